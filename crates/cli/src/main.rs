@@ -1,0 +1,3 @@
+//! The `underload` program: parse the command line, call a library, print.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Cable modem configuration files: text, model and bytes.

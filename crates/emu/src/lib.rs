@@ -1,0 +1,1 @@
+//! Real-time emulation: the links of `underload-aqm` on live packets between namespaces.

@@ -1,0 +1,1 @@
+//! Latency under load: wire protocol, client, server.

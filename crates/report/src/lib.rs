@@ -1,0 +1,1 @@
+//! What a latency run recorded and what it means: samples, quantiles, tables, plots.

@@ -1,0 +1,1 @@
+//! Virtual time: scenarios, event loop, transports and applications.

@@ -1,0 +1,3 @@
+//! `cargo xtask`: the checks that CI runs, and the benchmarks and figures of the documentation.
+
+fn main() {}
