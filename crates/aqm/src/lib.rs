@@ -1,0 +1,3 @@
+//! Queue disciplines and links as pure functions of time.
+#![no_std]
+extern crate alloc;
