@@ -1,3 +1,27 @@
 //! Queue disciplines and links as pure functions of time.
+//!
+//! Time and randomness are arguments: the crate is `no_std`, has no dependencies, reads no clock
+//! and draws no random number of its own, so the same code decides in a simulator, in an emulator
+//! and in a replay, and decides the same.
+//!
+//! | module | what it promises |
+//! |---|---|
+//! | [`time`], [`rate`], [`packet`] | the words: instants, rates, what a discipline may know of a packet |
+//! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): nothing disappears silently |
+//! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
+//! | [`queue`] | the disciplines, one file each |
+//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
+//! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod aqm;
+pub mod link;
+pub mod packet;
+pub mod qdisc;
+pub mod queue;
+pub mod rate;
+pub mod rng;
+pub mod time;

@@ -1,0 +1,207 @@
+//! The traits that carry the whole design: [`Qdisc`] stores and schedules, [`Observer`] is told of
+//! every packet that does not leave unchanged.
+
+use crate::packet::Packet;
+use crate::time::Time;
+
+/// A queue discipline: stores packets and chooses which leaves next.
+///
+/// # Contract
+/// * `now` never goes backwards on one instance (debug-asserted where cheap).
+/// * Internal updates that fell due are replayed at their nominal instants first, so that a late
+///   caller and a punctual caller reach the same state, and extra calls change nothing.
+/// * There is no `peek`: an AQM cannot look without deciding.
+/// * No allocation once warm.
+pub trait Qdisc<P> {
+    /// Offers a packet. Whatever is dropped, it or another, goes back through `observer`.
+    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit;
+
+    /// Asks for the packet to transmit from `now` on.
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P>;
+
+    /// What is stored.
+    fn backlog(&self) -> Backlog;
+
+    /// Counters since creation; each only grows.
+    fn stats(&self) -> Stats;
+
+    /// Internal state worth plotting, by dotted name with its unit: `pie.probability`,
+    /// `codel.count`, `docsis-pie.delay_ns`.
+    fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// The fate of the packet that was offered. Victims among the stored ones go to the observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// It is in the queue.
+    Queued,
+    /// It was dropped, and the observer has it.
+    Refused,
+}
+
+/// The answer of a queue that is asked for a packet.
+#[derive(Debug)]
+#[must_use]
+pub enum Dequeue<P> {
+    /// Transmit this one.
+    Packet(Packet<P>),
+    /// Nothing is stored.
+    Empty,
+    /// The queue shapes: something is stored, and may leave at this instant. Asking earlier is
+    /// harmless.
+    NotBefore(Time),
+}
+
+/// What a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets stored.
+    pub packets: u32,
+    /// Their bytes, as the link charges them.
+    pub bytes: u64,
+}
+
+impl Backlog {
+    /// Counts a packet of `len` bytes in.
+    pub const fn add(&mut self, len: u32) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+
+    /// Counts a packet of `len` bytes out.
+    pub const fn remove(&mut self, len: u32) {
+        self.packets -= 1;
+        self.bytes -= len as u64;
+    }
+
+    /// Whether nothing is stored.
+    pub const fn is_empty(self) -> bool {
+        self.packets == 0
+    }
+}
+
+/// Packets and bytes counted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as the link charges them.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// Counts a packet of `len` bytes.
+    pub const fn add(&mut self, len: u32) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+}
+
+/// Counters of a queue since its creation. `offered = sent + dropped + backlog`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Everything that was offered.
+    pub offered: Count,
+    /// Everything that left by dequeue.
+    pub sent: Count,
+    /// Everything dropped while enqueuing.
+    pub dropped_enqueue: Count,
+    /// Everything dropped while dequeuing.
+    pub dropped_dequeue: Count,
+    /// Packets whose field was changed from ECT to CE.
+    pub marked: u64,
+}
+
+/// Told of every packet that does not leave unchanged; takes dropped packets back, so that
+/// buffers recycle and nothing disappears silently.
+pub trait Observer<P> {
+    /// `packet` was dropped and is the observer's now.
+    fn dropped(&mut self, now: Time, packet: Packet<P>, reason: DropReason);
+
+    /// A packet was changed from ECT to CE.
+    fn marked(&mut self, _now: Time, _packet: &Packet<P>, _reason: MarkReason) {}
+
+    /// A link transmits `packet` from `start` to `end`; its sojourn is `start - meta.arrived`.
+    fn transmitted(&mut self, _start: Time, _end: Time, _packet: &Packet<P>) {}
+}
+
+/// An observer that drops what it is given.
+impl<P> Observer<P> for () {
+    fn dropped(&mut self, _now: Time, _packet: Packet<P>, _reason: DropReason) {}
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// The queue was full when it arrived.
+    Overlimit,
+    /// It was at the head when an arrival overfilled the queue.
+    OverlimitHead,
+    /// It was at the head of the fattest flow when an arrival overfilled the queue.
+    OverlimitFattest,
+    /// It alone is larger than the queue or the link can ever take.
+    Oversize,
+    /// An AQM chose it on arrival (RED, PIE).
+    Early,
+    /// An AQM's control law chose it at the head (CoDel).
+    ControlLaw,
+    /// It waited longer than the delay bound (BoDe).
+    Bound,
+    /// The link lost it after transmission.
+    Loss,
+}
+
+impl DropReason {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::Overlimit,
+        Self::OverlimitHead,
+        Self::OverlimitFattest,
+        Self::Oversize,
+        Self::Early,
+        Self::ControlLaw,
+        Self::Bound,
+        Self::Loss,
+    ];
+
+    /// The name in files: `overlimit`, `control-law`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overlimit => "overlimit",
+            Self::OverlimitHead => "overlimit-head",
+            Self::OverlimitFattest => "overlimit-fattest",
+            Self::Oversize => "oversize",
+            Self::Early => "early",
+            Self::ControlLaw => "control-law",
+            Self::Bound => "bound",
+            Self::Loss => "loss",
+        }
+    }
+
+    /// Whether the drop happened in an `enqueue` call (the victim may have been stored before).
+    pub const fn at_enqueue(self) -> bool {
+        !matches!(self, Self::ControlLaw | Self::Bound | Self::Loss)
+    }
+}
+
+/// Why a packet was marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MarkReason {
+    /// An AQM would have dropped it on arrival.
+    Early,
+    /// An AQM's control law would have dropped it at the head.
+    ControlLaw,
+    /// It waited longer than the CE threshold.
+    Threshold,
+}
+
+impl MarkReason {
+    /// The name in files: `early`, `control-law`, `threshold`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Early => "early",
+            Self::ControlLaw => "control-law",
+            Self::Threshold => "threshold",
+        }
+    }
+}

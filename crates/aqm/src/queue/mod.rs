@@ -1,0 +1,7 @@
+//! The queue disciplines, one file each, and the two ways of storing that they share.
+
+mod ring;
+mod single;
+
+pub use ring::Ring;
+pub use single::{Limit, NoAqm, Overflow, Single};

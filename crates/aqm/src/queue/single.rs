@@ -1,0 +1,197 @@
+//! One first-in first-out queue with an AQM and a limit: FIFO, head-drop, CoDel, PIE, RED, BoDe.
+
+use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
+use crate::packet::Packet;
+use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
+use crate::queue::Ring;
+use crate::time::Time;
+
+/// How much a queue may hold; an arrival that would pass either limit overflows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets at most.
+    pub packets: u32,
+    /// Bytes at most, as the link charges them.
+    pub bytes: u64,
+}
+
+impl Limit {
+    /// At most `packets` packets, of any size.
+    pub const fn packets(packets: u32) -> Self {
+        Self { packets, bytes: u64::MAX }
+    }
+
+    /// At most `bytes` bytes, in any number of packets.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self { packets: u32::MAX, bytes }
+    }
+
+    /// Whether a packet of `len` bytes fits beside `backlog`.
+    pub const fn admits(self, backlog: Backlog, len: u32) -> bool {
+        backlog.packets < self.packets && backlog.bytes + len as u64 <= self.bytes
+    }
+
+    /// Whether `backlog` is within both limits.
+    pub const fn holds(self, backlog: Backlog) -> bool {
+        backlog.packets <= self.packets && backlog.bytes <= self.bytes
+    }
+}
+
+/// Who goes when the queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The arrival.
+    #[default]
+    Tail,
+    /// The oldest, as many as it takes. An arrival larger than the byte limit empties the queue,
+    /// itself included (as Mahimahi's `drophead` does).
+    Head,
+}
+
+/// No AQM: the queue only overflows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAqm;
+
+impl Aqm for NoAqm {}
+
+/// One queue under the AQM `A`.
+#[derive(Debug)]
+pub struct Single<A, P> {
+    aqm: A,
+    limit: Limit,
+    overflow: Overflow,
+    ring: Ring<P>,
+}
+
+impl<A: Aqm, P> Single<A, P> {
+    /// An empty queue.
+    pub fn new(aqm: A, limit: Limit, overflow: Overflow) -> Self {
+        Self { aqm, limit, overflow, ring: Ring::default() }
+    }
+
+    /// The algorithm's state.
+    pub const fn aqm(&self) -> &A {
+        &self.aqm
+    }
+
+    fn drop_from_head(&mut self, now: Time, observer: &mut dyn Observer<P>) {
+        let mut victims = 0;
+        while !self.limit.holds(self.ring.backlog()) {
+            let Some(victim) = self.ring.pop() else { break };
+            self.ring.drop_enqueue(now, victim, DropReason::OverlimitHead, observer);
+            victims += 1;
+        }
+        if victims > 0 {
+            self.aqm.on_overlimit(now, victims);
+        }
+    }
+}
+
+impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
+    fn enqueue(
+        &mut self,
+        now: Time,
+        mut packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Admit {
+        self.ring.stats_mut().offered.add(packet.meta.len);
+        let backlog = self.ring.backlog();
+        if self.overflow == Overflow::Tail && !self.limit.admits(backlog, packet.meta.len) {
+            self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
+            return Admit::Refused;
+        }
+        let signalled = match self.aqm.on_enqueue(now, &packet.meta, backlog) {
+            Verdict::Pass => Marking::AlreadyCe,
+            Verdict::Signal => mark_if_capable(&mut packet.meta),
+            Verdict::Drop => Marking::NotCapable,
+        };
+        match signalled {
+            Marking::NotCapable => {
+                self.ring.drop_enqueue(now, packet, DropReason::Early, observer);
+                return Admit::Refused;
+            }
+            Marking::Marked => self.ring.marked(now, &packet, MarkReason::Early, observer),
+            Marking::AlreadyCe => {}
+        }
+        packet.meta.arrived = now;
+        let len = u64::from(packet.meta.len);
+        self.ring.push(packet);
+        if self.overflow == Overflow::Head {
+            self.drop_from_head(now, observer);
+            // Only an arrival larger than the whole queue is its own victim.
+            if len > self.limit.bytes {
+                return Admit::Refused;
+            }
+        }
+        Admit::Queued
+    }
+
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
+        match self.aqm.dequeue(now, &mut self.ring, observer) {
+            Some(packet) => {
+                self.ring.stats_mut().sent.add(packet.meta.len);
+                Dequeue::Packet(packet)
+            }
+            None => Dequeue::Empty,
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.ring.backlog()
+    }
+
+    fn stats(&self) -> Stats {
+        self.ring.stats()
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        self.aqm.gauges(visit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Meta;
+    use alloc::vec::Vec;
+
+    struct Losses(Vec<u32>);
+
+    impl Observer<u32> for Losses {
+        fn dropped(&mut self, _now: Time, packet: Packet<u32>, _reason: DropReason) {
+            self.0.push(packet.payload);
+        }
+    }
+
+    fn offer(overflow: Overflow, limit: Limit, sizes: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let mut queue = Single::new(NoAqm, limit, overflow);
+        let mut losses = Losses(Vec::new());
+        for (id, &len) in sizes.iter().enumerate() {
+            let packet = Packet { meta: Meta::new(len, 0), payload: id as u32 };
+            queue.enqueue(Time::ZERO, packet, &mut losses);
+        }
+        let mut kept = Vec::new();
+        while let Dequeue::Packet(packet) = queue.dequeue(Time::ZERO, &mut losses) {
+            kept.push(packet.payload);
+        }
+        (kept, losses.0)
+    }
+
+    #[test]
+    fn tail_drop_keeps_the_first_and_fills_to_the_byte() {
+        let (kept, lost) = offer(Overflow::Tail, Limit::bytes(2_000), &[1_500, 600, 500, 1]);
+        assert_eq!((kept.as_slice(), lost.as_slice()), (&[0, 2][..], &[1, 3][..]));
+    }
+
+    #[test]
+    fn head_drop_keeps_the_last() {
+        let (kept, lost) = offer(Overflow::Head, Limit::packets(2), &[100, 100, 100, 100]);
+        assert_eq!((kept.as_slice(), lost.as_slice()), (&[2, 3][..], &[0, 1][..]));
+    }
+
+    #[test]
+    fn head_drop_of_an_oversized_arrival_empties_the_queue() {
+        let (kept, lost) = offer(Overflow::Head, Limit::bytes(1_000), &[400, 400, 1_001]);
+        assert_eq!((kept.as_slice(), lost.as_slice()), (&[][..], &[0, 1, 2][..]));
+    }
+}
