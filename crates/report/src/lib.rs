@@ -1,1 +1,5 @@
-//! What a latency run recorded and what it means: samples, quantiles, tables, plots.
+//! What a run recorded and what it means.
+//!
+//! - [`schema`]: the record itself, as plain types: runs, trials, samples, curves, summaries.
+
+pub mod schema;

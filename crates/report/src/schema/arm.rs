@@ -1,0 +1,177 @@
+//! What the valid trials of one arm say together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Direction, Distribution, LatencyMeasure, PacketCount, Phase};
+
+/// One arm over all its valid trials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmSummary {
+    /// [`super::ArmRecord::name`].
+    pub arm: String,
+    /// Trials that count.
+    pub trials_valid: u32,
+    /// Trials left out because the machine was late.
+    pub trials_invalid: u32,
+    /// Latency per probe, measure and phase.
+    pub latencies: Vec<ArmLatency>,
+    /// Rates per direction, in the load phase where the trial has one.
+    pub throughputs: Vec<ArmThroughput>,
+    /// Queues per hop and direction.
+    pub bottlenecks: Vec<ArmBottleneck>,
+    /// Application numbers, per flow.
+    pub metrics: Vec<ArmMetric>,
+}
+
+/// Latency of one probe in one phase, over an arm's valid trials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmLatency {
+    /// The probe's flow name.
+    pub probe: String,
+    /// Which delay.
+    pub measure: LatencyMeasure,
+    /// True for a request-response probe.
+    pub closed_loop: bool,
+    /// Phase.
+    pub phase: Phase,
+    /// Length of the phase's windows added up, ns.
+    pub window_ns: u64,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes lost.
+    pub lost: u64,
+    /// All samples of all trials as one; `None` when none came back.
+    pub pooled: Option<Distribution>,
+    /// Each statistic over repeats, in ns; empty with no trial.
+    pub over_repeats: BTreeMap<Quantile, Interval>,
+}
+
+/// A statistic of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantile {
+    /// Median.
+    P50,
+    /// 90th percentile.
+    P90,
+    /// 95th percentile.
+    P95,
+    /// 99th percentile.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// Largest.
+    Max,
+    /// Arithmetic mean.
+    Mean,
+}
+
+impl Quantile {
+    /// Every one, in the order of tables.
+    pub const ALL: [Quantile; 7] = [
+        Quantile::P50,
+        Quantile::P90,
+        Quantile::P95,
+        Quantile::P99,
+        Quantile::P999,
+        Quantile::Max,
+        Quantile::Mean,
+    ];
+
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantile::P50 => "p50",
+            Quantile::P90 => "p90",
+            Quantile::P95 => "p95",
+            Quantile::P99 => "p99",
+            Quantile::P999 => "p99.9",
+            Quantile::Max => "max",
+            Quantile::Mean => "mean",
+        }
+    }
+
+    /// Its value in a distribution, ns.
+    pub fn of(self, distribution: &Distribution) -> u64 {
+        match self {
+            Quantile::P50 => distribution.p50_ns,
+            Quantile::P90 => distribution.p90_ns,
+            Quantile::P95 => distribution.p95_ns,
+            Quantile::P99 => distribution.p99_ns,
+            Quantile::P999 => distribution.p999_ns,
+            Quantile::Max => distribution.max_ns,
+            Quantile::Mean => distribution.mean_ns,
+        }
+    }
+}
+
+/// A mean over repeats and where the true one lies.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Mean over the repeats.
+    pub mean: f64,
+    /// Lower end of the interval (Student's t); `None` with fewer than two repeats.
+    pub low: Option<f64>,
+    /// Upper end of the interval; `None` with fewer than two repeats.
+    pub high: Option<f64>,
+    /// Its confidence, for example 0.95.
+    pub confidence: f64,
+    /// Repeats behind it.
+    pub repeats: u32,
+}
+
+/// What one direction carried.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmThroughput {
+    /// Direction.
+    pub direction: Direction,
+    /// Payload of all flows, bit/s, over repeats; `None` when no flow reported it.
+    pub goodput_bit_per_s: Option<Interval>,
+    /// Sent by the last bottleneck of the direction, bit/s, over repeats; `None` without one.
+    pub link_bit_per_s: Option<Interval>,
+    /// Share of that link's capacity, percent, over repeats; `None` when it is unknown.
+    pub utilisation_percent: Option<Interval>,
+    /// Jain's index over the goodput of the bulk flows, 1/n to 1; `None` with fewer than two flows.
+    pub jain_index: Option<Interval>,
+}
+
+/// What a queue did, over an arm's valid trials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmBottleneck {
+    /// Name of the hop, empty when there is one.
+    #[serde(default)]
+    pub hop: String,
+    /// Direction.
+    pub direction: Direction,
+    /// Phase of the counters.
+    pub phase: Phase,
+    /// Queue with its profile, as a SPEC string.
+    pub queue: String,
+    /// Link, as a SPEC string.
+    pub link: String,
+    /// Offered to the queue, all trials.
+    pub offered: PacketCount,
+    /// Sent on the link, all trials.
+    pub sent: PacketCount,
+    /// Dropped by reason, all trials.
+    pub drops: BTreeMap<String, PacketCount>,
+    /// Marked by reason, all trials; packets.
+    pub marks: BTreeMap<String, u64>,
+    /// Sojourn over repeats, ns.
+    pub sojourn: BTreeMap<Quantile, Interval>,
+}
+
+/// An application's number over repeats.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmMetric {
+    /// Flow.
+    pub flow: String,
+    /// Name of the metric.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Over repeats.
+    pub value: Interval,
+}

@@ -1,0 +1,34 @@
+//! The record of a run: plain types, serialised as they are.
+//!
+//! One schema serves simulated, emulated and measured runs, so that one reader, one plotter and one
+//! table serve all three. `docs/run-format.md` describes the same fields for readers of the files.
+//!
+//! - [`RunRecord`] is the content of `run.json`: provenance, trials, arms, published numbers.
+//! - [`TrialRecord`] is one arm run once: validity, phases, flows, latency, bottlenecks.
+//! - [`Sample`] is one probe packet, a row of `samples.parquet`.
+//! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
+//! - [`ArmSummary`] pools the valid trials of one arm; [`Expectation`] holds a published number
+//!   against it.
+//!
+//! Times are nanoseconds since the start of their trial, in `u64`. Rates are whole bits per second,
+//! counted at the IP layer unless a field says otherwise. A field that is printed carries its unit
+//! in its name. Lists keep the scenario's order; maps are ordered, so equal runs are equal bytes.
+
+mod arm;
+mod expectation;
+mod run;
+mod sample;
+mod trial;
+mod validity;
+
+pub use arm::{
+    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, Interval, Quantile,
+};
+pub use expectation::{Expectation, Verdict};
+pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
+pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
+pub use trial::{
+    BottleneckSummary, Direction, Distribution, FlowDirection, FlowRecord, LatencyMeasure,
+    LatencySummary, Metric, PacketCount, Phase, PhaseWindow, TrialRecord,
+};
+pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};

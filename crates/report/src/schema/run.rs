@@ -1,0 +1,121 @@
+//! Provenance: what was run, by what, where and when.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ArmSummary, Expectation, TrialRecord};
+
+/// The version of the run directory's format that this crate writes; readers refuse a newer one.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// A run: all trials of one scenario. The content of `run.json`.
+///
+/// In the `sim` world everything outside [`RunRecord::host`] depends only on the scenario, the seed
+/// and the commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// Version of the program that ran it, for example `0.1.0`.
+    pub tool_version: String,
+    /// Commit of the program, `unknown` when it was built outside a checkout; ends in `-dirty` when
+    /// the tree had changes.
+    pub commit: String,
+    /// What was to be run.
+    pub scenario: ScenarioRecord,
+    /// The run's seed; every trial's seed derives from it.
+    pub seed: u64,
+    /// What executed it.
+    pub world: World,
+    /// False while the run is under way, and for ever when it was cut short.
+    pub complete: bool,
+    /// The variants compared, in scenario order. The first is the one others are compared with.
+    pub arms: Vec<ArmRecord>,
+    /// Every trial that was finished, in the order of [`TrialRecord::index`].
+    pub trials: Vec<TrialRecord>,
+    /// One summary per arm, in scenario order; empty until the run is complete.
+    pub summaries: Vec<ArmSummary>,
+    /// Published numbers and how this run compares with them.
+    pub expectations: Vec<Expectation>,
+    /// Facts of the machine and the hour, the only part of a simulated run that may differ between
+    /// two executions.
+    pub host: HostFacts,
+}
+
+/// The scenario as it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScenarioRecord {
+    /// Its name, for example `comcast/upstream`.
+    pub name: String,
+    /// One line for headings; empty when the scenario has none.
+    #[serde(default)]
+    pub title: String,
+    /// The whole file, so that the run can be repeated from its record alone.
+    pub text: String,
+}
+
+/// What executes a scenario.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum World {
+    /// Virtual time.
+    #[default]
+    Sim,
+    /// Network namespaces, the kernel's own TCP, real time, our queue.
+    Live,
+    /// As live, with the queue as a Linux qdisc.
+    Kernel,
+    /// A real network, measured from end to end.
+    Measured,
+}
+
+impl World {
+    /// The name used in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            World::Sim => "sim",
+            World::Live => "live",
+            World::Kernel => "kernel",
+            World::Measured => "measured",
+        }
+    }
+
+    /// What a reader who does not know the names should see.
+    pub fn description(self) -> &'static str {
+        match self {
+            World::Sim => "simulated in virtual time",
+            World::Live => "emulated live with the kernel's own TCP",
+            World::Kernel => "live with the queue as a Linux qdisc",
+            World::Measured => "measured on a real network",
+        }
+    }
+}
+
+/// One variant of the scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ArmRecord {
+    /// Its name in the scenario, for example `docsis-pie`.
+    pub name: String,
+    /// What a reader sees: disciplines with their profiles, for example `docsis-pie:profile=rfc`.
+    pub label: String,
+}
+
+/// The machine and the hour. Nothing here names a person or an address.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// When the run began, RFC 3339 with offset, for example `2026-11-21T01:04:00Z`.
+    pub started: String,
+    /// How long the whole run took, seconds.
+    pub duration_s: f64,
+    /// Operating system and its version, for example `Debian GNU/Linux 13`.
+    pub operating_system: String,
+    /// Kernel release, for example `6.18.5`.
+    pub kernel: String,
+    /// Processor model, empty when unknown.
+    pub processor: String,
+    /// Logical processors the program could use.
+    pub cores: u32,
+    /// Clock source behind the time stamps, for example `tsc`; `virtual` in the sim world.
+    pub clock: String,
+}

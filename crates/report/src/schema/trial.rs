@@ -1,0 +1,299 @@
+//! One trial: one arm, one repeat.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Timeliness, Validity};
+
+/// One arm, run once.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// Position in the run, from 0 and without gaps; samples and series refer to it.
+    pub index: u32,
+    /// [`super::ArmRecord::name`] of the arm.
+    pub arm: String,
+    /// Which repeat of the arm, from 0.
+    pub repeat: u32,
+    /// The trial's own seed.
+    pub seed: u64,
+    /// Whether its numbers may be believed.
+    pub validity: Validity,
+    /// How well the machine kept time; all empty in the sim world.
+    pub timeliness: Timeliness,
+    /// When each phase ran; in order, not overlapping.
+    pub phases: Vec<PhaseWindow>,
+    /// Everything that sent packets, in scenario order.
+    pub flows: Vec<FlowRecord>,
+    /// Latency of each probe in each phase.
+    pub latencies: Vec<LatencySummary>,
+    /// What each bottleneck did, per direction and window.
+    pub bottlenecks: Vec<BottleneckSummary>,
+}
+
+/// A part of a trial.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Nothing but probes: idle latency.
+    #[default]
+    Idle,
+    /// The load is starting; its samples count for nothing.
+    Ramp,
+    /// The load is steady: working latency.
+    Load,
+    /// The load has ended and queues empty.
+    Drain,
+    /// The whole trial: only in summaries, never on a sample.
+    Whole,
+}
+
+impl Phase {
+    /// The name used in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Idle => "idle",
+            Phase::Ramp => "ramp",
+            Phase::Load => "load",
+            Phase::Drain => "drain",
+            Phase::Whole => "whole",
+        }
+    }
+
+    /// The phase of that name.
+    pub fn from_name(name: &str) -> Option<Phase> {
+        [Phase::Idle, Phase::Ramp, Phase::Load, Phase::Drain, Phase::Whole]
+            .into_iter()
+            .find(|phase| phase.name() == name)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// When a phase ran: `start_ns <= t < end_ns`, since the start of the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PhaseWindow {
+    /// Which phase.
+    pub phase: Phase,
+    /// First instant inside, ns.
+    pub start_ns: u64,
+    /// First instant after, ns.
+    pub end_ns: u64,
+}
+
+impl PhaseWindow {
+    /// Its length, ns; 0 if it ends before it starts.
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Whether the instant lies inside.
+    pub fn contains(&self, time_ns: u64) -> bool {
+        self.start_ns <= time_ns && time_ns < self.end_ns
+    }
+}
+
+/// A direction of the path, seen from the client.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the client: upstream.
+    #[default]
+    Up,
+    /// To the client: downstream.
+    Down,
+}
+
+impl Direction {
+    /// The name used in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Where a flow's payload goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowDirection {
+    /// From the client.
+    #[default]
+    Up,
+    /// To the client.
+    Down,
+    /// Both ways: probes, calls.
+    Both,
+}
+
+/// A flow and what it got.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Unique in the trial, for example `bulk-0` or `probe`.
+    pub name: String,
+    /// What it is: `tcp`, `udp`, `probe`, `voip`, `web`, `exec`, ...
+    pub kind: String,
+    /// Traffic class it asked for, for example `dscp 0` or `dscp 45 ect1`; empty when default.
+    #[serde(default)]
+    pub class: String,
+    /// Where its payload goes.
+    pub direction: FlowDirection,
+    /// Congestion control and profile, for example `cubic`; `None` if it has none.
+    pub congestion_control: Option<String>,
+    /// Payload delivered per second up during the load phase, bit/s; `None` if not measured.
+    pub goodput_up_bit_per_s: Option<u64>,
+    /// Payload delivered per second down during the load phase, bit/s; `None` if not measured.
+    pub goodput_down_bit_per_s: Option<u64>,
+    /// Segments sent again over the whole trial; `None` if not known.
+    pub retransmits: Option<u64>,
+    /// Numbers in the terms of the application's users.
+    #[serde(default)]
+    pub metrics: Vec<Metric>,
+}
+
+/// A named number, for example `mos` 4.2 or `page_load` 1.31 `s`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Metric {
+    /// What it counts, in snake case without the unit.
+    pub name: String,
+    /// Its unit as printed, for example `s`, `%`, `MOS`; empty for a plain count.
+    pub unit: String,
+    /// The value; `None` (also written for NaN and infinities) when it is undefined.
+    pub value: Option<f64>,
+}
+
+/// Which delay a latency summary speaks of.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatencyMeasure {
+    /// There and back.
+    #[default]
+    RoundTrip,
+    /// Client to server. Depends on both clocks in the measured world.
+    OneWayUp,
+    /// Server to client. Depends on both clocks in the measured world.
+    OneWayDown,
+}
+
+impl LatencyMeasure {
+    /// Short name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            LatencyMeasure::RoundTrip => "round trip",
+            LatencyMeasure::OneWayUp => "one way up",
+            LatencyMeasure::OneWayDown => "one way down",
+        }
+    }
+}
+
+/// Latency of one probe in one phase of one trial.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// [`FlowRecord::name`] of the probe.
+    pub probe: String,
+    /// Which delay.
+    pub measure: LatencyMeasure,
+    /// True for a request-response probe, whose percentiles hide load and are never a headline.
+    pub closed_loop: bool,
+    /// Phase and window; a sample belongs where it was scheduled to be sent.
+    pub window: PhaseWindow,
+    /// Probes sent in the window.
+    pub sent: u64,
+    /// Probes of these that never came back.
+    pub lost: u64,
+    /// The delays of those that did; `None` when none did.
+    pub distribution: Option<Distribution>,
+}
+
+/// Quantiles of `count` durations, ns. Quantile q is the nearest-rank one: the smallest value with
+/// at least `q * count` values at or below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Number of values, at least 1.
+    pub count: u64,
+    /// Smallest, ns.
+    pub min_ns: u64,
+    /// Median, ns.
+    pub p50_ns: u64,
+    /// 90th percentile, ns.
+    pub p90_ns: u64,
+    /// 95th percentile, ns.
+    pub p95_ns: u64,
+    /// 99th percentile, ns.
+    pub p99_ns: u64,
+    /// 99.9th percentile, ns.
+    pub p999_ns: u64,
+    /// Largest, ns.
+    pub max_ns: u64,
+    /// Arithmetic mean, rounded down, ns.
+    pub mean_ns: u64,
+}
+
+/// What one bottleneck did to one direction in one window.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BottleneckSummary {
+    /// Name of the hop when a path has several, else empty.
+    #[serde(default)]
+    pub hop: String,
+    /// Which direction.
+    pub direction: Direction,
+    /// The queue as a SPEC string with its profile, for example `codel:profile=linux,target=5ms`.
+    pub queue: String,
+    /// The link as a SPEC string, for example `10mbit`.
+    pub link: String,
+    /// The window the counters cover; [`Phase::Whole`] for the trial.
+    pub window: PhaseWindow,
+    /// Offered to the queue.
+    pub offered: PacketCount,
+    /// Sent on the link.
+    pub sent: PacketCount,
+    /// Dropped, by reason as the queue names it.
+    pub drops: BTreeMap<String, PacketCount>,
+    /// Marked CE, by reason as the queue names it; packets.
+    pub marks: BTreeMap<String, u64>,
+    /// Sojourn of the packets sent; `None` when none was.
+    pub sojourn: Option<Distribution>,
+    /// Sent bytes over the window, bit/s.
+    pub throughput_bit_per_s: u64,
+    /// What the link could have carried in the window, bit/s; `None` if it is not known.
+    pub capacity_bit_per_s: Option<u64>,
+}
+
+impl BottleneckSummary {
+    /// Packets dropped for any reason.
+    pub fn dropped_packets(&self) -> u64 {
+        self.drops.values().map(|count| count.packets).sum()
+    }
+
+    /// Packets marked for any reason.
+    pub fn marked_packets(&self) -> u64 {
+        self.marks.values().sum()
+    }
+}
+
+/// Packets and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PacketCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, with the link's overhead where the link counts it.
+    pub bytes: u64,
+}

@@ -1,0 +1,208 @@
+//! Whether a trial may be believed: a starved processor looks exactly like bufferbloat.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Distribution;
+
+/// How well the machine kept the trial's schedule. Everything is empty in the sim world.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Timeliness {
+    /// Lateness of the emulator: when a packet left, minus when the link said it should.
+    pub emulator_lateness: Option<Distribution>,
+    /// Lateness of the prober: when a probe was sent, minus when it was scheduled.
+    pub prober_lateness: Option<Distribution>,
+    /// Probe packets that the schedule asked for.
+    pub probe_slots_planned: u64,
+    /// Of these, never sent.
+    pub probe_slots_missed: u64,
+    /// Share of the trial in which some task waited for a processor, percent (the kernel's pressure
+    /// stall information, `some`); `None` where the kernel does not tell.
+    pub cpu_pressure_percent: Option<f64>,
+}
+
+/// Above which lateness a trial is invalid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ValidityLimits {
+    /// Largest p99 lateness of emulator and prober, ns.
+    pub lateness_p99_ns: u64,
+    /// Largest share of probe slots missed, percent. At 1 % the missing slots alone could hide what
+    /// p99 should have shown.
+    pub slots_missed_percent: f64,
+    /// Largest pressure, percent.
+    pub cpu_pressure_percent: f64,
+}
+
+impl Default for ValidityLimits {
+    fn default() -> Self {
+        ValidityLimits {
+            lateness_p99_ns: 1_000_000,
+            slots_missed_percent: 1.0,
+            cpu_pressure_percent: 25.0,
+        }
+    }
+}
+
+impl Timeliness {
+    /// The verdict under these limits.
+    pub fn judge(&self, limits: &ValidityLimits) -> Validity {
+        let limit_ns = limits.lateness_p99_ns;
+        let mut reasons = Vec::new();
+        if let Some(late) = self.emulator_lateness.filter(|late| late.p99_ns > limit_ns) {
+            reasons.push(InvalidReason::EmulatorLate { p99_ns: late.p99_ns, limit_ns });
+        }
+        if let Some(late) = self.prober_lateness.filter(|late| late.p99_ns > limit_ns) {
+            reasons.push(InvalidReason::ProberLate { p99_ns: late.p99_ns, limit_ns });
+        }
+        let (missed, planned) = (self.probe_slots_missed, self.probe_slots_planned);
+        if missed as f64 * 100.0 > planned as f64 * limits.slots_missed_percent {
+            let limit_percent = limits.slots_missed_percent;
+            reasons.push(InvalidReason::ProbeSlotsMissed { missed, planned, limit_percent });
+        }
+        let limit_percent = limits.cpu_pressure_percent;
+        if let Some(percent) = self.cpu_pressure_percent.filter(|percent| *percent > limit_percent)
+        {
+            reasons.push(InvalidReason::CpuPressure { percent, limit_percent });
+        }
+        if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
+    }
+}
+
+/// Whether a trial's numbers may be believed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Validity {
+    /// The machine kept up.
+    #[default]
+    Valid,
+    /// The machine, not the line, may have made the latency. Kept, shown, and left out of summaries.
+    Invalid {
+        /// Why, at least one.
+        reasons: Vec<InvalidReason>,
+    },
+}
+
+impl Validity {
+    /// Whether the trial counts.
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Validity::Valid)
+    }
+}
+
+/// Why a trial does not count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum InvalidReason {
+    /// Packets left the emulated link later than it said.
+    EmulatorLate {
+        /// Measured, ns.
+        p99_ns: u64,
+        /// Allowed, ns.
+        limit_ns: u64,
+    },
+    /// Probes were sent later than planned.
+    ProberLate {
+        /// Measured, ns.
+        p99_ns: u64,
+        /// Allowed, ns.
+        limit_ns: u64,
+    },
+    /// Probes were not sent at all.
+    ProbeSlotsMissed {
+        /// Not sent.
+        missed: u64,
+        /// Planned.
+        planned: u64,
+        /// Allowed, percent of the planned ones.
+        limit_percent: f64,
+    },
+    /// Tasks waited for a processor.
+    CpuPressure {
+        /// Measured, percent of the time.
+        percent: f64,
+        /// Allowed, percent of the time.
+        limit_percent: f64,
+    },
+    /// Part of the trial did not do what the scenario asked, for example a flow that sent nothing.
+    Incomplete {
+        /// What, in plain words.
+        what: String,
+    },
+}
+
+impl fmt::Display for InvalidReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        match self {
+            InvalidReason::EmulatorLate { p99_ns, limit_ns } => {
+                let (p99, limit) = (ms(*p99_ns), ms(*limit_ns));
+                write!(f, "the emulator was {p99:.1} ms late at p99 (limit {limit:.1} ms)")
+            }
+            InvalidReason::ProberLate { p99_ns, limit_ns } => {
+                let (p99, limit) = (ms(*p99_ns), ms(*limit_ns));
+                write!(f, "the prober was {p99:.1} ms late at p99 (limit {limit:.1} ms)")
+            }
+            InvalidReason::ProbeSlotsMissed { missed, planned, limit_percent } => {
+                write!(f, "{missed} of {planned} probe slots missed (limit {limit_percent} %)")
+            }
+            InvalidReason::CpuPressure { percent, limit_percent } => {
+                write!(f, "tasks waited for a CPU {percent:.0} % of the time")?;
+                write!(f, " (limit {limit_percent} %)")
+            }
+            InvalidReason::Incomplete { what } => f.write_str(what),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lateness(p99_ns: u64) -> Distribution {
+        Distribution { count: 1000, p99_ns, ..Distribution::default() }
+    }
+
+    #[test]
+    fn a_trial_at_every_limit_is_valid() {
+        let timeliness = Timeliness {
+            emulator_lateness: Some(lateness(1_000_000)),
+            prober_lateness: Some(lateness(1_000_000)),
+            probe_slots_planned: 1000,
+            probe_slots_missed: 10,
+            cpu_pressure_percent: Some(25.0),
+        };
+        assert_eq!(timeliness.judge(&ValidityLimits::default()), Validity::Valid);
+        assert_eq!(Timeliness::default().judge(&ValidityLimits::default()), Validity::Valid);
+    }
+
+    #[test]
+    fn each_cause_alone_makes_a_trial_invalid() {
+        let cases = [
+            (
+                Timeliness { emulator_lateness: Some(lateness(1_000_001)), ..Default::default() },
+                "emulator",
+            ),
+            (
+                Timeliness { prober_lateness: Some(lateness(2_500_000)), ..Default::default() },
+                "prober",
+            ),
+            (
+                Timeliness {
+                    probe_slots_planned: 1000,
+                    probe_slots_missed: 11,
+                    ..Default::default()
+                },
+                "11 of 1000 probe slots",
+            ),
+            (Timeliness { cpu_pressure_percent: Some(60.0), ..Default::default() }, "60 %"),
+        ];
+        for (timeliness, words) in cases {
+            let Validity::Invalid { reasons } = timeliness.judge(&ValidityLimits::default()) else {
+                panic!("{words}: judged valid");
+            };
+            assert_eq!(reasons.len(), 1, "{words}");
+            assert!(reasons[0].to_string().contains(words), "{}", reasons[0]);
+        }
+    }
+}
