@@ -1,1 +1,3 @@
 //! Latency under load: wire protocol, client, server.
+
+pub mod wire;

@@ -1,0 +1,229 @@
+//! The unauthenticated base packets of RFC 8762 section 4.2.1 and 4.3.1, with the session
+//! identifier of RFC 8972 section 3.
+
+use super::{ErrorEstimate, NtpTimestamp, Tlvs, WireError, field};
+
+/// Octets of a base packet, the same in both directions.
+pub const BASE_LEN: usize = 44;
+/// Octets of the shortest test packet that TWAMP Light senders produce: sequence, time, error.
+pub const SHORT_LEN: usize = 14;
+
+/// What a session sender puts into a test packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderPacket {
+    /// Counts test packets of the session from 0.
+    pub sequence: u32,
+    /// When the sender let the packet go, by its own clock.
+    pub timestamp: NtpTimestamp,
+    /// How good that clock is.
+    pub error_estimate: ErrorEstimate,
+    /// Tells sessions between the same two addresses apart (RFC 8972 section 3).
+    pub session: u16,
+}
+
+impl SenderPacket {
+    /// Writes the base packet to the first [`BASE_LEN`] octets of `out`.
+    ///
+    /// # Errors
+    /// [`WireError::BufferTooSmall`] if `out` is shorter.
+    pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
+        let base = base_of(out)?;
+        base.fill(0);
+        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
+        base[4..12].copy_from_slice(&self.timestamp.to_octets());
+        base[12..14].copy_from_slice(&self.error_estimate.0.to_be_bytes());
+        base[14..16].copy_from_slice(&self.session.to_be_bytes());
+        Ok(())
+    }
+
+    /// Reads a test packet and gives its extensions, which are still unread.
+    ///
+    /// # Errors
+    /// [`WireError::TooShort`] below [`SHORT_LEN`] octets; a packet shorter than [`BASE_LEN`] reads
+    /// as if it were filled up with zeros.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
+        let extensions = extensions_of(bytes)?;
+        let packet = Self {
+            sequence: u32::from_be_bytes(field(bytes, 0)),
+            timestamp: NtpTimestamp::from_octets(field(bytes, 4)),
+            error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
+            session: u16::from_be_bytes(field(bytes, 14)),
+        };
+        Ok((packet, extensions))
+    }
+}
+
+/// What a session reflector answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReflectorPacket {
+    /// The reflector's own count, or a copy of `sender.sequence` if it keeps no state.
+    pub sequence: u32,
+    /// When the reflector let the answer go, by its own clock.
+    pub timestamp: NtpTimestamp,
+    /// How good that clock is.
+    pub error_estimate: ErrorEstimate,
+    /// When the test packet reached the reflector; [`NtpTimestamp::UNKNOWN`] in a cut answer.
+    pub received: NtpTimestamp,
+    /// The base fields of the packet that is answered; its session is the answer's.
+    pub sender: SenderPacket,
+    /// IP time to live (or hop limit) that the test packet arrived with.
+    pub sender_ttl: u8,
+}
+
+impl ReflectorPacket {
+    /// Writes the base packet to the first [`BASE_LEN`] octets of `out`.
+    ///
+    /// # Errors
+    /// [`WireError::BufferTooSmall`] if `out` is shorter.
+    pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
+        let base = base_of(out)?;
+        base.fill(0);
+        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
+        base[4..12].copy_from_slice(&self.timestamp.to_octets());
+        base[12..14].copy_from_slice(&self.error_estimate.0.to_be_bytes());
+        base[14..16].copy_from_slice(&self.sender.session.to_be_bytes());
+        base[16..24].copy_from_slice(&self.received.to_octets());
+        base[24..28].copy_from_slice(&self.sender.sequence.to_be_bytes());
+        base[28..36].copy_from_slice(&self.sender.timestamp.to_octets());
+        base[36..38].copy_from_slice(&self.sender.error_estimate.0.to_be_bytes());
+        base[40] = self.sender_ttl;
+        Ok(())
+    }
+
+    /// Reads an answer and gives its extensions, which are still unread.
+    ///
+    /// # Errors
+    /// [`WireError::TooShort`] below [`SHORT_LEN`] octets; fields that a short answer lacks read as
+    /// zero, except that `sender.sequence` then is `sequence`, which a stateless reflector copies.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
+        let extensions = extensions_of(bytes)?;
+        let sequence = u32::from_be_bytes(field(bytes, 0));
+        let carries_sender_sequence = bytes.len() >= 28;
+        let sender = SenderPacket {
+            sequence: if carries_sender_sequence {
+                u32::from_be_bytes(field(bytes, 24))
+            } else {
+                sequence
+            },
+            timestamp: NtpTimestamp::from_octets(field(bytes, 28)),
+            error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 36))),
+            session: u16::from_be_bytes(field(bytes, 14)),
+        };
+        let packet = Self {
+            sequence,
+            timestamp: NtpTimestamp::from_octets(field(bytes, 4)),
+            error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
+            received: NtpTimestamp::from_octets(field(bytes, 16)),
+            sender,
+            sender_ttl: u8::from_be_bytes(field(bytes, 40)),
+        };
+        Ok((packet, extensions))
+    }
+}
+
+fn base_of(out: &mut [u8]) -> Result<&mut [u8], WireError> {
+    let len = out.len();
+    out.get_mut(..BASE_LEN).ok_or(WireError::BufferTooSmall { len, needed: BASE_LEN })
+}
+
+fn extensions_of(bytes: &[u8]) -> Result<Tlvs<'_>, WireError> {
+    if bytes.len() < SHORT_LEN {
+        return Err(WireError::TooShort { len: bytes.len(), needed: SHORT_LEN });
+    }
+    Ok(Tlvs::new(bytes.get(BASE_LEN..).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Section 4.2.1's figure, filled by hand: sequence 5, 2026-11-20 00:00:00.5 UTC, S = 1 with
+    /// scale 1 and multiplier 2, session 7.
+    const SENDER_OCTETS: [u8; BASE_LEN] = [
+        0, 0, 0, 5, 0xee, 0xaa, 0x0c, 0x00, 0x80, 0, 0, 0, 0x81, 0x02, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+
+    fn sender() -> SenderPacket {
+        SenderPacket {
+            sequence: 5,
+            timestamp: NtpTimestamp::from_unix_nanos(1_795_132_800_500_000_000),
+            error_estimate: ErrorEstimate(0x8102),
+            session: 7,
+        }
+    }
+
+    #[test]
+    fn a_sender_packet_has_the_octets_of_the_rfc() {
+        let mut out = [0xff; BASE_LEN];
+        sender().encode(&mut out).unwrap();
+        assert_eq!(out, SENDER_OCTETS);
+        assert_eq!(SenderPacket::decode(&out).unwrap().0, sender());
+    }
+
+    #[test]
+    fn a_reflector_packet_has_the_octets_of_the_rfc() {
+        let packet = ReflectorPacket {
+            sequence: 0x0102_0304,
+            timestamp: NtpTimestamp(0x1111_1111_2222_2222),
+            error_estimate: ErrorEstimate(0x0001),
+            received: NtpTimestamp(0x3333_3333_4444_4444),
+            sender: sender(),
+            sender_ttl: 63,
+        };
+        let mut out = [0xff; BASE_LEN];
+        packet.encode(&mut out).unwrap();
+        let expected: [u8; BASE_LEN] = [
+            1, 2, 3, 4, 0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x22, 0x22, 0, 1, 0, 7, 0x33, 0x33,
+            0x33, 0x33, 0x44, 0x44, 0x44, 0x44, 0, 0, 0, 5, 0xee, 0xaa, 0x0c, 0x00, 0x80, 0, 0, 0,
+            0x81, 0x02, 0, 0, 63, 0, 0, 0,
+        ];
+        assert_eq!(out, expected);
+        assert_eq!(ReflectorPacket::decode(&out).unwrap().0, packet);
+    }
+
+    #[test]
+    fn short_packets_are_zero_filled_and_shorter_ones_refused() {
+        let (packet, _) = SenderPacket::decode(&SENDER_OCTETS[..SHORT_LEN]).unwrap();
+        assert_eq!(packet, SenderPacket { session: 0, ..sender() });
+        let error = SenderPacket::decode(&SENDER_OCTETS[..13]).unwrap_err();
+        assert_eq!(error, WireError::TooShort { len: 13, needed: 14 });
+        let (answer, _) = ReflectorPacket::decode(&SENDER_OCTETS[..SHORT_LEN]).unwrap();
+        assert_eq!((answer.sender.sequence, answer.received), (5, NtpTimestamp::UNKNOWN));
+        let error = sender().encode(&mut [0; 43]).unwrap_err();
+        assert_eq!(error, WireError::BufferTooSmall { len: 43, needed: 44 });
+    }
+
+    proptest! {
+        #[test]
+        fn reflector_packets_survive_the_round_trip(
+            numbers in any::<(u32, u64, u16, u64, u32, u64)>(),
+            rest in any::<(u16, u16, u8)>(),
+        ) {
+            let packet = ReflectorPacket {
+                sequence: numbers.0,
+                timestamp: NtpTimestamp(numbers.1),
+                error_estimate: ErrorEstimate(numbers.2),
+                received: NtpTimestamp(numbers.3),
+                sender: SenderPacket {
+                    sequence: numbers.4,
+                    timestamp: NtpTimestamp(numbers.5),
+                    error_estimate: ErrorEstimate(rest.0),
+                    session: rest.1,
+                },
+                sender_ttl: rest.2,
+            };
+            let mut out = [0; BASE_LEN];
+            packet.encode(&mut out).unwrap();
+            prop_assert_eq!(ReflectorPacket::decode(&out).unwrap().0, packet);
+        }
+
+        #[test]
+        fn any_octets_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let decoded = SenderPacket::decode(&bytes);
+            prop_assert_eq!(decoded.is_ok(), bytes.len() >= SHORT_LEN);
+            prop_assert_eq!(ReflectorPacket::decode(&bytes).is_ok(), bytes.len() >= SHORT_LEN);
+        }
+    }
+}
