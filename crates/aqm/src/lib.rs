@@ -11,6 +11,7 @@
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
 //! | [`queue`] | the disciplines, one file each |
 //! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
+//! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -18,10 +19,12 @@ extern crate alloc;
 extern crate std;
 
 pub mod aqm;
+pub mod config;
 pub mod link;
 pub mod packet;
 pub mod qdisc;
 pub mod queue;
 pub mod rate;
+pub mod registry;
 pub mod rng;
 pub mod time;

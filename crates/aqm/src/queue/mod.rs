@@ -1,5 +1,6 @@
 //! The queue disciplines, one file each, and the two ways of storing that they share.
 
+pub mod fifo;
 mod ring;
 mod single;
 

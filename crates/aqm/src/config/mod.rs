@@ -1,0 +1,21 @@
+//! From text to disciplines and links: grammar, units, parameter tables, errors.
+//!
+//! A discipline or link states its parameters once, in a table of [`Param`]; parsing, range
+//! checks, defaults, error messages and `underload queues` all read that table.
+//!
+//! ```text
+//! SPEC  = NAME [ ":" item { "," item } ]        codel:profile=linux,target=5ms
+//! item  = [ key "=" ] value                     trace:FILE has an item without a key
+//! value = text | "[" SPEC "]"                   diffserv:high=[bode:bound=50ms]
+//! ```
+
+mod error;
+mod quantity;
+mod spec;
+mod table;
+
+pub use error::ConfigError;
+pub use quantity::{Kind, Value};
+pub use spec::{Item, Spec};
+pub use table::{Definition, Fallback, Param, Profile, Values};
+pub(crate) use table::{closest, join};

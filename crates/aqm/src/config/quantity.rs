@@ -1,0 +1,302 @@
+//! Values with units, read without floating point.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use crate::config::Spec;
+use crate::rate::Rate;
+use crate::time::Span;
+
+/// What a parameter's value is, and so which units it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A length of time: `5ms`.
+    Span,
+    /// A rate: `20mbit`.
+    Rate,
+    /// A number of bytes: `256KiB`.
+    Bytes,
+    /// A number of packets: `1000p`.
+    Packets,
+    /// A number of packets or of bytes, told apart by the unit.
+    Limit,
+    /// A number of bytes, or the time that they take at the link's rate.
+    BytesOrSpan,
+    /// A plain whole number.
+    Count,
+    /// A plain decimal number, kept in millionths.
+    Decimal,
+    /// A probability: `5%` or `0.05`, kept as a fraction of 2^32.
+    Probability,
+    /// `on` or `off`.
+    Switch,
+    /// One of the given words.
+    Choice(&'static [&'static str]),
+    /// Differentiated Services codepoints, `45` or `45+46`, kept as a set of bits.
+    DscpSet,
+    /// Any text, such as a file's name.
+    Text,
+    /// A queue discipline in brackets: `[codel:target=5ms]`.
+    Queue,
+}
+
+impl Kind {
+    /// What a user may write, for help and errors.
+    pub const fn expectation(self) -> &'static str {
+        match self {
+            Self::Span => "a time with a unit (ns, us, ms, s), such as 5ms",
+            Self::Rate => "a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit",
+            Self::Bytes => "a size with a unit (B, kB, KiB, MB, MiB), such as 256KiB",
+            Self::Packets => "a number of packets with the unit p, such as 1000p",
+            Self::Limit => "a number of packets (1000p) or of bytes (256KiB)",
+            Self::BytesOrSpan => "a size (256KiB), or a time at the link's rate (250ms)",
+            Self::Count => "a whole number",
+            Self::Decimal => "a decimal number, such as 0.125",
+            Self::Probability => "a probability, such as 5% or 0.05",
+            Self::Switch => "on or off",
+            Self::Choice(_) => "one of the words listed",
+            Self::DscpSet => "DSCP values 0 to 63 joined by +, such as 45+46",
+            Self::Text => "text without commas",
+            Self::Queue => "a queue in brackets, such as [codel:target=5ms]",
+        }
+    }
+
+    /// The name of the unit family, for tables.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Span => "time",
+            Self::Rate => "rate",
+            Self::Bytes => "bytes",
+            Self::Packets => "packets",
+            Self::Limit => "packets or bytes",
+            Self::BytesOrSpan => "bytes or time",
+            Self::Count => "count",
+            Self::Decimal => "number",
+            Self::Probability => "probability",
+            Self::Switch => "on/off",
+            Self::Choice(_) => "choice",
+            Self::DscpSet => "DSCP set",
+            Self::Text => "text",
+            Self::Queue => "queue",
+        }
+    }
+
+    /// Reads `text`. `None`: it is not a value of this kind.
+    pub fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Self::Span => span(text).map(Value::Span),
+            Self::Rate => rate(text).map(Value::Rate),
+            Self::Bytes => bytes(text).map(Value::Bytes),
+            Self::Packets => packets(text).map(Value::Packets),
+            Self::Limit => packets(text).map(Value::Packets).or_else(|| Self::Bytes.read(text)),
+            Self::BytesOrSpan => span(text).map(Value::Span).or_else(|| Self::Bytes.read(text)),
+            Self::Count => text.parse().ok().map(Value::Count),
+            Self::Decimal => scaled(text, 1_000_000).map(Value::Decimal),
+            Self::Probability => probability(text).map(Value::Probability),
+            Self::Switch => match text {
+                "on" | "true" => Some(Value::Switch(true)),
+                "off" | "false" => Some(Value::Switch(false)),
+                _ => None,
+            },
+            Self::Choice(words) => {
+                words.iter().find(|word| **word == text).map(|word| Value::Choice(word))
+            }
+            Self::DscpSet => dscp_set(text).map(Value::DscpSet),
+            Self::Text => (!text.is_empty()).then(|| Value::Text(text.to_string())),
+            Self::Queue => None,
+        }
+    }
+}
+
+/// A value that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Span`].
+    Span(Span),
+    /// Of [`Kind::Rate`].
+    Rate(Rate),
+    /// Of [`Kind::Bytes`].
+    Bytes(u64),
+    /// Of [`Kind::Packets`].
+    Packets(u32),
+    /// Of [`Kind::Count`].
+    Count(u64),
+    /// Of [`Kind::Decimal`], in millionths.
+    Decimal(u64),
+    /// Of [`Kind::Probability`], as a fraction of 2^32.
+    Probability(u64),
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+    /// Of [`Kind::Choice`].
+    Choice(&'static str),
+    /// Of [`Kind::DscpSet`]: bit `n` stands for codepoint `n`.
+    DscpSet(u64),
+    /// Of [`Kind::Text`].
+    Text(String),
+    /// Of [`Kind::Queue`].
+    Queue(Spec),
+}
+
+impl Value {
+    /// A number for comparing two values of the same unit.
+    pub(super) fn magnitude(&self) -> Option<u64> {
+        match self {
+            Self::Span(span) => Some(span.as_nanos()),
+            Self::Rate(rate) => Some(rate.bits_per_second()),
+            Self::Packets(packets) => Some(u64::from(*packets)),
+            Self::Bytes(n) | Self::Count(n) | Self::Decimal(n) | Self::Probability(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// Whether both are measured in the same unit.
+    pub(super) fn same_unit(&self, other: &Self) -> bool {
+        core::mem::discriminant(self) == core::mem::discriminant(other)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Span(span) => span.fmt(f),
+            Self::Rate(rate) => rate.fmt(f),
+            Self::Bytes(n) if *n > 0 && n % (1 << 20) == 0 => write!(f, "{}MiB", n >> 20),
+            Self::Bytes(n) if *n > 0 && n % (1 << 10) == 0 => write!(f, "{}KiB", n >> 10),
+            Self::Bytes(n) => write!(f, "{n}B"),
+            Self::Packets(n) => write!(f, "{n}p"),
+            Self::Count(n) => n.fmt(f),
+            Self::Decimal(n) => decimal(f, *n),
+            // A probability is read to a millionth at least; so it prints back as it was read.
+            Self::Probability(q32) => decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32),
+            Self::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::Choice(word) => f.write_str(word),
+            Self::DscpSet(set) => {
+                let mut separator = "";
+                for codepoint in (0..64).filter(|codepoint| set >> codepoint & 1 == 1) {
+                    write!(f, "{separator}{codepoint}")?;
+                    separator = "+";
+                }
+                Ok(())
+            }
+            Self::Text(text) => f.write_str(text),
+            Self::Queue(spec) => write!(f, "[{spec}]"),
+        }
+    }
+}
+
+fn decimal(f: &mut fmt::Formatter<'_>, millionths: u64) -> fmt::Result {
+    write!(f, "{}", millionths / 1_000_000)?;
+    let mut fraction = millionths % 1_000_000;
+    if fraction == 0 {
+        return Ok(());
+    }
+    let mut width = 6;
+    while fraction.is_multiple_of(10) {
+        fraction /= 10;
+        width -= 1;
+    }
+    write!(f, ".{fraction:0width$}")
+}
+
+/// A decimal number times `scale`, rounded down; `None` where it is no number or overflows.
+fn scaled(text: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 12 {
+        return None;
+    }
+    if text.ends_with('.') {
+        return None;
+    }
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    let mut rest: u128 = 0;
+    if !fraction.is_empty() {
+        let denominator = 10_u128.pow(fraction.len() as u32);
+        rest = fraction.parse::<u128>().ok()? * u128::from(scale) / denominator;
+    }
+    whole.checked_add(u64::try_from(rest).ok()?)
+}
+
+/// Splits `text` before the first letter and scales the number by its unit.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let (number, unit) = text.split_at(split);
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    scaled(number, *scale)
+}
+
+fn span(text: &str) -> Option<Span> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    with_unit(text, &units).map(Span::from_nanos)
+}
+
+fn rate(text: &str) -> Option<Rate> {
+    let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
+    with_unit(text, &units).map(Rate::from_bits_per_second)
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20)];
+    with_unit(text, &units)
+}
+
+fn packets(text: &str) -> Option<u32> {
+    let digits = text.strip_suffix('p')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+fn probability(text: &str) -> Option<u64> {
+    const ONE_Q32: u64 = 1 << 32;
+    let (number, divisor) = text.strip_suffix('%').map_or((text, 1), |number| (number, 100));
+    // Nearest rather than down: 0.1 % of 2^32 should print back as 0.1 %.
+    let twice = scaled(number, 2 * ONE_Q32)?;
+    Some((twice / divisor).div_ceil(2)).filter(|value| *value <= ONE_Q32)
+}
+
+fn dscp_set(text: &str) -> Option<u64> {
+    text.split('+').try_fold(0, |set, part| {
+        let codepoint = part.parse::<u8>().ok().filter(|codepoint| *codepoint < 64)?;
+        Some(set | 1 << codepoint)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_mandatory_and_exact() {
+        assert_eq!(span("1.5ms"), Some(Span::from_micros(1_500)));
+        assert_eq!(span("5"), None);
+        assert_eq!(span("5 ms"), None);
+        assert_eq!(span("-5ms"), None);
+        assert_eq!(rate("0.6mbit"), Some(Rate::from_bits_per_second(600_000)));
+        assert_eq!(rate("20mbps"), None);
+        assert_eq!(bytes("256KiB"), Some(262_144));
+        assert_eq!(packets("1000p"), Some(1_000));
+        assert_eq!(packets("10.5p"), None);
+        assert_eq!(probability("50%"), Some(1 << 31));
+        assert_eq!(probability("101%"), None);
+        assert_eq!(dscp_set("45+46"), Some((1 << 45) | (1 << 46)));
+        assert_eq!(dscp_set("64"), None);
+        assert_eq!(scaled("99999999999999999999", 1), None);
+        assert_eq!(scaled(".", 1), None);
+        assert_eq!(scaled("1.", 1), None);
+    }
+
+    #[test]
+    fn values_print_as_they_are_read() {
+        for (kind, text) in [
+            (Kind::Span, "1500us"),
+            (Kind::Rate, "600kbit"),
+            (Kind::Limit, "256KiB"),
+            (Kind::Limit, "1000p"),
+            (Kind::Decimal, "0.125"),
+            (Kind::Probability, "0.001"),
+            (Kind::DscpSet, "8+45"),
+            (Kind::Switch, "on"),
+        ] {
+            assert_eq!(kind.read(text).expect(text).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Parameter tables, and a SPEC understood by one of them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::config::spec::shorten;
+use crate::config::{ConfigError, Kind, Spec, Value};
+use crate::rate::Rate;
+use crate::time::Span;
+
+/// A published variant of an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Its name: `rfc`, `linux`, `paper`.
+    pub name: &'static str,
+    /// Which publication or program it follows.
+    pub doc: &'static str,
+}
+
+/// What holds where a parameter is not given.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// This value, written as a user would.
+    Value(&'static str),
+    /// One value per profile, by name, else the last one given.
+    PerProfile(&'static [(&'static str, &'static str)]),
+    /// Nothing: the algorithm does without; the text says what happens then.
+    Absent(&'static str),
+    /// It must be given.
+    Required,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its key.
+    pub key: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// What holds without it.
+    pub fallback: Fallback,
+    /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
+    /// the range binds only values in the unit of its bounds.
+    pub range: Option<(&'static str, &'static str)>,
+    /// What it means, in one line.
+    pub doc: &'static str,
+}
+
+/// A discipline's or link's parameters with their meaning and source.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name in a SPEC.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// RFC, paper or program that defines it.
+    pub source: &'static str,
+    /// Its profiles, the default first; empty where there is but one.
+    pub profiles: &'static [Profile],
+    /// Its own parameters.
+    pub params: &'static [Param],
+    /// Parameters that it has in common with others.
+    pub shared: &'static [Param],
+    /// The parameter that an item without a key sets.
+    pub positional: Option<&'static str>,
+    /// Accepts items whose key is not in the table (a schedule's times); told the key.
+    pub free_key: Option<fn(&str) -> bool>,
+}
+
+/// A SPEC understood: every value read, in range, and with its default.
+#[derive(Clone, Debug)]
+pub struct Values {
+    definition: &'static Definition,
+    profile: Option<&'static str>,
+    given: Vec<(&'static str, Value)>,
+    free: Vec<(String, String)>,
+}
+
+impl Definition {
+    /// Every parameter, its own first.
+    pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {
+        self.params.iter().chain(self.shared)
+    }
+
+    /// Understands `spec`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a key or value, naming it and what would be accepted.
+    pub fn resolve(&'static self, spec: &Spec) -> Result<Values, ConfigError> {
+        let mut values =
+            Values { definition: self, profile: None, given: Vec::new(), free: Vec::new() };
+        values.profile = self.profiles.first().map(|profile| profile.name);
+        let mut profile_given = false;
+        for item in &spec.items {
+            let key = match (&item.key, self.positional) {
+                (Some(key), _) => key.as_str(),
+                (None, Some(positional)) => positional,
+                (None, None) => return Err(self.keyless(&item.value)),
+            };
+            if key == "profile" && !self.profiles.is_empty() {
+                if profile_given {
+                    return Err(self.repeated(key));
+                }
+                profile_given = true;
+                values.profile = Some(self.profile(&item.value)?);
+            } else if let Some(param) = self.all_params().find(|param| param.key == key) {
+                if values.given.iter().any(|(known, _)| *known == key) {
+                    return Err(self.repeated(key));
+                }
+                values.given.push((param.key, self.read(param, &item.value)?));
+            } else if self.free_key.is_some_and(|accepts| accepts(key)) {
+                values.free.push((key.to_string(), item.value.clone()));
+            } else {
+                return Err(self.unknown_key(key));
+            }
+        }
+        for param in self.all_params() {
+            if matches!(param.fallback, Fallback::Required) && values.find(param.key).is_none() {
+                return Err(ConfigError::Missing {
+                    name: self.name.to_string(),
+                    key: param.key.to_string(),
+                    expected: param.kind.expectation().to_string(),
+                });
+            }
+        }
+        Ok(values)
+    }
+
+    fn profile(&self, text: &str) -> Result<&'static str, ConfigError> {
+        let known = self.profiles.iter().find(|profile| profile.name == text);
+        known.map(|profile| profile.name).ok_or_else(|| ConfigError::BadValue {
+            name: self.name.to_string(),
+            key: "profile".to_string(),
+            value: shorten(text),
+            expected: join(self.profiles.iter().map(|profile| profile.name)),
+        })
+    }
+
+    fn read(&self, param: &Param, text: &str) -> Result<Value, ConfigError> {
+        if param.kind == Kind::Queue {
+            let nested = Spec::parse_nested(text).map_err(|error| ConfigError::Inside {
+                name: self.name.to_string(),
+                key: param.key.to_string(),
+                problem: error.to_string(),
+            })?;
+            return Ok(Value::Queue(nested));
+        }
+        let bad = |expected: String| ConfigError::BadValue {
+            name: self.name.to_string(),
+            key: param.key.to_string(),
+            value: shorten(text),
+            expected,
+        };
+        let value = param.kind.read(text).ok_or_else(|| match param.kind {
+            Kind::Choice(words) => bad(join(words.iter().copied())),
+            kind => bad(kind.expectation().to_string()),
+        })?;
+        match param.range {
+            Some((low, high)) if !within(param.kind, &value, low, high) => {
+                Err(ConfigError::OutOfRange {
+                    name: self.name.to_string(),
+                    key: param.key.to_string(),
+                    value: shorten(text),
+                    expected: format!("{low} to {high}"),
+                })
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn keyless(&self, value: &str) -> ConfigError {
+        ConfigError::BadValue {
+            name: self.name.to_string(),
+            key: String::new(),
+            value: shorten(value),
+            expected: format!("key=value with one of {}", self.keys()),
+        }
+    }
+
+    fn repeated(&self, key: &str) -> ConfigError {
+        ConfigError::Repeated { name: self.name.to_string(), key: key.to_string() }
+    }
+
+    fn unknown_key(&self, key: &str) -> ConfigError {
+        ConfigError::UnknownKey {
+            name: self.name.to_string(),
+            key: shorten(key),
+            known: self.keys(),
+            suggestion: closest(key, self.all_params().map(|param| param.key)),
+        }
+    }
+
+    fn keys(&self) -> String {
+        let profile = (!self.profiles.is_empty()).then_some("profile");
+        join(profile.into_iter().chain(self.all_params().map(|param| param.key)))
+    }
+}
+
+impl Values {
+    /// The chosen profile; the empty string where the definition has none.
+    pub fn profile(&self) -> &'static str {
+        self.profile.unwrap_or_default()
+    }
+
+    /// The name and every value that was given, with the profile always said: what to print and
+    /// record. Parsing it again gives the same.
+    pub fn label(&self) -> Spec {
+        let mut spec = Spec::new(self.definition.name);
+        if let Some(profile) = self.profile {
+            spec = spec.with("profile", profile);
+        }
+        for (key, value) in &self.given {
+            spec = spec.with(key, &value.to_string());
+        }
+        for (key, value) in &self.free {
+            spec = spec.with(key, value);
+        }
+        spec
+    }
+
+    /// The items whose keys are not in the table, in order.
+    pub fn free(&self) -> &[(String, String)] {
+        &self.free
+    }
+
+    /// The value of `key`, given or by default; `None` where it is absent.
+    pub fn find(&self, key: &str) -> Option<Value> {
+        if let Some((_, value)) = self.given.iter().find(|(known, _)| *known == key) {
+            return Some(value.clone());
+        }
+        let param = self.definition.all_params().find(|param| param.key == key)?;
+        let text = match param.fallback {
+            Fallback::Value(text) => text,
+            Fallback::PerProfile(texts) => {
+                let own = texts.iter().find(|(profile, _)| *profile == self.profile());
+                own.or(texts.last())?.1
+            }
+            Fallback::Absent(_) | Fallback::Required => return None,
+        };
+        if param.kind == Kind::Queue {
+            return Spec::parse_nested(text).ok().map(Value::Queue);
+        }
+        param.kind.read(text)
+    }
+
+    /// A refusal of `key`'s value by a rule that involves more than this value.
+    pub fn refuse(&self, key: &str, expected: &str) -> ConfigError {
+        ConfigError::OutOfRange {
+            name: self.definition.name.to_string(),
+            key: key.to_string(),
+            value: self.find(key).map(|value| value.to_string()).unwrap_or_default(),
+            expected: expected.to_string(),
+        }
+    }
+
+    /// The time under `key`.
+    pub fn span(&self, key: &str) -> Option<Span> {
+        match self.find(key)? {
+            Value::Span(span) => Some(span),
+            _ => None,
+        }
+    }
+
+    /// The rate under `key`.
+    pub fn rate(&self, key: &str) -> Option<Rate> {
+        match self.find(key)? {
+            Value::Rate(rate) => Some(rate),
+            _ => None,
+        }
+    }
+
+    /// The number of bytes under `key`.
+    pub fn bytes(&self, key: &str) -> Option<u64> {
+        match self.find(key)? {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The number of packets under `key`.
+    pub fn packets(&self, key: &str) -> Option<u32> {
+        match self.find(key)? {
+            Value::Packets(packets) => Some(packets),
+            _ => None,
+        }
+    }
+
+    /// The plain, decimal (in millionths) or probability (of 2^32) number under `key`.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        match self.find(key)? {
+            Value::Count(number) | Value::Decimal(number) | Value::Probability(number) => {
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether `key` is on.
+    pub fn switch(&self, key: &str) -> bool {
+        matches!(self.find(key), Some(Value::Switch(true)))
+    }
+}
+
+fn within(kind: Kind, value: &Value, low: &str, high: &str) -> bool {
+    let (Some(low), Some(high)) = (kind.read(low), kind.read(high)) else { return false };
+    let above = !value.same_unit(&low) || value.magnitude() >= low.magnitude();
+    let below = !value.same_unit(&high) || value.magnitude() <= high.magnitude();
+    above && below
+}
+
+pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The known word within two edits of `word`, the nearest first.
+pub(crate) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    if word.len() > 40 {
+        return None;
+    }
+    let nearest = known.map(|candidate| (distance(word, candidate), candidate)).min()?;
+    (nearest.0 <= 2).then(|| nearest.1.to_string())
+}
+
+/// Levenshtein distance in bytes.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,73 @@
+//! The queue disciplines by name.
+
+use alloc::boxed::Box;
+
+use crate::config::{ConfigError, Definition, Spec, Values};
+use crate::qdisc::Qdisc;
+use crate::queue::{NoAqm, Single, fifo};
+use crate::registry::{LinkFacts, unknown};
+use crate::rng::Rng;
+
+/// A discipline as the registry knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueEntry {
+    /// Its parameters and source.
+    pub definition: &'static Definition,
+    /// Makes its configuration out of values.
+    pub configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
+}
+
+/// Every discipline, in the order in which `underload queues` lists them.
+pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP];
+
+/// The configuration of any discipline: everything that is needed to build it.
+#[derive(Clone, Debug)]
+pub enum QueueConfig {
+    /// Tail-drop or head-drop.
+    Fifo(fifo::FifoConfig),
+}
+
+/// A discipline ready to be built, with the SPEC to print.
+#[derive(Clone, Debug)]
+pub struct QueueSetup {
+    /// The SPEC in full: the profile always said. Parsing it gives the same discipline.
+    pub label: Spec,
+    /// What to build.
+    pub config: QueueConfig,
+}
+
+impl QueueSetup {
+    /// Understands a SPEC string such as `codel:profile=linux,target=5ms`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the name, a key or a value, and what would be accepted.
+    pub fn parse(text: &str, link: &LinkFacts) -> Result<Self, ConfigError> {
+        Self::from_spec(&Spec::parse(text)?, link)
+    }
+
+    /// Understands a SPEC, for example one made from a TOML table.
+    ///
+    /// # Errors
+    /// As [`QueueSetup::parse`].
+    pub fn from_spec(spec: &Spec, link: &LinkFacts) -> Result<Self, ConfigError> {
+        let entry = QUEUES.iter().find(|entry| entry.definition.name == spec.name);
+        let names = QUEUES.iter().map(|entry| entry.definition.name);
+        let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;
+        let values = entry.definition.resolve(spec)?;
+        Ok(Self { label: values.label(), config: (entry.configure)(&values, link)? })
+    }
+
+    /// Builds an empty queue that draws its random numbers from a child stream of `rng`.
+    pub fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        self.config.build(&rng.child("queue"))
+    }
+}
+
+impl QueueConfig {
+    /// Builds an empty queue that draws its random numbers from `rng`.
+    pub fn build<P: 'static>(&self, _rng: &Rng) -> Box<dyn Qdisc<P>> {
+        match self {
+            Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
+        }
+    }
+}
