@@ -1,5 +1,7 @@
 //! The queue disciplines, one file each, and the two ways of storing that they share.
 
+pub mod bode;
+pub mod codel;
 pub mod fifo;
 mod ring;
 mod single;

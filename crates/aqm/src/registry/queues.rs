@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
-use crate::queue::{NoAqm, Single, fifo};
+use crate::queue::{NoAqm, Single, bode, codel, fifo};
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 
@@ -18,13 +18,17 @@ pub struct QueueEntry {
 }
 
 /// Every discipline, in the order in which `underload queues` lists them.
-pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP];
+pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY];
 
 /// The configuration of any discipline: everything that is needed to build it.
 #[derive(Clone, Debug)]
 pub enum QueueConfig {
     /// Tail-drop or head-drop.
     Fifo(fifo::FifoConfig),
+    /// CoDel.
+    Codel(codel::CodelQueue),
+    /// BoDe.
+    Bode(bode::BodeQueue),
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -68,6 +72,8 @@ impl QueueConfig {
     pub fn build<P: 'static>(&self, _rng: &Rng) -> Box<dyn Qdisc<P>> {
         match self {
             Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
+            Self::Codel(config) => config.build(),
+            Self::Bode(config) => config.build(),
         }
     }
 }

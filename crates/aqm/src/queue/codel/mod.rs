@@ -1,0 +1,98 @@
+//! CoDel, Controlled Delay (RFC 8289), in three profiles.
+//!
+//! # Principle
+//! A queue that drains within a round trip is good; one that stays is bad. CoDel watches the
+//! *minimum* sojourn over a sliding `interval`: once every packet of an interval has waited
+//! `target` or longer, it drops (or marks) a packet at the head, and again after
+//! `interval / sqrt(count)`, faster and faster until one packet gets through below `target`.
+//! A queue that holds no more than one packet behind the head (`guard_bytes`) is never signalled.
+//!
+//! # Parameters
+//! | key | unit | default | meaning (RFC 8289) |
+//! |---|---|---|---|
+//! | `target` | time | 5 ms | acceptable standing sojourn (section 4.3) |
+//! | `interval` | time | 100 ms | about the longest round trip (section 4.2) |
+//! | `mtu` | bytes | 1514 (mahimahi: 1504) | no signal while no more than this is left (section 5.3) |
+//! | `ecn` | on/off | off | mark ECN-capable packets instead of dropping them (section 3) |
+//! | `ce-threshold` | time | none | linux only: mark whatever waited longer, apart from the law |
+//!
+//! # Where the profiles differ
+//! | point | [`Rfc`] | [`Linux`] (6.12) | [`Mahimahi`] |
+//! |---|---|---|---|
+//! | clock | nanoseconds | 32-bit ticks of 1024 ns, compared across the wrap | whole milliseconds |
+//! | interval is over | `now >= first_above` | `now > first_above` | `now >= first_above` |
+//! | guard looks at | this queue | the whole discipline | this queue |
+//! | 1/sqrt(count) | exact, rounded down to 1 ns | 16 bits, one Newton step per count | exact, rounded down to 1 ms |
+//! | who is dropped | the head | the head | the *follower*; the head is delivered |
+//! | ECN | one mark per dequeue | one mark per dequeue | none |
+//!
+//! The RFC says "mark instead" without saying how often; marking the same packet twice has no
+//! meaning, so a mark ends the dequeue as in Linux.
+//!
+//! # How it is validated
+//! `linux` and `mahimahi` packet by packet against what the kernel's and Mahimahi's own code did
+//! with four scripts; `rfc` against the drop times of the section 5 pseudo-code in exact
+//! arithmetic; all by the law suite. See `docs/queues/codel.md`.
+
+mod linux;
+mod mahimahi;
+mod params;
+mod rfc;
+
+pub use linux::Linux;
+pub use mahimahi::Mahimahi;
+pub(crate) use params::ENTRY;
+pub use params::{CodelProfile, CodelQueue};
+pub use rfc::Rfc;
+
+use crate::time::Span;
+
+/// What every profile has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodelConfig {
+    /// Acceptable standing sojourn.
+    pub target: Span,
+    /// Window over which the minimum sojourn is watched, and the first spacing of drops.
+    pub interval: Span,
+    /// No signal while no more than these bytes are left behind the head.
+    pub guard_bytes: u32,
+    /// Whether ECN-capable packets are marked instead of dropped.
+    pub ecn: bool,
+}
+
+impl Default for CodelConfig {
+    /// RFC 8289's constants, an Ethernet frame as the guard, and no ECN, as Linux has it.
+    fn default() -> Self {
+        Self {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            guard_bytes: 1_514,
+            ecn: false,
+        }
+    }
+}
+
+/// `interval / sqrt(count)`, rounded down to the unit of `interval`. Exact: the square root of a
+/// quotient rounded down is the rounded-down square root of the quotient.
+fn spacing(interval: u64, count: u32) -> u64 {
+    let interval = u128::from(interval);
+    (interval * interval / u128::from(count.max(1))).isqrt() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spacing_is_the_exact_quotient_rounded_down() {
+        let expected = [100_000_000, 70_710_678, 57_735_026, 50_000_000, 44_721_359];
+        for (count, nanos) in (1..).zip(expected) {
+            assert_eq!(spacing(100_000_000, count), nanos, "count {count}");
+        }
+        for count in 1..10_000 {
+            let spaced = u128::from(spacing(50, count));
+            let exceeds = |root: u128| root * root * u128::from(count) > 2_500;
+            assert!(!exceeds(spaced) && exceeds(spaced + 1), "count {count}: {spaced}");
+        }
+    }
+}

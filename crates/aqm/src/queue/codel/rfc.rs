@@ -1,0 +1,157 @@
+//! CoDel as RFC 8289 section 5 writes it, with an exact square root.
+
+use super::{CodelConfig, spacing};
+use crate::aqm::{Aqm, Marking, Store, mark_if_capable};
+use crate::packet::Packet;
+use crate::qdisc::{DropReason, MarkReason, Observer};
+use crate::time::{Span, Time};
+
+/// CoDel, profile `rfc`.
+#[derive(Clone, Debug)]
+pub struct Rfc {
+    config: CodelConfig,
+    /// When the sojourn will have been above target for an interval.
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+impl Rfc {
+    /// CoDel in its initial state.
+    pub const fn new(config: CodelConfig) -> Self {
+        Self {
+            config,
+            first_above: None,
+            drop_next: Time::ZERO,
+            count: 0,
+            last_count: 0,
+            dropping: false,
+        }
+    }
+
+    /// `do_dequeue` of section 5.6: the head, and whether it may be signalled.
+    fn take<P, S: Store<P>>(&mut self, now: Time, store: &mut S) -> (Option<Packet<P>>, bool) {
+        let Some(packet) = store.pop() else {
+            self.first_above = None;
+            return (None, false);
+        };
+        let sojourn = now.since(packet.meta.arrived);
+        if sojourn < self.config.target
+            || store.backlog().bytes <= u64::from(self.config.guard_bytes)
+        {
+            self.first_above = None;
+            return (Some(packet), false);
+        }
+        let may_signal = match self.first_above {
+            None => {
+                self.first_above = Some(now + self.config.interval);
+                false
+            }
+            Some(first_above) => now >= first_above,
+        };
+        (Some(packet), may_signal)
+    }
+
+    fn control_law(&self, from: Time) -> Time {
+        from + Span::from_nanos(spacing(self.config.interval.as_nanos(), self.count))
+    }
+
+    /// The `while` loop of the dropping state: several drops may be due at once.
+    fn catch_up<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        mut head: Option<Packet<P>>,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        while self.dropping && now >= self.drop_next {
+            self.count = self.count.saturating_add(1);
+            match signal(self.config.ecn, now, head.take()?, store, observer) {
+                Some(marked) => {
+                    self.drop_next = self.control_law(self.drop_next);
+                    return Some(marked);
+                }
+                None => {
+                    let (next, may_signal) = self.take(now, store);
+                    head = next;
+                    if may_signal {
+                        self.drop_next = self.control_law(self.drop_next);
+                    } else {
+                        self.dropping = false;
+                    }
+                }
+            }
+        }
+        head
+    }
+
+    /// Starts a dropping state, where the last one left off if that was lately.
+    fn enter(&mut self, now: Time) {
+        self.dropping = true;
+        let delta = self.count.saturating_sub(self.last_count);
+        let lately = now.since(self.drop_next) < self.config.interval * 16;
+        self.count = if delta > 1 && lately { delta } else { 1 };
+        self.drop_next = self.control_law(now);
+        self.last_count = self.count;
+    }
+}
+
+impl Aqm for Rfc {
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let (head, may_signal) = self.take(now, store);
+        if self.dropping {
+            if !may_signal {
+                self.dropping = false;
+                return head;
+            }
+            return self.catch_up(now, head, store, observer);
+        }
+        if !may_signal {
+            return head;
+        }
+        let next = match signal(self.config.ecn, now, head?, store, observer) {
+            Some(marked) => Some(marked),
+            None => self.take(now, store).0,
+        };
+        self.enter(now);
+        next
+    }
+
+    fn on_overlimit(&mut self, _now: Time, packets: u32) {
+        self.count = self.count.saturating_add(packets);
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("codel.count", f64::from(self.count));
+        visit("codel.dropping", f64::from(u8::from(self.dropping)));
+    }
+}
+
+/// Marks `packet` and gives it back, or drops it.
+pub(super) fn signal<P, S: Store<P>>(
+    ecn: bool,
+    now: Time,
+    mut packet: Packet<P>,
+    store: &mut S,
+    observer: &mut dyn Observer<P>,
+) -> Option<Packet<P>> {
+    let marking = if ecn { mark_if_capable(&mut packet.meta) } else { Marking::NotCapable };
+    match marking {
+        Marking::NotCapable => {
+            store.drop(now, packet, DropReason::ControlLaw, observer);
+            None
+        }
+        Marking::AlreadyCe => Some(packet),
+        Marking::Marked => {
+            store.marked(now, &packet, MarkReason::ControlLaw, observer);
+            Some(packet)
+        }
+    }
+}

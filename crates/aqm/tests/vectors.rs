@@ -1,0 +1,139 @@
+//! Fates equal to those that independent implementations gave the same packets.
+//!
+//! `tests/vectors` holds packet scripts and, per script, what the unmodified Linux 6.12 CoDel,
+//! Mahimahi's CoDel, tail-drop and head-drop, and the BoDe authors' queue did with them over a
+//! constant-rate link. Whether and when a packet was sent, and its ECN field then, must be equal
+//! for every packet.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use underload_aqm::qdisc::{DropReason, Observer};
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+
+/// A packet's transmission: start and end in nanoseconds, ECN field. `None`: never sent.
+type Transmission = Option<(u64, u64, Ecn)>;
+
+struct Fates(Vec<Transmission>);
+
+impl Observer<usize> for Fates {
+    fn dropped(&mut self, _now: Time, _packet: Packet<usize>, _reason: DropReason) {}
+
+    fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<usize>) {
+        let fate = &mut self.0[packet.payload];
+        assert!(fate.is_none(), "packet {} was sent twice", packet.payload);
+        *fate = Some((start.as_nanos(), end.as_nanos(), packet.meta.ecn));
+    }
+}
+
+/// The rows of a compressed CSV file, header checked and left out.
+fn rows(name: &str, header: &str) -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
+    let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut lines = BufReader::new(GzDecoder::new(file)).lines().map(|line| line.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some(header), "{name}");
+    lines.map(|line| line.split(',').map(String::from).collect()).collect()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
+}
+
+fn packets(script: &str) -> Vec<(Time, Meta)> {
+    let rows = rows(&format!("packets_{script}.csv.gz"), "time_ns,len,flow,dscp,ecn");
+    let packet = |row: &Vec<String>| {
+        let mut meta = Meta::new(number(&row[1]) as u32, number(&row[2]) as u32);
+        meta.dscp = Dscp::new(number(&row[3]) as u8).expect("a codepoint");
+        meta.ecn = Ecn::from_name(&row[4]).expect("an ECN name");
+        (Time::from_nanos(number(&row[0])), meta)
+    };
+    rows.iter().map(packet).collect()
+}
+
+fn expected(implementation: &str, script: &str) -> Vec<Transmission> {
+    let header = "id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn";
+    let rows = rows(&format!("{implementation}_{script}.csv.gz"), header);
+    let fate = |row: &Vec<String>| match row[2].as_str() {
+        "sent" | "marked" => {
+            let ecn = Ecn::from_name(&row[7]).expect("an ECN name");
+            Some((number(&row[4]), number(&row[5]), ecn))
+        }
+        "dropped" | "dropped-enqueue" | "dropped-dequeue" => None,
+        other => panic!("{implementation}_{script}: unknown fate `{other}`"),
+    };
+    rows.iter().map(fate).collect()
+}
+
+fn replayed(queue: &str, link: &str, packets: &[(Time, Meta)]) -> Vec<Transmission> {
+    let link = LinkSetup::parse(link).expect("a link");
+    let queue = QueueSetup::parse(queue, &link.facts()).expect("a queue");
+    let rng = Rng::new(0);
+    let mut link = link.build(queue.build(&rng), &rng);
+    let mut fates = Fates(vec![None; packets.len()]);
+    for (id, &(arrival, meta)) in packets.iter().enumerate() {
+        link.send(arrival, Packet { meta, payload: id }, &mut fates);
+    }
+    while let Some(next) = link.next_event() {
+        while link.poll(next, &mut fates).is_some() {}
+    }
+    fates.0
+}
+
+/// Replays all four scripts through `queue` and compares every packet.
+fn check(implementation: &str, queue: &str) {
+    for (script, link) in
+        [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")]
+    {
+        let packets = packets(script);
+        let expected = expected(implementation, script);
+        assert_eq!(packets.len(), expected.len(), "{implementation}_{script}: rows");
+        let sent = expected.iter().flatten().count();
+        assert!(
+            sent > 0 && sent < packets.len(),
+            "{script} exercises neither sending nor dropping"
+        );
+
+        let actual = replayed(queue, link, &packets);
+        let differs = |id: &usize| actual[*id] != expected[*id];
+        let differences = (0..packets.len()).filter(differs).count();
+        if let Some(first) = (0..packets.len()).find(differs) {
+            panic!(
+                "{implementation}_{script}: {differences} of {} packets differ, first packet \
+                 {first}: {:?}, expected {:?}",
+                packets.len(),
+                actual[first],
+                expected[first]
+            );
+        }
+    }
+}
+
+#[test]
+fn codel_linux() {
+    check("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p");
+}
+
+#[test]
+fn codel_mahimahi() {
+    check("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p");
+}
+
+#[test]
+fn bode_patch() {
+    check("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p");
+}
+
+#[test]
+fn tail_drop() {
+    check("mahimahi_tail", "fifo:limit=64KiB");
+}
+
+#[test]
+fn head_drop() {
+    check("mahimahi_head", "head-drop:limit=50p");
+}
