@@ -1,3 +1,15 @@
 //! Latency under load: wire protocol, client, server.
+//!
+//! - [`wire`]: STAMP packets, byte for byte.
+//! - [`session`]: when to send and what the answers mean, without sockets and without a clock.
+//! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
 
+mod clock;
+pub mod endpoint;
+mod network;
+pub mod session;
+mod sys;
 pub mod wire;
+
+pub use clock::{Instants, RunClock};
+pub use network::{SocketSource, current_network};

@@ -1,0 +1,101 @@
+//! The clock of a run, and its relation to the wall clock that time stamps travel in.
+
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds since a trial began, on the machine's monotonic clock.
+///
+/// Everything that takes part in a trial (prober, load, emulator) uses a copy of the same value, so
+/// that their records share one time line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunClock {
+    start_monotonic_ns: u64,
+}
+
+/// One instant on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// Nanoseconds since the trial began.
+    pub run_ns: u64,
+    /// Nanoseconds since 1970, which kernel and packet time stamps count.
+    pub unix_ns: u64,
+}
+
+impl RunClock {
+    /// A trial that begins now.
+    pub fn start() -> Self {
+        Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
+    }
+
+    /// A trial that began when `CLOCK_MONOTONIC` said `start_monotonic_ns`.
+    pub fn started_at_monotonic(start_monotonic_ns: u64) -> Self {
+        Self { start_monotonic_ns }
+    }
+
+    /// What `CLOCK_MONOTONIC` said when the trial began.
+    pub fn start_monotonic_ns(self) -> u64 {
+        self.start_monotonic_ns
+    }
+
+    /// Nanoseconds since the trial began; 0 before.
+    pub fn now_ns(self) -> u64 {
+        read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.start_monotonic_ns)
+    }
+
+    /// Both clocks, read one right after the other.
+    pub fn now_on_both(self) -> Instants {
+        let unix_ns = read(ClockId::CLOCK_REALTIME);
+        Instants { run_ns: self.now_ns(), unix_ns }
+    }
+
+    /// Sleeps until `deadline_ns` of the run. Returns early only if a signal arrives.
+    pub fn sleep_until(self, deadline_ns: u64) {
+        let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
+        let deadline = TimeSpec::from(Duration::from_nanos(monotonic_ns));
+        let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
+        // The only failures are a signal, which the caller's loop tolerates, and arguments that are
+        // constant here.
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
+    }
+}
+
+impl Instants {
+    /// The run's time at wall-clock time `unix_ns`, near this instant; negative before the trial.
+    pub fn run_from_unix(self, unix_ns: u64) -> i64 {
+        let since_then = self.unix_ns as i64 - unix_ns as i64;
+        (self.run_ns as i64).saturating_sub(since_then)
+    }
+}
+
+fn read(clock: ClockId) -> u64 {
+    // Neither clock can be missing on Linux, and both are after their epoch: an error reads as 0
+    // rather than panicking in a measuring thread.
+    let now = clock_gettime(clock).unwrap_or_else(|_| TimeSpec::new(0, 0));
+    now.tv_sec() as u64 * NANOS_PER_SECOND + now.tv_nsec() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeping_never_ends_before_the_deadline() {
+        let clock = RunClock::start();
+        let deadline_ns = clock.now_ns() + 2_000_000;
+        clock.sleep_until(deadline_ns);
+        assert!(clock.now_ns() >= deadline_ns);
+        clock.sleep_until(0);
+    }
+
+    #[test]
+    fn wall_clock_times_convert_around_the_instant_they_were_read() {
+        let now = Instants { run_ns: 5_000, unix_ns: 1_700_000_000_000_000_000 };
+        assert_eq!(now.run_from_unix(1_700_000_000_000_000_000), 5_000);
+        assert_eq!(now.run_from_unix(1_699_999_999_999_999_000), 4_000);
+        assert_eq!(now.run_from_unix(1_699_999_999_999_990_000), -5_000);
+    }
+}

@@ -1,0 +1,56 @@
+//! The two ends of a probe on real sockets, with plain threads.
+//!
+//! [`Prober`] runs a [`crate::session::Schedule`] on a thread of its own with absolute deadlines;
+//! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come from
+//! the caller, so the two ends may live in different network namespaces of one process.
+
+mod prober;
+mod reflector;
+mod requester;
+mod socket;
+mod thread;
+
+pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
+pub use reflector::{Reflector, ReflectorConfig, ReflectorCounts};
+pub use requester::{Requester, RequesterConfig};
+pub use socket::{ProbeSocket, Received};
+pub use thread::ThreadTiming;
+
+/// Why an end of a probe could not work.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// A socket could not be prepared.
+    #[error("cannot set up the {end} socket: {step}")]
+    Socket {
+        /// Which end.
+        end: &'static str,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start the {name} thread")]
+    Thread {
+        /// The thread's name.
+        name: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A parameter is out of range.
+    #[error("{name} is {value}, accepted is {accepted}")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+    /// A thread of ours panicked: a bug in this crate.
+    #[error("the {name} thread panicked")]
+    Panicked {
+        /// The thread's name.
+        name: &'static str,
+    },
+}

@@ -1,0 +1,219 @@
+//! The far end: answers test packets, one for one, never with more octets than it got.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::{EndpointError, ProbeSocket, Received, ThreadTiming};
+use crate::clock::RunClock;
+use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
+
+/// What a reflector may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReflectorConfig {
+    /// Answers per second at most, over all senders; the rest is dropped and counted. A burst of a
+    /// tenth of it passes.
+    pub packets_per_second_max: u32,
+    /// Which markings answers may carry.
+    pub policy: MarkingPolicy,
+    /// Scheduling of the thread.
+    pub timing: ThreadTiming,
+}
+
+impl Default for ReflectorConfig {
+    /// Ten thousand answers per second, harmless markings only.
+    fn default() -> Self {
+        Self {
+            packets_per_second_max: 10_000,
+            policy: MarkingPolicy::PUBLIC,
+            timing: ThreadTiming::default(),
+        }
+    }
+}
+
+/// What a reflector did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReflectorCounts {
+    /// Requests answered.
+    pub answered: u64,
+    /// Datagrams that were no test packet, or longer than an Ethernet packet.
+    pub malformed: u64,
+    /// Requests over the rate limit.
+    pub limited: u64,
+    /// Answers that the kernel refused to send.
+    pub refused: u64,
+}
+
+/// A running reflector. Dropping it stops and joins its threads.
+#[derive(Debug)]
+pub struct Reflector {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    answered: AtomicU64,
+    malformed: AtomicU64,
+    limited: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A datagram longer than this is no probe.
+const REQUEST_OCTETS_MAX: usize = 1472;
+/// How often the thread looks whether it should stop.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+
+impl Reflector {
+    /// Answers on each of `sockets`, which are bound by the caller; a thread each. The rate limit is
+    /// per socket.
+    ///
+    /// # Errors
+    /// [`EndpointError`]: a socket option refused, no thread.
+    pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
+        let shared = Arc::new(Shared::default());
+        let mut reflector = Self { shared, threads: Vec::new() };
+        for socket in sockets {
+            let socket = ProbeSocket::new(socket, "reflector")?;
+            let step = "setting a timeout";
+            let failed = |source| EndpointError::Socket { end: "reflector", step, source };
+            socket.set_read_timeout(READ_TIMEOUT).map_err(failed)?;
+            let shared = Arc::clone(&reflector.shared);
+            let name = "reflector";
+            let thread = Builder::new()
+                .name(name.to_owned())
+                .spawn(move || run(socket, config, &shared))
+                .map_err(|source| EndpointError::Thread { name, source })?;
+            reflector.threads.push(thread);
+        }
+        Ok(reflector)
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> ReflectorCounts {
+        ReflectorCounts {
+            answered: self.shared.answered.load(Ordering::Relaxed),
+            malformed: self.shared.malformed.load(Ordering::Relaxed),
+            limited: self.shared.limited.load(Ordering::Relaxed),
+            refused: self.shared.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut socket: ProbeSocket, config: ReflectorConfig, shared: &Shared) {
+    config.timing.apply();
+    let clock = RunClock::start();
+    let mut bucket = Bucket::new(config.packets_per_second_max);
+    let mut request = [0; REQUEST_OCTETS_MAX];
+    let mut answer = [0; REQUEST_OCTETS_MAX];
+    while !shared.stop.load(Ordering::Relaxed) {
+        // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
+        // says anything about the next request.
+        let Ok(received) = socket.recv(&mut request) else { continue };
+        if !bucket.take(clock.now_ns()) {
+            shared.limited.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        let counter = if received.truncated {
+            &shared.malformed
+        } else {
+            let octets = &request[..received.len];
+            respond(&socket, octets, received, config.policy, clock, &mut answer, shared)
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn respond<'a>(
+    socket: &ProbeSocket,
+    request: &[u8],
+    received: Received,
+    policy: MarkingPolicy,
+    clock: RunClock,
+    answer: &mut [u8],
+    shared: &'a Shared,
+) -> &'a AtomicU64 {
+    let now_ns = clock.now_on_both().unix_ns;
+    let arrival = Arrival {
+        received: NtpTimestamp::from_unix_nanos(received.kernel_unix_ns.unwrap_or(now_ns)),
+        traffic_class: received.traffic_class.unwrap_or(0),
+        ttl: received.ttl.unwrap_or(0),
+    };
+    let Ok(reply) = reflect(request, arrival, None, policy, answer) else {
+        return &shared.malformed;
+    };
+    reply.stamp(answer, NtpTimestamp::from_unix_nanos(clock.now_on_both().unix_ns));
+    match socket.send(&answer[..reply.len], reply.traffic_class, received.peer) {
+        Ok(_) => &shared.answered,
+        Err(_) => &shared.refused,
+    }
+}
+
+/// A token bucket over packets, exact to the nanosecond.
+struct Bucket {
+    rate_per_second: u64,
+    /// Tokens in units of 10^-9 packets, so that a nanosecond adds exactly `rate_per_second`.
+    nano_tokens: u64,
+    filled_ns: u64,
+}
+
+const NANO_TOKENS_PER_PACKET: u64 = 1_000_000_000;
+
+impl Bucket {
+    fn new(packets_per_second_max: u32) -> Self {
+        let rate_per_second = u64::from(packets_per_second_max);
+        let mut bucket = Self { rate_per_second, nano_tokens: 0, filled_ns: 0 };
+        bucket.nano_tokens = bucket.capacity();
+        bucket
+    }
+
+    /// A tenth of a second's worth, at least one packet unless the rate is 0.
+    fn capacity(&self) -> u64 {
+        if self.rate_per_second == 0 {
+            return 0;
+        }
+        (self.rate_per_second * (NANO_TOKENS_PER_PACKET / 10)).max(NANO_TOKENS_PER_PACKET)
+    }
+
+    fn take(&mut self, now_ns: u64) -> bool {
+        let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
+        self.filled_ns = now_ns;
+        let added = elapsed_ns.saturating_mul(self.rate_per_second);
+        self.nano_tokens = self.nano_tokens.saturating_add(added).min(self.capacity());
+        match self.nano_tokens.checked_sub(NANO_TOKENS_PER_PACKET) {
+            Some(rest) => {
+                self.nano_tokens = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_limit_passes_a_burst_and_then_the_rate() {
+        let mut bucket = Bucket::new(100);
+        let burst = (0..50).filter(|_| bucket.take(0)).count();
+        assert_eq!(burst, 10);
+        // 20 ms at 100 packets per second are two packets.
+        let later = (0..50).filter(|_| bucket.take(20_000_000)).count();
+        assert_eq!(later, 2);
+        assert!(!Bucket::new(0).take(u64::MAX));
+    }
+}

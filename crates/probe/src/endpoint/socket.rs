@@ -1,0 +1,238 @@
+//! A UDP socket that says when a packet really arrived, and with which marking.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
+use socket2::SockRef;
+
+use super::EndpointError;
+
+/// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes in
+/// a dozen classes, as the kernel counts memory per small packet.
+const BUFFER_OCTETS: usize = 4 << 20;
+
+/// A UDP socket with kernel receive time stamps and markings read back.
+#[derive(Debug)]
+pub struct ProbeSocket {
+    socket: UdpSocket,
+    sends_over_ipv6: bool,
+    control: Vec<u8>,
+}
+
+/// A datagram's circumstances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Octets written to the buffer.
+    pub len: usize,
+    /// True if the datagram was longer than the buffer.
+    pub truncated: bool,
+    /// Who sent it.
+    pub peer: Option<SocketAddr>,
+    /// When the kernel received it, by the wall clock; `None` if it did not say.
+    pub kernel_unix_ns: Option<u64>,
+    /// DSCP and ECN as they arrived; `None` if the kernel did not say.
+    pub traffic_class: Option<u8>,
+    /// Time to live or hop limit as it arrived; `None` if the kernel did not say.
+    pub ttl: Option<u8>,
+}
+
+impl ProbeSocket {
+    /// Prepares a bound socket: time stamps, markings, buffers. `end` names it in errors.
+    ///
+    /// # Errors
+    /// [`EndpointError::Socket`] if the kernel refuses an option that the measurement depends on.
+    pub fn new(socket: UdpSocket, end: &'static str) -> Result<Self, EndpointError> {
+        let failed = |step| move |source: io::Error| EndpointError::Socket { end, step, source };
+        let local = socket.local_addr().map_err(failed("reading its address"))?;
+        let options = SockRef::from(&socket);
+        // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
+        let _ = options.set_recv_buffer_size(BUFFER_OCTETS);
+        let _ = options.set_send_buffer_size(BUFFER_OCTETS);
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
+            .map_err(|errno| failed("receive time stamps")(errno.into()))?;
+        if local.is_ipv6() {
+            options.set_recv_tclass_v6(true).map_err(failed("receiving the traffic class"))?;
+            setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)
+                .map_err(|errno| failed("receiving the hop limit")(errno.into()))?;
+        }
+        // On a dual-stack IPv6 socket these serve IPv4 peers; a pure IPv6 socket may refuse them.
+        let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| {
+            setsockopt(&socket, sockopt::Ipv4RecvTtl, &true).map_err(io::Error::from)
+        });
+        if local.is_ipv4() {
+            for_ipv4.map_err(failed("receiving the type of service"))?;
+        }
+        let control = nix::cmsg_space!(
+            nix::sys::time::TimeSpec,
+            libc::c_int,
+            libc::c_int,
+            libc::c_int,
+            libc::c_int
+        );
+        Ok(Self { socket, sends_over_ipv6: local.is_ipv6(), control })
+    }
+
+    /// Another handle to the same socket, for another thread.
+    ///
+    /// # Errors
+    /// What the kernel says, for example that descriptors have run out.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            socket: self.socket.try_clone()?,
+            sends_over_ipv6: self.sends_over_ipv6,
+            control: self.control.clone(),
+        })
+    }
+
+    /// Only exchanges datagrams with `peer` from now on.
+    ///
+    /// # Errors
+    /// What the kernel says, for example that there is no route.
+    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)?;
+        self.sends_over_ipv6 = is_ipv6_on_the_wire(peer);
+        Ok(())
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// How long [`ProbeSocket::recv`] waits; then it fails with [`io::ErrorKind::WouldBlock`].
+    ///
+    /// # Errors
+    /// What the kernel says; a zero duration is refused.
+    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(timeout))
+    }
+
+    /// Sends one datagram with this DSCP and ECN, to `peer` or, if `None`, to the connected one.
+    ///
+    /// # Errors
+    /// What the kernel says; [`io::ErrorKind::WouldBlock`] if its buffer is full.
+    pub fn send(&self, octets: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
+        let over_ipv6 = peer.map_or(self.sends_over_ipv6, is_ipv6_on_the_wire);
+        let wide_class = i32::from(class);
+        let marking = if over_ipv6 {
+            ControlMessage::Ipv6TClass(&wide_class)
+        } else {
+            ControlMessage::Ipv4Tos(&class)
+        };
+        let address = peer.map(SockaddrStorage::from);
+        let slices = [IoSlice::new(octets)];
+        let descriptor = self.socket.as_raw_fd();
+        let flags = MsgFlags::MSG_DONTWAIT;
+        Ok(sendmsg(descriptor, &slices, &[marking], flags, address.as_ref())?)
+    }
+
+    /// Receives one datagram.
+    ///
+    /// # Errors
+    /// What the kernel says; [`io::ErrorKind::WouldBlock`] after the read timeout;
+    /// [`io::ErrorKind::ConnectionRefused`] if a connected peer has no such port.
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut slices = [IoSliceMut::new(buffer)];
+        let descriptor = self.socket.as_raw_fd();
+        let control = Some(self.control.as_mut_slice());
+        let message =
+            recvmsg::<SockaddrStorage>(descriptor, &mut slices, control, MsgFlags::empty())?;
+        let mut received = Received {
+            len: message.bytes,
+            truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
+            peer: message.address.as_ref().and_then(socket_address),
+            kernel_unix_ns: None,
+            traffic_class: None,
+            ttl: None,
+        };
+        // Control messages cut short only cost what they would have said.
+        for control in message.cmsgs().into_iter().flatten() {
+            received.note(&control);
+        }
+        Ok(received)
+    }
+}
+
+impl Received {
+    fn note(&mut self, control: &ControlMessageOwned) {
+        match control {
+            ControlMessageOwned::ScmTimestampns(time) => {
+                let nanos = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
+                self.kernel_unix_ns = Some(nanos);
+            }
+            ControlMessageOwned::Ipv4Tos(class) => self.traffic_class = Some(*class),
+            ControlMessageOwned::Ipv6TClass(class) => self.traffic_class = Some(*class as u8),
+            ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
+                self.ttl = Some(*ttl as u8);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// False also for IPv4 peers of a dual-stack socket, whose packets carry a type-of-service octet.
+fn is_ipv6_on_the_wire(peer: SocketAddr) -> bool {
+    match peer.ip() {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => address.to_ipv4_mapped().is_none(),
+    }
+}
+
+fn socket_address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(address) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::V4((*address).into()));
+    }
+    storage.as_sockaddr_in6().map(|address| SocketAddr::V6((*address).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(address: &str) -> io::Result<(ProbeSocket, ProbeSocket)> {
+        let near = UdpSocket::bind(address)?;
+        let far = UdpSocket::bind(address)?;
+        let mut near = ProbeSocket::new(near, "near").unwrap();
+        let far = ProbeSocket::new(far, "far").unwrap();
+        near.connect(far.local_addr()?)?;
+        far.set_read_timeout(Duration::from_secs(5))?;
+        Ok((near, far))
+    }
+
+    fn marking_and_time_arrive(address: &str) {
+        let Ok((near, mut far)) = pair(address) else {
+            eprintln!("SKIPPED marking over {address}: the address cannot be bound here");
+            return;
+        };
+        for class in [0xb5, 0x00, 0xb7] {
+            near.send(b"hello", class, None).unwrap();
+            let received = far.recv(&mut [0; 100]).unwrap();
+            assert_eq!((received.len, received.traffic_class), (5, Some(class)));
+            assert_eq!(received.peer, near.local_addr().ok());
+            assert!(received.ttl.is_some_and(|ttl| ttl > 0));
+            assert!(received.kernel_unix_ns.is_some_and(|ns| ns > 1_600_000_000_000_000_000));
+            assert!(!received.truncated);
+        }
+        near.send(&[0; 50], 0, None).unwrap();
+        assert!(far.recv(&mut [0; 20]).unwrap().truncated);
+    }
+
+    #[test]
+    fn marking_and_time_arrive_over_ipv4() {
+        marking_and_time_arrive("127.0.0.1:0");
+    }
+
+    #[test]
+    fn marking_and_time_arrive_over_ipv6() {
+        marking_and_time_arrive("[::1]:0");
+    }
+}

@@ -1,0 +1,323 @@
+//! From what was sent and what came back to samples.
+
+use underload_report::schema::{Marking, PhaseWindow, Sample};
+
+/// A packet that left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentRecord {
+    /// Which class it belongs to.
+    pub class: u16,
+    /// Its number in that class.
+    pub sequence: u32,
+    /// When it should have left.
+    pub scheduled_ns: u64,
+    /// When it did.
+    pub sent_ns: u64,
+}
+
+/// An answer that arrived. Times of the far end are on the run's time line, converted as if both
+/// ends had one wall clock; a [`super::ClockOffset`] corrects them later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyRecord {
+    /// Which class it answers.
+    pub class: u16,
+    /// Which packet it answers.
+    pub sequence: u32,
+    /// When it arrived.
+    pub received_ns: u64,
+    /// When the packet reached the far end; `None` if the far end did not say.
+    pub far_received_ns: Option<i64>,
+    /// When the far end sent the answer; `None` if it did not say.
+    pub far_sent_ns: Option<i64>,
+    /// Marking that the packet reached the far end with.
+    pub marking_far: Option<Marking>,
+    /// Marking that the answer arrived with.
+    pub marking_near: Option<Marking>,
+}
+
+/// What happened to the packets of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeCounts {
+    /// Packets that left.
+    pub sent: u64,
+    /// Of these, answered in time.
+    pub answered: u64,
+    /// Of these, not answered in time: `sent - answered`.
+    pub lost: u64,
+    /// Answers that came after the time limit; their packets count as lost.
+    pub answered_late: u64,
+    /// Second and further answers to one packet.
+    pub duplicates: u64,
+    /// First answers that came after the answer to a later packet (RFC 4737 section 3).
+    pub reordered: u64,
+    /// Answers to packets that were never sent, or that "came" before them.
+    pub unmatched: u64,
+}
+
+/// What [`match_replies`] gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// One per packet sent, by scheduled time.
+    pub samples: Vec<Sample>,
+    /// One per class.
+    pub counts: Vec<ProbeCounts>,
+}
+
+/// How samples are made, see [`match_replies`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels<'a> {
+    /// Position of the trial in its run.
+    pub trial: u32,
+    /// Flow number of class 0; class `c` has `first_flow + c`.
+    pub first_flow: u16,
+    /// What each class was sent with.
+    pub markings: &'a [Marking],
+    /// The phases of the trial.
+    pub phases: &'a [PhaseWindow],
+    /// True for a request-response probe.
+    pub closed_loop: bool,
+}
+
+/// Joins packets and answers by class and sequence number.
+///
+/// - The round trip is `(received - sent) - (far_sent - far_received)`: what the far end's host took
+///   between its two time stamps is not the network's (RFC 8762 section 4). Where the far end gave no
+///   usable time stamps, or more than the whole round trip, it is `received - sent`.
+/// - A packet with no answer within `timeout_ns` of leaving is lost.
+/// - One-way delays need `far_clock_offset_ns`, by how much the far wall clock is ahead of ours: 0 on
+///   one machine, an estimate with its error elsewhere.
+/// - A sample's phase is the one its scheduled time falls into, the last one after all of them.
+///
+/// `sent` must be in order of sequence within each class, as a sender produces it.
+pub(crate) fn match_labelled(
+    sent: &[SentRecord],
+    replies: &[ReplyRecord],
+    timeout_ns: u64,
+    far_clock_offset_ns: i64,
+    labels: Labels<'_>,
+) -> Collected {
+    let classes = labels.markings.len();
+    let mut packets: Vec<Vec<Joined>> = vec![Vec::new(); classes];
+    for record in sent {
+        if let Some(list) = packets.get_mut(usize::from(record.class)) {
+            list.push(Joined { sent: *record, reply: None });
+        }
+    }
+    let mut collected = Collected::default();
+    for (class, list) in packets.iter_mut().enumerate() {
+        let answers = replies.iter().filter(|reply| usize::from(reply.class) == class);
+        let mut counts = join(list, answers, timeout_ns);
+        counts.sent = list.len() as u64;
+        counts.lost = counts.sent - counts.answered;
+        collected.counts.push(counts);
+        let sample = |joined: &Joined| joined.sample(far_clock_offset_ns, labels);
+        collected.samples.extend(list.iter().map(sample));
+    }
+    collected.samples.sort_by_key(|sample| (sample.scheduled_ns, sample.flow));
+    collected
+}
+
+/// Joins packets and answers by class and sequence number, for callers outside a trial: all samples
+/// belong to trial 0, flow = class, and the phase that `phases` gives.
+///
+/// See the crate's measurement for the meaning of the parameters; `markings` has one entry per class.
+pub fn match_replies(
+    sent: &[SentRecord],
+    replies: &[ReplyRecord],
+    timeout_ns: u64,
+    markings: &[Marking],
+    phases: &[PhaseWindow],
+) -> Collected {
+    let labels = Labels { trial: 0, first_flow: 0, markings, phases, closed_loop: false };
+    match_labelled(sent, replies, timeout_ns, 0, labels)
+}
+
+#[derive(Clone, Copy)]
+struct Joined {
+    sent: SentRecord,
+    reply: Option<ReplyRecord>,
+}
+
+fn join<'a>(
+    packets: &mut [Joined],
+    replies: impl Iterator<Item = &'a ReplyRecord>,
+    timeout_ns: u64,
+) -> ProbeCounts {
+    let mut counts = ProbeCounts::default();
+    let mut highest_sequence = None;
+    for reply in replies {
+        let found = packets.binary_search_by_key(&reply.sequence, |packet| packet.sent.sequence);
+        let packet = found.ok().and_then(|index| packets.get_mut(index));
+        let Some(packet) = packet.filter(|packet| packet.sent.sent_ns <= reply.received_ns) else {
+            counts.unmatched += 1;
+            continue;
+        };
+        if packet.reply.is_some() {
+            counts.duplicates += 1;
+        } else if reply.received_ns - packet.sent.sent_ns > timeout_ns {
+            counts.answered_late += 1;
+        } else {
+            packet.reply = Some(*reply);
+            counts.answered += 1;
+            counts.reordered += u64::from(highest_sequence > Some(reply.sequence));
+            highest_sequence = highest_sequence.max(Some(reply.sequence));
+        }
+    }
+    counts
+}
+
+impl Joined {
+    fn sample(&self, far_clock_offset_ns: i64, labels: Labels<'_>) -> Sample {
+        let class = usize::from(self.sent.class);
+        let far_received_ns =
+            self.reply.and_then(|reply| reply.far_received_ns).map(|ns| ns - far_clock_offset_ns);
+        let far_sent_ns =
+            self.reply.and_then(|reply| reply.far_sent_ns).map(|ns| ns - far_clock_offset_ns);
+        Sample {
+            trial: labels.trial,
+            flow: labels.first_flow + self.sent.class,
+            sequence: u64::from(self.sent.sequence),
+            phase: phase_at(labels.phases, self.sent.scheduled_ns),
+            closed_loop: labels.closed_loop,
+            scheduled_ns: self.sent.scheduled_ns,
+            sent_ns: self.sent.sent_ns,
+            rtt_ns: self.reply.map(|reply| round_trip_ns(self.sent.sent_ns, &reply)),
+            one_way_up_ns: far_received_ns.map(|far| far - self.sent.sent_ns as i64),
+            one_way_down_ns: self
+                .reply
+                .and_then(|reply| far_sent_ns.map(|far| reply.received_ns as i64 - far)),
+            marking_sent: labels.markings.get(class).copied().unwrap_or_default(),
+            marking_far: self.reply.and_then(|reply| reply.marking_far),
+            marking_near: self.reply.and_then(|reply| reply.marking_near),
+        }
+    }
+}
+
+/// The round trip without the time that the far end's host took.
+fn round_trip_ns(sent_ns: u64, reply: &ReplyRecord) -> u64 {
+    let total_ns = reply.received_ns.saturating_sub(sent_ns);
+    let residence_ns = match (reply.far_received_ns, reply.far_sent_ns) {
+        (Some(received), Some(sent)) => u64::try_from(sent.saturating_sub(received)).unwrap_or(0),
+        _ => 0,
+    };
+    if residence_ns <= total_ns { total_ns - residence_ns } else { total_ns }
+}
+
+fn phase_at(phases: &[PhaseWindow], time_ns: u64) -> underload_report::schema::Phase {
+    let window = phases.iter().find(|window| time_ns < window.end_ns).or(phases.last());
+    window.map(|window| window.phase).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use underload_report::schema::Phase;
+
+    fn sent(sequence: u32, sent_ns: u64) -> SentRecord {
+        SentRecord { class: 0, sequence, scheduled_ns: sent_ns - 1, sent_ns }
+    }
+
+    fn reply(sequence: u32, received_ns: u64) -> ReplyRecord {
+        ReplyRecord { sequence, received_ns, ..ReplyRecord::default() }
+    }
+
+    fn matched(sent: &[SentRecord], replies: &[ReplyRecord]) -> Collected {
+        match_replies(sent, replies, 500, &[Marking::default()], &[])
+    }
+
+    #[test]
+    fn loss_duplicates_reordering_and_late_answers_are_told_apart() {
+        let packets: Vec<_> = (0..6).map(|i| sent(i, 100 + u64::from(i) * 10)).collect();
+        let replies = [
+            reply(0, 150),
+            reply(2, 160),
+            reply(1, 170), // behind 2
+            reply(2, 180), // again
+            reply(4, 650), // 510 after it was sent
+            reply(9, 660), // never sent
+            reply(5, 120), // before it was sent
+        ];
+        let collected = matched(&packets, &replies);
+        let expected = ProbeCounts {
+            sent: 6,
+            answered: 3,
+            lost: 3,
+            answered_late: 1,
+            duplicates: 1,
+            reordered: 1,
+            unmatched: 2,
+        };
+        assert_eq!(collected.counts, [expected]);
+        let round_trips: Vec<_> = collected.samples.iter().map(|sample| sample.rtt_ns).collect();
+        assert_eq!(round_trips, [Some(50), Some(60), Some(40), None, None, None]);
+    }
+
+    #[test]
+    fn time_in_the_far_host_is_not_the_networks() {
+        let mut answer = reply(0, 400);
+        (answer.far_received_ns, answer.far_sent_ns) = (Some(180), Some(250));
+        let sample = matched(&[sent(0, 100)], &[answer]).samples[0];
+        assert_eq!(sample.rtt_ns, Some(230));
+        assert_eq!((sample.one_way_up_ns, sample.one_way_down_ns), (Some(80), Some(150)));
+        // A far end whose stamps cannot be true is not believed.
+        answer.far_sent_ns = Some(9_000);
+        assert_eq!(matched(&[sent(0, 100)], &[answer]).samples[0].rtt_ns, Some(300));
+        answer.far_sent_ns = Some(170);
+        assert_eq!(matched(&[sent(0, 100)], &[answer]).samples[0].rtt_ns, Some(300));
+    }
+
+    #[test]
+    fn the_far_clocks_offset_moves_one_way_delays_only() {
+        let mut answer = reply(0, 400);
+        (answer.far_received_ns, answer.far_sent_ns) = (Some(1_180), Some(1_250));
+        let labels = Labels {
+            trial: 3,
+            first_flow: 5,
+            markings: &[Marking::default()],
+            phases: &[],
+            closed_loop: true,
+        };
+        let sample = match_labelled(&[sent(0, 100)], &[answer], 500, 1_000, labels).samples[0];
+        assert_eq!((sample.trial, sample.flow, sample.closed_loop), (3, 5, true));
+        assert_eq!(sample.rtt_ns, Some(230));
+        assert_eq!((sample.one_way_up_ns, sample.one_way_down_ns), (Some(80), Some(150)));
+    }
+
+    #[test]
+    fn the_scheduled_time_decides_the_phase() {
+        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
+        let phases = [window(Phase::Idle, 0, 100), window(Phase::Load, 100, 200)];
+        let late = SentRecord { class: 0, sequence: 0, scheduled_ns: 99, sent_ns: 150 };
+        let after = SentRecord { class: 0, sequence: 1, scheduled_ns: 250, sent_ns: 250 };
+        let collected = match_replies(&[late, after], &[], 500, &[Marking::default()], &phases);
+        let seen: Vec<_> = collected.samples.iter().map(|sample| sample.phase).collect();
+        assert_eq!(seen, [Phase::Idle, Phase::Load]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_packet_is_one_sample_and_every_answer_is_counted(
+            replies in prop::collection::vec((0u16..3, 0u32..30, 0u64..2_000), 0..80),
+        ) {
+            let packets: Vec<_> = (0..20).flat_map(|i| (0..2).map(move |class| SentRecord {
+                class, sequence: i * 2, scheduled_ns: u64::from(i) * 10, sent_ns: u64::from(i) * 10 + 1,
+            })).collect();
+            let answers: Vec<_> = replies.iter().map(|&(class, sequence, received_ns)| ReplyRecord {
+                class, sequence, received_ns, ..ReplyRecord::default()
+            }).collect();
+            let collected = match_replies(&packets, &answers, 300, &[Marking::default(); 2], &[]);
+            prop_assert_eq!(collected.samples.len(), packets.len());
+            for (class, counts) in collected.counts.iter().enumerate() {
+                let offered = answers.iter().filter(|r| usize::from(r.class) == class).count() as u64;
+                let accounted = counts.answered + counts.answered_late + counts.duplicates
+                    + counts.unmatched;
+                prop_assert_eq!(accounted, offered);
+                prop_assert_eq!(counts.sent, counts.answered + counts.lost);
+                let answered = collected.samples.iter()
+                    .filter(|s| usize::from(s.flow) == class && s.rtt_ns.is_some()).count() as u64;
+                prop_assert_eq!(answered, counts.answered);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Prober and reflector over loopback: what is sent is answered, recorded and marked as asked.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use underload_probe::RunClock;
+use underload_probe::endpoint::{
+    ProbeClass, Prober, ProberConfig, Reflector, ReflectorConfig, ReflectorCounts, Requester,
+    RequesterConfig, ThreadTiming,
+};
+use underload_probe::session::match_replies;
+use underload_probe::wire::MarkingPolicy;
+use underload_report::schema::{Ecn, Marking};
+
+const LAB: ReflectorConfig = ReflectorConfig {
+    packets_per_second_max: 100_000,
+    policy: MarkingPolicy::LAB,
+    timing: ThreadTiming { real_time_priority: None, spin_ns: 0 },
+};
+
+fn class(name: &str, dscp: u8, ecn: Ecn) -> ProbeClass {
+    ProbeClass { name: name.to_owned(), marking: Marking { dscp, ecn } }
+}
+
+fn bind(address: &str) -> Option<UdpSocket> {
+    UdpSocket::bind(address).inspect_err(|e| eprintln!("SKIPPED over {address}: {e}")).ok()
+}
+
+fn probe_over(address: &str) {
+    let (Some(near), Some(far)) = (bind(address), bind(address)) else { return };
+    let target = far.local_addr().unwrap();
+    let reflector = Reflector::start(vec![far], LAB).unwrap();
+    let clock = RunClock::start();
+    let config = ProberConfig {
+        classes: vec![
+            class("best-effort", 0, Ecn::NotEct),
+            class("nqb", 45, Ecn::Ect1),
+            class("marked", 8, Ecn::Ce),
+        ],
+        interval: Duration::from_millis(5),
+        payload_octets: 200,
+        start_ns: 10_000_000,
+        timing: LAB.timing,
+        first_session: 65_535,
+    };
+    let markings: Vec<_> = config.classes.iter().map(|class| class.marking).collect();
+    let prober = Prober::start(near, target, config, clock).unwrap();
+    prober.end_at(310_000_000);
+    // The end is a level, not an instant: wait until every answer is there, at most five seconds.
+    while clock.now_ns() < 310_000_000 {
+        clock.sleep_until(310_000_000);
+    }
+    for _ in 0..100 {
+        let (sent, received) = prober.progress();
+        if received >= sent {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let log = prober.finish().unwrap();
+    assert_eq!(log.planned, 180, "60 slots of 5 ms in each of three classes");
+    assert_eq!(log.sent.len() as u64 + log.skipped + log.refused, log.planned);
+    assert_eq!((log.ignored, log.without_kernel_stamp), (0, 0));
+
+    let collected = match_replies(&log.sent, &log.replies, 5_000_000_000, &markings, &[]);
+    assert!(!collected.samples.is_empty());
+    let answered = log.replies.len() as u64;
+    assert_eq!(settled(&reflector, answered).answered, answered);
+    for sample in &collected.samples {
+        let Some(rtt_ns) = sample.rtt_ns else { panic!("lost on loopback: {sample:?}") };
+        assert_eq!(sample.marking_sent, markings[usize::from(sample.flow)]);
+        assert_eq!(sample.marking_far, Some(sample.marking_sent));
+        assert_eq!(sample.marking_near, Some(sample.marking_sent));
+        assert!(sample.sent_ns >= sample.scheduled_ns);
+        // The two one-way delays are the round trip, but for the rounding of four time stamps and
+        // for the wall clock being slewed between them.
+        let sum = sample.one_way_up_ns.unwrap() + sample.one_way_down_ns.unwrap();
+        assert!((sum - rtt_ns as i64).abs() < 100_000, "{sum} {rtt_ns}");
+    }
+}
+
+#[test]
+fn probes_over_ipv4_come_back_with_their_marking() {
+    probe_over("127.0.0.1:0");
+}
+
+#[test]
+fn probes_over_ipv6_come_back_with_their_marking() {
+    probe_over("[::1]:0");
+}
+
+#[test]
+fn requests_follow_answers() {
+    let (Some(near), Some(far)) = (bind("127.0.0.1:0"), bind("127.0.0.1:0")) else { return };
+    let target = far.local_addr().unwrap();
+    let _reflector = Reflector::start(vec![far], LAB).unwrap();
+    let clock = RunClock::start();
+    let config = RequesterConfig {
+        marking: Marking::default(),
+        payload_octets: 64,
+        start_ns: 0,
+        timeout: Duration::from_secs(1),
+        timing: LAB.timing,
+        session: 9,
+    };
+    let requester = Requester::start(near, target, config, clock).unwrap();
+    requester.end_at(100_000_000);
+    clock.sleep_until(200_000_000);
+    let log = requester.finish().unwrap();
+    assert!(log.sent.len() > 10, "only {} requests in 100 ms", log.sent.len());
+    for pair in log.sent.windows(2) {
+        let answer = log.replies.iter().find(|reply| reply.sequence == pair[0].sequence);
+        assert!(answer.is_some_and(|reply| reply.received_ns <= pair[1].sent_ns));
+    }
+}
+
+#[test]
+fn without_a_reflector_everything_is_lost_and_nothing_hangs() {
+    let Some(near) = bind("127.0.0.1:0") else { return };
+    // Bound and silent, so nobody else can answer on that port.
+    let silent = bind("127.0.0.1:0").unwrap();
+    let clock = RunClock::start();
+    let config = ProberConfig { timing: LAB.timing, ..ProberConfig::default() };
+    let markings = [Marking::default()];
+    let prober = Prober::start(near, silent.local_addr().unwrap(), config, clock).unwrap();
+    clock.sleep_until(100_000_000);
+    let log = prober.finish().unwrap();
+    let collected = match_replies(&log.sent, &log.replies, 1_000_000, &markings, &[]);
+    assert!(collected.counts[0].sent > 0);
+    assert_eq!(collected.counts[0].lost, collected.counts[0].sent);
+}
+
+#[test]
+fn a_reflector_limits_its_rate_and_refuses_what_is_no_probe() {
+    let (Some(near), Some(far)) = (bind("127.0.0.1:0"), bind("127.0.0.1:0")) else { return };
+    near.connect(far.local_addr().unwrap()).unwrap();
+    near.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let config = ReflectorConfig { packets_per_second_max: 1, ..LAB };
+    let reflector = Reflector::start(vec![far], config).unwrap();
+    near.send(&[7; 60]).unwrap();
+    let mut buffer = [0; 2000];
+    assert_eq!(near.recv(&mut buffer).unwrap(), 60);
+    near.send(&[7; 60]).unwrap();
+    near.send(&[7; 60]).unwrap();
+    let counts = ReflectorCounts { answered: 1, limited: 2, ..ReflectorCounts::default() };
+    assert_eq!(settled(&reflector, 3), counts);
+
+    let far = bind("127.0.0.1:0").unwrap();
+    near.connect(far.local_addr().unwrap()).unwrap();
+    let reflector = Reflector::start(vec![far], LAB).unwrap();
+    near.send(&[7; 13]).unwrap();
+    near.send(&[7; 1900]).unwrap();
+    near.send(&[7; 14]).unwrap();
+    assert_eq!(near.recv(&mut buffer).unwrap(), 14);
+    let counts = ReflectorCounts { answered: 1, malformed: 2, ..ReflectorCounts::default() };
+    assert_eq!(settled(&reflector, 3), counts);
+}
+
+/// The counts once `datagrams` have been dealt with, or after five seconds.
+fn settled(reflector: &Reflector, datagrams: u64) -> ReflectorCounts {
+    for _ in 0..100 {
+        let counts = reflector.counts();
+        if counts.answered + counts.limited + counts.malformed + counts.refused >= datagrams {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    reflector.counts()
+}
