@@ -28,3 +28,4 @@ pub mod rate;
 pub mod registry;
 pub mod rng;
 pub mod time;
+mod token_bucket;

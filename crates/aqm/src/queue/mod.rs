@@ -2,7 +2,9 @@
 
 pub mod bode;
 pub mod codel;
+pub mod docsis_pie;
 pub mod fifo;
+pub mod pie;
 mod ring;
 mod single;
 

@@ -97,6 +97,7 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
         self.ring.stats_mut().offered.add(packet.meta.len);
         let backlog = self.ring.backlog();
         if self.overflow == Overflow::Tail && !self.limit.admits(backlog, packet.meta.len) {
+            self.aqm.on_refused(now, backlog);
             self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
             return Admit::Refused;
         }

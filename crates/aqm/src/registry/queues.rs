@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
-use crate::queue::{NoAqm, Single, bode, codel, fifo};
+use crate::queue::{NoAqm, Single, bode, codel, docsis_pie, fifo, pie};
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 
@@ -18,7 +18,7 @@ pub struct QueueEntry {
 }
 
 /// Every discipline, in the order in which `underload queues` lists them.
-pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY];
+pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY, pie::ENTRY, docsis_pie::ENTRY];
 
 /// The configuration of any discipline: everything that is needed to build it.
 #[derive(Clone, Debug)]
@@ -29,6 +29,10 @@ pub enum QueueConfig {
     Codel(codel::CodelQueue),
     /// BoDe.
     Bode(bode::BodeQueue),
+    /// PIE.
+    Pie(pie::PieQueue),
+    /// DOCSIS-PIE.
+    DocsisPie(docsis_pie::DocsisPieQueue),
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -69,11 +73,13 @@ impl QueueSetup {
 
 impl QueueConfig {
     /// Builds an empty queue that draws its random numbers from `rng`.
-    pub fn build<P: 'static>(&self, _rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
         match self {
             Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
             Self::Codel(config) => config.build(),
             Self::Bode(config) => config.build(),
+            Self::Pie(config) => config.build(rng),
+            Self::DocsisPie(config) => config.build(rng),
         }
     }
 }

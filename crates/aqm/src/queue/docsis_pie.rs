@@ -1,0 +1,559 @@
+//! DOCSIS-PIE, the AQM of cable modems (RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M).
+//!
+//! # Principle
+//! PIE for the upstream of a cable modem. Where it differs from PIE (RFC 8033):
+//! * The delay is computed, not measured: the modem knows the token bucket that shapes it, so the
+//!   backlog leaves at the peak rate while tokens last and at the sustained rate afterwards.
+//! * A packet's probability is scaled by its size over 1024 bytes, so that a small packet is
+//!   rarely dropped. `p` may therefore rise to 0.85 * 1024 / 64 = 13.6, and above 1 its steps are
+//!   scaled up (2, 8, 32) to get there in time.
+//! * Three states: inactive until the queue has filled a third of its buffer, then quiescent until
+//!   the first drop, which starts a burst allowance of 142 ms (active). A quiet queue becomes
+//!   quiescent again, and inactive after a second (63 updates).
+//! * The gains are twice those of PIE, the update interval is 16 ms, p decays while the delay is
+//!   below 5 ms twice, and grows by another 2 % per update above 200 ms.
+//! * There is no ECN. Drops happen on arrival only.
+//!
+//! # Parameters
+//! [`DocsisPieConfig`]: latency target, sustained rate, peak rate, maximum burst and buffer size.
+//! All else is fixed by the RFC. The delay of request and grant (4 to 8 ms) is the link's, and the
+//! AQM cannot see it (RFC 8034 section 4.2).
+//!
+//! # Divergences
+//! None known from appendix A. Its pseudo-code says nothing of a bucket before the first packet:
+//! ours is full.
+//!
+//! # Validation
+//! States, bounds, size scaling and delay estimate by unit tests. Section 4.4 expects a flood of
+//! 64-byte packets at twice the rate to settle at p = 8, where half of them are lost if each is
+//! dropped with its own probability. Appendix A spreads the drops out, which makes them rarer at
+//! the same p; the test shows both.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use crate::aqm::{Aqm, Store, Verdict};
+use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Values};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::queue::{Limit, Overflow, Single};
+use crate::rate::Rate;
+use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::token_bucket::{NANOBITS_PER_BYTE, TokenBucket};
+
+use super::pie::control::{
+    Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
+};
+
+/// Parameters of [`DocsisPie`].
+#[derive(Clone, Debug)]
+pub struct DocsisPieConfig {
+    /// Delay to hold (`LATENCY_TARGET`); the standard's default is 10 ms.
+    pub target: Span,
+    /// Maximum sustained traffic rate (`MSR`); not zero.
+    pub rate: Rate,
+    /// Peak traffic rate (`PEAK_RATE`); not below `rate`.
+    pub peak: Rate,
+    /// Maximum traffic burst in bytes: the size of the token bucket.
+    pub burst_bytes: u64,
+    /// Size of the buffer in bytes (`BUFFER_SIZE`): a third of it wakes the AQM.
+    pub buffer_bytes: u64,
+}
+
+impl DocsisPieConfig {
+    /// The standard's latency target and buffer of 100 ms, over a link of `rate` without peak rate
+    /// or burst.
+    pub const fn for_rate(rate: Rate) -> Self {
+        Self {
+            target: Span::from_millis(10),
+            rate,
+            peak: rate,
+            burst_bytes: 0,
+            buffer_bytes: rate.bytes_in(Span::from_millis(100)),
+        }
+    }
+}
+
+/// The AQM.
+#[derive(Clone, Debug)]
+pub struct DocsisPie {
+    config: DocsisPieConfig,
+    half_target: Span,
+    bucket: TokenBucket,
+    timer: UpdateTimer,
+    state: State,
+    accumulated_q56: u64,
+    rng: Rng,
+}
+
+/// What an update reads and writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    probability_q56: u64,
+    old_delay: Span,
+    burst_left: Span,
+    activity: Activity,
+}
+
+/// Whether the AQM takes part (`aqm_state_`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    /// The queue has not been a third full since it was quiet: nothing is dropped.
+    Inactive,
+    /// Ready; the next drop starts a burst allowance. Counts the quiet updates in a row.
+    Quiescent { quiet_updates: u32 },
+    /// Dropping.
+    Active,
+}
+
+impl DocsisPie {
+    /// An idle controller that draws from `rng`.
+    pub fn new(config: DocsisPieConfig, rng: Rng) -> Self {
+        assert!(!config.rate.is_zero(), "configuration refuses a sustained rate of zero");
+        Self {
+            half_target: Span::from_nanos(config.target.as_nanos() / 2),
+            bucket: TokenBucket::new(config.rate, config.burst_bytes),
+            timer: UpdateTimer::new(Time::ZERO + UPDATE_INTERVAL, UPDATE_INTERVAL),
+            state: State {
+                probability_q56: 0,
+                old_delay: Span::ZERO,
+                burst_left: Span::ZERO,
+                activity: Activity::Inactive,
+            },
+            accumulated_q56: 0,
+            rng,
+            config,
+        }
+    }
+
+    fn advance(&mut self, now: Time, backlog: Backlog) {
+        while let Some(due) = self.timer.take_due(now) {
+            self.bucket.refill(due);
+            let before = self.state.clone();
+            self.update(self.estimated_delay(backlog.bytes));
+            let delay_is_constant = backlog.is_empty() || self.bucket.is_full();
+            if self.state == before && delay_is_constant {
+                self.timer.skip_due(now);
+            }
+        }
+    }
+
+    /// How long `bytes` take to leave: at the peak rate while the tokens of the sustained rate
+    /// last, then at the sustained rate.
+    fn estimated_delay(&self, bytes: u64) -> Span {
+        let at_peak = bytes.min(self.bucket.bytes());
+        let nanos = |bytes: u64, rate: Rate| {
+            bytes.saturating_mul(NANOBITS_PER_BYTE) / rate.bits_per_second()
+        };
+        let peak = self.config.peak.max(self.config.rate);
+        Span::from_nanos(nanos(at_peak, peak) + nanos(bytes - at_peak, self.config.rate))
+    }
+
+    fn update(&mut self, delay: Span) {
+        let target = self.config.target;
+        let state = &mut self.state;
+        if state.burst_left > Span::ZERO {
+            state.probability_q56 = 0;
+        } else {
+            let step_q56 = GAINS.step_q56(delay, state.old_delay, target);
+            state.probability_q56 = next_probability_q56(state, step_q56, delay);
+        }
+        state.burst_left = if state.burst_left < UPDATE_INTERVAL {
+            Span::ZERO
+        } else {
+            state.burst_left.saturating_sub(UPDATE_INTERVAL)
+        };
+        let quiet = delay < self.half_target
+            && state.old_delay < self.half_target
+            && state.probability_q56 == 0
+            && state.burst_left == Span::ZERO;
+        state.activity = state.activity.after_update(quiet);
+        state.old_delay = delay;
+    }
+
+    /// Whether this arrival is to be dropped (`drop_early`).
+    fn drops(&mut self, len: u32, backlog: Backlog) -> bool {
+        let state = &mut self.state;
+        if state.burst_left > Span::ZERO {
+            return false;
+        }
+        if state.probability_q56 == 0 {
+            self.accumulated_q56 = 0;
+        }
+        if state.activity == Activity::Inactive {
+            if backlog.bytes < self.config.buffer_bytes / 3 {
+                return false;
+            }
+            state.activity = Activity::Quiescent { quiet_updates: 0 };
+        }
+        let packet_q56 = packet_probability_q56(state.probability_q56, len);
+        self.accumulated_q56 = self.accumulated_q56.saturating_add(packet_q56);
+        let low = state.old_delay < self.half_target && state.probability_q56 < TWENTY_PERCENT_Q56;
+        if low || backlog.bytes <= 2 * MEAN_PACKET_BYTES || self.accumulated_q56 < LOW_Q56 {
+            return false;
+        }
+        self.accumulated_q56 >= HIGH_Q56 || self.rng.next_u64() >> 8 <= packet_q56
+    }
+}
+
+/// The control law of appendix A.2 while no burst allowance is left.
+fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
+    let old_q56 = state.probability_q56;
+    let mut step_q56 = match old_q56 {
+        p if p < TEN_PERCENT_Q56 => step_q56 / (1 << low_probability_shift(p)),
+        p if p < ONE_Q56 => step_q56 * 2,
+        p if p < 10 * ONE_Q56 => step_q56 * 8,
+        _ => step_q56 * 32,
+    };
+    if old_q56 >= TEN_PERCENT_Q56 {
+        step_q56 = step_q56.min(i128::from(TWO_PERCENT_Q56));
+    }
+    let mut probability_q56 = (i128::from(old_q56) + step_q56).max(0);
+    if delay < LATENCY_LOW && state.old_delay < LATENCY_LOW {
+        probability_q56 -= probability_q56 / 50;
+    } else if delay > LATENCY_HIGH {
+        probability_q56 += i128::from(TWO_PERCENT_Q56);
+    }
+    add_clamped_q56(0, probability_q56, LIMIT_Q56)
+}
+
+/// The probability of one packet: in proportion to its size, at most 0.85.
+fn packet_probability_q56(probability_q56: u64, len: u32) -> u64 {
+    (probability_q56 / MEAN_PACKET_BYTES).saturating_mul(u64::from(len)).min(LOW_Q56)
+}
+
+impl Activity {
+    fn after_update(self, quiet: bool) -> Self {
+        match self {
+            Self::Active if quiet => Self::Quiescent { quiet_updates: 0 },
+            Self::Quiescent { quiet_updates } if quiet && quiet_updates < RESET_UPDATES => {
+                Self::Quiescent { quiet_updates: quiet_updates + 1 }
+            }
+            Self::Quiescent { .. } if quiet => Self::Inactive,
+            Self::Quiescent { .. } => Self::Quiescent { quiet_updates: 0 },
+            other => other,
+        }
+    }
+}
+
+impl Aqm for DocsisPie {
+    fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
+        self.advance(now, backlog);
+        if !self.drops(meta.len, backlog) {
+            return Verdict::Pass;
+        }
+        self.accumulated_q56 = 0;
+        if matches!(self.state.activity, Activity::Quiescent { .. }) {
+            self.state.activity = Activity::Active;
+            self.state.burst_left = MAX_BURST;
+        }
+        Verdict::Drop
+    }
+
+    fn on_refused(&mut self, now: Time, backlog: Backlog) {
+        self.advance(now, backlog);
+        self.accumulated_q56 = 0;
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        _observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        self.advance(now, store.backlog());
+        let packet = store.pop()?;
+        self.bucket.refill(now);
+        self.bucket.take(packet.meta.len);
+        Some(packet)
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("docsis-pie.probability", q56_to_f64(self.state.probability_q56));
+        visit("docsis-pie.delay_ns", self.state.old_delay.as_nanos() as f64);
+        visit("docsis-pie.burst_left_ns", self.state.burst_left.as_nanos() as f64);
+        let activity = match self.state.activity {
+            Activity::Inactive => 0.0,
+            Activity::Quiescent { .. } => 1.0,
+            Activity::Active => 2.0,
+        };
+        visit("docsis-pie.activity", activity);
+    }
+}
+
+/// `A` = 0.25 Hz and `B` = 2.5 Hz.
+const GAINS: Gains = Gains { alpha_microhertz: 250_000, beta_microhertz: 2_500_000 };
+const UPDATE_INTERVAL: Span = Span::from_millis(16);
+const MAX_BURST: Span = Span::from_millis(142);
+/// Quiet updates after which the AQM goes to sleep with the next one: `BURST_RESET_TIMEOUT`, 1 s.
+const RESET_UPDATES: u32 = 62;
+const MEAN_PACKET_BYTES: u64 = 1_024;
+const MIN_PACKET_BYTES: u64 = 64;
+const LATENCY_LOW: Span = Span::from_millis(5);
+const LATENCY_HIGH: Span = Span::from_millis(200);
+const LOW_Q56: u64 = ratio_q56(85, 100);
+const HIGH_Q56: u64 = ratio_q56(85, 10);
+const LIMIT_Q56: u64 = LOW_Q56 * (MEAN_PACKET_BYTES / MIN_PACKET_BYTES);
+const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
+const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
+const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
+
+/// DOCSIS-PIE on one queue, ready to build.
+#[derive(Clone, Debug)]
+pub struct DocsisPieQueue(pub DocsisPieConfig);
+
+impl DocsisPieQueue {
+    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        let limit = Limit::bytes(self.0.buffer_bytes);
+        let pie = DocsisPie::new(self.0.clone(), rng.child("docsis-pie"));
+        Box::new(Single::new(pie, limit, Overflow::Tail))
+    }
+}
+
+pub(crate) const ENTRY: QueueEntry = QueueEntry {
+    definition: &Definition {
+        name: "docsis-pie",
+        summary: "PIE of cable modems: delay known from the token bucket, drops by packet size",
+        source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M",
+        profiles: &[],
+        params: &[
+            Param {
+                key: "target",
+                kind: Kind::Span,
+                fallback: Fallback::Value("10ms"),
+                range: Some(("1ms", "1s")),
+                doc: "latency target",
+            },
+            Param {
+                key: "rate",
+                kind: Kind::Rate,
+                fallback: Fallback::Absent("the rate of the link behind it"),
+                range: Some(("1kbit", "400gbit")),
+                doc: "maximum sustained rate",
+            },
+            Param {
+                key: "peak",
+                kind: Kind::Rate,
+                fallback: Fallback::Absent("the peak rate of the link behind it, else its rate"),
+                range: Some(("1kbit", "400gbit")),
+                doc: "peak rate, while the burst lasts",
+            },
+            Param {
+                key: "burst",
+                kind: Kind::Bytes,
+                fallback: Fallback::Absent("the maximum burst of the link behind it, else none"),
+                range: Some(("0B", "1GiB")),
+                doc: "maximum burst: size of the token bucket",
+            },
+            Param {
+                key: "limit",
+                kind: Kind::BytesOrSpan,
+                fallback: Fallback::Value("100ms"),
+                range: None,
+                doc: "buffer; a time is taken at the peak rate. A third of it wakes the AQM",
+            },
+        ],
+        shared: &[],
+        positional: None,
+        free_key: None,
+    },
+    configure,
+};
+
+fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
+    let rate = values.rate("rate").or(link.rate).filter(|rate| !rate.is_zero());
+    let rate = rate.ok_or_else(|| ConfigError::Missing {
+        name: "docsis-pie".to_string(),
+        key: "rate".to_string(),
+        expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
+    })?;
+    let peak = values.rate("peak").or(link.peak).unwrap_or(rate).max(rate);
+    if values.rate("peak").is_some_and(|peak| peak < rate) {
+        return Err(values.refuse("peak", "at least the sustained rate"));
+    }
+    let buffer_bytes = match values.span("limit") {
+        Some(span) => peak.bytes_in(span),
+        None => values.bytes("limit").unwrap_or_default(),
+    };
+    if buffer_bytes < SMALLEST_BUFFER_BYTES {
+        return Err(values.refuse("limit", "a buffer of at least 2000 bytes, one full packet"));
+    }
+    Ok(QueueConfig::DocsisPie(DocsisPieQueue(DocsisPieConfig {
+        target: values.span("target").unwrap_or_default(),
+        rate,
+        peak,
+        burst_bytes: values.bytes("burst").or(link.burst_bytes).unwrap_or(0),
+        buffer_bytes,
+    })))
+}
+
+/// The largest frame of DOCSIS 3.1.
+const SMALLEST_BUFFER_BYTES: u64 = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backlog(bytes: u64) -> Backlog {
+        Backlog { packets: (bytes / 1_000) as u32, bytes }
+    }
+
+    fn config() -> DocsisPieConfig {
+        DocsisPieConfig {
+            peak: Rate::from_megabits_per_second(20),
+            burst_bytes: 50_000,
+            buffer_bytes: 300_000,
+            ..DocsisPieConfig::for_rate(Rate::from_megabits_per_second(10))
+        }
+    }
+
+    fn active(probability_q56: u64) -> DocsisPie {
+        let mut pie = DocsisPie::new(config(), Rng::new(2));
+        pie.state = State {
+            probability_q56,
+            old_delay: Span::from_millis(20),
+            burst_left: Span::ZERO,
+            activity: Activity::Active,
+        };
+        pie
+    }
+
+    #[test]
+    fn the_delay_estimate_uses_the_peak_rate_while_tokens_last() {
+        let mut pie = DocsisPie::new(config(), Rng::new(2));
+        // 50,000 B at 20 Mbit/s take 20 ms, the other 25,000 B at 10 Mbit/s take 20 ms.
+        assert_eq!(pie.estimated_delay(50_000), Span::from_millis(20));
+        assert_eq!(pie.estimated_delay(75_000), Span::from_millis(40));
+        pie.bucket.take(50_000);
+        assert_eq!(pie.estimated_delay(75_000), Span::from_millis(60));
+        pie.bucket.refill(Time::from_millis(20));
+        assert_eq!(pie.estimated_delay(75_000), Span::from_millis(10 + 40));
+    }
+
+    #[test]
+    fn it_sleeps_until_a_third_of_the_buffer_is_full() {
+        let mut pie = active(ONE_Q56);
+        pie.state.activity = Activity::Inactive;
+        assert!(!(0..100).any(|_| pie.drops(1_500, backlog(99_999))));
+        assert_eq!(pie.state.activity, Activity::Inactive);
+        assert!((0..100).any(|_| pie.drops(1_500, backlog(100_000))));
+        assert!(matches!(pie.state.activity, Activity::Quiescent { .. }));
+    }
+
+    #[test]
+    fn the_first_drop_starts_a_burst_allowance_of_nine_updates() {
+        let mut pie = active(ONE_Q56);
+        pie.state.activity = Activity::Quiescent { quiet_updates: 0 };
+        let meta = Meta::new(1_500, 0);
+        while pie.on_enqueue(Time::ZERO, &meta, backlog(200_000)) == Verdict::Pass {}
+        assert_eq!(pie.state.activity, Activity::Active);
+        assert_eq!(pie.state.burst_left, MAX_BURST);
+        let mut updates = 0;
+        while pie.state.burst_left > Span::ZERO {
+            pie.update(Span::from_millis(100));
+            updates += 1;
+            assert_eq!(pie.state.probability_q56, 0);
+        }
+        assert_eq!(updates, 9);
+    }
+
+    #[test]
+    fn a_quiet_second_puts_it_to_sleep() {
+        let mut pie = active(0);
+        pie.state.old_delay = Span::ZERO;
+        pie.update(Span::ZERO);
+        assert_eq!(pie.state.activity, Activity::Quiescent { quiet_updates: 0 });
+        for _ in 0..62 {
+            pie.update(Span::ZERO);
+            assert!(matches!(pie.state.activity, Activity::Quiescent { .. }));
+        }
+        pie.update(Span::ZERO);
+        assert_eq!(pie.state.activity, Activity::Inactive, "63 updates of 16 ms are 1.008 s");
+    }
+
+    #[test]
+    fn the_probability_is_bounded_by_13_point_6_and_steps_by_4_per_cent() {
+        let mut pie = active(TEN_PERCENT_Q56);
+        for _ in 0..2_000 {
+            let before = pie.state.probability_q56;
+            pie.update(Span::from_secs(100));
+            assert!(pie.state.probability_q56 <= before + 2 * TWO_PERCENT_Q56);
+        }
+        assert!((q56_to_f64(pie.state.probability_q56) - 13.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_packet_is_dropped_in_proportion_to_its_size() {
+        let p = ratio_q56(2, 10);
+        let of = |len| q56_to_f64(packet_probability_q56(p, len));
+        assert!((of(1_024) - 0.2).abs() < 1e-9);
+        assert!((of(64) - 0.0125).abs() < 1e-9);
+        assert!((q56_to_f64(packet_probability_q56(8 * ONE_Q56, 64)) - 0.5).abs() < 1e-9);
+        assert!((q56_to_f64(packet_probability_q56(LIMIT_Q56, u32::MAX)) - 0.85).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_idle_year_is_skipped_and_ends_inactive() {
+        let mut pie = active(LIMIT_Q56);
+        pie.advance(Time::from_secs(3_600 * 24 * 365), Backlog::default());
+        assert_eq!(pie.state.probability_q56, 0);
+        assert_eq!(pie.state.activity, Activity::Inactive);
+    }
+
+    /// Offers 64-byte packets at twice the rate of a 10 Mbit/s queue for 400 s; mean p and share
+    /// of losses over the second half. Drops are spread out as appendix A wants, or each packet is
+    /// dropped with its own probability.
+    fn flood(spread: bool) -> (f64, f64) {
+        const LEN: u32 = 64;
+        let rate = Rate::from_megabits_per_second(10);
+        let mut pie = DocsisPie::new(DocsisPieConfig::for_rate(rate), Rng::new(8));
+        pie.state.activity = Activity::Active;
+        let mut draw = Rng::new(9);
+        let slot = Span::from_nanos(51_200);
+        let (mut stored, mut sum_p, mut lost) = (Backlog::default(), 0.0, 0.0);
+        let slots = 400_000_000_000 / slot.as_nanos();
+        for index in 0..slots {
+            let now = Time::ZERO + slot * index;
+            for _ in 0..2 {
+                pie.advance(now, stored);
+                let own_q56 = packet_probability_q56(pie.state.probability_q56, LEN);
+                let drops = if spread {
+                    pie.on_enqueue(now, &Meta::new(LEN, 0), stored) == Verdict::Drop
+                } else {
+                    draw.next_u64() >> 8 < own_q56
+                };
+                if !drops && stored.bytes < pie.config.buffer_bytes {
+                    stored.add(LEN);
+                } else if index >= slots / 2 {
+                    lost += 1.0;
+                }
+            }
+            if !stored.is_empty() {
+                stored.remove(LEN);
+                pie.bucket.refill(now);
+            }
+            if index >= slots / 2 {
+                sum_p += q56_to_f64(pie.state.probability_q56);
+            }
+        }
+        (sum_p / (slots / 2) as f64, lost / slots as f64)
+    }
+
+    #[test]
+    fn a_flood_of_small_packets_at_twice_the_rate_settles_at_p_8() {
+        let (p, loss) = flood(false);
+        assert!((p - 8.0).abs() < 0.1, "settled at {p}");
+        assert!((loss - 0.5).abs() < 0.01, "lost {loss}");
+    }
+
+    #[test]
+    fn spreading_drops_out_takes_that_flood_to_the_upper_bound() {
+        // Below 0.85 per packet, at least one packet passes between drops and at most 46 % are
+        // lost: only at the bound, where every packet is at risk, is half of the flood lost.
+        let (p, loss) = flood(true);
+        assert!((p - 13.6).abs() < 0.1, "settled at {p}");
+        assert!((loss - 0.5).abs() < 0.01, "lost {loss}");
+    }
+}

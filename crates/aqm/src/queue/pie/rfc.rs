@@ -1,0 +1,297 @@
+//! PIE as RFC 8033 describes it; see the [module](super) for how the profiles differ.
+
+use crate::aqm::{Aqm, Store, Verdict};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, Observer};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+use super::control::{
+    Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
+};
+
+/// Parameters of [`PieRfc`], by the names of RFC 8033.
+#[derive(Clone, Debug)]
+pub struct PieRfcConfig {
+    /// Delay to hold (`QDELAY_REF`, section 4.2).
+    pub target: Span,
+    /// Time between updates of the probability (`T_UPDATE`, section 4.2); not zero.
+    pub update_interval: Span,
+    /// Time for which a burst passes unharmed (`MAX_BURST`, section 4.4).
+    pub max_burst: Span,
+    /// Weight of the delay's distance from its target, in millionths of a hertz (section 4.2).
+    pub alpha_microhertz: u64,
+    /// Weight of the delay's change, in millionths of a hertz (section 4.2).
+    pub beta_microhertz: u64,
+    /// Size of an average packet in bytes: nothing is dropped while two or fewer of them are
+    /// stored (section 4.1).
+    pub mean_packet_bytes: u32,
+    /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
+    pub ecn: bool,
+    /// Marking gives way to dropping at this probability, as a fraction of 2^32 (`mark_ecnth`,
+    /// section 5.1).
+    pub ecn_threshold_q32: u64,
+    /// Whether drops are spread out (section 5.4); appendix A does without.
+    pub derandomize: bool,
+}
+
+impl Default for PieRfcConfig {
+    fn default() -> Self {
+        Self {
+            target: Span::from_millis(15),
+            update_interval: Span::from_millis(15),
+            max_burst: Span::from_millis(150),
+            alpha_microhertz: 125_000,
+            beta_microhertz: 1_250_000,
+            mean_packet_bytes: 1_500,
+            ecn: false,
+            ecn_threshold_q32: TEN_PERCENT_Q56 >> 24,
+            derandomize: true,
+        }
+    }
+}
+
+/// The AQM.
+#[derive(Clone, Debug)]
+pub struct PieRfc {
+    config: PieRfcConfig,
+    gains: Gains,
+    ecn_threshold_q56: u64,
+    half_target: Span,
+    timer: UpdateTimer,
+    state: State,
+    /// Sum of the probabilities since the last signal (section 5.4).
+    accumulated_q56: u64,
+    rng: Rng,
+}
+
+/// What an update reads and writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    probability_q56: u64,
+    delay: Span,
+    old_delay: Span,
+    burst_left: Span,
+}
+
+impl PieRfc {
+    /// An idle controller that draws from `rng`.
+    pub fn new(config: PieRfcConfig, rng: Rng) -> Self {
+        let state = State {
+            probability_q56: 0,
+            delay: Span::ZERO,
+            old_delay: Span::ZERO,
+            burst_left: config.max_burst,
+        };
+        Self {
+            gains: Gains {
+                alpha_microhertz: config.alpha_microhertz,
+                beta_microhertz: config.beta_microhertz,
+            },
+            ecn_threshold_q56: config.ecn_threshold_q32 << 24,
+            half_target: Span::from_nanos(config.target.as_nanos() / 2),
+            timer: UpdateTimer::new(Time::ZERO + config.update_interval, config.update_interval),
+            state,
+            accumulated_q56: 0,
+            rng,
+            config,
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        while self.timer.take_due(now).is_some() {
+            let before = self.state.clone();
+            self.update();
+            if self.state == before {
+                self.timer.skip_due(now);
+            }
+        }
+    }
+
+    /// Section 4.2, with the limit on steps of section 5.5.
+    fn update(&mut self) {
+        let state = &mut self.state;
+        let shift = low_probability_shift(state.probability_q56);
+        let mut step_q56 = self.gains.step_q56(state.delay, state.old_delay, self.config.target);
+        step_q56 /= 1 << shift;
+        if state.probability_q56 >= TEN_PERCENT_Q56 {
+            step_q56 = step_q56.min(i128::from(TWO_PERCENT_Q56));
+        }
+        state.probability_q56 = add_clamped_q56(state.probability_q56, step_q56, ONE_Q56);
+        if state.delay == Span::ZERO && state.old_delay == Span::ZERO {
+            state.probability_q56 -= state.probability_q56 / 50;
+        }
+        state.old_delay = state.delay;
+        state.burst_left = state.burst_left.saturating_sub(self.config.update_interval);
+    }
+
+    /// Whether this arrival is to signal congestion (appendix A, `drop_early`).
+    fn signals(&mut self, backlog: Backlog) -> bool {
+        let state = &self.state;
+        let delay_is_low = state.old_delay < self.half_target;
+        if delay_is_low && state.probability_q56 < TWENTY_PERCENT_Q56 {
+            return false;
+        }
+        if backlog.bytes <= 2 * u64::from(self.config.mean_packet_bytes) {
+            return false;
+        }
+        if self.config.derandomize {
+            if state.probability_q56 == 0 {
+                self.accumulated_q56 = 0;
+            }
+            self.accumulated_q56 += state.probability_q56;
+            if self.accumulated_q56 < SPREAD_LOW_Q56 {
+                return false;
+            }
+            if self.accumulated_q56 >= SPREAD_HIGH_Q56 {
+                return true;
+            }
+        }
+        self.rng.next_u64() >> 8 < state.probability_q56
+    }
+}
+
+impl Aqm for PieRfc {
+    fn on_enqueue(&mut self, now: Time, _meta: &Meta, backlog: Backlog) -> Verdict {
+        self.advance(now);
+        let state = &mut self.state;
+        if state.probability_q56 == 0
+            && state.delay < self.half_target
+            && state.old_delay < self.half_target
+        {
+            state.burst_left = self.config.max_burst;
+        }
+        if state.burst_left > Span::ZERO || !self.signals(backlog) {
+            return Verdict::Pass;
+        }
+        self.accumulated_q56 = 0;
+        if self.config.ecn && self.state.probability_q56 < self.ecn_threshold_q56 {
+            Verdict::Signal
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        _observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        self.advance(now);
+        let packet = store.pop()?;
+        self.state.delay =
+            if store.backlog().is_empty() { Span::ZERO } else { now.since(packet.meta.arrived) };
+        Some(packet)
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("pie.probability", q56_to_f64(self.state.probability_q56));
+        visit("pie.delay_ns", self.state.delay.as_nanos() as f64);
+        visit("pie.burst_left_ns", self.state.burst_left.as_nanos() as f64);
+    }
+}
+
+const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
+const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
+const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
+/// No signal before the probabilities since the last add up to this (section 5.4).
+const SPREAD_LOW_Q56: u64 = ratio_q56(85, 100);
+/// Certainly a signal once they add up to this (section 5.4).
+const SPREAD_HIGH_Q56: u64 = ratio_q56(85, 10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::{Dequeue, Qdisc};
+    use crate::queue::{Limit, Overflow, Single};
+
+    const FULL: Backlog = Backlog { packets: 100, bytes: 150_000 };
+
+    fn at_probability(percent: u64, derandomize: bool) -> PieRfc {
+        let config = PieRfcConfig { derandomize, ..PieRfcConfig::default() };
+        let mut pie = PieRfc::new(config, Rng::new(5).child("pie"));
+        pie.state = State {
+            probability_q56: ratio_q56(percent, 100),
+            delay: Span::from_millis(30),
+            old_delay: Span::from_millis(30),
+            burst_left: Span::ZERO,
+        };
+        pie
+    }
+
+    fn signals_among(pie: &mut PieRfc, arrivals: u32) -> u32 {
+        let meta = Meta::new(1_500, 0);
+        let count = |_: &u32| pie.on_enqueue(Time::ZERO, &meta, FULL) != Verdict::Pass;
+        (0..arrivals).filter(count).count() as u32
+    }
+
+    #[test]
+    fn drops_at_its_probability_within_three_standard_deviations() {
+        for percent in [1, 5, 20, 60] {
+            let arrivals = 200_000.0;
+            let expected = f64::from(percent as u32) / 100.0;
+            let signals = f64::from(signals_among(&mut at_probability(percent, false), 200_000));
+            let deviation = (expected * (1.0 - expected) / arrivals).sqrt();
+            let rate = signals / arrivals;
+            assert!((rate - expected).abs() < 3.0 * deviation, "{rate} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn spread_drops_come_once_per_silent_run_and_geometric_tail() {
+        // At p = 0.04, 21 arrivals are safe, then each signals with p: one in 21 + 1/p = 46,
+        // with the variance of that tail, (1 - p) / p^2 = 600 per signal.
+        let signals = f64::from(signals_among(&mut at_probability(4, true), 920_000));
+        let deviation = (20_000.0_f64 * 600.0).sqrt() / 46.0;
+        assert!((signals - 20_000.0).abs() < 3.0 * deviation, "{signals} is not 20000");
+    }
+
+    #[test]
+    fn probability_stays_in_its_bounds_whatever_the_delay() {
+        let mut pie = PieRfc::new(PieRfcConfig::default(), Rng::new(1));
+        for seconds in [1, 0, 100, 3, 0, 0, 4_000] {
+            pie.state.delay = Span::from_secs(seconds);
+            for _ in 0..200 {
+                let before = pie.state.probability_q56;
+                pie.update();
+                let after = pie.state.probability_q56;
+                assert!(after <= ONE_Q56);
+                assert!(before < TEN_PERCENT_Q56 || after <= before + TWO_PERCENT_Q56);
+            }
+        }
+    }
+
+    #[test]
+    fn idle_updates_are_left_out_in_one_step() {
+        let mut pie = at_probability(90, true);
+        pie.state.delay = Span::ZERO;
+        pie.advance(Time::from_secs(3_600 * 24 * 365));
+        assert_eq!(pie.state.probability_q56, 0);
+        assert_eq!(pie.state.burst_left, Span::ZERO);
+    }
+
+    #[test]
+    fn an_overloaded_queue_is_held_near_its_target() {
+        // 1500 B every 0.8 ms into 1 packet per ms, for 60 s: 20 % must go.
+        let pie = PieRfc::new(PieRfcConfig::default(), Rng::new(3));
+        let mut queue: Single<PieRfc, ()> = Single::new(pie, Limit::packets(1_000), Overflow::Tail);
+        let (mut arrival, mut late, mut sojourn_ms) = (Time::ZERO, 0, 0);
+        for slot_ms in 0..60_000 {
+            let now = Time::from_millis(slot_ms);
+            while arrival <= now {
+                let packet = Packet { meta: Meta::new(1_500, 0), payload: () };
+                queue.enqueue(arrival, packet, &mut ());
+                arrival += Span::from_micros(800);
+            }
+            let Dequeue::Packet(packet) = queue.dequeue(now, &mut ()) else { continue };
+            if slot_ms >= 30_000 {
+                late += 1;
+                sojourn_ms += now.since(packet.meta.arrived).as_nanos() / 1_000_000;
+            }
+        }
+        assert_eq!(late, 30_000, "PIE must keep the link busy");
+        let mean_ms = sojourn_ms / 30_000;
+        assert!((10..=20).contains(&mean_ms), "held {mean_ms} ms, not 15 ms");
+    }
+}
