@@ -344,7 +344,7 @@ pub(crate) const ENTRY: QueueEntry = QueueEntry {
                 key: "burst",
                 kind: Kind::Bytes,
                 fallback: Fallback::Absent("the maximum burst of the link behind it, else none"),
-                range: Some(("0B", "1GiB")),
+                range: Some(("0B", "1024MiB")),
                 doc: "maximum burst: size of the token bucket",
             },
             Param {

@@ -18,7 +18,8 @@ pub struct QueueEntry {
 }
 
 /// Every discipline, in the order in which `underload queues` lists them.
-pub const QUEUES: &[QueueEntry] = &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY, pie::ENTRY, docsis_pie::ENTRY];
+pub const QUEUES: &[QueueEntry] =
+    &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY, pie::ENTRY, docsis_pie::ENTRY];
 
 /// The configuration of any discipline: everything that is needed to build it.
 #[derive(Clone, Debug)]

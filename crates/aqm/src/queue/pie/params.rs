@@ -209,7 +209,7 @@ fn fixed(values: &Values, built_in: &[(&str, &'static str)]) -> Result<(), Confi
 /// A gain in the kernel's unit: sixteenths of a hertz, 0 to 32.
 fn sixteenths(values: &Values, key: &str) -> Result<u32, ConfigError> {
     let sixteen_millionths = values.number(key).unwrap_or_default() * 16;
-    if sixteen_millionths % 1_000_000 != 0 || sixteen_millionths > 32_000_000 {
+    if !sixteen_millionths.is_multiple_of(1_000_000) || sixteen_millionths > 32_000_000 {
         return Err(values.refuse(key, "whole sixteenths up to 2 in profile=linux, such as 0.125"));
     }
     Ok((sixteen_millionths / 1_000_000) as u32)
