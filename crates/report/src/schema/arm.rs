@@ -93,6 +93,11 @@ impl Quantile {
         }
     }
 
+    /// The one printed so.
+    pub fn from_name(name: &str) -> Option<Quantile> {
+        Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
+    }
+
     /// Its value in a distribution, ns.
     pub fn of(self, distribution: &Distribution) -> u64 {
         match self {
@@ -161,6 +166,18 @@ pub struct ArmBottleneck {
     pub marks: BTreeMap<String, u64>,
     /// Sojourn over repeats, ns.
     pub sojourn: BTreeMap<Quantile, Interval>,
+}
+
+impl ArmBottleneck {
+    /// Packets dropped for any reason.
+    pub fn dropped_packets(&self) -> u64 {
+        self.drops.values().map(|count| count.packets).sum()
+    }
+
+    /// Packets marked for any reason.
+    pub fn marked_packets(&self) -> u64 {
+        self.marks.values().sum()
+    }
 }
 
 /// An application's number over repeats.

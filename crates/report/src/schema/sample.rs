@@ -83,6 +83,21 @@ pub enum Ecn {
 }
 
 impl Ecn {
+    /// The name used in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ecn::NotEct => "not-ect",
+            Ecn::Ect1 => "ect1",
+            Ecn::Ect0 => "ect0",
+            Ecn::Ce => "ce",
+        }
+    }
+
+    /// The codepoint of that name.
+    pub fn from_name(name: &str) -> Option<Ecn> {
+        (0..4).map(Ecn::from_bits).find(|ecn| ecn.name() == name)
+    }
+
     /// The two bits of the IP header.
     pub fn bits(self) -> u8 {
         match self {

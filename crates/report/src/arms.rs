@@ -1,0 +1,292 @@
+//! The summary of each arm, and the published numbers held against it.
+
+use std::collections::BTreeMap;
+
+use crate::schema::{
+    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, BottleneckSummary, Direction,
+    FlowDirection, FlowRecord, Interval, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
+};
+use crate::stats::{jain_index, mean_interval};
+use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
+
+/// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
+pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
+    run.summaries = run.arms.iter().map(|arm| summary(&arm.name, &run.trials, pools)).collect();
+    let measured: Vec<Option<f64>> = run
+        .expectations
+        .iter()
+        .map(|expected| {
+            let of = |arm: &str| {
+                let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
+                metric(summary, &expected.metric)
+            };
+            let value = of(&expected.arm)?;
+            match &expected.relative_to {
+                Some(other) => of(other).map(|other| value / other),
+                None => Some(value),
+            }
+        })
+        .collect();
+    for (expected, value) in run.expectations.iter_mut().zip(measured) {
+        expected.judge(value);
+    }
+}
+
+fn summary(arm: &str, trials: &[TrialRecord], pools: &LatencyPools) -> ArmSummary {
+    let of_arm = || trials.iter().filter(|trial| trial.arm == arm);
+    let valid: Vec<&TrialRecord> = of_arm().filter(|trial| trial.validity.is_valid()).collect();
+    ArmSummary {
+        arm: arm.to_owned(),
+        trials_valid: valid.len() as u32,
+        trials_invalid: (of_arm().count() - valid.len()) as u32,
+        latencies: pools.arm_latencies(arm, &valid),
+        throughputs: [Direction::Up, Direction::Down]
+            .into_iter()
+            .filter_map(|direction| throughput(direction, &valid))
+            .collect(),
+        bottlenecks: bottlenecks(&valid),
+        metrics: metrics(&valid),
+    }
+}
+
+fn over<'a>(
+    trials: &[&'a TrialRecord],
+    value: impl Fn(&'a TrialRecord) -> Option<f64>,
+) -> Option<Interval> {
+    let values: Vec<f64> = trials.iter().filter_map(|trial| value(trial)).collect();
+    mean_interval(&values, CONFIDENCE)
+}
+
+fn throughput(direction: Direction, trials: &[&TrialRecord]) -> Option<ArmThroughput> {
+    let goodputs = |trial: &TrialRecord| -> Vec<f64> {
+        trial.flows.iter().filter_map(|flow| goodput(flow, direction)).collect()
+    };
+    let result = ArmThroughput {
+        direction,
+        goodput_bit_per_s: over(trials, |trial| {
+            let goodputs = goodputs(trial);
+            (!goodputs.is_empty()).then(|| goodputs.iter().sum())
+        }),
+        link_bit_per_s: over(trials, |trial| {
+            load_bottleneck(trial, direction).map(|link| link.throughput_bit_per_s as f64)
+        }),
+        utilisation_percent: over(trials, |trial| {
+            let link = load_bottleneck(trial, direction)?;
+            let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
+            Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)
+        }),
+        jain_index: over(trials, |trial| {
+            let bulk: Vec<f64> = trial
+                .flows
+                .iter()
+                .filter(|flow| flow.congestion_control.is_some())
+                .filter_map(|flow| goodput(flow, direction))
+                .collect();
+            if bulk.len() < 2 { None } else { jain_index(&bulk) }
+        }),
+    };
+    let known = result.goodput_bit_per_s.is_some() || result.link_bit_per_s.is_some();
+    known.then_some(result)
+}
+
+/// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
+/// whatever its acknowledgements carry.
+fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
+    let rate = match (direction, flow.direction) {
+        (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
+        (Direction::Down, FlowDirection::Down | FlowDirection::Both) => flow.goodput_down_bit_per_s,
+        _ => None,
+    };
+    rate.map(|rate| rate as f64)
+}
+
+/// The last bottleneck of the direction in the load phase, or over the trial where no phase was
+/// recorded.
+fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&BottleneckSummary> {
+    let of = |phase| {
+        let mut candidates = trial.bottlenecks.iter().rev();
+        candidates.find(|link| link.direction == direction && link.window.phase == phase)
+    };
+    of(Phase::Load).or_else(|| of(Phase::Whole))
+}
+
+fn bottlenecks(trials: &[&TrialRecord]) -> Vec<ArmBottleneck> {
+    let all = || trials.iter().flat_map(|trial| &trial.bottlenecks);
+    let mut result: Vec<ArmBottleneck> = Vec::new();
+    for first in all() {
+        let same = |link: &&BottleneckSummary| {
+            link.hop == first.hop
+                && link.direction == first.direction
+                && link.window.phase == first.window.phase
+        };
+        let (hop, direction, phase) = (&first.hop, first.direction, first.window.phase);
+        let known = result
+            .iter()
+            .any(|known| known.hop == *hop && known.direction == direction && known.phase == phase);
+        if known {
+            continue;
+        }
+        let mut total = ArmBottleneck {
+            hop: hop.clone(),
+            direction,
+            phase,
+            queue: first.queue.clone(),
+            link: first.link.clone(),
+            sojourn: quantile_intervals(
+                all().filter(same).filter_map(|link| link.sojourn.as_ref()),
+            ),
+            ..ArmBottleneck::default()
+        };
+        all().filter(same).for_each(|link| add_counters(&mut total, link));
+        result.push(total);
+    }
+    result
+}
+
+fn add_counters(total: &mut ArmBottleneck, link: &BottleneckSummary) {
+    total.offered.packets += link.offered.packets;
+    total.offered.bytes += link.offered.bytes;
+    total.sent.packets += link.sent.packets;
+    total.sent.bytes += link.sent.bytes;
+    for (reason, dropped) in &link.drops {
+        let count = total.drops.entry(reason.clone()).or_default();
+        count.packets += dropped.packets;
+        count.bytes += dropped.bytes;
+    }
+    for (reason, marked) in &link.marks {
+        *total.marks.entry(reason.clone()).or_default() += marked;
+    }
+}
+
+fn metrics(trials: &[&TrialRecord]) -> Vec<ArmMetric> {
+    let mut values: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
+    let mut order = Vec::new();
+    for flow in trials.iter().flat_map(|trial| &trial.flows) {
+        for metric in &flow.metrics {
+            let key = (flow.name.as_str(), metric.name.as_str(), metric.unit.as_str());
+            let known = values.entry(key).or_insert_with(|| {
+                order.push(key);
+                Vec::new()
+            });
+            known.extend(metric.value.filter(|value| value.is_finite()));
+        }
+    }
+    let summary = |key: (&str, &str, &str)| {
+        let value = mean_interval(values.get(&key)?, CONFIDENCE)?;
+        let (flow, name, unit) = (key.0.to_owned(), key.1.to_owned(), key.2.to_owned());
+        Some(ArmMetric { flow, name, unit, value })
+    };
+    order.into_iter().filter_map(summary).collect()
+}
+
+impl ArmSummary {
+    /// The headline latency of a phase: the round trip of the first open-loop probe.
+    pub fn headline(&self, phase: Phase) -> Option<&ArmLatency> {
+        self.latency(None, LatencyMeasure::RoundTrip, phase)
+    }
+
+    /// Latency of a probe, or of the first open-loop probe when none is named.
+    pub fn latency(
+        &self,
+        probe: Option<&str>,
+        measure: LatencyMeasure,
+        phase: Phase,
+    ) -> Option<&ArmLatency> {
+        self.latencies.iter().find(|latency| {
+            let wanted = match probe {
+                Some(probe) => latency.probe == probe,
+                None => !latency.closed_loop,
+            };
+            wanted && latency.measure == measure && latency.phase == phase
+        })
+    }
+
+    /// The queue of a direction in a phase; the last hop's when there are several.
+    pub fn bottleneck(&self, direction: Direction, phase: Phase) -> Option<&ArmBottleneck> {
+        let mut all = self.bottlenecks.iter().rev();
+        all.find(|queue| queue.direction == direction && queue.phase == phase)
+    }
+
+    /// The queue of a direction over its widest window: the whole trial, else the load phase.
+    pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
+        self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
+    }
+
+    /// What one direction carried.
+    pub fn throughput(&self, direction: Direction) -> Option<&ArmThroughput> {
+        self.throughputs.iter().find(|throughput| throughput.direction == direction)
+    }
+}
+
+/// The value of a metric named as in [`crate::schema::Expectation`], in the unit given there; `None`
+/// when the name is unknown or the arm has no such number.
+pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    if let Some((flow, rest)) = name.split_once('/') {
+        let mut metrics = summary.metrics.iter();
+        let application = metrics.find(|metric| metric.flow == flow && metric.name == rest);
+        return application
+            .map(|metric| metric.value.mean)
+            .or_else(|| latency_metric(summary, Some(flow), rest));
+    }
+    latency_metric(summary, None, name)
+        .or_else(|| sojourn_metric(summary, name))
+        .or_else(|| rate_metric(summary, name))
+        .or_else(|| queue_metric(summary, name))
+}
+
+fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Option<f64> {
+    let (phase, rest) = name.split_once('.')?;
+    let phase = Phase::from_name(phase)?;
+    if rest == "loss" {
+        let latency = summary.latency(probe, LatencyMeasure::RoundTrip, phase)?;
+        return percent(latency.lost, latency.sent);
+    }
+    let (measure, statistic) = rest.split_once('.')?;
+    let measure = match measure {
+        "rtt" => LatencyMeasure::RoundTrip,
+        "up" => LatencyMeasure::OneWayUp,
+        "down" => LatencyMeasure::OneWayDown,
+        _ => return None,
+    };
+    let pooled = summary.latency(probe, measure, phase)?.pooled?;
+    Some(Quantile::from_name(statistic)?.of(&pooled) as f64 / 1e6)
+}
+
+fn sojourn_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let (phase, rest) = name.split_once(".sojourn.")?;
+    let (direction, statistic) = rest.split_once('.')?;
+    let queue = summary.bottleneck(direction_named(direction)?, Phase::from_name(phase)?)?;
+    let interval = queue.sojourn.get(&Quantile::from_name(statistic)?)?;
+    Some(interval.mean / 1e6)
+}
+
+fn rate_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let (what, direction) = name.split_once('.')?;
+    let carried = summary.throughput(direction_named(direction)?)?;
+    let mbit = |rate: Option<Interval>| rate.map(|rate| rate.mean / 1e6);
+    match what {
+        "goodput" => mbit(carried.goodput_bit_per_s),
+        "throughput" => mbit(carried.link_bit_per_s),
+        "utilisation" => carried.utilisation_percent.map(|share| share.mean),
+        "fairness" => carried.jain_index.map(|index| index.mean),
+        _ => None,
+    }
+}
+
+fn queue_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let (what, direction) = name.split_once('.')?;
+    let queue = summary.widest_bottleneck(direction_named(direction)?)?;
+    match what {
+        "drops" => percent(queue.dropped_packets(), queue.offered.packets),
+        "marks" => percent(queue.marked_packets(), queue.offered.packets),
+        _ => None,
+    }
+}
+
+fn direction_named(name: &str) -> Option<Direction> {
+    [Direction::Up, Direction::Down].into_iter().find(|direction| direction.name() == name)
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+}

@@ -1,0 +1,336 @@
+//! Two groups against each other: is one slower, and by how much?
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// Groups up to this size are tested exactly when no two values are equal.
+const EXACT_LIMIT: usize = 20;
+
+/// What the test is against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alternative {
+    /// The first group's values are larger or smaller.
+    TwoSided,
+    /// The first group's values are smaller.
+    Less,
+    /// The first group's values are larger.
+    Greater,
+}
+
+/// How a p-value was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankMethod {
+    /// From every arrangement of ranks.
+    Exact,
+    /// Normal approximation with corrections for ties and continuity.
+    Normal,
+}
+
+/// Outcome of the Mann-Whitney test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MannWhitney {
+    /// Pairs in which the first group's value is larger; a tie counts one half.
+    pub u: f64,
+    /// Chance of such a difference or a greater one if both groups were alike.
+    pub p_value: f64,
+    /// Share of pairs in which the first group's value is larger: 0.5 when alike.
+    pub superiority: f64,
+    /// How `p_value` was found.
+    pub method: RankMethod,
+}
+
+/// Mann and Whitney's rank test (1947). Exact for up to 20 values per group without ties, else by
+/// normal approximation. `None` when a group is empty or holds a value that is not finite.
+pub fn mann_whitney(
+    first: &[f64],
+    second: &[f64],
+    alternative: Alternative,
+) -> Option<MannWhitney> {
+    let (u, tie_term) = ranked(first, second)?;
+    let pairs = first.len() as f64 * second.len() as f64;
+    let small = first.len() <= EXACT_LIMIT && second.len() <= EXACT_LIMIT;
+    let exact = small && tie_term == 0.0;
+    let at_least = |u: f64| {
+        if exact {
+            exact_upper_tail(first.len(), second.len(), u)
+        } else {
+            normal_upper_tail(first.len(), second.len(), tie_term, u)
+        }
+    };
+    let p_value = match alternative {
+        Alternative::Greater => at_least(u),
+        Alternative::Less => at_least(pairs - u),
+        Alternative::TwoSided => 2.0 * at_least(u.max(pairs - u)),
+    };
+    let method = if exact { RankMethod::Exact } else { RankMethod::Normal };
+    Some(MannWhitney { u, p_value: p_value.min(1.0), superiority: u / pairs, method })
+}
+
+/// U of the first group, and the sum of t^3 - t over groups of t equal values.
+fn ranked(first: &[f64], second: &[f64]) -> Option<(f64, f64)> {
+    let finite = |values: &[f64]| !values.is_empty() && values.iter().all(|v| v.is_finite());
+    if !finite(first) || !finite(second) {
+        return None;
+    }
+    let mut all: Vec<(f64, bool)> = first.iter().map(|value| (*value, true)).collect();
+    all.extend(second.iter().map(|value| (*value, false)));
+    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut rank_sum, mut tie_term, mut before) = (0.0, 0.0, 0usize);
+    // Zero equals minus zero, hence `==` and not a total order.
+    #[expect(clippy::float_cmp, reason = "a tie is exact equality")]
+    for tied in all.chunk_by(|a, b| a.0 == b.0) {
+        let size = tied.len() as f64;
+        let rank = before as f64 + f64::midpoint(size, 1.0);
+        rank_sum += rank * tied.iter().filter(|(_, is_first)| *is_first).count() as f64;
+        tie_term += size.powi(3) - size;
+        before += tied.len();
+    }
+    let count = first.len() as f64;
+    Some((rank_sum - count * (count + 1.0) / 2.0, tie_term))
+}
+
+/// Chance of U at or above `u` when every arrangement is as likely. The number of arrangements with
+/// each U is the coefficient of a Gaussian binomial, built factor by factor.
+fn exact_upper_tail(first: usize, second: usize, u: f64) -> f64 {
+    let largest = first * second;
+    let mut ways = vec![0.0f64; largest + 1];
+    ways[0] = 1.0;
+    for factor in 1..=first {
+        for position in (second + factor..=largest).rev() {
+            ways[position] -= ways[position - second - factor];
+        }
+        for position in factor..=largest {
+            ways[position] += ways[position - factor];
+        }
+    }
+    let total: f64 = ways.iter().sum();
+    let from = u.ceil().clamp(0.0, largest as f64) as usize;
+    ways[from..].iter().sum::<f64>() / total
+}
+
+fn normal_upper_tail(first: usize, second: usize, tie_term: f64, u: f64) -> f64 {
+    let (first, second) = (first as f64, second as f64);
+    let count = first + second;
+    let ties = tie_term / (count * (count - 1.0));
+    let deviation = (first * second / 12.0 * (count + 1.0 - ties)).sqrt();
+    if deviation == 0.0 {
+        return 1.0;
+    }
+    Normal::standard().sf((u - first * second / 2.0 - 0.5) / deviation)
+}
+
+/// How far apart two groups are, and the interval of that distance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shift {
+    /// Median over all pairs of first minus second (or first over second).
+    pub estimate: f64,
+    /// Lower end; `None` when the groups are too small for the confidence.
+    pub low: Option<f64>,
+    /// Upper end; `None` when the groups are too small for the confidence.
+    pub high: Option<f64>,
+    /// Confidence of the interval.
+    pub confidence: f64,
+}
+
+/// Hodges and Lehmann's estimate (1963): the median of all differences first minus second, with the
+/// interval that the Mann-Whitney test (normal approximation, without ties) does not reject.
+///
+/// Exact, in time that grows with the sum of the sizes, not their product. `None` when a group is
+/// empty, holds a value that is not finite, or the confidence is not strictly between 0 and 1.
+pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
+    let inside = confidence > 0.0 && confidence < 1.0;
+    let (first, second) = (ascending(first)?, ascending(second)?);
+    if !inside {
+        return None;
+    }
+    let pairs = first.len() as u64 * second.len() as u64;
+    let difference = |rank: u64| nth_difference(&first, &second, rank);
+    let estimate = f64::midpoint(difference(pairs.div_ceil(2)), difference(pairs / 2 + 1));
+    let (m, n) = (first.len() as f64, second.len() as f64);
+    let z = Normal::standard().inverse_cdf(0.5 + confidence / 2.0);
+    let rank = (m * n / 2.0 - z * (m * n * (m + n + 1.0) / 12.0).sqrt()).floor();
+    let rank = (rank >= 1.0).then_some(rank as u64);
+    Some(Shift {
+        estimate,
+        low: rank.map(difference),
+        high: rank.map(|rank| difference(pairs - rank + 1)),
+        confidence,
+    })
+}
+
+/// As [`hodges_lehmann_shift`] with quotients: how many times larger the first group's values are.
+/// `None` also when a value is zero or negative.
+pub fn hodges_lehmann_ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
+    if first.iter().chain(second).any(|value| *value <= 0.0) {
+        return None;
+    }
+    let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+    let shift = hodges_lehmann_shift(&logarithms(first), &logarithms(second), confidence)?;
+    Some(Shift {
+        estimate: shift.estimate.exp(),
+        low: shift.low.map(f64::exp),
+        high: shift.high.map(f64::exp),
+        confidence,
+    })
+}
+
+fn ascending(values: &[f64]) -> Option<Vec<f64>> {
+    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    Some(values)
+}
+
+/// The difference of the given rank, from 1, among all pairs: a binary search over the numbers that
+/// an f64 can hold, each step counting the pairs at or below in one pass over both groups.
+fn nth_difference(first: &[f64], second: &[f64], rank: u64) -> f64 {
+    let smallest = first[0] - second[second.len() - 1];
+    let largest = first[first.len() - 1] - second[0];
+    let (mut low, mut high) = (order_key(smallest), order_key(largest));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if pairs_at_or_below(first, second, from_order_key(middle)) >= rank {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    from_order_key(low)
+}
+
+fn pairs_at_or_below(first: &[f64], second: &[f64], limit: f64) -> u64 {
+    let mut from = 0;
+    let mut pairs = 0;
+    for value in first {
+        while from < second.len() && value - second[from] > limit {
+            from += 1;
+        }
+        pairs += (second.len() - from) as u64;
+    }
+    pairs
+}
+
+/// Maps finite numbers to integers of the same order.
+fn order_key(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+fn from_order_key(key: u64) -> f64 {
+    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Groups, method, U, p-values of the three alternatives.
+    type RankCase<'a> = (&'a [f64], &'a [f64], RankMethod, f64, [f64; 3]);
+
+    const SMALL_A: [f64; 6] = [19.2, 21.4, 18.8, 24.9, 20.1, 22.3];
+    const SMALL_B: [f64; 5] = [240.5, 251.2, 17.9, 260.8, 255.1];
+    const TIED_A: [f64; 10] = [20.0, 21.0, 21.0, 22.0, 25.0, 25.0, 30.0, 31.0, 33.0, 40.0];
+    const TIED_B: [f64; 8] = [21.0, 25.0, 28.0, 31.0, 31.0, 35.0, 44.0, 45.0];
+
+    fn large() -> (Vec<f64>, Vec<f64>) {
+        let first = (0..40).map(|i| f64::from(i * 37 % 101) + f64::from(i) / 100.0).collect();
+        let second = (0..30).map(|i| f64::from(i * 53 % 97) + 12.5 + f64::from(i) / 100.0);
+        (first, second.collect())
+    }
+
+    // for alternative in ['two-sided', 'less', 'greater']:
+    //     scipy.stats.mannwhitneyu(a, b, alternative=alternative, method=method)
+    #[test]
+    fn the_rank_test_equals_scipys() {
+        let (large_a, large_b) = large();
+        let cases: [RankCase<'_>; 3] = [
+            (
+                &SMALL_A,
+                &SMALL_B,
+                RankMethod::Exact,
+                6.0,
+                [0.125_541_125_541_125_54, 0.062_770_562_770_562_77, 0.958_874_458_874_458_9],
+            ),
+            (
+                &TIED_A,
+                &TIED_B,
+                RankMethod::Normal,
+                23.0,
+                [0.140_151_670_392_311_36, 0.070_075_835_196_155_68, 0.941_165_638_394_633_4],
+            ),
+            (
+                &large_a,
+                &large_b,
+                RankMethod::Normal,
+                517.0,
+                [0.327_533_107_141_740_33, 0.163_766_553_570_870_17, 0.839_148_099_200_341_5],
+            ),
+        ];
+        let sides = [Alternative::TwoSided, Alternative::Less, Alternative::Greater];
+        for (first, second, method, u, p_values) in cases {
+            for (alternative, p_value) in sides.into_iter().zip(p_values) {
+                let found = mann_whitney(first, second, alternative).expect("finite values");
+                assert_eq!((found.method, found.u.to_bits()), (method, u.to_bits()));
+                let error = (found.p_value - p_value).abs();
+                assert!(error < 1e-9, "{alternative:?}: {} is not {p_value}", found.p_value);
+            }
+        }
+    }
+
+    // d = numpy.sort(numpy.subtract.outer(a, b).ravel()); numpy.median(d)
+    // k = floor(m * n / 2 - scipy.stats.norm.ppf(0.975) * sqrt(m * n * (m + n + 1) / 12))
+    // d[k - 1], d[-k]
+    #[test]
+    fn shifts_equal_the_quantiles_of_all_differences() {
+        let (large_a, large_b) = large();
+        let cases: [(&[f64], &[f64], [f64; 3]); 3] = [
+            (&SMALL_A, &SMALL_B, [-230.0, -239.4, 2.2]),
+            (&TIED_A, &TIED_B, [-5.5, -14.0, 2.0]),
+            (&large_a, &large_b, [-6.53, -21.47, 7.73]),
+        ];
+        for (first, second, [estimate, low, high]) in cases {
+            let shift = hodges_lehmann_shift(first, second, 0.95).expect("finite values");
+            assert!((shift.estimate - estimate).abs() < 1e-9, "{shift:?}");
+            assert!((shift.low.expect("large enough") - low).abs() < 1e-9, "{shift:?}");
+            assert!((shift.high.expect("large enough") - high).abs() < 1e-9, "{shift:?}");
+        }
+        let ratio = hodges_lehmann_ratio(&SMALL_A, &SMALL_B, 0.95).expect("positive values");
+        for (found, want) in [
+            (Some(ratio.estimate), 0.085_348_463_514_568_33),
+            (ratio.low, 0.074_840_764_331_210_22),
+            (ratio.high, 1.122_905_027_932_961_5),
+        ] {
+            assert!((found.expect("large enough") - want).abs() < 1e-12, "{ratio:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_none() {
+        assert_eq!(mann_whitney(&[], &[1.0], Alternative::TwoSided), None);
+        assert_eq!(hodges_lehmann_shift(&[f64::NAN], &[1.0], 0.95), None);
+        assert_eq!(hodges_lehmann_ratio(&[0.0], &[1.0], 0.95), None);
+        let one = hodges_lehmann_shift(&[3.0], &[1.0], 0.95).expect("two values");
+        assert_eq!((one.low, one.high), (None, None));
+        assert!((one.estimate - 2.0).abs() < 1e-12);
+        let alike = mann_whitney(&[1.0; 30], &[1.0; 30], Alternative::TwoSided).expect("values");
+        assert!((alike.p_value - 1.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn the_shift_is_the_median_of_all_differences(
+            first in prop::collection::vec(-1e6f64..1e6, 1..30),
+            second in prop::collection::vec(-1e6f64..1e6, 1..30),
+        ) {
+            let mut all: Vec<f64> =
+                first.iter().flat_map(|a| second.iter().map(move |b| a - b)).collect();
+            all.sort_unstable_by(f64::total_cmp);
+            let median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
+            let shift = hodges_lehmann_shift(&first, &second, 0.9).expect("finite values");
+            prop_assert!((shift.estimate - median).abs() <= 1e-9 * median.abs().max(1.0));
+        }
+    }
+}

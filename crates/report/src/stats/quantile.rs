@@ -1,0 +1,82 @@
+//! Exact quantiles of kept samples.
+
+use crate::schema::Distribution;
+
+/// The nearest-rank quantile: the smallest value with at least `q * n` values at or below it (the
+/// inverse of the empirical distribution, definition 1 of Hyndman and Fan 1996).
+///
+/// It is always a value that was seen. `q` is clamped to 0..=1; `None` when `sorted` is empty.
+pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
+    let position = rank(sorted.len(), q).checked_sub(1)?;
+    sorted.get(position).copied()
+}
+
+/// The distribution of the values, which it sorts; `None` when there are none.
+pub fn distribution(values: &mut [u64]) -> Option<Distribution> {
+    values.sort_unstable();
+    let (min_ns, max_ns) = (*values.first()?, *values.last()?);
+    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
+    let at = |q| nearest_rank(values, q).unwrap_or(max_ns);
+    Some(Distribution {
+        count: values.len() as u64,
+        min_ns,
+        p50_ns: at(0.5),
+        p90_ns: at(0.9),
+        p95_ns: at(0.95),
+        p99_ns: at(0.99),
+        p999_ns: at(0.999),
+        max_ns,
+        mean_ns: (sum / values.len() as u128) as u64,
+    })
+}
+
+/// Rank from 1 to `count`, or 0 when `count` is 0. The product is lowered by a few units in the
+/// last place, so that 0.95 * 20 is rank 19 although 0.95 lies above its decimal in binary.
+pub(super) fn rank(count: usize, q: f64) -> usize {
+    let product = q.clamp(0.0, 1.0) * count as f64;
+    let rank = (product - product * (4.0 * f64::EPSILON)).ceil() as usize;
+    rank.clamp(count.min(1), count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // numpy.quantile(x, q, method='inverted_cdf') over
+    // x = [15, 20, 35, 40, 50] and x = range(1, 1001)
+    #[test]
+    fn quantiles_equal_numpys_inverted_cdf() {
+        let five = [15u64, 20, 35, 40, 50];
+        for (q, want) in [(0.0, 15), (0.05, 15), (0.3, 20), (0.4, 20), (0.5, 35), (1.0, 50)] {
+            assert_eq!(nearest_rank(&five, q), Some(want), "q {q}");
+        }
+        let thousand: Vec<u64> = (1..=1000).collect();
+        for (q, want) in [(0.5, 500), (0.9, 900), (0.95, 950), (0.99, 990), (0.999, 999)] {
+            assert_eq!(nearest_rank(&thousand, q), Some(want), "q {q}");
+        }
+    }
+
+    #[test]
+    fn decimal_quantiles_of_every_size_match_integer_arithmetic() {
+        for count in 0..3000usize {
+            for per_mille in [0usize, 1, 500, 900, 950, 990, 999, 1000] {
+                let exact = (count * per_mille).div_ceil(1000).clamp(count.min(1), count);
+                assert_eq!(rank(count, per_mille as f64 / 1000.0), exact, "{per_mille} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_distribution() {
+        assert_eq!(distribution(&mut []), None);
+        assert_eq!(nearest_rank::<u64>(&[], 0.5), None);
+    }
+
+    #[test]
+    fn the_mean_does_not_overflow() {
+        let result = distribution(&mut [u64::MAX, u64::MAX - 2]).expect("two values");
+        assert_eq!(result.mean_ns, u64::MAX - 1);
+        assert_eq!((result.min_ns, result.p50_ns), (u64::MAX - 2, u64::MAX - 2));
+        assert_eq!((result.p999_ns, result.count), (u64::MAX, 2));
+    }
+}

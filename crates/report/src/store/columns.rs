@@ -1,0 +1,269 @@
+//! Parquet, column by column: a table of a few plain types, one row group per trial.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
+use parquet::column::reader::get_typed_column_reader;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+use super::StoreError;
+
+/// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
+const BATCH_ROWS: usize = 1 << 16;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Long,
+    OptionalLong,
+    Text,
+    OptionalText,
+    Boolean,
+    Double,
+}
+
+/// The values of one column of one row group, a default value where an optional one is absent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Column {
+    Long(Vec<i64>),
+    OptionalLong(Vec<Option<i64>>),
+    Text(Vec<ByteArray>),
+    OptionalText(Vec<Option<ByteArray>>),
+    Boolean(Vec<bool>),
+    Double(Vec<f64>),
+}
+
+/// Names and kinds of a table's columns, in order. The first is the trial.
+pub(super) type Layout = [(&'static str, Kind)];
+
+/// Writes a file with one row group.
+pub(super) fn write(path: &Path, layout: &Layout, columns: &[Column]) -> Result<(), StoreError> {
+    let file = File::create(path).map_err(StoreError::io(path, "create"))?;
+    let failed = |error| write_error(path, &error);
+    let mut writer = file_writer(file, layout).map_err(failed)?;
+    let mut group = writer.next_row_group().map_err(failed)?;
+    for column in columns {
+        let writer = group.next_column().map_err(failed)?;
+        let Some(mut writer) = writer else { break };
+        let written = match column {
+            Column::Long(values) => writer.typed::<Int64Type>().write_batch(values, None, None),
+            Column::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, None, None),
+            Column::Boolean(values) => writer.typed::<BoolType>().write_batch(values, None, None),
+            Column::Double(values) => writer.typed::<DoubleType>().write_batch(values, None, None),
+            Column::OptionalLong(values) => {
+                let (present, levels) = with_levels(values);
+                writer.typed::<Int64Type>().write_batch(&present, Some(&levels), None)
+            }
+            Column::OptionalText(values) => {
+                let (present, levels) = with_levels(values);
+                writer.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)
+            }
+        };
+        written.and_then(|_| writer.close()).map_err(failed)?;
+    }
+    group.close().map_err(failed)?;
+    writer.close().map_err(failed)?;
+    Ok(())
+}
+
+/// Writes one file with the row groups of all `parts`, which are copied and not decoded. Without
+/// parts, a table without rows.
+pub(super) fn merge(
+    path: &Path,
+    layout: &Layout,
+    parts: impl Iterator<Item = std::path::PathBuf>,
+) -> Result<(), StoreError> {
+    let file = File::create(path).map_err(StoreError::io(path, "create"))?;
+    let mut writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
+    for part in parts {
+        let input = File::open(&part).map_err(StoreError::io(&part, "open"))?;
+        let copied = guarded(|| append_groups(&mut writer, &input));
+        copied.map_err(|error| write_error(path, &error))?;
+    }
+    let file = writer.into_inner().map_err(|error| write_error(path, &error))?;
+    file.sync_all().map_err(StoreError::io(path, "write"))
+}
+
+fn append_groups(writer: &mut SerializedFileWriter<File>, input: &File) -> ParquetResult<()> {
+    let reader = SerializedFileReader::new(input.try_clone()?)?;
+    for metadata in reader.metadata().row_groups() {
+        let mut group = writer.next_row_group()?;
+        for column in metadata.columns() {
+            let copied = ColumnCloseResult {
+                bytes_written: u64::try_from(column.compressed_size()).unwrap_or(0),
+                rows_written: u64::try_from(metadata.num_rows()).unwrap_or(0),
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: None,
+                offset_index: None,
+            };
+            group.append_column(input, copied)?;
+        }
+        group.close()?;
+    }
+    Ok(())
+}
+
+/// Reads every row group whose trials `wanted` may want, and gives its columns to `take`. Refuses a
+/// file with other columns than `layout`, or with more than `row_limit` rows wanted.
+pub(super) fn read(
+    path: &Path,
+    layout: &Layout,
+    row_limit: u64,
+    wanted: &dyn Fn(i64) -> bool,
+    take: &mut dyn FnMut(Vec<Column>) -> Result<(), String>,
+) -> Result<(), StoreError> {
+    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
+    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(|e| damaged(e.to_string()))?;
+    if *reader.metadata().file_metadata().schema()
+        != *schema(layout).map_err(|e| damaged(e.to_string()))?
+    {
+        return Err(damaged("its columns are not those of this format version".to_owned()));
+    }
+    let mut rows_left = row_limit;
+    for position in 0..reader.num_row_groups() {
+        let metadata = reader.metadata().row_group(position);
+        let only_trial = single_trial(metadata.column(0).statistics());
+        if only_trial.is_some_and(|trial| !wanted(trial)) {
+            continue;
+        }
+        let rows = u64::try_from(metadata.num_rows()).unwrap_or(u64::MAX);
+        rows_left = rows_left
+            .checked_sub(rows)
+            .ok_or_else(|| StoreError::TooLarge { path: path.to_owned(), row_limit })?;
+        let columns = guarded(|| read_group(&reader, position, layout, rows as usize));
+        take(columns.map_err(|error| damaged(error.to_string()))?).map_err(damaged)?;
+    }
+    Ok(())
+}
+
+fn read_group(
+    reader: &SerializedFileReader<File>,
+    position: usize,
+    layout: &Layout,
+    rows: usize,
+) -> ParquetResult<Vec<Column>> {
+    let group = reader.get_row_group(position)?;
+    let mut columns = Vec::with_capacity(layout.len());
+    for (index, (_, kind)) in layout.iter().enumerate() {
+        let column = group.get_column_reader(index)?;
+        columns.push(match kind {
+            Kind::Long => Column::Long(required::<Int64Type>(column, rows)?),
+            Kind::Text => Column::Text(required::<ByteArrayType>(column, rows)?),
+            Kind::Boolean => Column::Boolean(required::<BoolType>(column, rows)?),
+            Kind::Double => Column::Double(required::<DoubleType>(column, rows)?),
+            Kind::OptionalLong => Column::OptionalLong(optional::<Int64Type>(column, rows)?),
+            Kind::OptionalText => Column::OptionalText(optional::<ByteArrayType>(column, rows)?),
+        });
+    }
+    Ok(columns)
+}
+
+fn required<T: DataType>(
+    column: parquet::column::reader::ColumnReader,
+    rows: usize,
+) -> ParquetResult<Vec<T::T>> {
+    let mut reader = get_typed_column_reader::<T>(column);
+    let mut values = Vec::new();
+    while values.len() < rows {
+        let batch = (rows - values.len()).min(BATCH_ROWS);
+        let (read, _, _) = reader.read_records(batch, None, None, &mut values)?;
+        if read == 0 {
+            return Err(ParquetError::EOF(format!("{} of {rows} rows", values.len())));
+        }
+    }
+    Ok(values)
+}
+
+fn optional<T: DataType>(
+    column: parquet::column::reader::ColumnReader,
+    rows: usize,
+) -> ParquetResult<Vec<Option<T::T>>> {
+    let mut reader = get_typed_column_reader::<T>(column);
+    let (mut levels, mut present) = (Vec::new(), Vec::new());
+    while levels.len() < rows {
+        let batch = (rows - levels.len()).min(BATCH_ROWS);
+        let (read, _, _) = reader.read_records(batch, Some(&mut levels), None, &mut present)?;
+        if read == 0 {
+            return Err(ParquetError::EOF(format!("{} of {rows} rows", levels.len())));
+        }
+    }
+    let mut present = present.into_iter();
+    let filled = levels.iter().map(|level| match level {
+        0 => Ok(None),
+        _ => present
+            .next()
+            .map(Some)
+            .ok_or_else(|| ParquetError::General("fewer values than its levels say".to_owned())),
+    });
+    filled.collect()
+}
+
+/// Runs a step of the Parquet library. On damaged files some of its internal checks panic; the file
+/// is what is wrong, so that becomes an error like any other.
+fn guarded<T>(step: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+        let reason = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(ParquetError::General(reason.unwrap_or("unreadable").to_owned()))
+    })
+}
+
+fn single_trial(statistics: Option<&Statistics>) -> Option<i64> {
+    let Some(Statistics::Int64(statistics)) = statistics else { return None };
+    let (min, max) = (statistics.min_opt()?, statistics.max_opt()?);
+    (min == max).then_some(*min)
+}
+
+fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
+    let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
+    (values.iter().flatten().cloned().collect(), levels)
+}
+
+fn file_writer(file: File, layout: &Layout) -> ParquetResult<SerializedFileWriter<File>> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned())
+        .build();
+    SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties))
+}
+
+fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
+    let mut fields = Vec::with_capacity(layout.len());
+    for (name, kind) in layout {
+        let physical = match kind {
+            Kind::Long | Kind::OptionalLong => PhysicalType::INT64,
+            Kind::Text | Kind::OptionalText => PhysicalType::BYTE_ARRAY,
+            Kind::Boolean => PhysicalType::BOOLEAN,
+            Kind::Double => PhysicalType::DOUBLE,
+        };
+        let optional = matches!(kind, Kind::OptionalLong | Kind::OptionalText);
+        let text = matches!(kind, Kind::Text | Kind::OptionalText);
+        let field = Type::primitive_type_builder(name, physical)
+            .with_repetition(if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
+            .with_logical_type(text.then_some(LogicalType::String))
+            .build()?;
+        fields.push(Arc::new(field));
+    }
+    Ok(Arc::new(Type::group_type_builder("underload").with_fields(fields).build()?))
+}
+
+fn write_error(path: &Path, error: &ParquetError) -> StoreError {
+    let reason = error.to_string();
+    StoreError::Table { path: path.to_owned(), reason }
+}

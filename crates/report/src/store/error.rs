@@ -1,0 +1,88 @@
+//! What can go wrong with a run directory; every message names the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::schema::FORMAT_VERSION;
+
+/// Why a run directory could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The directory is taken.
+    #[error("{}: already holds a run; name another directory or remove this one", path.display())]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Not JSON, or not this JSON.
+    #[error("{}: not a run record", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// Written by a newer program.
+    #[error(
+        "{}: format version {found}; this program reads versions 1 to {FORMAT_VERSION}",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// A table that cannot be written.
+    #[error("{}: cannot write: {reason}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A table that cannot be read.
+    #[error("{}: damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Parts that contradict one another.
+    #[error("{}: {reason}", path.display())]
+    Inconsistent {
+        /// The file or directory.
+        path: PathBuf,
+        /// The contradiction.
+        reason: String,
+    },
+    /// More than fits in memory.
+    #[error(
+        "{}: more than {row_limit} rows; read fewer trials, or the file with a query engine",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Rows that are read at most.
+        row_limit: u64,
+    },
+}
+
+impl StoreError {
+    pub(super) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+        move |source| StoreError::Io { path: path.to_owned(), action, source }
+    }
+}

@@ -1,0 +1,213 @@
+//! Reading a run directory, complete or not, trusting nothing in it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows};
+use crate::arms::conclude;
+use crate::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
+use crate::summarise::LatencyPools;
+
+/// Rows of a table that are read at most: about 6 GB of samples in memory.
+const ROW_LIMIT: u64 = 50_000_000;
+
+/// Bytes of `run.json` and `trials.jsonl` that are read at most.
+const TEXT_LIMIT: u64 = 1 << 30;
+
+/// A run in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunData {
+    /// Provenance, trials, summaries.
+    pub record: RunRecord,
+    /// Every probe sample, by trial.
+    pub samples: Vec<Sample>,
+    /// Every curve, by trial.
+    pub series: Vec<Series>,
+}
+
+impl RunData {
+    /// Samples of one trial.
+    pub fn samples_of(&self, trial: u32) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| sample.trial == trial)
+    }
+
+    /// A curve of one trial.
+    pub fn series_of(&self, trial: u32, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.trial == trial && series.name == name)
+    }
+}
+
+impl RunDir {
+    /// Reads a run directory with all its samples and series.
+    ///
+    /// An incomplete run gives the trials it finished, with summaries computed here.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that is missing, damaged, contradictory, of a newer version or too large.
+    pub fn read(path: impl AsRef<Path>) -> Result<RunData, StoreError> {
+        RunDir::read_trials(path, |_| true)
+    }
+
+    /// Reads the record alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::read`].
+    pub fn read_record(path: impl AsRef<Path>) -> Result<RunRecord, StoreError> {
+        RunDir::read_trials(path, |_| false).map(|data| data.record)
+    }
+
+    /// Reads the record, and samples and series of the trials that `wanted` names; those of all
+    /// trials when the run is incomplete, because its summaries need them.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::read`].
+    pub fn read_trials(
+        path: impl AsRef<Path>,
+        wanted: impl Fn(&TrialRecord) -> bool,
+    ) -> Result<RunData, StoreError> {
+        let path = path.as_ref();
+        let record_path = path.join(RECORD);
+        let mut record = parse(&record_path, &read_text(&record_path)?)?;
+        if !record.complete {
+            record.trials = journal(&path.join(JOURNAL))?;
+            let wrong = |reason| StoreError::Inconsistent { path: path.join(JOURNAL), reason };
+            check(&record).map_err(wrong)?;
+        }
+        let complete = record.complete;
+        let kept: BTreeSet<u32> = record
+            .trials
+            .iter()
+            .filter(|trial| !complete || wanted(trial))
+            .map(|trial| trial.index)
+            .collect();
+        let mut data = RunData { record, samples: Vec::new(), series: Vec::new() };
+        read_tables(path, &kept, &mut data)?;
+        if !complete {
+            let mut pools = LatencyPools::default();
+            for trial in &data.record.trials {
+                let samples: Vec<Sample> = data.samples_of(trial.index).copied().collect();
+                pools.add(trial, &samples);
+            }
+            conclude(&mut data.record, &pools);
+        }
+        Ok(data)
+    }
+}
+
+/// Reads the text of a `run.json`: any bytes give a record or an error.
+///
+/// # Errors
+///
+/// [`StoreError::Json`], [`StoreError::Version`] or [`StoreError::Inconsistent`].
+pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
+    parse(Path::new(RECORD), text)
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<RunRecord, StoreError> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        format_version: u64,
+    }
+    let json = |source| StoreError::Json { path: path.to_owned(), source };
+    // The version first: a newer format may not have the other fields.
+    let found = serde_json::from_slice::<Versioned>(text).map_err(json)?.format_version;
+    if found == 0 || found > u64::from(FORMAT_VERSION) {
+        return Err(StoreError::Version { path: path.to_owned(), found });
+    }
+    let record: RunRecord = serde_json::from_slice(text).map_err(json)?;
+    check(&record).map_err(|reason| StoreError::Inconsistent { path: path.to_owned(), reason })?;
+    Ok(record)
+}
+
+/// What later code relies on: indices are positions, names are known and unique.
+fn check(record: &RunRecord) -> Result<(), String> {
+    let names: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+    if names.len() != record.arms.len() {
+        return Err("two arms of one name".to_owned());
+    }
+    for (position, trial) in record.trials.iter().enumerate() {
+        if trial.index as usize != position {
+            return Err(format!("trial {} stands at position {position}", trial.index));
+        }
+        check_trial(trial, &record.arms)?;
+    }
+    match record.summaries.iter().find(|summary| !names.contains(summary.arm.as_str())) {
+        Some(summary) => Err(format!("a summary of arm {:?}, which is not listed", summary.arm)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_trial(trial: &TrialRecord, arms: &[ArmRecord]) -> Result<(), String> {
+    let TrialRecord { index, arm, .. } = trial;
+    if !arms.iter().any(|known| known.name == *arm) {
+        return Err(format!("trial {index} of arm {arm:?}, which is not listed"));
+    }
+    let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
+    if names.len() != trial.flows.len() {
+        return Err(format!("trial {index} has two flows of one name"));
+    }
+    if trial.flows.len() > usize::from(u16::MAX) {
+        return Err(format!("trial {index} has more than {} flows", u16::MAX));
+    }
+    Ok(())
+}
+
+/// Finished trials of an incomplete run. A last line without its end was being written when the run
+/// was cut short and is left out.
+fn journal(path: &Path) -> Result<Vec<TrialRecord>, StoreError> {
+    let text = read_text(path)?;
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    let whole = lines.filter(|line| line.ends_with(b"\n"));
+    let parse = |line| serde_json::from_slice(line);
+    whole
+        .map(parse)
+        .collect::<Result<_, _>>()
+        .map_err(|source| StoreError::Json { path: path.to_owned(), source })
+}
+
+fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
+    let mut text = Vec::new();
+    file.take(TEXT_LIMIT + 1).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
+    if text.len() as u64 > TEXT_LIMIT {
+        let reason = format!("larger than {TEXT_LIMIT} bytes");
+        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+    }
+    Ok(text)
+}
+
+fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<(), StoreError> {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let RunData { record, samples, series } = data;
+    let trials = &record.trials;
+    let wanted = |trial: i64| u32::try_from(trial).is_ok_and(|trial| kept.contains(&trial));
+    for file in tables(path, record, SAMPLES)? {
+        let mut take = |columns| rows::to_samples(columns, trials, samples);
+        columns::read(&file, rows::SAMPLES, ROW_LIMIT, &wanted, &mut take)?;
+    }
+    for file in tables(path, record, SERIES)? {
+        let mut take = |columns| rows::to_series(columns, trials, series);
+        columns::read(&file, rows::SERIES, ROW_LIMIT, &wanted, &mut take)?;
+    }
+    samples.retain(|sample| kept.contains(&sample.trial));
+    series.retain(|series| kept.contains(&series.trial));
+    Ok(())
+}
+
+/// The files that hold a table: the merged one of a complete run, else the parts of its trials.
+fn tables(path: &Path, record: &RunRecord, name: &str) -> Result<Vec<PathBuf>, StoreError> {
+    if record.complete {
+        return Ok(vec![path.join(name)]);
+    }
+    let parts = path.join(PARTS);
+    fs::metadata(&parts).map_err(StoreError::io(&parts, "open"))?;
+    let files = (0..record.trials.len()).map(|trial| part(path, trial, name));
+    Ok(files.filter(|file| file.exists()).collect())
+}

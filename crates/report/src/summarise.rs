@@ -1,0 +1,200 @@
+//! From samples to the numbers of trials and arms.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::schema::{
+    ArmLatency, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow, Quantile, Sample,
+    TrialRecord,
+};
+use crate::stats::{self, DurationHistogram};
+
+/// Confidence of every interval that a report prints.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Samples that one pool keeps one by one; beyond that it counts them in a histogram.
+const EXACT_SAMPLES: usize = 1 << 20;
+
+/// Latency of one probe in one window. Takes the samples whose scheduled time lies inside.
+pub fn summarise(
+    samples: &[Sample],
+    probe: &str,
+    window: PhaseWindow,
+    measure: LatencyMeasure,
+) -> LatencySummary {
+    let inside = || samples.iter().filter(|sample| window.contains(sample.scheduled_ns));
+    let mut delays: Vec<u64> = inside().filter_map(|sample| measure.of(sample)).collect();
+    LatencySummary {
+        probe: probe.to_owned(),
+        measure,
+        closed_loop: inside().any(|sample| sample.closed_loop),
+        window,
+        sent: inside().count() as u64,
+        lost: inside().filter(|sample| sample.rtt_ns.is_none()).count() as u64,
+        distribution: stats::distribution(&mut delays),
+    }
+}
+
+/// The latency summaries of a trial: every probe in every phase, round trip first, then the one-way
+/// delays where any sample has them. Windows in which nothing was sent are left out.
+pub fn trial_latencies(
+    samples: &[Sample],
+    flows: &[FlowRecord],
+    phases: &[PhaseWindow],
+) -> Vec<LatencySummary> {
+    let mut by_flow: BTreeMap<u16, Vec<Sample>> = BTreeMap::new();
+    for sample in samples {
+        by_flow.entry(sample.flow).or_default().push(*sample);
+    }
+    let mut summaries = Vec::new();
+    for (flow, samples) in &by_flow {
+        let probe = flows.get(usize::from(*flow)).map_or("", |flow| flow.name.as_str());
+        for measure in LatencyMeasure::ALL {
+            let measured = samples.iter().any(|sample| measure.of(sample).is_some());
+            if !measured && measure != LatencyMeasure::RoundTrip {
+                continue;
+            }
+            let per_phase = phases.iter().map(|window| summarise(samples, probe, *window, measure));
+            summaries.extend(per_phase.filter(|summary| summary.sent > 0));
+        }
+    }
+    summaries
+}
+
+impl LatencyMeasure {
+    /// Every measure, in the order of tables.
+    pub const ALL: [LatencyMeasure; 3] =
+        [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
+
+    /// This delay of a sample, ns. A one-way delay below zero is the clocks' error and counts as 0.
+    pub fn of(self, sample: &Sample) -> Option<u64> {
+        let not_negative = |delay: i64| delay.max(0).unsigned_abs();
+        match self {
+            LatencyMeasure::RoundTrip => sample.rtt_ns,
+            LatencyMeasure::OneWayUp => sample.one_way_up_ns.map(not_negative),
+            LatencyMeasure::OneWayDown => sample.one_way_down_ns.map(not_negative),
+        }
+    }
+}
+
+/// Every delay of an arm's valid trials, pooled as the trials come in, in bounded memory.
+#[derive(Debug, Default)]
+pub struct LatencyPools {
+    pools: BTreeMap<PoolKey, Pool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct PoolKey {
+    arm: String,
+    probe: String,
+    measure: LatencyMeasure,
+    phase: Phase,
+}
+
+/// Exact while it is small.
+#[derive(Debug)]
+enum Pool {
+    Exact(Vec<u64>),
+    Counted(Box<DurationHistogram>),
+}
+
+impl LatencyPools {
+    /// Adds the samples of one trial; an invalid trial adds nothing.
+    pub fn add(&mut self, trial: &TrialRecord, samples: &[Sample]) {
+        if !trial.validity.is_valid() {
+            return;
+        }
+        for summary in &trial.latencies {
+            let Some(flow) = trial.flows.iter().position(|flow| flow.name == summary.probe) else {
+                continue;
+            };
+            let key = PoolKey {
+                arm: trial.arm.clone(),
+                probe: summary.probe.clone(),
+                measure: summary.measure,
+                phase: summary.window.phase,
+            };
+            let pool = self.pools.entry(key).or_insert_with(|| Pool::Exact(Vec::new()));
+            let inside = samples.iter().filter(|sample| {
+                usize::from(sample.flow) == flow && summary.window.contains(sample.scheduled_ns)
+            });
+            inside.filter_map(|sample| summary.measure.of(sample)).for_each(|ns| pool.push(ns));
+        }
+    }
+
+    /// The latencies of an arm: what was pooled, and each statistic over its valid trials.
+    pub(crate) fn arm_latencies(&self, arm: &str, trials: &[&TrialRecord]) -> Vec<ArmLatency> {
+        let mut latencies: Vec<ArmLatency> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let summaries = || trials.iter().flat_map(|trial| &trial.latencies);
+        for first in summaries() {
+            let phase = first.window.phase;
+            if !seen.insert((&first.probe, first.measure, phase)) {
+                continue;
+            }
+            let same: Vec<&LatencySummary> = summaries()
+                .filter(|other| other.probe == first.probe && other.measure == first.measure)
+                .filter(|other| other.window.phase == phase)
+                .collect();
+            let key = PoolKey {
+                arm: arm.to_owned(),
+                probe: first.probe.clone(),
+                measure: first.measure,
+                phase,
+            };
+            latencies.push(ArmLatency {
+                probe: first.probe.clone(),
+                measure: first.measure,
+                closed_loop: same.iter().any(|summary| summary.closed_loop),
+                phase,
+                window_ns: same.iter().map(|summary| summary.window.length_ns()).sum(),
+                sent: same.iter().map(|summary| summary.sent).sum(),
+                lost: same.iter().map(|summary| summary.lost).sum(),
+                pooled: self.pools.get(&key).and_then(Pool::distribution),
+                over_repeats: over_repeats(&same),
+            });
+        }
+        latencies
+    }
+}
+
+impl Pool {
+    fn push(&mut self, ns: u64) {
+        match self {
+            Pool::Exact(values) if values.len() < EXACT_SAMPLES => values.push(ns),
+            Pool::Exact(values) => {
+                let mut counted = Box::new(DurationHistogram::new());
+                for value in &*values {
+                    counted.record(*value);
+                }
+                counted.record(ns);
+                *self = Pool::Counted(counted);
+            }
+            Pool::Counted(counted) => counted.record(ns),
+        }
+    }
+
+    fn distribution(&self) -> Option<crate::schema::Distribution> {
+        match self {
+            Pool::Exact(values) => stats::distribution(&mut values.clone()),
+            Pool::Counted(counted) => counted.distribution(),
+        }
+    }
+}
+
+fn over_repeats(summaries: &[&LatencySummary]) -> BTreeMap<Quantile, crate::schema::Interval> {
+    let distributions = summaries.iter().filter_map(|summary| summary.distribution.as_ref());
+    quantile_intervals(distributions)
+}
+
+/// Each statistic of the given distributions, over them.
+pub(crate) fn quantile_intervals<'a>(
+    distributions: impl Iterator<Item = &'a crate::schema::Distribution>,
+) -> BTreeMap<Quantile, crate::schema::Interval> {
+    let distributions: Vec<_> = distributions.collect();
+    let interval = |quantile: Quantile| {
+        let values: Vec<f64> =
+            distributions.iter().map(|distribution| quantile.of(distribution) as f64).collect();
+        stats::mean_interval(&values, CONFIDENCE).map(|interval| (quantile, interval))
+    };
+    Quantile::ALL.into_iter().filter_map(interval).collect()
+}

@@ -1,0 +1,4 @@
+//! The crate from outside, on a made-up run.
+
+mod run_directory;
+mod synthetic;
