@@ -2,8 +2,11 @@
 
 pub mod bode;
 pub mod codel;
+pub mod diffserv;
 pub mod docsis_pie;
+pub mod fair;
 pub mod fifo;
+pub mod fq_codel;
 pub mod pie;
 mod ring;
 mod single;

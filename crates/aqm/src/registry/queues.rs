@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
-use crate::queue::{NoAqm, Single, bode, codel, docsis_pie, fifo, pie};
+use crate::queue::{NoAqm, Single, bode, codel, diffserv, docsis_pie, fifo, fq_codel, pie};
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 
@@ -18,8 +18,16 @@ pub struct QueueEntry {
 }
 
 /// Every discipline, in the order in which `underload queues` lists them.
-pub const QUEUES: &[QueueEntry] =
-    &[fifo::TAIL_DROP, fifo::HEAD_DROP, codel::ENTRY, bode::ENTRY, pie::ENTRY, docsis_pie::ENTRY];
+pub const QUEUES: &[QueueEntry] = &[
+    fifo::TAIL_DROP,
+    fifo::HEAD_DROP,
+    codel::ENTRY,
+    fq_codel::ENTRY,
+    pie::ENTRY,
+    docsis_pie::ENTRY,
+    bode::ENTRY,
+    diffserv::ENTRY,
+];
 
 /// The configuration of any discipline: everything that is needed to build it.
 #[derive(Clone, Debug)]
@@ -28,8 +36,12 @@ pub enum QueueConfig {
     Fifo(fifo::FifoConfig),
     /// CoDel.
     Codel(codel::CodelQueue),
+    /// FQ-CoDel.
+    FqCodel(fq_codel::FqCodelConfig),
     /// BoDe.
     Bode(bode::BodeQueue),
+    /// DiffServ.
+    DiffServ(diffserv::DiffServConfig),
     /// PIE.
     Pie(pie::PieQueue),
     /// DOCSIS-PIE.
@@ -78,7 +90,9 @@ impl QueueConfig {
         match self {
             Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
             Self::Codel(config) => config.build(),
+            Self::FqCodel(config) => config.build(),
             Self::Bode(config) => config.build(),
+            Self::DiffServ(config) => config.build(rng),
             Self::Pie(config) => config.build(rng),
             Self::DocsisPie(config) => config.build(rng),
         }

@@ -54,8 +54,8 @@ impl Linux {
     /// Marks, apart from the control law, every ECN-capable packet that waited longer than
     /// `threshold`, whether or not ECN is on for the law.
     #[must_use]
-    pub const fn with_ce_threshold(mut self, threshold: Span) -> Self {
-        self.ce_threshold = Some(ticks_in(threshold));
+    pub fn with_ce_threshold(mut self, threshold: Option<Span>) -> Self {
+        self.ce_threshold = threshold.map(ticks_in);
         self
     }
 

@@ -41,7 +41,7 @@ mod rfc;
 
 pub use linux::Linux;
 pub use mahimahi::Mahimahi;
-pub(crate) use params::ENTRY;
+pub(crate) use params::{CE_THRESHOLD, ECN, ENTRY, INTERVAL, MTU, TARGET, ce_threshold, config};
 pub use params::{CodelProfile, CodelQueue};
 pub use rfc::Rfc;
 

@@ -62,6 +62,14 @@ pub(crate) const INTERVAL: Param = Param {
     doc: "window of the minimum sojourn, about the longest round trip",
 };
 
+pub(crate) const MTU: Param = Param {
+    key: "mtu",
+    kind: Kind::Bytes,
+    fallback: Fallback::PerProfile(&[("mahimahi", "1504B"), ("", "1514B")]),
+    range: Some(("0B", "1MiB")),
+    doc: "no signal while no more than this is left behind the head",
+};
+
 pub(crate) const ECN: Param = Param {
     key: "ecn",
     kind: Kind::Switch,
@@ -88,20 +96,7 @@ pub(crate) const ENTRY: QueueEntry = QueueEntry {
             Profile { name: "rfc", doc: "RFC 8289 section 5 with an exact square root" },
             Profile { name: "mahimahi", doc: "Mahimahi's queue, which drops the wrong packet" },
         ],
-        params: &[
-            TARGET,
-            INTERVAL,
-            Param {
-                key: "mtu",
-                kind: Kind::Bytes,
-                fallback: Fallback::PerProfile(&[("mahimahi", "1504B"), ("", "1514B")]),
-                range: Some(("0B", "1MiB")),
-                doc: "no signal while no more than this is left behind the head",
-            },
-            ECN,
-            CE_THRESHOLD,
-            LIMIT,
-        ],
+        params: &[TARGET, INTERVAL, MTU, ECN, CE_THRESHOLD, LIMIT],
         shared: &[],
         positional: None,
         free_key: None,
@@ -110,22 +105,24 @@ pub(crate) const ENTRY: QueueEntry = QueueEntry {
 };
 
 fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
-    let config = CodelConfig {
-        target: values.span("target").unwrap_or_default(),
-        interval: values.span("interval").unwrap_or_default(),
-        guard_bytes: values.bytes("mtu").unwrap_or_default() as u32,
-        ecn: values.switch("ecn"),
-    };
+    let config = config(values);
     let threshold = ce_threshold(values)?;
     let profile = match values.profile() {
         "mahimahi" => CodelProfile::Mahimahi(mahimahi(values, config)?),
         "rfc" => CodelProfile::Rfc(Rfc::new(config)),
-        _ => CodelProfile::Linux(match threshold {
-            Some(threshold) => Linux::new(config).with_ce_threshold(threshold),
-            None => Linux::new(config),
-        }),
+        _ => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
     };
     Ok(QueueConfig::Codel(CodelQueue { profile, limit: fifo::limit(values)? }))
+}
+
+/// The parameters that every profile has.
+pub(crate) fn config(values: &Values) -> CodelConfig {
+    CodelConfig {
+        target: values.span("target").unwrap_or_default(),
+        interval: values.span("interval").unwrap_or_default(),
+        guard_bytes: values.bytes("mtu").unwrap_or_default() as u32,
+        ecn: values.switch("ecn"),
+    }
 }
 
 /// The CE threshold, which only profile `linux` has.

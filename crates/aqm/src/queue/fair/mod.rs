@@ -1,0 +1,320 @@
+//! A fair queue: one AQM per flow and a deficit round robin that serves new flows first
+//! (RFC 8290 section 4). FQ-CoDel is `Fair<codel::Linux, P>`.
+//!
+//! # Principle
+//! Packets are hashed into flows, each a queue of its own with its own AQM. A flow that becomes
+//! active joins the *new* list with a credit of one quantum of bytes; new flows are served before
+//! *old* ones, so a sparse flow passes at once. Who has spent its credit gets another quantum and
+//! goes to the end of the old list. A new flow that runs empty passes through the old list once,
+//! or it could return as new for ever and starve the others. Where the whole is full, half of the
+//! fattest flow's bytes go, from its head.
+//!
+//! # Cost
+//! Packets of all flows share one slab of nodes that grows to its high-water mark; nothing
+//! allocates after that. Enqueue and dequeue are O(1) apart from the search for the fattest flow
+//! on overflow (see `fattest.rs`).
+//!
+//! # Deviations from Linux (`sch_fq_codel.c`)
+//! * The flow is `meta.flow` modulo the number of flows, not the upper bits of a hash, so that
+//!   callers may simply number their flows.
+//! * Memory is counted in packet lengths, not in kernel buffers (`truesize`), and it is a hard
+//!   limit: batches of victims go until the rest fits, where Linux drops one batch.
+
+mod fattest;
+mod list;
+mod slab;
+
+use alloc::vec::Vec;
+
+use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
+use crate::packet::Packet;
+use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
+use crate::time::Time;
+use fattest::Fattest;
+use list::{FlowList, Linked};
+use slab::{Chain, Slab};
+
+/// The parameters of the scheduler; the AQM brings its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FairConfig {
+    /// Flows, at least 1.
+    pub flows: u32,
+    /// Packets stored at most, over all flows.
+    pub limit_packets: u32,
+    /// Bytes stored at most, over all flows.
+    pub memory_bytes: u64,
+    /// Bytes of credit per turn.
+    pub quantum_bytes: u32,
+    /// Packets that one overflow takes from the fattest flow at most.
+    pub drop_batch: u32,
+    /// Whether a flow's turn is over at a credit of exactly zero (Linux) or only below (RFC 8290
+    /// section 4.2).
+    pub turn_ends_at_zero: bool,
+}
+
+/// Many flows, each under its own `A`.
+#[derive(Debug)]
+pub struct Fair<A, P> {
+    config: FairConfig,
+    flows: Vec<Flow<A>>,
+    new: FlowList,
+    old: FlowList,
+    shared: Shared<P>,
+}
+
+#[derive(Debug)]
+struct Flow<A> {
+    aqm: A,
+    chain: Chain,
+    next: u32,
+    is_active: bool,
+    /// Bytes that it may still send in this turn.
+    credit: i64,
+}
+
+impl<A> Linked for Flow<A> {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// What all flows have in common.
+#[derive(Debug)]
+struct Shared<P> {
+    slab: Slab<P>,
+    bytes: Fattest,
+    backlog: Backlog,
+    stats: Stats,
+}
+
+impl<A: Aqm, P> Fair<A, P> {
+    /// An empty queue; `aqm` makes the AQM of the flow with the given number.
+    pub fn new(config: FairConfig, mut aqm: impl FnMut(u32) -> A) -> Self {
+        let flow = |index| Flow {
+            aqm: aqm(index),
+            chain: Chain::EMPTY,
+            next: 0,
+            is_active: false,
+            credit: 0,
+        };
+        Self {
+            config,
+            flows: (0..config.flows).map(flow).collect(),
+            new: FlowList::EMPTY,
+            old: FlowList::EMPTY,
+            shared: Shared {
+                slab: Slab::new(),
+                bytes: Fattest::new(config.flows as usize),
+                backlog: Backlog::default(),
+                stats: Stats::default(),
+            },
+        }
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.shared.backlog.packets > self.config.limit_packets
+            || self.shared.backlog.bytes > self.config.memory_bytes
+    }
+
+    /// Drops from the head of the fattest flow until half its bytes or a batch have gone. Returns
+    /// whether the packet in node `arrival` was among the victims.
+    fn drop_from_fattest(
+        &mut self,
+        now: Time,
+        arrival: u32,
+        observer: &mut dyn Observer<P>,
+    ) -> bool {
+        let (index, bytes) = self.shared.bytes.find();
+        let flow = &mut self.flows[index];
+        let mut victims = 0;
+        let mut dropped_bytes = 0;
+        let mut hit_arrival = false;
+        while victims < self.config.drop_batch && (victims == 0 || dropped_bytes < bytes / 2) {
+            hit_arrival |= flow.chain.head() == Some(arrival);
+            let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
+            let Some(victim) = store.pop() else { break };
+            dropped_bytes += u64::from(victim.meta.len);
+            victims += 1;
+            self.shared.stats.dropped_enqueue.add(victim.meta.len);
+            observer.dropped(now, victim, DropReason::OverlimitFattest);
+        }
+        flow.aqm.on_overlimit(now, victims);
+        hit_arrival
+    }
+
+    /// The flow's AQM on an arrival; gives the packet back where it may enter.
+    fn judge(
+        &mut self,
+        now: Time,
+        index: usize,
+        mut packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let flow = &mut self.flows[index];
+        let backlog =
+            Backlog { packets: flow.chain.packets(), bytes: self.shared.bytes.bytes(index) };
+        let signalled = match flow.aqm.on_enqueue(now, &packet.meta, backlog) {
+            Verdict::Pass => return Some(packet),
+            Verdict::Signal => mark_if_capable(&mut packet.meta),
+            Verdict::Drop => Marking::NotCapable,
+        };
+        match signalled {
+            Marking::NotCapable => {
+                self.shared.stats.dropped_enqueue.add(packet.meta.len);
+                observer.dropped(now, packet, DropReason::Early);
+                return None;
+            }
+            Marking::Marked => {
+                self.shared.stats.marked += 1;
+                observer.marked(now, &packet, MarkReason::Early);
+            }
+            Marking::AlreadyCe => {}
+        }
+        Some(packet)
+    }
+
+    /// The flow whose turn it is, given its next quantum first where it has none left.
+    fn next_flow(&mut self) -> Option<(usize, IsNew)> {
+        loop {
+            let (index, is_new) = match (self.new.first(), self.old.first()) {
+                (Some(index), _) => (index, IsNew::Yes),
+                (None, Some(index)) => (index, IsNew::No),
+                (None, None) => return None,
+            };
+            let flow = &mut self.flows[index];
+            if flow.credit > 0 || (flow.credit == 0 && !self.config.turn_ends_at_zero) {
+                return Some((index, is_new));
+            }
+            flow.credit += i64::from(self.config.quantum_bytes);
+            self.take_from(is_new);
+            self.old.push(index, &mut self.flows);
+        }
+    }
+
+    fn take_from(&mut self, list: IsNew) {
+        match list {
+            IsNew::Yes => self.new.pop(&mut self.flows),
+            IsNew::No => self.old.pop(&mut self.flows),
+        }
+    }
+
+    /// Ends the turn of a flow that has nothing to send.
+    fn retire(&mut self, index: usize, is_new: IsNew) {
+        self.take_from(is_new);
+        if is_new == IsNew::Yes && self.old.first().is_some() {
+            self.old.push(index, &mut self.flows);
+        } else {
+            self.flows[index].is_active = false;
+        }
+    }
+}
+
+/// Which list a flow is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNew {
+    Yes,
+    No,
+}
+
+impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
+    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+        self.shared.stats.offered.add(packet.meta.len);
+        let index = (packet.meta.flow % self.config.flows) as usize;
+        let Some(mut packet) = self.judge(now, index, packet, observer) else {
+            return Admit::Refused;
+        };
+        packet.meta.arrived = now;
+        self.shared.backlog.add(packet.meta.len);
+        self.shared.bytes.add(index, packet.meta.len);
+        let flow = &mut self.flows[index];
+        let node = flow.chain.push(packet, &mut self.shared.slab);
+        if !flow.is_active {
+            flow.is_active = true;
+            flow.credit = i64::from(self.config.quantum_bytes);
+            self.new.push(index, &mut self.flows);
+        }
+        let mut admit = Admit::Queued;
+        while self.is_overfull() {
+            if self.drop_from_fattest(now, node, observer) {
+                admit = Admit::Refused;
+            }
+        }
+        admit
+    }
+
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
+        while let Some((index, is_new)) = self.next_flow() {
+            let flow = &mut self.flows[index];
+            let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
+            if let Some(packet) = flow.aqm.dequeue(now, &mut store, observer) {
+                flow.credit -= i64::from(packet.meta.len);
+                self.shared.stats.sent.add(packet.meta.len);
+                return Dequeue::Packet(packet);
+            }
+            self.retire(index, is_new);
+        }
+        Dequeue::Empty
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.shared.backlog
+    }
+
+    fn stats(&self) -> Stats {
+        self.shared.stats
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        let active = self.flows.iter().filter(|flow| flow.is_active).count();
+        visit("fair.active_flows", active as f64);
+    }
+}
+
+/// One flow's packets as its AQM sees them.
+struct FlowStore<'a, P> {
+    chain: &'a mut Chain,
+    index: usize,
+    shared: &'a mut Shared<P>,
+}
+
+impl<P> Store<P> for FlowStore<'_, P> {
+    fn pop(&mut self) -> Option<Packet<P>> {
+        let packet = self.chain.pop(&mut self.shared.slab)?;
+        self.shared.backlog.remove(packet.meta.len);
+        self.shared.bytes.remove(self.index, packet.meta.len);
+        Some(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.chain.packets(), bytes: self.shared.bytes.bytes(self.index) }
+    }
+
+    fn total_backlog(&self) -> Backlog {
+        self.shared.backlog
+    }
+
+    fn drop(
+        &mut self,
+        now: Time,
+        packet: Packet<P>,
+        reason: DropReason,
+        observer: &mut dyn Observer<P>,
+    ) {
+        self.shared.stats.dropped_dequeue.add(packet.meta.len);
+        observer.dropped(now, packet, reason);
+    }
+
+    fn marked(
+        &mut self,
+        now: Time,
+        packet: &Packet<P>,
+        reason: MarkReason,
+        observer: &mut dyn Observer<P>,
+    ) {
+        self.shared.stats.marked += 1;
+        observer.marked(now, packet, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use super::*;
+use crate::packet::Meta;
+use crate::queue::NoAqm;
+use alloc::vec::Vec;
+
+const LINUX: FairConfig = FairConfig {
+    flows: 1_024,
+    limit_packets: 10_240,
+    memory_bytes: 32 << 20,
+    quantum_bytes: 1_514,
+    drop_batch: 64,
+    turn_ends_at_zero: true,
+};
+
+fn fair(config: FairConfig) -> Fair<NoAqm, u32> {
+    Fair::new(config, |_| NoAqm)
+}
+
+fn offer(queue: &mut Fair<NoAqm, u32>, flow: u32, len: u32, id: u32) -> Admit {
+    queue.enqueue(Time::ZERO, Packet { meta: Meta::new(len, flow), payload: id }, &mut ())
+}
+
+fn served(queue: &mut Fair<NoAqm, u32>) -> Vec<u32> {
+    let mut served = Vec::new();
+    while let Dequeue::Packet(packet) = queue.dequeue(Time::ZERO, &mut ()) {
+        served.push(packet.payload);
+    }
+    served
+}
+
+/// The credits that ns-3's suite sees with a quantum of 90 bytes and packets of 120.
+#[test]
+fn credits_follow_the_deficit_round_robin() {
+    let mut queue = fair(FairConfig { quantum_bytes: 90, ..LINUX });
+    for id in 0..3 {
+        offer(&mut queue, 1, 120, id);
+    }
+    for id in 10..12 {
+        offer(&mut queue, 2, 120, id);
+    }
+    let mut credits = Vec::from([(queue.flows[1].credit, queue.flows[2].credit)]);
+    for _ in 0..5 {
+        let _ = queue.dequeue(Time::ZERO, &mut ());
+        credits.push((queue.flows[1].credit, queue.flows[2].credit));
+    }
+    assert_eq!(credits, [(90, 90), (-30, 90), (60, -30), (-60, 60), (30, -60), (-90, 30)]);
+    // -90 + 90 = 0 is still not a turn: Linux gives it another quantum.
+    assert!(matches!(queue.dequeue(Time::ZERO, &mut ()), Dequeue::Empty));
+    assert_eq!(queue.flows[1].credit, 90);
+}
+
+#[test]
+fn at_a_credit_of_zero_the_rfc_lets_a_flow_go_on() {
+    for (turn_ends_at_zero, expected) in [(true, [0, 10, 1, 11]), (false, [0, 1, 10, 11])] {
+        let mut queue = fair(FairConfig { quantum_bytes: 100, turn_ends_at_zero, ..LINUX });
+        for (flow, id) in [(1, 0), (1, 1), (2, 10), (2, 11)] {
+            offer(&mut queue, flow, 100, id);
+        }
+        assert_eq!(served(&mut queue), expected, "at zero: {turn_ends_at_zero}");
+    }
+}
+
+#[test]
+fn a_sparse_flow_passes_a_bulk_flow() {
+    let mut queue = fair(LINUX);
+    for id in 0..10 {
+        offer(&mut queue, 1, 1_500, id);
+    }
+    for _ in 0..3 {
+        let _ = queue.dequeue(Time::ZERO, &mut ());
+    }
+    offer(&mut queue, 2, 100, 99);
+    assert_eq!(served(&mut queue)[0], 99);
+}
+
+/// A flow that sends one packet whenever its queue runs empty must not stay new for ever.
+#[test]
+fn a_flow_that_runs_empty_does_not_starve_the_old_ones() {
+    let mut queue = fair(FairConfig { quantum_bytes: 100, ..LINUX });
+    for id in 0..50 {
+        offer(&mut queue, 1, 100, id);
+    }
+    let mut bulk = 0;
+    for _ in 0..20 {
+        offer(&mut queue, 2, 100, 1_000);
+        if let Dequeue::Packet(packet) = queue.dequeue(Time::ZERO, &mut ()) {
+            bulk += u32::from(packet.payload < 1_000);
+        }
+    }
+    assert!((9..=11).contains(&bulk), "half the turns are the bulk flow's: {bulk} of 20");
+}
+
+/// ns-3's suite: limit 4, three packets of one flow and two of another: two of the fat one go.
+#[test]
+fn overflow_takes_half_of_the_fattest_flow_from_its_head() {
+    let mut queue = fair(FairConfig { limit_packets: 4, ..LINUX });
+    for (flow, id) in [(1, 0), (1, 1), (1, 2), (2, 10)] {
+        assert_eq!(offer(&mut queue, flow, 100, id), Admit::Queued);
+    }
+    assert_eq!(offer(&mut queue, 2, 100, 11), Admit::Queued);
+    assert_eq!(served(&mut queue), [2, 10, 11]);
+    assert_eq!(queue.stats().dropped_enqueue.packets, 2);
+}
+
+#[test]
+fn overflow_takes_no_more_than_a_batch() {
+    let mut queue = fair(FairConfig { limit_packets: 999, ..LINUX });
+    for id in 0..1_000 {
+        offer(&mut queue, 1, 100, id);
+    }
+    assert_eq!(queue.stats().dropped_enqueue.packets, 64);
+    assert_eq!(served(&mut queue)[0], 64);
+}
+
+#[test]
+fn memory_is_a_hard_limit_and_an_arrival_above_it_is_refused() {
+    let mut queue = fair(FairConfig { memory_bytes: 1_000, ..LINUX });
+    for id in 0..10 {
+        assert_eq!(offer(&mut queue, id, 100, id), Admit::Queued);
+    }
+    assert_eq!(offer(&mut queue, 77, 1_001, 10), Admit::Refused);
+    assert_eq!(queue.backlog(), Backlog { packets: 10, bytes: 1_000 });
+}
