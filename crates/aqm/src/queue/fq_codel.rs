@@ -1,7 +1,7 @@
 //! FQ-CoDel (RFC 8290): [`Fair`] with a CoDel per flow, in two profiles.
 //!
 //! # Principle
-//! See [`Fair`](crate::queue::fair) for the scheduler and [`codel`](crate::queue::codel) for the
+//! See [`Fair`](crate::queue::fair) for the scheduler and [`codel`] for the
 //! law. Victims of an overflow count as signals in their flow's CoDel.
 //!
 //! # Parameters
