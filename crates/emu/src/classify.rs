@@ -1,0 +1,357 @@
+//! Reads the headers of a packet once, and tells the queue what it may know.
+//!
+//! A pure function of the bytes and a key. What it does with unusual packets:
+//! * fragments, the first included, belong to the flow of their addresses and protocol, so that
+//!   the parts of a datagram stay together and in order;
+//! * ICMP echo belongs to a flow of its identifier, other protocols to addresses and protocol;
+//! * IPv6 extension headers are walked, at most [`EXTENSION_HEADERS_MAX`] of them; past that, or
+//!   past an unknown one, the flow is that of addresses and protocol;
+//! * bytes behind the length that the IP header states are ignored; a packet shorter than its
+//!   header states is refused, as is anything but IP versions 4 and 6.
+
+use underload_aqm::packet::{Dscp, Ecn, Meta};
+use underload_aqm::time::Time;
+
+/// The key of the flow hash. The same key gives the same flows, so that runs repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey(pub u64);
+
+/// What was found in a packet's headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Classified {
+    /// For the queue; `len` is that of the IP packet.
+    pub meta: Meta,
+    /// Where things are.
+    pub layout: Layout,
+}
+
+/// Where the parts of a packet are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// IP version.
+    pub version: Version,
+    /// Length of the IP packet.
+    pub length: u32,
+    /// Where the transport header starts: the length of the IP header with its extensions.
+    pub transport: u16,
+    /// Length of all headers, if the packet is an unfragmented TCP segment.
+    pub tcp_payload: Option<u16>,
+}
+
+/// IP version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// RFC 791.
+    #[default]
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// Why bytes are not a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAPacket {
+    /// The version field is neither 4 nor 6.
+    #[error("not an IP packet")]
+    Version,
+    /// It ends before its headers or its stated length do.
+    #[error("shorter than its IP header states")]
+    Truncated,
+    /// The IPv4 header length is below its minimum.
+    #[error("an IPv4 header of less than 20 bytes")]
+    HeaderLength,
+}
+
+/// More extension headers than any sane packet carries.
+pub const EXTENSION_HEADERS_MAX: usize = 8;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP6: u8 = 58;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// Reads the headers of the IP packet in `bytes`.
+///
+/// # Errors
+/// Where the bytes are not an IP packet.
+pub fn classify(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
+    match bytes.first().ok_or(NotAPacket::Truncated)? >> 4 {
+        4 => classify_v4(bytes, key),
+        6 => classify_v6(bytes, key),
+        _ => Err(NotAPacket::Version),
+    }
+}
+
+fn classify_v4(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(NotAPacket::Truncated)?;
+    let transport = usize::from(header[0] & 0x0f) * 4;
+    if transport < 20 {
+        return Err(NotAPacket::HeaderLength);
+    }
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let packet = bytes.get(..length).ok_or(NotAPacket::Truncated)?;
+    let body = packet.get(transport..).ok_or(NotAPacket::Truncated)?;
+    // More fragments, or an offset (RFC 791 section 3.1).
+    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    let protocol = header[9];
+    let selector = if is_fragment { 0 } else { selector(protocol, body) };
+    let source = u64::from(word(header, 12));
+    let destination = u64::from(word(header, 16));
+    let hosts = [(source, 4), (destination, 4)];
+    let tcp = tcp_header_length(protocol, is_fragment, body);
+    Ok(Classified {
+        meta: meta(length, header[1], key, hosts, protocol, selector),
+        layout: Layout {
+            version: Version::V4,
+            length: length as u32,
+            transport: transport as u16,
+            tcp_payload: tcp.map(|tcp| (transport + tcp) as u16),
+        },
+    })
+}
+
+fn classify_v6(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
+    let header: &[u8; 40] = bytes.first_chunk().ok_or(NotAPacket::Truncated)?;
+    let length = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let packet = bytes.get(..length).ok_or(NotAPacket::Truncated)?;
+    let upper = upper_layer(packet, header[6]);
+    let body = packet.get(upper.start..).unwrap_or_default();
+    let selector = if upper.is_fragment { 0 } else { selector(upper.protocol, body) };
+    let address = |at: usize| {
+        let words = [word(header, at), word(header, at + 4), word(header, at + 8)];
+        let high = u64::from(words[0]) << 32 | u64::from(words[1]);
+        let low = u64::from(words[2]) << 32 | u64::from(word(header, at + 12));
+        mix(high, low ^ 6)
+    };
+    let hosts = [(address(8), 6), (address(24), 6)];
+    let traffic_class = header[0] << 4 | header[1] >> 4;
+    let tcp = tcp_header_length(upper.protocol, upper.is_fragment, body);
+    Ok(Classified {
+        meta: meta(length, traffic_class, key, hosts, upper.protocol, selector),
+        layout: Layout {
+            version: Version::V6,
+            length: length as u32,
+            transport: upper.start as u16,
+            tcp_payload: tcp.map(|tcp| (upper.start + tcp) as u16),
+        },
+    })
+}
+
+/// Where the headers that IPv6 may put before the transport end.
+struct UpperLayer {
+    protocol: u8,
+    start: usize,
+    is_fragment: bool,
+}
+
+fn upper_layer(packet: &[u8], first: u8) -> UpperLayer {
+    let mut upper = UpperLayer { protocol: first, start: 40, is_fragment: false };
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        let Some(&[next, length]) = packet.get(upper.start..).and_then(<[u8]>::first_chunk) else {
+            break;
+        };
+        let size = match upper.protocol {
+            // Hop-by-hop, routing, destination options (RFC 8200 section 4), mobility, HIP, SHIM6.
+            0 | 43 | 60 | 135 | 139 | 140 => (usize::from(length) + 1) * 8,
+            // Authentication counts in 4-byte words, less two (RFC 4302 section 2.2).
+            51 => (usize::from(length) + 2) * 4,
+            44 => {
+                upper.is_fragment = true;
+                8
+            }
+            _ => break,
+        };
+        if upper.start + size > packet.len() {
+            break;
+        }
+        upper.start += size;
+        upper.protocol = next;
+        if upper.is_fragment {
+            break;
+        }
+    }
+    upper
+}
+
+/// The part of the transport header that tells flows between two hosts apart.
+fn selector(protocol: u8, body: &[u8]) -> u32 {
+    match protocol {
+        TCP | UDP | SCTP | UDP_LITE => {
+            body.first_chunk().map_or(0, |ports: &[u8; 4]| u32::from_be_bytes(*ports))
+        }
+        ICMP | ICMP6 => match body.first_chunk() {
+            // Echo request and reply, in ICMP and in ICMPv6.
+            Some(&[8 | 0 | 128 | 129, _, _, _, high, low]) => {
+                u32::from(u16::from_be_bytes([high, low]))
+            }
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+fn tcp_header_length(protocol: u8, is_fragment: bool, body: &[u8]) -> Option<usize> {
+    if protocol != TCP || is_fragment {
+        return None;
+    }
+    let length = usize::from(body.get(12)? >> 4) * 4;
+    (length >= 20 && length <= body.len()).then_some(length)
+}
+
+fn meta(
+    length: usize,
+    tos: u8,
+    key: FlowKey,
+    [source, destination]: [(u64, u8); 2],
+    protocol: u8,
+    selector: u32,
+) -> Meta {
+    let host = |(address, version): (u64, u8)| mix(key.0 ^ u64::from(version), address);
+    let (from, to) = (host(source), host(destination));
+    let flow = mix(mix(from, to.rotate_left(32)), u64::from(selector) << 8 | u64::from(protocol));
+    let mut meta = Meta::new(length as u32, flow as u32);
+    meta.src = from as u32;
+    meta.dst = to as u32;
+    meta.dscp = Dscp::from_tos(tos);
+    meta.ecn = Ecn::from_bits(tos);
+    meta.arrived = Time::ZERO;
+    meta
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Two rounds of multiply-and-fold. Not cryptographic: whoever sends packets through an emulated
+/// link of his own gains nothing from collisions, but the key must change all of the result.
+fn mix(a: u64, b: u64) -> u64 {
+    let fold = |x: u64, y: u64| {
+        let product = u128::from(x) * u128::from(y);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let first = fold(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03);
+    fold(first ^ 0x8cb9_2ba7_2f3d_8dd7, b.rotate_left(29) ^ 0xaef1_7502_108e_f2d9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: FlowKey = FlowKey(7);
+
+    fn udp4(source_port: u16, flags: u16) -> Vec<u8> {
+        let mut packet = vec![0x45, 0xb9, 0, 32, 0, 1, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        packet[6..8].copy_from_slice(&flags.to_be_bytes());
+        packet.extend(source_port.to_be_bytes());
+        packet.extend([0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);
+        packet
+    }
+
+    fn tcp6(extensions: &[u8], first: u8) -> Vec<u8> {
+        let length = (extensions.len() + 20) as u16;
+        let mut packet = vec![0x6b, 0x50, 0, 0];
+        packet.extend(length.to_be_bytes());
+        packet.extend([first, 64]);
+        packet.extend([0xfd; 16]);
+        packet.extend([0xfe; 16]);
+        packet.extend(extensions);
+        packet.extend([0, 80, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
+        packet
+    }
+
+    #[test]
+    fn an_ipv4_packet_is_read() {
+        let mut packet = udp4(1000, 0);
+        packet.extend([0; 7]);
+        let found = classify(&packet, KEY).unwrap();
+        assert_eq!(found.meta.len, 32, "bytes behind the stated length do not count");
+        assert_eq!(found.meta.dscp, Dscp::EXPEDITED);
+        assert_eq!(found.meta.ecn, Ecn::Ect1);
+        assert_eq!((found.layout.transport, found.layout.tcp_payload), (20, None));
+    }
+
+    #[test]
+    fn an_ipv6_packet_is_read_behind_its_extension_headers() {
+        let plain = classify(&tcp6(&[], TCP), KEY).unwrap();
+        // Destination options of 16 bytes, then hop-by-hop of 8.
+        let mut extensions = vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        extensions.extend([TCP, 0, 0, 0, 0, 0, 0, 0]);
+        let extended = classify(&tcp6(&extensions, 60), KEY).unwrap();
+        assert_eq!(plain.layout.tcp_payload, Some(60));
+        assert_eq!(extended.layout.tcp_payload, Some(84));
+        assert_eq!(plain.meta.flow, extended.meta.flow);
+        assert_eq!(plain.meta.dscp.value(), 0x2d);
+        assert_eq!(plain.meta.ecn, Ecn::Ect1);
+    }
+
+    #[test]
+    fn ports_tell_flows_apart_but_fragments_stay_together() {
+        let flow = |packet: &[u8]| classify(packet, KEY).unwrap().meta.flow;
+        assert_ne!(flow(&udp4(1000, 0)), flow(&udp4(1001, 0)));
+        // More fragments set, then the last fragment.
+        assert_eq!(flow(&udp4(1000, 0x2000)), flow(&udp4(1001, 0x0005)));
+        // Do not fragment is no fragment.
+        assert_eq!(flow(&udp4(1000, 0x4000)), flow(&udp4(1000, 0)));
+    }
+
+    #[test]
+    fn the_key_decides_about_all_hashes() {
+        let packet = udp4(1000, 0);
+        let (a, b) = (classify(&packet, KEY).unwrap(), classify(&packet, FlowKey(8)).unwrap());
+        assert_ne!(a.meta.flow, b.meta.flow);
+        assert_ne!(a.meta.src, b.meta.src);
+        assert_ne!(a.meta.dst, b.meta.dst);
+    }
+
+    #[test]
+    fn flows_spread_evenly_over_buckets() {
+        let mut buckets = [0u32; 64];
+        for port in 0..6400 {
+            buckets[classify(&udp4(port, 0), KEY).unwrap().meta.flow as usize % 64] += 1;
+        }
+        // 100 expected in each; 6 standard deviations are 60.
+        assert!(buckets.iter().all(|count| (40..160).contains(count)), "{buckets:?}");
+    }
+
+    #[test]
+    fn what_is_not_a_packet_is_refused() {
+        let refusal = |bytes: &[u8]| classify(bytes, KEY).unwrap_err();
+        assert_eq!(refusal(&[]), NotAPacket::Truncated);
+        assert_eq!(refusal(&[0x50; 60]), NotAPacket::Version);
+        assert_eq!(refusal(&udp4(1, 0)[..31]), NotAPacket::Truncated);
+        assert_eq!(refusal(&[&[0x44][..], &udp4(1, 0)[1..]].concat()), NotAPacket::HeaderLength);
+        assert_eq!(refusal(&tcp6(&[], TCP)[..59]), NotAPacket::Truncated);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_point_outside(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            version in prop_oneof![Just(0x45u8), Just(0x4f), Just(0x60), any::<u8>()],
+            next in prop_oneof![Just(0u8), Just(43), Just(44), Just(51), Just(60), Just(TCP)],
+        ) {
+            if let Some(first) = bytes.first_mut() { *first = version; }
+            let length = bytes.len() as u16;
+            if length > 40 {
+                match version >> 4 {
+                    4 => { bytes[2..4].copy_from_slice(&length.to_be_bytes()); bytes[9] = next; }
+                    _ => {
+                        bytes[4..6].copy_from_slice(&(length - 40).to_be_bytes());
+                        bytes[6] = next;
+                    }
+                }
+            }
+            if let Ok(found) = classify(&bytes, KEY) {
+                prop_assert!(found.layout.length as usize <= bytes.len());
+                prop_assert!(u32::from(found.layout.transport) <= found.layout.length);
+                if let Some(payload) = found.layout.tcp_payload {
+                    prop_assert!(payload >= found.layout.transport + 20);
+                    prop_assert!(u32::from(payload) <= found.layout.length);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Network namespaces without names: each lives as long as this process holds it.
+//!
+//! Nothing is written to `/run/netns`. A namespace is kept by an open descriptor, its TUN devices
+//! by theirs, and its processes by the first process of their process namespace, which dies with
+//! the thread that made it. So when this process ends, by whatever means, the kernel removes all
+//! of it, and no start ever has to clean up after another.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::sys;
+
+/// Why a namespace, or something in it, could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NamespaceError {
+    /// A step of the set-up failed.
+    #[error("{step} in the {namespace} namespace: {source}")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// Name of the namespace in messages.
+        namespace: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A command that configures the network failed.
+    #[error("`{command}` in the {namespace} namespace: {message}")]
+    Command {
+        /// What was run.
+        command: String,
+        /// Name of the namespace in messages.
+        namespace: String,
+        /// Its complaint.
+        message: String,
+    },
+}
+
+/// A network to act in: one of our namespaces, or the one that this process started in.
+#[derive(Debug)]
+pub struct Network {
+    name: String,
+    file: File,
+}
+
+impl Network {
+    /// The network that the calling thread is in.
+    ///
+    /// # Errors
+    /// Where `/proc` is not mounted.
+    pub fn current(name: &str) -> Result<Self, NamespaceError> {
+        let name = name.to_owned();
+        match File::open("/proc/thread-self/ns/net") {
+            Ok(file) => Ok(Self { name, file }),
+            Err(source) => {
+                Err(NamespaceError::Step { step: "opening the network", namespace: name, source })
+            }
+        }
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `action` in a thread inside this network and returns what it returns. Sockets and
+    /// devices made there stay there; their descriptors work in any thread.
+    ///
+    /// # Errors
+    /// Where no thread can be started or the network cannot be entered.
+    ///
+    /// # Panics
+    /// Where `action` panics.
+    pub fn enter<T: Send>(&self, action: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(self.name.clone());
+            let running = thread.spawn_scoped(scope, || {
+                setns(&self.file, CloneFlags::CLONE_NEWNET)?;
+                Ok(action())
+            });
+            let outcome = match running {
+                Ok(handle) => match handle.join() {
+                    Ok(outcome) => outcome,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                },
+                Err(error) => Err(error),
+            };
+            outcome.map_err(|source: io::Error| self.failed("entering the network", source))
+        })
+    }
+
+    /// Runs the `ip` commands in `lines`, all or, on the first error, no more.
+    ///
+    /// # Errors
+    /// With the words of `ip`, or that it is not installed.
+    pub fn configure(&self, lines: &str) -> Result<(), NamespaceError> {
+        let mut command = Command::new("ip");
+        command.args(["-batch", "-"]);
+        self.run(command, lines).map(drop)
+    }
+
+    /// Writes a kernel parameter of this network, by its path below `/proc/sys`.
+    ///
+    /// # Errors
+    /// Where there is no such parameter or it refuses the value.
+    pub fn set_parameter(&self, path: &str, value: &str) -> Result<(), NamespaceError> {
+        let written = self.enter(|| std::fs::write(format!("/proc/sys/{path}"), value))?;
+        written.map_err(|error| NamespaceError::Command {
+            command: format!("sysctl {path}={value}"),
+            namespace: self.name.clone(),
+            message: error.to_string(),
+        })
+    }
+
+    /// Runs a short command inside with `input` on its standard input, and returns its output.
+    ///
+    /// # Errors
+    /// Where it cannot be started or fails.
+    pub fn run(&self, mut command: Command, input: &str) -> Result<String, NamespaceError> {
+        let name = format!("{command:?}").replace('"', "");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let complain = |message: String| NamespaceError::Command {
+            command: name.clone(),
+            namespace: self.name.clone(),
+            message,
+        };
+        let outcome = self.enter(|| -> io::Result<Output> {
+            let mut child = command.spawn()?;
+            if let Some(mut pipe) = child.stdin.take() {
+                // A command that fails early closes its input: its own message tells more.
+                let _ = pipe.write_all(input.as_bytes());
+            }
+            child.wait_with_output()
+        })?;
+        match outcome {
+            Ok(output) if output.status.success() => {
+                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            }
+            Ok(output) => Err(complain(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(complain("not installed (Debian: iproute2, nftables)".to_owned()))
+            }
+            Err(error) => Err(complain(error.to_string())),
+        }
+    }
+
+    /// Packets that the kernel itself dropped at device `device` of this network, on the way to us
+    /// and from us. `None` if there is no such device.
+    ///
+    /// # Errors
+    /// Where the network cannot be entered.
+    pub fn kernel_drops(&self, device: &str) -> Result<Option<u64>, NamespaceError> {
+        let table = self.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+        Ok(table.ok().and_then(|table| drops_in_device_table(&table, device)))
+    }
+
+    fn failed(&self, step: &'static str, source: io::Error) -> NamespaceError {
+        NamespaceError::Step { step, namespace: self.name.clone(), source }
+    }
+}
+
+/// Columns 4 (receive) and 12 (transmit) of `/proc/net/dev` after the device's name.
+fn drops_in_device_table(table: &str, device: &str) -> Option<u64> {
+    let row = table.lines().find_map(|line| {
+        let (name, numbers) = line.split_once(':')?;
+        (name.trim() == device).then_some(numbers)
+    })?;
+    let numbers: Vec<u64> = row.split_whitespace().filter_map(|text| text.parse().ok()).collect();
+    Some(numbers.get(3)? + numbers.get(11)?)
+}
+
+/// A network namespace of our own, with a process namespace for what runs in it.
+#[derive(Debug)]
+pub struct Namespace {
+    network: Network,
+    jobs: Option<Sender<Job>>,
+    holder: Option<JoinHandle<()>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Namespace {
+    /// A new namespace, empty but for its loopback device. `name` appears in messages.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it; see [`crate::privilege::enter`].
+    pub fn create(name: &str) -> Result<Self, NamespaceError> {
+        Self::create_with(name, None)
+    }
+
+    /// The same, with `resolv_conf` as the content of `/etc/resolv.conf` for its processes.
+    ///
+    /// # Errors
+    /// As for [`Namespace::create`].
+    pub fn create_with(name: &str, resolv_conf: Option<&str>) -> Result<Self, NamespaceError> {
+        let (jobs, inbox) = channel::<Job>();
+        let (ready, outcome) = channel();
+        let failed = |(step, source)| NamespaceError::Step {
+            step,
+            namespace: name.to_owned(),
+            source,
+        };
+        let resolv_conf = resolv_conf.map(str::to_owned);
+        let holder = std::thread::Builder::new()
+            .name(format!("hold-{name}"))
+            .spawn(move || {
+                let (file, init) = match unshare_all(resolv_conf.as_deref()) {
+                    Ok(made) => made,
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        return;
+                    }
+                };
+                let _ = ready.send(Ok(file));
+                for job in inbox {
+                    job();
+                }
+                let _ = kill(init, Signal::SIGKILL);
+                let _ = waitpid(init, None);
+            })
+            .map_err(|error| failed(("starting a thread", error)))?;
+        let gone = || ("starting a thread", io::ErrorKind::BrokenPipe.into());
+        let file = outcome.recv().map_err(|_| failed(gone()))?.map_err(failed)?;
+        let network = Network { name: name.to_owned(), file };
+        network.configure("link set lo up")?;
+        Ok(Self { network, jobs: Some(jobs), holder: Some(holder) })
+    }
+
+    /// Starts `command` inside, as the leader of a process group of its own. It, and all that it
+    /// starts, ends at the latest with this namespace.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn(&self, mut command: Command) -> Result<Process, NamespaceError> {
+        use std::os::unix::process::CommandExt as _;
+        command.process_group(0);
+        self.spawn_in_our_group(command).map(|child| Process { child })
+    }
+
+    /// The same, but in this process's own group: it shares the terminal, and its Ctrl-C.
+    pub(crate) fn spawn_in_our_group(&self, mut command: Command) -> Result<Child, NamespaceError> {
+        let (reply, outcome) = channel();
+        let job: Job = Box::new(move || {
+            let _ = reply.send(command.spawn());
+        });
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let spawned = if sent { outcome.recv().ok() } else { None };
+        spawned
+            .unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
+            .map_err(|source| self.network.failed("starting a command", source))
+    }
+}
+
+impl Deref for Namespace {
+    type Target = Network;
+    fn deref(&self) -> &Network {
+        &self.network
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(holder) = self.holder.take() {
+            let _ = holder.join();
+        }
+    }
+}
+
+/// Moves the calling thread into namespaces of its own, and starts the first process of the
+/// process namespace.
+fn unshare_all(resolv_conf: Option<&str>) -> Result<(File, Pid), (&'static str, io::Error)> {
+    let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
+        .map_err(step("creating a network namespace"))?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)
+        .map_err(step("separating mounts"))?;
+    if let Some(text) = resolv_conf {
+        cover_resolv_conf(text).map_err(|error| ("replacing /etc/resolv.conf", error))?;
+    }
+    let file = File::open("/proc/thread-self/ns/net")
+        .map_err(|error| ("opening the network namespace", error))?;
+    unshare(CloneFlags::CLONE_NEWPID).map_err(step("creating a process namespace"))?;
+    let init = sys::fork_namespace_init().map_err(|error| ("starting its first process", error))?;
+    Ok((file, init))
+}
+
+/// Lays a file over `/etc/resolv.conf` in this mount namespace. The file's name is removed at
+/// once: the mount alone keeps it.
+fn cover_resolv_conf(text: &str) -> io::Result<()> {
+    if !std::path::Path::new("/etc/resolv.conf").exists() {
+        return Ok(());
+    }
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(text.as_bytes())?;
+    nix::sys::stat::fchmod(file.as_fd(), nix::sys::stat::Mode::from_bits_truncate(0o644))?;
+    let none = None::<&str>;
+    mount(Some(file.path()), "/etc/resolv.conf", none, MsFlags::MS_BIND, none)?;
+    Ok(())
+}
+
+/// A command running inside a namespace. Dropping it kills it and its process group.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// The standard handles and number of the command.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// As `std::process::Child::wait`.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// Waits for its end for at most `limit`; `None`: it still runs.
+    ///
+    /// # Errors
+    /// As `std::process::Child::try_wait`.
+    pub fn wait_for(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Asks it, and its process group, to end.
+    pub fn terminate(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may just have ended by itself.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            self.signal(Signal::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drops_in_device_table;
+
+    #[test]
+    fn kernel_drops_are_read_from_both_directions() {
+        let table = "Inter-|   Receive |  Transmit\n face |bytes ...\n\
+                     \x20   lo: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n\
+                     \x20  ul0: 5 1 0 3 0 0 0 0 7 2 0 4 0 0 0 0\n";
+        assert_eq!(drops_in_device_table(table, "ul0"), Some(7));
+        assert_eq!(drops_in_device_table(table, "ul1"), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames in recycled buffers of bounded total size.
+//!
+//! Buffers come in three sizes, so that a queue of small packets does not hold a super-packet's
+//! buffer for each. They are allocated on first use and then recycled for ever.
+
+use crate::classify::Layout;
+use crate::vnet::VnetHeader;
+
+/// What a link carries: one segment of a frame. A frame that is no super-packet has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    slot: u32,
+    /// Number of the segment, from 0.
+    pub segment: u16,
+}
+
+impl Handle {
+    /// Whether both are segments of one frame.
+    pub fn same_frame(self, other: Self) -> bool {
+        self.slot == other.slot
+    }
+}
+
+/// A frame as it was read from a device, and how many of its segments are still needed.
+#[derive(Debug)]
+pub struct Frame {
+    /// `virtio_net_hdr`, then the packet. Longer than the frame.
+    pub bytes: Box<[u8]>,
+    /// The parsed `virtio_net_hdr`.
+    pub vnet: VnetHeader,
+    /// Where the packet's parts are.
+    pub layout: Layout,
+    /// Segments in the super-packet, at least 1.
+    pub segments: u16,
+    references: u16,
+}
+
+impl Frame {
+    /// The packet.
+    pub fn packet(&self) -> &[u8] {
+        &self.bytes[VnetHeader::LEN..][..self.layout.length as usize]
+    }
+}
+
+/// Sizes of buffers: an Ethernet frame, a jumbo frame or a small super-packet, the largest
+/// super-packet (65,535 bytes and an IPv6 header).
+const SIZES: [usize; 3] = [2048, 16_384, 65_536 + 64];
+
+/// Recycled frames.
+#[derive(Debug)]
+pub struct Pool {
+    frames: Vec<Frame>,
+    free: [Vec<u32>; SIZES.len()],
+    /// Read into; swapped with a frame's buffer where the sizes agree.
+    landing: Box<[u8]>,
+    allocated_bytes: usize,
+    limit_bytes: usize,
+}
+
+impl Pool {
+    /// An empty pool that will use `limit_bytes` at most, and reads frames of up to `frame_max`
+    /// bytes, the `virtio_net_hdr` included.
+    pub fn new(limit_bytes: usize, frame_max: usize) -> Self {
+        let class = size_class(frame_max);
+        Self {
+            frames: Vec::new(),
+            free: [const { Vec::new() }; SIZES.len()],
+            landing: vec![0; SIZES[class]].into_boxed_slice(),
+            allocated_bytes: SIZES[class],
+            limit_bytes,
+        }
+    }
+
+    /// Where the next frame is to be read.
+    pub fn landing(&mut self) -> &mut [u8] {
+        &mut self.landing
+    }
+
+    /// Keeps the frame of `length` bytes that was read to [`Pool::landing`], with one reference
+    /// for each segment. `None`: the pool is exhausted.
+    pub fn keep(
+        &mut self,
+        length: usize,
+        vnet: VnetHeader,
+        layout: Layout,
+        segments: u16,
+    ) -> Option<Handle> {
+        let slot = self.take_free(size_class(length))?;
+        let frame = &mut self.frames[slot as usize];
+        if frame.bytes.len() == self.landing.len() {
+            std::mem::swap(&mut frame.bytes, &mut self.landing);
+        } else {
+            frame.bytes[..length].copy_from_slice(&self.landing[..length]);
+        }
+        (frame.vnet, frame.layout) = (vnet, layout);
+        (frame.segments, frame.references) = (segments, segments);
+        Some(Handle { slot, segment: 0 })
+    }
+
+    /// The frame of a segment.
+    pub fn frame(&mut self, handle: Handle) -> &mut Frame {
+        &mut self.frames[handle.slot as usize]
+    }
+
+    /// Gives `segments` segments of a frame back.
+    pub fn release(&mut self, handle: Handle, segments: u16) {
+        let frame = &mut self.frames[handle.slot as usize];
+        debug_assert!(frame.references >= segments, "a segment was released twice");
+        frame.references -= segments;
+        if frame.references == 0 {
+            self.free[size_class(frame.bytes.len())].push(handle.slot);
+        }
+    }
+
+    /// Bytes in buffers, in use or not.
+    pub fn allocated_bytes(&self) -> usize {
+        self.allocated_bytes
+    }
+
+    fn take_free(&mut self, class: usize) -> Option<u32> {
+        if let Some(slot) = self.free[class].pop() {
+            return Some(slot);
+        }
+        let size = SIZES[class];
+        if self.allocated_bytes + size > self.limit_bytes {
+            // A larger buffer will do, if one is free.
+            return self.free[class + 1..].iter_mut().find_map(Vec::pop);
+        }
+        self.allocated_bytes += size;
+        self.frames.push(Frame {
+            bytes: vec![0; size].into_boxed_slice(),
+            vnet: VnetHeader::default(),
+            layout: Layout::default(),
+            segments: 0,
+            references: 0,
+        });
+        Some(self.frames.len() as u32 - 1)
+    }
+}
+
+/// The smallest size that holds `length` bytes; the largest for anything longer.
+fn size_class(length: usize) -> usize {
+    SIZES.iter().position(|size| length <= *size).unwrap_or(SIZES.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(pool: &mut Pool, length: usize, segments: u16) -> Option<Handle> {
+        pool.keep(length, VnetHeader::default(), Layout::default(), segments)
+    }
+
+    #[test]
+    fn a_frame_is_free_only_after_its_last_segment() {
+        let mut pool = Pool::new(2 * SIZES[0], 1514);
+        let first = keep(&mut pool, 1000, 3).unwrap();
+        assert_eq!(keep(&mut pool, 1000, 1), None, "the landing buffer counts");
+        pool.release(first, 2);
+        assert_eq!(keep(&mut pool, 1000, 1), None);
+        pool.release(first, 1);
+        assert_eq!(keep(&mut pool, 1000, 1), Some(first));
+    }
+
+    #[test]
+    fn content_survives_the_swap_and_the_copy() {
+        for (frame_max, length) in [(1514, 1000), (65_000, 1000), (65_000, 60_000)] {
+            let mut pool = Pool::new(1 << 20, frame_max);
+            pool.landing()[..length].fill(7);
+            let handle = keep(&mut pool, length, 1).unwrap();
+            pool.landing().fill(9);
+            assert!(pool.frame(handle).bytes[..length].iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn a_warm_pool_does_not_grow() {
+        let mut pool = Pool::new(1 << 20, 65_000);
+        for length in [100, 2000, 10_000, 60_000].into_iter().cycle().take(1000) {
+            let handle = keep(&mut pool, length, 1).unwrap();
+            pool.release(handle, 1);
+        }
+        assert_eq!(pool.allocated_bytes(), SIZES[0] + SIZES[1] + 2 * SIZES[2]);
+    }
+
+    #[test]
+    fn an_exhausted_size_borrows_a_larger_buffer() {
+        let mut pool = Pool::new(SIZES[0] + SIZES[1], 1514);
+        let large = keep(&mut pool, 10_000, 1);
+        assert_eq!(keep(&mut pool, 100, 1), None);
+        pool.release(large.unwrap(), 1);
+        assert_eq!(keep(&mut pool, 100, 1), large);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a process needs before it may create namespaces, and how it gets it.
+
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Uid, getegid, geteuid};
+
+/// How this process may create network namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// As it stands: it is root, or has the capability.
+    Root,
+    /// By a user namespace that [`enter`] created; the host's network is out of reach.
+    UserNamespace,
+}
+
+/// Why namespaces cannot be created, and what would help.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    /// A user namespace can only be entered before the first thread starts.
+    #[error("a user namespace must be entered before other threads start ({threads} are running)")]
+    Threads {
+        /// Threads of this process.
+        threads: usize,
+    },
+    /// The machine forbids user namespaces to users.
+    #[error("creating a user namespace is refused ({source}): run as root, or {advice}")]
+    Refused {
+        /// What the kernel said.
+        source: io::Error,
+        /// The setting to change.
+        advice: String,
+    },
+    /// The user namespace exists but its user table could not be written.
+    #[error("{file} cannot be written: {source}: run as root")]
+    Map {
+        /// Which file.
+        file: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Makes sure that this process may create network namespaces: at once as root, otherwise by a new
+/// user and network namespace in which the user is root. Call it first in `main`.
+///
+/// # Errors
+/// Where the machine refuses user namespaces, the error names the setting; where threads already
+/// run, it says so.
+pub fn enter() -> Result<Privilege, PrivilegeError> {
+    if can_create_namespaces() {
+        return Ok(Privilege::Root);
+    }
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads > 1 {
+        return Err(PrivilegeError::Threads { threads });
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
+        .map_err(|errno| PrivilegeError::Refused { source: errno.into(), advice: advice(errno) })?;
+    map_to_root(user, group)?;
+    Ok(Privilege::UserNamespace)
+}
+
+/// Whether this process may create network namespaces as it stands. Tried in a thread of its own,
+/// so that the caller's network does not change.
+pub fn can_create_namespaces() -> bool {
+    std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).is_ok())
+        .join()
+        .unwrap_or(false)
+}
+
+fn map_to_root(user: Uid, group: Gid) -> Result<(), PrivilegeError> {
+    let write = |file: &'static str, text: String| {
+        std::fs::write(file, text).map_err(|source| PrivilegeError::Map { file, source })
+    };
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    write("/proc/self/gid_map", format!("0 {group} 1"))
+}
+
+/// The setting that stands in the way, as far as the machine tells.
+fn advice(errno: Errno) -> String {
+    let is_set = |path: &str, value: &str| {
+        std::fs::read_to_string(Path::new("/proc/sys").join(path))
+            .is_ok_and(|text| text.trim() == value)
+    };
+    if is_set("kernel/unprivileged_userns_clone", "0") {
+        return "as root `sysctl kernel.unprivileged_userns_clone=1`".to_owned();
+    }
+    if is_set("user/max_user_namespaces", "0") || errno == Errno::ENOSPC {
+        return "as root `sysctl user.max_user_namespaces=10000`".to_owned();
+    }
+    if is_set("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        return "as root `sysctl kernel.apparmor_restrict_unprivileged_userns=0`".to_owned();
+    }
+    "allow unprivileged user namespaces (in a container: its seccomp profile forbids them)"
+        .to_owned()
+}

@@ -1,0 +1,352 @@
+//! Cuts super-packets into the packets that would be on the wire, without copying their payload,
+//! and puts neighbours together again.
+//!
+//! A super-packet of TCP stays in the buffer it was read to; a segment is a number. Each passes
+//! the queue alone with its own length. What leaves is a run of consecutive segments of one frame
+//! that share their fate: its headers are written anew, its payload is a slice of the buffer.
+//! Transport checksums stay unfinished, and the device header says so, where the kernel handed
+//! them over unfinished: it never reads the payload for traffic that stays on this machine, and
+//! completes the sum for what leaves it.
+
+use std::ops::RangeInclusive;
+
+use underload_aqm::packet::Ecn;
+
+use crate::checksum::{fold, replace, sum};
+use crate::classify::{Layout, Version};
+use crate::pool::Frame;
+use crate::vnet::VnetHeader;
+
+/// Bytes of IP and TCP headers of a super-packet, at most; IPv6 extensions included.
+pub const HEADERS_MAX: usize = 256;
+
+/// Room for the device header and the packet's headers of a run.
+pub type Headers = [u8; VnetHeader::LEN + HEADERS_MAX];
+
+/// A frame whose device header and packet headers contradict each other, or that is cut in a way
+/// we did not offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a super-packet that is not an unfragmented TCP packet of sane size")]
+pub struct BadSuperPacket;
+
+/// Into how many packets the frame is to be cut.
+///
+/// # Errors
+/// Where it is a super-packet that cannot be cut.
+pub fn segment_count(vnet: &VnetHeader, layout: &Layout) -> Result<u16, BadSuperPacket> {
+    if vnet.gso_type == VnetHeader::GSO_NONE {
+        return Ok(1);
+    }
+    let headers = layout.tcp_payload.ok_or(BadSuperPacket)?;
+    let needs_checksum = vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0;
+    let is_sane = vnet.is_tcp_super_packet()
+        && vnet.gso_size > 0
+        && needs_checksum
+        && usize::from(headers) <= HEADERS_MAX;
+    if !is_sane {
+        return Err(BadSuperPacket);
+    }
+    let payload = layout.length - u32::from(headers);
+    Ok(payload.div_ceil(u32::from(vnet.gso_size)).max(1) as u16)
+}
+
+/// Length of segment number `segment` of a frame as an IP packet on the wire.
+pub fn segment_length(frame: &Frame, segment: u16) -> u32 {
+    let Some(headers) = frame.layout.tcp_payload.filter(|_| frame.segments > 1) else {
+        return frame.layout.length;
+    };
+    let size = u32::from(frame.vnet.gso_size);
+    let payload = frame.layout.length - u32::from(headers);
+    u32::from(headers) + size.min(payload - u32::from(segment) * size)
+}
+
+/// What to write to the device for the segments `run` of a frame, all with `ecn`: headers and
+/// payload, one after the other.
+pub fn assemble<'a>(
+    frame: &'a mut Frame,
+    run: &RangeInclusive<u16>,
+    ecn: Ecn,
+    headers: &'a mut Headers,
+) -> (&'a [u8], &'a [u8]) {
+    let is_whole = *run.start() == 0 && *run.end() + 1 == frame.segments;
+    let end = VnetHeader::LEN + frame.layout.length as usize;
+    let payload_start = match frame.layout.tcp_payload {
+        Some(start) if !is_whole => usize::from(start),
+        _ => {
+            set_ecn(&mut frame.bytes[VnetHeader::LEN..], frame.layout.version, ecn);
+            return (&frame.bytes[..end], &[]);
+        }
+    };
+    let size = usize::from(frame.vnet.gso_size);
+    let packet = frame.packet();
+    let payload = &packet[payload_start..];
+    let from = usize::from(*run.start()) * size;
+    let to = payload.len().min((usize::from(*run.end()) + 1) * size);
+    let piece = &payload[from..to];
+    let is_last = *run.end() + 1 == frame.segments;
+
+    let (device, ip) = headers.split_at_mut(VnetHeader::LEN);
+    let ip = &mut ip[..payload_start];
+    ip.copy_from_slice(&packet[..payload_start]);
+    let length = payload_start + piece.len();
+    set_ecn(ip, frame.layout.version, ecn);
+    set_length(ip, frame.layout.version, length, *run.start());
+    let transport = usize::from(frame.layout.transport);
+    let has_cwr = cut_tcp_header(&mut ip[transport..], from as u32, is_last);
+    let pseudo = pseudo_header_sum(ip, frame.layout.version, length - transport);
+    ip[transport + 16..transport + 18].copy_from_slice(&pseudo.to_be_bytes());
+    let vnet = VnetHeader {
+        gso_type: gso_type(frame, run, has_cwr),
+        gso_size: if run.start() == run.end() { 0 } else { frame.vnet.gso_size },
+        header_len: payload_start as u16,
+        ..frame.vnet
+    };
+    device.copy_from_slice(&vnet.to_bytes());
+    (&headers[..VnetHeader::LEN + payload_start], piece)
+}
+
+fn gso_type(frame: &Frame, run: &RangeInclusive<u16>, has_cwr: bool) -> u8 {
+    let kind = frame.vnet.gso_type & !VnetHeader::GSO_ECN;
+    match (run.start() == run.end(), has_cwr) {
+        (true, _) => VnetHeader::GSO_NONE,
+        (false, true) => kind | VnetHeader::GSO_ECN,
+        (false, false) => kind,
+    }
+}
+
+/// Writes the ECN field, and keeps the checksum of an IPv4 header right.
+pub fn set_ecn(ip: &mut [u8], version: Version, ecn: Ecn) {
+    match version {
+        Version::V4 => {
+            let old = u16::from_be_bytes([ip[0], ip[1]]);
+            let new = old & !3 | u16::from(ecn.bits());
+            replace_word(ip, 0, old, new);
+        }
+        Version::V6 => ip[1] = ip[1] & !0x30 | ecn.bits() << 4,
+    }
+}
+
+/// Writes the packet's length; in IPv4 also the identification, which counts up from segment to
+/// segment as the kernel's own segmentation does.
+fn set_length(ip: &mut [u8], version: Version, length: usize, segment: u16) {
+    match version {
+        Version::V4 => {
+            let old = u16::from_be_bytes([ip[2], ip[3]]);
+            replace_word(ip, 2, old, length as u16);
+            let old = u16::from_be_bytes([ip[4], ip[5]]);
+            replace_word(ip, 4, old, old.wrapping_add(segment));
+        }
+        Version::V6 => ip[4..6].copy_from_slice(&((length - 40) as u16).to_be_bytes()),
+    }
+}
+
+/// Changes one word of an IPv4 header and the checksum over it (RFC 1624).
+fn replace_word(ip: &mut [u8], at: usize, old: u16, new: u16) {
+    if old == new {
+        return;
+    }
+    ip[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    let checksum = replace(u16::from_be_bytes([ip[10], ip[11]]), old, new);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Moves the sequence number on, and leaves FIN and PSH to the last segment and CWR to the first
+/// (RFC 3168 section 6.1.2). Returns whether CWR is set.
+fn cut_tcp_header(tcp: &mut [u8], offset: u32, is_last: bool) -> bool {
+    const CWR: u8 = 0x80;
+    const FIN_AND_PSH: u8 = 0x09;
+    let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(offset);
+    tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+    if !is_last {
+        tcp[13] &= !FIN_AND_PSH;
+    }
+    if offset > 0 {
+        tcp[13] &= !CWR;
+    }
+    tcp[13] & CWR != 0
+}
+
+/// What an unfinished checksum field holds: the folded sum of the pseudo-header, not inverted.
+fn pseudo_header_sum(ip: &[u8], version: Version, transport_length: usize) -> u16 {
+    const TCP: u32 = 6;
+    let addresses = match version {
+        Version::V4 => &ip[12..20],
+        Version::V6 => &ip[8..40],
+    };
+    fold(sum(addresses) + TCP + transport_length as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::{FlowKey, classify};
+    use crate::pool::{Handle, Pool};
+    use proptest::prelude::*;
+
+    const SEQUENCE: u32 = 0xffff_f000;
+    const FLAGS: u8 = 0x99; // CWR, ACK, PSH, FIN
+
+    /// A super-packet as a TUN device hands it over.
+    fn super_packet(version: Version, payload: &[u8], size: u16) -> Vec<u8> {
+        let mut tcp = vec![0, 80, 1, 0];
+        tcp.extend(SEQUENCE.to_be_bytes());
+        tcp.extend([0, 0, 0, 9, 0x80, FLAGS, 1, 0, 0, 0, 0, 0]);
+        tcp.extend([1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8]); // time stamps
+        let mut ip = match version {
+            Version::V4 => {
+                let mut ip = vec![0x45, 0x02, 0, 0, 0xff, 0xff, 0x40, 0, 64, 6, 0, 0];
+                ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+                let length = (20 + tcp.len() + payload.len()) as u16;
+                ip[2..4].copy_from_slice(&length.to_be_bytes());
+                let checksum = !fold(sum(&ip));
+                ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+                ip
+            }
+            Version::V6 => {
+                let mut ip = vec![0x60, 0x20, 0, 0];
+                ip.extend(((tcp.len() + payload.len()) as u16).to_be_bytes());
+                ip.extend([6, 64]);
+                ip.extend([0xfd; 16]);
+                ip.extend([0xfe; 16]);
+                ip
+            }
+        };
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CHECKSUM,
+            gso_type: VnetHeader::GSO_ECN
+                | if version == Version::V4 { VnetHeader::GSO_TCP4 } else { VnetHeader::GSO_TCP6 },
+            header_len: (ip.len() + tcp.len()) as u16,
+            gso_size: size,
+            checksum_start: ip.len() as u16,
+            checksum_offset: 16,
+        };
+        let mut frame = vnet.to_bytes().to_vec();
+        frame.append(&mut ip);
+        frame.append(&mut tcp);
+        frame.extend(payload);
+        frame
+    }
+
+    fn keep(pool: &mut Pool, bytes: &[u8]) -> Handle {
+        pool.landing()[..bytes.len()].copy_from_slice(bytes);
+        let vnet = VnetHeader::read(bytes.first_chunk().unwrap());
+        let layout = classify(&bytes[VnetHeader::LEN..], FlowKey(1)).unwrap().layout;
+        let segments = segment_count(&vnet, &layout).unwrap();
+        pool.keep(bytes.len(), vnet, layout, segments).unwrap()
+    }
+
+    /// Checks everything in a written frame that a receiver would, and returns its payload.
+    fn received(frame: &[u8], run: &RangeInclusive<u16>, segments: u16, size: u16) -> Vec<u8> {
+        let vnet = VnetHeader::read(frame.first_chunk().unwrap());
+        let packet = &frame[VnetHeader::LEN..];
+        let layout = classify(packet, FlowKey(1)).unwrap().layout;
+        assert_eq!(layout.length as usize, packet.len());
+        let transport = usize::from(layout.transport);
+        let tcp = &packet[transport..];
+        if layout.version == Version::V4 {
+            assert_eq!(fold(sum(&packet[..20])), 0xffff, "IPv4 header checksum");
+            let identification = u16::from_be_bytes([packet[4], packet[5]]);
+            assert_eq!(identification, 0xffffu16.wrapping_add(*run.start()));
+        }
+        let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+        let offset = u32::from(*run.start()) * u32::from(size);
+        assert_eq!(sequence, SEQUENCE.wrapping_add(offset));
+        assert_eq!(tcp[13] & 0x80 != 0, *run.start() == 0, "CWR on the first only");
+        assert_eq!(tcp[13] & 0x09 != 0, *run.end() + 1 == segments, "FIN, PSH on the last only");
+        let is_super = vnet.gso_type != VnetHeader::GSO_NONE;
+        assert_eq!(is_super, run.start() != run.end());
+        assert_eq!(vnet.gso_type & VnetHeader::GSO_ECN != 0, is_super && *run.start() == 0);
+        assert_eq!(usize::from(vnet.checksum_start), transport);
+        packet[usize::from(layout.tcp_payload.unwrap())..].to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn runs_of_segments_are_valid_packets_and_lose_no_byte(
+            is_v6 in any::<bool>(),
+            payload in proptest::collection::vec(any::<u8>(), 2..5000),
+            size in 1u16..1500,
+            cuts in proptest::collection::vec(any::<bool>(), 5000),
+        ) {
+            prop_assume!(usize::from(size) < payload.len());
+            let version = if is_v6 { Version::V6 } else { Version::V4 };
+            let mut pool = Pool::new(1 << 20, 65_000);
+            let handle = keep(&mut pool, &super_packet(version, &payload, size));
+            let segments = pool.frame(handle).segments;
+            let wire: u32 = (0..segments).map(|n| segment_length(pool.frame(handle), n)).sum();
+            let headers = u32::from(pool.frame(handle).layout.tcp_payload.unwrap());
+            prop_assert_eq!(wire, u32::from(segments) * headers + payload.len() as u32);
+            let mut arrived = Vec::new();
+            let mut start = 0;
+            for last in 0..segments {
+                // The whole frame is written as it came: see the next test.
+                let must_cut = last == 0 && segments > 1;
+                if last + 1 < segments && !cuts[usize::from(last)] && !must_cut { continue; }
+                let run = start..=last;
+                let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
+                let ecn = if last % 2 == 0 { Ecn::Ce } else { Ecn::Ect0 };
+                let (head, piece) = assemble(pool.frame(handle), &run, ecn, &mut scratch);
+                let written = [head, piece].concat();
+                let found = classify(&written[VnetHeader::LEN..], FlowKey(1)).unwrap();
+                prop_assert_eq!(found.meta.ecn, ecn);
+                arrived.extend(received(&written, &run, segments, size));
+                start = last + 1;
+            }
+            prop_assert_eq!(arrived, payload);
+        }
+    }
+
+    #[test]
+    fn an_unfinished_checksum_comes_out_right_when_it_is_finished() {
+        for version in [Version::V4, Version::V6] {
+            let payload: Vec<u8> = (0..2500).map(|n| n as u8).collect();
+            let mut pool = Pool::new(1 << 20, 65_000);
+            let handle = keep(&mut pool, &super_packet(version, &payload, 1000));
+            let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
+            let (head, piece) = assemble(pool.frame(handle), &(1..=1), Ecn::Ect0, &mut scratch);
+            let mut packet = [&head[VnetHeader::LEN..], piece].concat();
+            let transport = if version == Version::V4 { 20 } else { 40 };
+            // As the kernel finishes it: sum from the start, field included, inverted.
+            let finished = !fold(sum(&packet[transport..]));
+            packet[transport + 16..transport + 18].copy_from_slice(&finished.to_be_bytes());
+            // As a receiver verifies it: pseudo-header and segment sum up to all ones.
+            let addresses = &packet[if version == Version::V4 { 12..20 } else { 8..40 }];
+            let segment = &packet[transport..];
+            let total = sum(addresses) + 6 + segment.len() as u32 + sum(segment);
+            assert_eq!(fold(total), 0xffff, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_whole_frame_leaves_as_it_came_but_for_the_mark() {
+        for version in [Version::V4, Version::V6] {
+            let frame = super_packet(version, &[1; 3000], 1000);
+            let mut pool = Pool::new(1 << 20, 65_000);
+            let handle = keep(&mut pool, &frame);
+            let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
+            let (head, rest) = assemble(pool.frame(handle), &(0..=2), Ecn::Ect0, &mut scratch);
+            assert_eq!(rest.len(), 0);
+            let differing = head.iter().zip(&frame).filter(|(a, b)| a != b).count();
+            assert_eq!(differing, 0, "{version:?}");
+            let (head, _) = assemble(pool.frame(handle), &(0..=2), Ecn::Ce, &mut scratch);
+            if version == Version::V4 {
+                assert_eq!(fold(sum(&head[VnetHeader::LEN..][..20])), 0xffff);
+            }
+            assert_eq!(classify(&head[VnetHeader::LEN..], FlowKey(1)).unwrap().meta.ecn, Ecn::Ce);
+        }
+    }
+
+    #[test]
+    fn contradicting_headers_are_refused() {
+        let frame = super_packet(Version::V4, &[1; 3000], 1000);
+        let vnet = VnetHeader::read(frame.first_chunk().unwrap());
+        let layout = classify(&frame[VnetHeader::LEN..], FlowKey(1)).unwrap().layout;
+        assert_eq!(segment_count(&vnet, &layout), Ok(3));
+        let no_tcp = Layout { tcp_payload: None, ..layout };
+        let zero = VnetHeader { gso_size: 0, ..vnet };
+        let datagram = VnetHeader { gso_type: 5, ..vnet };
+        assert_eq!(segment_count(&vnet, &no_tcp), Err(BadSuperPacket));
+        assert_eq!(segment_count(&zero, &layout), Err(BadSuperPacket));
+        assert_eq!(segment_count(&datagram, &layout), Err(BadSuperPacket));
+    }
+}

@@ -1,0 +1,101 @@
+//! The few system calls for which no safe wrapper exists.
+#![expect(unsafe_code, reason = "ioctl, fork and scheduling calls have no safe wrapper in nix")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, Pid, fork, pipe};
+
+/// Frames carry a `virtio_net_hdr`, no link-layer header, and the device is a TUN.
+const TUN_FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+
+/// Checksum and TCP segmentation offload (both IP versions, with CWR): what the device may leave
+/// to us.
+const TUN_OFFLOADS: libc::c_ulong = (libc::TUN_F_CSUM
+    | libc::TUN_F_TSO4
+    | libc::TUN_F_TSO6
+    | libc::TUN_F_TSO_ECN) as libc::c_ulong;
+
+/// Creates the TUN device `name` in the network namespace in which `file` was opened.
+pub fn attach_tun(file: &impl AsFd, name: &str) -> io::Result<()> {
+    // SAFETY: `ifreq` is plain old data, for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "device name too long"));
+    }
+    for (target, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *target = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = TUN_FLAGS as libc::c_short;
+    // SAFETY: the descriptor is open for the call, and TUNSETIFF reads and writes one `ifreq`.
+    let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::TUNSETIFF, &mut request) };
+    nix::errno::Errno::result(result).map(drop).map_err(Into::into)
+}
+
+/// Lets the device hand over super-packets with unfinished checksums, or not.
+pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
+    let offloads = if on { TUN_OFFLOADS } else { 0 };
+    // SAFETY: the descriptor is open for the call, and TUNSETOFFLOAD takes its argument by value.
+    let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::TUNSETOFFLOAD, offloads) };
+    nix::errno::Errno::result(result).map(drop).map_err(Into::into)
+}
+
+/// Forks the first process of a new process namespace (the caller has just unshared it) and
+/// returns its number. It mounts `/proc`, sleeps, and dies with the calling *thread*; the kernel
+/// then kills every process of the namespace. That holds whichever way the thread ends, `SIGKILL`
+/// of this process included.
+pub fn fork_namespace_init() -> io::Result<Pid> {
+    let (alive_read, alive_write) = pipe()?;
+    // SAFETY: the child calls async-signal-safe functions only and never returns.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => {
+            drop(alive_read);
+            nix::unistd::write(&alive_write, &[1])?;
+            Ok(child)
+        }
+        ForkResult::Child => {
+            let write_end = alive_write.as_raw_fd();
+            namespace_init(&alive_read, write_end)
+        }
+    }
+}
+
+fn namespace_init(alive: &OwnedFd, write_end: RawFd) -> ! {
+    // SAFETY: only system calls follow, on values that live on this stack; descriptors are closed
+    // by number because the child shares none of them with a destructor that could still run.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, Signal::SIGKILL as libc::c_ulong);
+        libc::close(write_end);
+        let mut byte = 0u8;
+        // End of file: the parent died before the line above took effect.
+        if libc::read(alive.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(1);
+        }
+        libc::setsid();
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        // Refused in some containers: then the command sees the process numbers of the outside.
+        let (kind, path) = (c"proc".as_ptr(), c"/proc".as_ptr());
+        libc::mount(kind, path, kind, libc::MS_NOSUID | libc::MS_NODEV, std::ptr::null());
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), not inherited by its children.
+pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the structure lives through the call; 0 names the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    nix::errno::Errno::result(result).map(drop).map_err(Into::into)
+}
+
+/// Keeps all memory that is or will be in use from being paged out, without touching more of it.
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: takes flags by value.
+    let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
+    nix::errno::Errno::result(result).map(drop).map_err(Into::into)
+}

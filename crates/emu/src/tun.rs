@@ -1,0 +1,112 @@
+//! TUN devices: a network's end of the wire that this process is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use crate::namespace::{NamespaceError, Network};
+use crate::sys;
+
+/// A TUN device whose frames carry a `virtio_net_hdr`. The device disappears with the last
+/// descriptor to it.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+}
+
+/// Why a TUN device could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// The device file is missing or closed to us.
+    #[error("/dev/net/tun cannot be opened: {0}: try `modprobe tun`, and mode 0666 for non-root")]
+    Open(io::Error),
+    /// The kernel refused the device.
+    #[error("creating TUN device {name} in the {network} network: {source}")]
+    Attach {
+        /// Name of the device.
+        name: String,
+        /// Name of the network in messages.
+        network: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The network could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+impl Tun {
+    /// Creates the device `name` in `network`. It is down and has no address yet.
+    ///
+    /// # Errors
+    /// Where `/dev/net/tun` cannot be opened or the kernel refuses the device.
+    pub fn create(network: &Network, name: &str) -> Result<Self, TunError> {
+        network.enter(|| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+            let file = options.open("/dev/net/tun").map_err(TunError::Open)?;
+            let attached = sys::attach_tun(&file, name);
+            let attached = attached.and_then(|()| sys::set_tun_offload(&file, false));
+            attached.map_err(|source| TunError::Attach {
+                name: name.to_owned(),
+                network: network.name().to_owned(),
+                source,
+            })?;
+            Ok(Self { file, name: name.to_owned() })
+        })?
+    }
+
+    /// Its name in its network.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A second handle to the same device.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, name: self.name.clone() })
+    }
+
+    /// Whether the kernel may hand over super-packets of up to 64 KiB and leave checksums
+    /// unfinished. Off, it hands over what would be on the wire.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn set_offload(&self, on: bool) -> io::Result<()> {
+        sys::set_tun_offload(&self.file, on)
+    }
+
+    /// Reads one frame; `None`: there is none now.
+    ///
+    /// # Errors
+    /// Where the device is gone or down.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.file).read(buffer) {
+            Ok(length) => Ok(Some(length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one frame that lies in two pieces.
+    ///
+    /// # Errors
+    /// Where the kernel refuses the frame.
+    pub fn write(&self, head: &[u8], rest: &[u8]) -> io::Result<()> {
+        if rest.is_empty() {
+            (&self.file).write(head).map(drop)
+        } else {
+            (&self.file).write_vectored(&[IoSlice::new(head), IoSlice::new(rest)]).map(drop)
+        }
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
