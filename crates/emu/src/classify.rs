@@ -243,7 +243,8 @@ mod tests {
     const KEY: FlowKey = FlowKey(7);
 
     fn udp4(source_port: u16, flags: u16) -> Vec<u8> {
-        let mut packet = vec![0x45, 0xb9, 0, 32, 0, 1, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut packet =
+            vec![0x45, 0xb9, 0, 32, 0, 1, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet[6..8].copy_from_slice(&flags.to_be_bytes());
         packet.extend(source_port.to_be_bytes());
         packet.extend([0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);

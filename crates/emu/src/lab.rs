@@ -62,7 +62,7 @@ pub enum LabError {
         /// What it was.
         value: String,
         /// What it may be.
-        accepted: &'static str,
+        accepted: String,
     },
     /// A namespace could not be made or configured.
     #[error(transparent)]
@@ -128,7 +128,9 @@ impl Lab {
 
 impl LabConfig {
     fn check(&self) -> Result<(), LabError> {
-        let refuse = |key, value, accepted| Err(LabError::Config { key, value, accepted });
+        let refuse = |key, value, accepted: &str| {
+            Err(LabError::Config { key, value, accepted: accepted.to_owned() })
+        };
         if !(1280..=9000).contains(&self.mtu) {
             return refuse("mtu", self.mtu.to_string(), "1280 to 9000 bytes");
         }
@@ -145,7 +147,7 @@ impl LabConfig {
         }
     }
 
-    fn apply(&self, network: &Network, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<(), NamespaceError> {
+    fn apply(&self, network: &Network, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<(), LabError> {
         let (mtu, frames) = (self.mtu, self.device_queue_frames);
         let control = match &self.congestion_control {
             Some(name) => format!("congctl {name}"),
@@ -154,13 +156,32 @@ impl LabConfig {
         network.set_parameter("net/ipv4/tcp_ecn", if self.ecn { "1" } else { "2" })?;
         // What one trial learned of the path must not speed up the next.
         network.set_parameter("net/ipv4/tcp_no_metrics_save", "1")?;
-        network.configure(&format!(
-            "link set {DEVICE} mtu {mtu} txqueuelen {frames} up\n\
+        // No packets but those of the trial: no router solicitations, no link-local address.
+        network.set_parameter("net/ipv6/conf/ul0/router_solicitations", "0")?;
+        let outcome = network.configure(&format!(
+            "link set {DEVICE} mtu {mtu} txqueuelen {frames} addrgenmode none up\n\
              addr add {v4}/24 dev {DEVICE} noprefixroute\n\
              addr add {v6}/64 dev {DEVICE} nodad noprefixroute\n\
              route add 10.203.0.0/24 dev {DEVICE} src {v4} {control}\n\
-             -6 route add fd75:6c::/64 dev {DEVICE} src {v6} {control}\n\
-             route add default dev {DEVICE} src {v4} {control}\n"
-        ))
+             route add fd75:6c::/64 dev {DEVICE} src {v6} {control}\n"
+        ));
+        match (outcome, &self.congestion_control) {
+            (Err(NamespaceError::Command { message, .. }), Some(name))
+                if message.contains("congestion") =>
+            {
+                Err(LabError::Config {
+                    key: "congestion_control",
+                    value: name.clone(),
+                    accepted: available_congestion_controls(network)?,
+                })
+            }
+            (outcome, _) => outcome.map_err(Into::into),
+        }
     }
+}
+
+fn available_congestion_controls(network: &Network) -> Result<String, NamespaceError> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = network.enter(|| std::fs::read_to_string(path))?.unwrap_or_default();
+    Ok(format!("one of this kernel's: {}", names.trim()))
 }

@@ -5,19 +5,29 @@
 //! | [`privilege`] | the right to create namespaces, or what to change to get it |
 //! | [`namespace`] | network namespaces that vanish with this process, and commands in them |
 //! | [`lab`] | [`Lab`](lab::Lab): a client, a server, and the wire between them that is this process |
+//! | [`gateway`] | [`Gateway`](gateway::Gateway): the wire, running: links and queues on live packets |
+//! | [`report`] | what it did, in the terms of `underload-report` |
 //! | [`tun`] | the ends of the wire |
+//! | [`lane`] | one direction of the data path |
+//! | [`recorder`], [`journal`] | every packet's fate: counted and timed, or written down |
 //! | [`classify`] | a packet's headers, read once |
 //! | [`segment`] | super-packets cut into what would be on the wire, and put together again |
 //! | [`pool`] | recycled buffers |
-//! | [`clock`] | real time |
+//! | [`clock`], [`realtime`] | real time, and what lets a thread keep it |
 
 pub mod checksum;
 pub mod classify;
 pub mod clock;
+pub mod gateway;
+pub mod journal;
 pub mod lab;
+pub mod lane;
 pub mod namespace;
 pub mod pool;
 pub mod privilege;
+pub mod realtime;
+pub mod recorder;
+pub mod report;
 pub mod segment;
 mod sys;
 pub mod tun;

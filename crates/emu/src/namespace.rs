@@ -206,11 +206,8 @@ impl Namespace {
     pub fn create_with(name: &str, resolv_conf: Option<&str>) -> Result<Self, NamespaceError> {
         let (jobs, inbox) = channel::<Job>();
         let (ready, outcome) = channel();
-        let failed = |(step, source)| NamespaceError::Step {
-            step,
-            namespace: name.to_owned(),
-            source,
-        };
+        let failed =
+            |(step, source)| NamespaceError::Step { step, namespace: name.to_owned(), source };
         let resolv_conf = resolv_conf.map(str::to_owned);
         let holder = std::thread::Builder::new()
             .name(format!("hold-{name}"))

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_exhausted_size_borrows_a_larger_buffer() {
-        let mut pool = Pool::new(SIZES[0] + SIZES[1], 1514);
+        let mut pool = Pool::new(2 * SIZES[1], 10_000);
         let large = keep(&mut pool, 10_000, 1);
         assert_eq!(keep(&mut pool, 100, 1), None);
         pool.release(large.unwrap(), 1);

@@ -12,10 +12,8 @@ const TUN_FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_
 
 /// Checksum and TCP segmentation offload (both IP versions, with CWR): what the device may leave
 /// to us.
-const TUN_OFFLOADS: libc::c_ulong = (libc::TUN_F_CSUM
-    | libc::TUN_F_TSO4
-    | libc::TUN_F_TSO6
-    | libc::TUN_F_TSO_ECN) as libc::c_ulong;
+const TUN_OFFLOADS: libc::c_ulong =
+    (libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN) as libc::c_ulong;
 
 /// Creates the TUN device `name` in the network namespace in which `file` was opened.
 pub fn attach_tun(file: &impl AsFd, name: &str) -> io::Result<()> {

@@ -1,0 +1,205 @@
+//! The data path of one direction: device, link, device.
+
+use std::io;
+
+use underload_aqm::link::Link;
+use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::time::Time;
+
+use crate::classify::{FlowKey, classify};
+use crate::clock::Clock;
+use crate::pool::Handle;
+use crate::recorder::{InputDrop, Recorder};
+use crate::segment::{HEADERS_MAX, Headers, assemble, segment_count, segment_length};
+use crate::tun::Tun;
+use crate::vnet::VnetHeader;
+
+/// Packets read in one go before those that are due get their turn; the super-packet that passes
+/// the limit is the last.
+const READ_MAX: u64 = 64;
+/// Packets delivered in one go before arrivals get their turn.
+const DELIVER_MAX: usize = 256;
+/// Segments of a super-packet written together, at most; a 64 KiB frame of minimal segments has
+/// more, and is then written in parts.
+const RUN_MAX: usize = 128;
+
+/// How the data path worked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoStats {
+    /// Frames read.
+    pub frames_read: u64,
+    /// Of these, super-packets.
+    pub super_packets_read: u64,
+    /// Packets cut out of all frames: what the queue saw.
+    pub packets: u64,
+    /// Frames written.
+    pub frames_written: u64,
+    /// Most frames read in one go.
+    pub batch_max: u64,
+    /// Times that at least one frame was there.
+    pub batches: u64,
+}
+
+/// One direction.
+pub struct Lane {
+    source: Tun,
+    sink: Tun,
+    link: Link<Handle>,
+    key: FlowKey,
+    /// What it recorded so far.
+    pub recorder: Recorder,
+    /// How it worked so far.
+    pub io: IoStats,
+    run: Run,
+    headers: Box<Headers>,
+}
+
+/// Consecutive segments of one frame that leave together.
+struct Run {
+    first: Option<(Handle, Ecn)>,
+    due: Vec<Time>,
+}
+
+impl Lane {
+    /// A lane from `source` through `link` to `sink`.
+    pub fn new(
+        source: Tun,
+        sink: Tun,
+        link: Link<Handle>,
+        key: FlowKey,
+        recorder: Recorder,
+    ) -> Self {
+        Self {
+            source,
+            sink,
+            link,
+            key,
+            recorder,
+            io: IoStats::default(),
+            run: Run { first: None, due: Vec::with_capacity(RUN_MAX) },
+            headers: Box::new([0; VnetHeader::LEN + HEADERS_MAX]),
+        }
+    }
+
+    /// The link that packets pass.
+    pub fn link(&self) -> &Link<Handle> {
+        &self.link
+    }
+
+    /// Ends a row of the time series.
+    pub fn sample(&mut self, now: Time) {
+        let queue = self.link.queue();
+        self.recorder.sample(now, queue.backlog(), |visit| queue.gauges(visit));
+    }
+
+    /// Publishes the counters.
+    pub fn publish(&mut self) {
+        self.recorder.publish(self.link.queue().backlog());
+    }
+
+    /// Reads what has arrived, up to a limit. A packet's arrival is the moment at which the read
+    /// that fetched it returned; the segments of a super-packet arrive together. Returns the
+    /// number of frames.
+    ///
+    /// # Errors
+    /// Where the device is gone.
+    pub fn receive(&mut self, clock: &Clock) -> io::Result<usize> {
+        let mut frames = 0;
+        let packets_max = self.io.packets + READ_MAX;
+        while self.io.packets < packets_max && frames < READ_MAX as usize {
+            let Some(length) = self.source.read(self.recorder.pool.landing())? else { break };
+            frames += 1;
+            if let Err((reason, bytes)) = self.admit(length, clock.now()) {
+                self.recorder.input_dropped(reason, bytes);
+            }
+        }
+        self.io.frames_read += frames as u64;
+        self.io.batch_max = self.io.batch_max.max(frames as u64);
+        self.io.batches += u64::from(frames > 0);
+        Ok(frames)
+    }
+
+    fn admit(&mut self, length: usize, now: Time) -> Result<(), (InputDrop, u32)> {
+        let frame = &self.recorder.pool.landing()[..length];
+        let (vnet, packet) =
+            frame.split_first_chunk().ok_or((InputDrop::NotAPacket, length as u32))?;
+        let vnet = VnetHeader::read(vnet);
+        let bytes = packet.len() as u32;
+        let found = classify(packet, self.key).map_err(|_| (InputDrop::NotAPacket, bytes))?;
+        let segments =
+            segment_count(&vnet, &found.layout).map_err(|_| (InputDrop::BadSuperPacket, bytes))?;
+        let mut handle = self
+            .recorder
+            .pool
+            .keep(length, vnet, found.layout, segments)
+            .ok_or((InputDrop::NoBuffer, bytes))?;
+        self.io.packets += u64::from(segments);
+        self.io.super_packets_read += u64::from(segments > 1);
+        for segment in 0..segments {
+            handle.segment = segment;
+            let mut meta = found.meta;
+            meta.len = segment_length(self.recorder.pool.frame(handle), segment);
+            self.recorder.offered(now, meta.len);
+            self.link.send(now, Packet { meta, payload: handle }, &mut self.recorder);
+        }
+        Ok(())
+    }
+
+    /// Writes what is due, up to a limit. Returns the number of packets.
+    pub fn deliver(&mut self, clock: &Clock) -> usize {
+        let now = clock.now();
+        let mut packets = 0;
+        while packets < DELIVER_MAX {
+            let Some((due, packet)) = self.link.poll(now, &mut self.recorder) else { break };
+            packets += 1;
+            if !self.run.continues(packet.payload, packet.meta.ecn) {
+                self.write_run(clock);
+                self.run.first = Some((packet.payload, packet.meta.ecn));
+            }
+            self.run.due.push(due);
+        }
+        self.write_run(clock);
+        packets
+    }
+
+    /// When `deliver` will next have something to do.
+    pub fn next_event(&self) -> Option<Time> {
+        self.link.next_event()
+    }
+
+    fn write_run(&mut self, clock: &Clock) {
+        let Some((first, ecn)) = self.run.first.take() else { return };
+        let count = self.run.due.len() as u16;
+        let segments = first.segment..=first.segment + count - 1;
+        let frame = self.recorder.pool.frame(first);
+        let (head, rest) = assemble(frame, &segments, ecn, &mut self.headers);
+        let bytes = (head.len() + rest.len() - VnetHeader::LEN) as u32;
+        match self.sink.write(head, rest) {
+            Ok(()) => {
+                let written = clock.now();
+                for due in &self.run.due {
+                    self.recorder.delivered(*due, written);
+                }
+                self.io.frames_written += 1;
+            }
+            Err(_) => {
+                for _ in &self.run.due {
+                    self.recorder.input_dropped(InputDrop::DeviceRefused, bytes / u32::from(count));
+                }
+            }
+        }
+        self.recorder.pool.release(first, count);
+        self.run.due.clear();
+    }
+}
+
+impl Run {
+    fn continues(&self, handle: Handle, ecn: Ecn) -> bool {
+        self.first.is_some_and(|(first, first_ecn)| {
+            first.same_frame(handle)
+                && first_ecn == ecn
+                && self.due.len() < RUN_MAX
+                && usize::from(handle.segment) == usize::from(first.segment) + self.due.len()
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Real packets through a real gateway: reachability, delay, loss, marks, integrity, both IP
+//! versions. Traffic stays in namespaces that the test made; nothing asserts on speed.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_emu::clock::Clock;
+use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload, Threads};
+use underload_emu::lab::{Lab, LabConfig, SERVER_V4, SERVER_V6};
+use underload_emu::privilege::can_create_namespaces;
+use underload_report::schema::{Direction, Phase, SeriesKind};
+
+fn lab(test: &str) -> Option<Lab> {
+    if !can_create_namespaces() {
+        eprintln!("SKIPPED {test}: this process may not create network namespaces (run as root)");
+        return None;
+    }
+    Some(Lab::create(&LabConfig::default()).expect("a lab"))
+}
+
+fn config(link: &str, queue: &str, offload: Offload) -> GatewayConfig {
+    let link = LinkSetup::parse(link).expect("a link");
+    let queue = QueueSetup::parse(queue, &link.facts()).expect("a queue");
+    let lane = LaneConfig { link, queue };
+    GatewayConfig { offload, realtime: false, ..GatewayConfig::new(lane.clone(), lane) }
+}
+
+fn start(lab: &Lab, config: GatewayConfig) -> Gateway {
+    Gateway::start(config, lab.devices(), Clock::start()).expect("a gateway")
+}
+
+/// Sends `bytes` from the client to the server by TCP, and returns what arrived.
+fn transfer(lab: &Lab, server: IpAddr, bytes: &[u8]) -> Vec<u8> {
+    let address = SocketAddr::new(server, 0);
+    let listener = lab.server().enter(|| TcpListener::bind(address)).unwrap().expect("listening");
+    let target = listener.local_addr().unwrap();
+    let limit = Some(Duration::from_mins(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let connected = lab.client().enter(|| TcpStream::connect(target)).unwrap();
+            let mut stream = connected.expect("connecting");
+            stream.set_write_timeout(limit).unwrap();
+            stream.write_all(bytes).expect("sending");
+        });
+        let (mut stream, _) = listener.accept().expect("accepting");
+        stream.set_read_timeout(limit).unwrap();
+        let mut arrived = Vec::new();
+        stream.read_to_end(&mut arrived).expect("receiving");
+        arrived
+    })
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[test]
+fn tcp_arrives_intact_with_and_without_offload_over_both_ip_versions() {
+    let test = "tcp_arrives_intact_with_and_without_offload_over_both_ip_versions";
+    let Some(lab) = lab(test) else { return };
+    let sent = pattern(4_000_000);
+    for offload in [Offload::On, Offload::Off] {
+        for server in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
+            // Losses and a short queue cut super-packets apart.
+            let config = config("400mbit:delay=1ms,loss=0.2%", "fifo:limit=100p", offload);
+            let gateway = start(&lab, config);
+            let arrived = transfer(&lab, server, &sent);
+            let report = gateway.stop().expect("a report");
+            assert!(arrived == sent, "{offload:?} {server}: {} bytes", arrived.len());
+            let up = report.lane(Direction::Up).expect("up");
+            let losses: u64 = up.recording.whole().drops.values().map(|c| c.packets).sum();
+            assert!(losses > 0, "the premise: something was lost");
+            assert_eq!(up.io.super_packets_read > 0, offload == Offload::On, "{offload:?}");
+            assert!(up.recording.whole().input_drops.is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_packet_has_one_fate() {
+    let Some(lab) = lab("every_packet_has_one_fate") else { return };
+    for threads in [Threads::One, Threads::Two] {
+        let mut config = config("50mbit:delay=2ms", "fifo:limit=20p", Offload::On);
+        config.threads = threads;
+        let gateway = start(&lab, config);
+        transfer(&lab, SERVER_V4.into(), &pattern(1_000_000));
+        let report = gateway.stop().expect("a report");
+        for (direction, lane) in &report.lanes {
+            let whole = lane.recording.whole();
+            let dropped: u64 = whole.drops.values().map(|count| count.packets).sum();
+            let left = u64::from(lane.left_in_queue.packets);
+            let fates = whole.sent.packets + dropped + left;
+            assert_eq!(whole.offered.packets, fates, "{direction} {threads:?}");
+            assert_eq!(lane.io.packets, whole.offered.packets);
+            assert!(whole.lateness.len() <= whole.sent.packets);
+        }
+    }
+}
+
+#[test]
+fn delay_is_added_each_way_and_never_less() {
+    let Some(lab) = lab("delay_is_added_each_way_and_never_less") else { return };
+    let gateway = start(&lab, config("1gbit:delay=10ms", "fifo:limit=100p", Offload::Off));
+    let echo = lab.server().enter(|| UdpSocket::bind((SERVER_V4, 0))).unwrap().unwrap();
+    let target = echo.local_addr().unwrap();
+    let probe = lab.client().enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    for socket in [&echo, &probe] {
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    }
+    let mut buffer = [0; 100];
+    for _ in 0..20 {
+        let sent = Instant::now();
+        probe.send_to(&[1; 64], target).unwrap();
+        let (length, from) = echo.recv_from(&mut buffer).expect("the request");
+        echo.send_to(&buffer[..length], from).unwrap();
+        probe.recv_from(&mut buffer).expect("the answer");
+        assert!(sent.elapsed() >= Duration::from_millis(20), "{:?}", sent.elapsed());
+    }
+    let report = gateway.stop().expect("a report");
+    assert_eq!(report.lateness().expect("packets").count, 40);
+}
+
+#[test]
+fn phases_are_counted_apart_and_curves_cover_the_trial() {
+    let Some(lab) = lab("phases_are_counted_apart_and_curves_cover_the_trial") else { return };
+    let gateway = start(&lab, config("100mbit", "fifo:limit=100p", Offload::Auto));
+    gateway.begin(Phase::Idle);
+    std::thread::sleep(Duration::from_millis(100));
+    gateway.begin(Phase::Load);
+    transfer(&lab, SERVER_V4.into(), &pattern(500_000));
+    std::thread::sleep(Duration::from_millis(30));
+    let live = gateway.read(Direction::Up);
+    let report = gateway.stop().expect("a report");
+    let bottlenecks = report.bottlenecks();
+    let sent = |phase: Phase| {
+        let is_it = |b: &&underload_report::schema::BottleneckSummary| {
+            b.direction == Direction::Up && b.window.phase == phase
+        };
+        bottlenecks.iter().find(is_it).expect("the phase").sent
+    };
+    assert_eq!(sent(Phase::Idle).packets, 0);
+    assert!(sent(Phase::Load).bytes > 500_000);
+    assert_eq!(sent(Phase::Whole), sent(Phase::Load));
+    assert!(live.sent.bytes > 500_000 && live.sent.bytes <= sent(Phase::Whole).bytes);
+    let series = report.series(0);
+    let name = SeriesKind::Throughput.name(Direction::Up);
+    let curve = series.iter().find(|curve| curve.name == name).expect("throughput");
+    assert!(curve.points.len() >= 5, "{}", curve.points.len());
+    assert!(curve.points.iter().any(|point| point.value > 1e6));
+}
+
+#[test]
+fn a_gateway_can_follow_another_in_the_same_lab() {
+    let Some(lab) = lab("a_gateway_can_follow_another_in_the_same_lab") else { return };
+    for _ in 0..3 {
+        let gateway = start(&lab, config("100mbit", "fifo:limit=100p", Offload::Auto));
+        assert_eq!(transfer(&lab, SERVER_V6.into(), b"hello"), b"hello");
+        assert!(gateway.is_running());
+        drop(gateway);
+    }
+}
