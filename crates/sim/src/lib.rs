@@ -1,1 +1,3 @@
 //! Virtual time: scenarios, event loop, transports and applications.
+
+pub mod scenario;

@@ -1,0 +1,110 @@
+//! One resolved variant of a scenario.
+
+use std::collections::BTreeMap;
+
+use toml::Table;
+
+use super::document::{Base, Document};
+use super::error::{Fault, ScenarioError};
+use super::flow::{Flow, FlowKind};
+use super::path::Path;
+use super::phases::Phases;
+use super::variants::{Variant, combinations};
+
+/// One variant, everything resolved: what a world runs once per repeat.
+#[derive(Debug, Clone)]
+pub struct Arm {
+    /// Unique in the scenario; the names of its variants joined by `/`, `default` without any.
+    pub name: String,
+    /// Up and down link with their queues.
+    pub path: Path,
+    /// How long the phases last.
+    pub phases: Phases,
+    /// What sends, in the order of the file.
+    pub flows: Vec<Flow>,
+}
+
+/// Starting the namespaces and stopping them, about, seconds.
+const SET_UP_SECONDS: f64 = 0.5;
+
+impl Arm {
+    pub(super) fn estimate_seconds(&self) -> f64 {
+        self.phases.estimate().as_nanos() as f64 / 1e9 + SET_UP_SECONDS
+    }
+}
+
+/// The name of the arm that a combination makes.
+pub(super) fn name(variants: &[&Variant]) -> String {
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    if names.is_empty() { "default".to_owned() } else { names.join("/") }
+}
+
+/// Every combination of the dimensions laid over the base.
+pub(super) fn resolve(
+    base: &Base,
+    dimensions: &[Vec<Variant>],
+    document: &Document,
+) -> Result<Vec<Arm>, ScenarioError> {
+    let mut arms: Vec<Arm> = Vec::new();
+    for variants in combinations(dimensions) {
+        let mut tables = base.clone();
+        let arm = combine(&mut tables, &variants);
+        arms.push(arm.map_err(|fault| {
+            let origin = tables.origin(&fault.key);
+            document.locate(fault, origin)
+        })?);
+    }
+    check_different(&arms).map_err(|fault| document.locate(fault, None))?;
+    Ok(arms)
+}
+
+/// Lays the variants over the tables and reads the arm out of them.
+fn combine(tables: &mut Base, variants: &[&Variant]) -> Result<Arm, Fault> {
+    for (index, variant) in variants.iter().enumerate() {
+        for change in &variant.changes {
+            let earlier = variants[..index]
+                .iter()
+                .find(|earlier| earlier.changes.iter().any(|other| other.key == change.key));
+            if let Some(earlier) = earlier {
+                let problem = format!("`{}` and `{}` both override it", earlier.name, variant.name);
+                return Err(Fault::new(&change.key, problem));
+            }
+            tables.set(change, &variant.place)?;
+        }
+    }
+    let read = |(name, table): &(String, Table)| Flow::read(name, table.clone());
+    let flows = tables.flows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    check_flows(&flows)?;
+    Ok(Arm {
+        name: name(variants),
+        path: Path::read(tables.path.clone())?,
+        phases: Phases::read(tables.phases.clone())?,
+        flows,
+    })
+}
+
+fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
+    if flows.is_empty() {
+        let problem = "a scenario without a flow measures nothing; expected [[flow]] tables";
+        return Err(Fault::new("flow", problem));
+    }
+    let measures = |flow: &Flow| !matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Udp(_));
+    if !flows.iter().any(measures) {
+        let problem = "nothing measures latency; add a flow with kind = \"probe\"";
+        return Err(Fault::new("flow", problem));
+    }
+    Ok(())
+}
+
+/// Two arms that are the same compare nothing.
+fn check_different(arms: &[Arm]) -> Result<(), Fault> {
+    let mut seen = BTreeMap::new();
+    for arm in arms {
+        let content = format!("{:?} {:?} {:?}", arm.path, arm.phases, arm.flows);
+        if let Some(twin) = seen.insert(content, &arm.name) {
+            let problem = format!("`{twin}` and `{}` are the same", arm.name);
+            return Err(Fault::new("arm", problem));
+        }
+    }
+    Ok(())
+}

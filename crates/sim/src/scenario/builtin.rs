@@ -1,0 +1,27 @@
+//! The scenarios that come with the program.
+
+include!(concat!(env!("OUT_DIR"), "/builtin_scenarios.rs"));
+
+/// A scenario, or a file that one needs, as it was when the program was built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuiltIn {
+    /// Folder and name without extension, for example `comcast/upstream`.
+    pub name: &'static str,
+    /// Its content.
+    pub text: &'static str,
+}
+
+/// Every scenario, by name.
+pub fn scenarios() -> impl Iterator<Item = BuiltIn> {
+    SCENARIOS.iter().copied()
+}
+
+/// The scenario of that name.
+pub fn find(name: &str) -> Option<BuiltIn> {
+    scenarios().find(|scenario| scenario.name == name)
+}
+
+/// The content of a file beside the scenarios, for example `bode/synthetic-cellular.trace`.
+pub fn find_file(name: &str) -> Option<&'static str> {
+    FILES.iter().find(|file| file.name == name).map(|file| file.text)
+}

@@ -1,0 +1,281 @@
+//! The file as TOML, with the line of every key, and the overrides laid over it.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use super::error::{Fault, ScenarioError, alternatives};
+
+/// Bytes of a scenario file, at most.
+const MAX_LEN: usize = 1 << 20;
+
+/// A parsed file and where its keys stand.
+#[derive(Debug)]
+pub(super) struct Document {
+    scenario: String,
+    pub root: Table,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Document {
+    pub(super) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioError> {
+        let whole = |line, problem: String| ScenarioError {
+            scenario: scenario.to_owned(),
+            line,
+            key: String::new(),
+            problem,
+        };
+        if text.len() > MAX_LEN {
+            return Err(whole(None, "longer than 1 MiB".to_owned()));
+        }
+        let syntax = |error: toml::de::Error| {
+            let line = error.span().map(|span| line_of(text, span.start));
+            whole(line, error.message().trim().replace('\n', ", "))
+        };
+        let spanned = DeTable::parse(text).map_err(syntax)?;
+        let mut lines = BTreeMap::new();
+        note_lines(text, "", spanned.get_ref(), &mut lines);
+        let root = text.parse::<Table>().map_err(syntax)?;
+        Ok(Self { scenario: scenario.to_owned(), root, lines })
+    }
+
+    /// The error for a fault, with the line of its key or of the nearest table around it. `origin`
+    /// is where the key got its value, should that be an override: see [`Base::origin`].
+    pub(super) fn locate(&self, fault: Fault, origin: Option<&str>) -> ScenarioError {
+        let Fault { key, problem } = fault;
+        let scenario = self.scenario.clone();
+        if origin == Some(COMMAND_LINE) {
+            return ScenarioError { scenario, line: None, key: format!("--set {key}"), problem };
+        }
+        let place = origin.map(|place| format!("{place}.{key}"));
+        let line = place.and_then(|place| self.nearest_line(&place));
+        ScenarioError { scenario, line: line.or_else(|| self.nearest_line(&key)), key, problem }
+    }
+
+    fn nearest_line(&self, key: &str) -> Option<usize> {
+        let mut key = key;
+        loop {
+            if let Some(line) = self.lines.get(key) {
+                return Some(*line);
+            }
+            key = &key[..key.rfind(['.', '['])?];
+        }
+    }
+}
+
+fn note_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {
+    for (name, value) in table {
+        let key = join(prefix, name.get_ref());
+        lines.entry(key.clone()).or_insert_with(|| line_of(text, name.span().start));
+        match value.get_ref() {
+            DeValue::Table(inner) => note_lines(text, &key, inner, lines),
+            DeValue::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    note_item(text, &key, index, item, lines);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An item of an array is known by its position, a flow by its name too.
+fn note_item(
+    text: &str,
+    array: &str,
+    index: usize,
+    item: &Spanned<DeValue<'_>>,
+    lines: &mut BTreeMap<String, usize>,
+) {
+    let line = line_of(text, item.span().start);
+    let key = format!("{array}[{index}]");
+    lines.insert(key.clone(), line);
+    let DeValue::Table(inner) = item.get_ref() else { return };
+    note_lines(text, &key, inner, lines);
+    let named = inner.get("name").or_else(|| inner.get("kind"));
+    if let (true, Some(DeValue::String(name))) = (array == "flow", named.map(Spanned::get_ref)) {
+        let key = join(array, name);
+        lines.entry(key.clone()).or_insert(line);
+        note_lines(text, &key, inner, lines);
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count() + 1
+}
+
+fn join(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
+}
+
+/// What a scenario says about one trial: the tables that arms may override.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Base {
+    pub path: Table,
+    pub phases: Table,
+    /// In the order of the file.
+    pub flows: Vec<(String, Table)>,
+    /// Where overridden keys got their values.
+    origins: BTreeMap<String, String>,
+}
+
+/// The origin of what the command line overrides.
+pub(super) const COMMAND_LINE: &str = "--set";
+
+/// A key and its new value: `path.up`, `phases.load`, `flow.bulk.count`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Override {
+    pub key: String,
+    pub value: Value,
+}
+
+/// What an override may name, for messages.
+const OVERRIDABLE: &str = "path.KEY, phases.KEY or flow.NAME.KEY";
+
+impl Base {
+    /// Takes its tables out of the file's root.
+    pub(super) fn take(root: &mut Table) -> Result<Self, Fault> {
+        Ok(Self {
+            path: take_table(root, "path")?,
+            phases: take_table(root, "phases")?,
+            flows: take_flows(root)?,
+            origins: BTreeMap::new(),
+        })
+    }
+
+    /// Where the key of a fault, or the key around it, got its value: the place of an
+    /// override in the file, for example `arm[1]`, or [`COMMAND_LINE`].
+    pub(super) fn origin(&self, key: &str) -> Option<&str> {
+        let inside = |set: &str| {
+            let rest = key.strip_prefix(set);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.origins.iter().find(|(set, _)| inside(set)).map(|(_, place)| place.as_str())
+    }
+
+    /// Replaces one value, from a place in the file or the command line; a table or list is
+    /// replaced whole.
+    pub(super) fn set(&mut self, change: &Override, place: &str) -> Result<(), Fault> {
+        self.origins.insert(change.key.clone(), place.to_owned());
+        let unknown = || Fault::new(&change.key, format!("not a key; expected {OVERRIDABLE}"));
+        let (section, rest) = change.key.split_once('.').ok_or_else(unknown)?;
+        let (table, key) = match section {
+            "path" => (&mut self.path, rest),
+            "phases" => (&mut self.phases, rest),
+            "flow" => {
+                let (name, key) = rest.rsplit_once('.').ok_or_else(unknown)?;
+                let names = alternatives(self.flows.iter().map(|(name, _)| name.as_str()));
+                let flow = self.flows.iter_mut().find(|(known, _)| known == name);
+                let (_, table) = flow.ok_or_else(|| {
+                    let problem = format!("no flow is named `{name}`; expected {names}");
+                    Fault::new(&change.key, problem)
+                })?;
+                (table, key)
+            }
+            _ => return Err(unknown()),
+        };
+        if key.contains('.') {
+            return Err(unknown());
+        }
+        if section == "flow" && matches!(key, "name" | "kind") {
+            let problem = "a flow keeps its name and kind; declare another, with `count = 0` where \
+                           it should rest";
+            return Err(Fault::new(&change.key, problem));
+        }
+        table.insert(key.to_owned(), change.value.clone());
+        Ok(())
+    }
+}
+
+/// The overrides that a table of an arm, a sweep's point or the short form spells out.
+pub(super) fn overrides(table: &Table) -> Result<Vec<Override>, Fault> {
+    let mut found = Vec::new();
+    for (section, value) in table {
+        let deep = match section.as_str() {
+            "path" | "phases" => 1,
+            "flow" => 2,
+            _ => {
+                let problem = format!("not a key to override; expected {OVERRIDABLE}");
+                return Err(Fault::new(section, problem));
+            }
+        };
+        flatten(section, value, deep, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn flatten(key: &str, value: &Value, deep: u32, found: &mut Vec<Override>) -> Result<(), Fault> {
+    if deep == 0 {
+        found.push(Override { key: key.to_owned(), value: value.clone() });
+        return Ok(());
+    }
+    let Value::Table(table) = value else {
+        let problem = format!("expected a table of keys to override, {OVERRIDABLE}");
+        return Err(Fault::new(key, problem));
+    };
+    table.iter().try_for_each(|(name, value)| flatten(&join(key, name), value, deep - 1, found))
+}
+
+/// Takes `key` out of `table` where it is a table; an absent one is empty.
+fn take_table(table: &mut Table, key: &str) -> Result<Table, Fault> {
+    match table.remove(key) {
+        None => Ok(Table::new()),
+        Some(Value::Table(inner)) => Ok(inner),
+        Some(_) => Err(Fault::new(key, format!("expected a table: [{key}]"))),
+    }
+}
+
+/// Takes the tables of a list such as `[[arm]]` out of `table`; an absent one is empty.
+pub(super) fn take_tables(table: &mut Table, key: &str) -> Result<Vec<Table>, Fault> {
+    let expected = || Fault::new(key, format!("expected tables: [[{key}]]"));
+    match table.remove(key) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::Table(inner) => Ok(inner),
+                _ => Err(expected()),
+            })
+            .collect(),
+        Some(_) => Err(expected()),
+    }
+}
+
+/// Takes a text out of `table`; an absent one is `None`.
+pub(super) fn take_text(table: &mut Table, key: &str) -> Result<Option<String>, Fault> {
+    match table.remove(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Fault::new(key, "expected a text in quotes")),
+    }
+}
+
+fn take_flows(root: &mut Table) -> Result<Vec<(String, Table)>, Fault> {
+    let mut flows: Vec<(String, Table)> = Vec::new();
+    for (index, mut table) in take_tables(root, "flow")?.into_iter().enumerate() {
+        let place = format!("flow[{index}]");
+        let kind = match table.get("kind") {
+            Some(Value::String(kind)) => kind.clone(),
+            _ => return Err(Fault::new(place, "`kind` is missing, for example kind = \"tcp\"")),
+        };
+        let name = take_text(&mut table, "name").map_err(|fault| fault.under(&place))?;
+        let name = name.unwrap_or(kind);
+        check_name(&name).map_err(|problem| Fault::new(format!("{place}.name"), problem))?;
+        if flows.iter().any(|(known, _)| *known == name) {
+            let problem = format!("a second flow is named `{name}`; give each its own `name`");
+            return Err(Fault::new(place, problem));
+        }
+        flows.push((name, table));
+    }
+    Ok(flows)
+}
+
+/// Names stand in tables, keys and file names: short and plain.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_+:=,%".contains(c);
+    if (1..=80).contains(&name.len()) && name.chars().all(|c| plain(c) || c == '.') {
+        return Ok(());
+    }
+    Err("a name has 1 to 80 of the characters a-z A-Z 0-9 - _ + : = , % .".to_owned())
+}

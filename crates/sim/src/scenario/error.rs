@@ -1,0 +1,64 @@
+//! What is wrong with a scenario, and where.
+
+use std::fmt;
+
+/// A fault of a scenario: which file, which line, which key, and what would be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// File or built-in name.
+    pub scenario: String,
+    /// Line in the file, from 1; `None` where the fault came from the command line or is an absence.
+    pub line: Option<usize>,
+    /// Dotted key, for example `path.up_queue` or `flow.bulk.count`; empty for the whole file.
+    pub key: String,
+    /// What is wrong and what would be accepted.
+    pub problem: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scenario)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// A fault whose place in the file is not looked up yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub key: String,
+    pub problem: String,
+}
+
+impl Fault {
+    pub(super) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { key: key.into(), problem: problem.into() }
+    }
+
+    /// The same fault inside a table.
+    pub(super) fn under(mut self, table: &str) -> Self {
+        self.key = match (table, self.key.as_str()) {
+            (_, "") => table.to_owned(),
+            ("", _) => self.key,
+            (table, key) => format!("{table}.{key}"),
+        };
+        self
+    }
+}
+
+/// `a, b or c`, for messages.
+pub(super) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    match words.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}

@@ -1,0 +1,423 @@
+//! `[[flow]]`: what sends packets over the path.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::rate::Rate;
+use underload_aqm::time::Span;
+
+use super::error::{Fault, alternatives};
+use super::quantity::{BytesText, RateText, SpanText};
+use super::section::read_section;
+
+/// A flow, or a group of equal ones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Unique in the scenario.
+    pub name: String,
+    /// What it is.
+    pub kind: FlowKind,
+}
+
+/// What a flow is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlowKind {
+    /// Bulk transfer over TCP.
+    Tcp(TcpFlow),
+    /// Measures latency and does nothing else.
+    Probe(ProbeFlow),
+    /// UDP at a constant rate.
+    Udp(UdpFlow),
+    /// A command inside the lab; not in the sim world.
+    Exec(ExecFlow),
+    /// An application with keys of its own, which the world that runs it checks.
+    Application(ApplicationFlow),
+}
+
+/// Where a flow's payload goes, seen from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowDirection {
+    /// From the client.
+    #[default]
+    Up,
+    /// To the client.
+    Down,
+    /// As many flows each way.
+    Both,
+}
+
+impl FlowDirection {
+    /// Whether payload goes up.
+    pub fn goes_up(self) -> bool {
+        matches!(self, Self::Up | Self::Both)
+    }
+
+    /// Whether payload goes down.
+    pub fn goes_down(self) -> bool {
+        matches!(self, Self::Down | Self::Both)
+    }
+}
+
+/// When a flow is active, from the start of the ramp on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// Since the start of the ramp.
+    pub start: Span,
+    /// Since the start of the ramp; `None`: until the load phase ends.
+    pub stop: Option<Span>,
+}
+
+/// The traffic class of a packet: what its sender writes into the former type-of-service byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// Differentiated Services codepoint.
+    pub dscp: u8,
+    /// ECN codepoint, by its bits.
+    ecn_bits: u8,
+}
+
+impl Class {
+    /// A class; `None` for a DSCP above 63.
+    pub fn new(dscp: u8, ecn: Ecn) -> Option<Self> {
+        Dscp::new(dscp).map(|dscp| Self { dscp: dscp.value(), ecn_bits: ecn.bits() })
+    }
+
+    /// Its ECN codepoint.
+    pub fn ecn(self) -> Ecn {
+        Ecn::from_bits(self.ecn_bits)
+    }
+
+    /// As printed: `dscp 45 ect1`.
+    pub fn label(self) -> String {
+        match self.ecn() {
+            Ecn::NotEct => format!("dscp {}", self.dscp),
+            ecn => format!("dscp {} {}", self.dscp, ecn.name()),
+        }
+    }
+}
+
+/// Bulk TCP. The sender always has data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpFlow {
+    /// Where the payload goes.
+    pub direction: FlowDirection,
+    /// Flows per direction; 0 = the flow rests.
+    pub count: u32,
+    /// Congestion control, always named: the machine's default may be any.
+    pub congestion_control: String,
+    /// Whether both ends negotiate ECN.
+    pub ecn: bool,
+    /// Differentiated Services codepoint.
+    pub dscp: u8,
+    /// When it sends.
+    pub activity: Activity,
+}
+
+/// A latency probe. It runs through all phases, a packet per `interval` and class whatever comes
+/// back (open loop).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeFlow {
+    /// Between two packets of one class.
+    pub interval: Span,
+    /// Traffic classes probed at once, at least one; the first is the headline.
+    pub classes: Vec<Class>,
+    /// Adds a request-response probe as a second view (netperf's `UDP_RR`), never the headline.
+    pub closed_loop: bool,
+}
+
+/// UDP at a constant rate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpFlow {
+    /// Where it goes.
+    pub direction: FlowDirection,
+    /// Flows per direction; 0 = the flow rests.
+    pub count: u32,
+    /// Rate of each, counted as IP packets.
+    pub rate: Rate,
+    /// Length of each IP packet, bytes.
+    pub packet_bytes: u32,
+    /// Traffic class.
+    pub class: Class,
+    /// When it sends.
+    pub activity: Activity,
+}
+
+/// A command at the client, and another at the server, started before it, where it needs one.
+///
+/// In the words of both, `{client}` and `{server}` stand for the addresses of the two ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecFlow {
+    /// Program and arguments at the client; no shell.
+    pub client: Vec<String>,
+    /// Program and arguments at the server, or nothing.
+    pub server: Vec<String>,
+    /// When the client's command starts, and when it is stopped should it still run.
+    pub activity: Activity,
+}
+
+/// An application that only some worlds can run, with keys of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApplicationFlow {
+    /// One of [`APPLICATIONS`].
+    pub application: String,
+    /// Its own keys, checked by the world that runs it.
+    pub parameters: Table,
+}
+
+/// Kinds of flow that stand for an application.
+pub const APPLICATIONS: [&str; 6] =
+    ["voip", "web", "video", "interactive-video", "game", "cloud-game"];
+
+/// Kinds of flow that every world knows.
+const KINDS: [&str; 4] = ["tcp", "probe", "udp", "exec"];
+
+/// Flows of one entry, at most.
+const MAX_COUNT: u32 = 10_000;
+/// Traffic classes of one probe, at most.
+const MAX_CLASSES: usize = 16;
+/// Words of a command, at most.
+const MAX_WORDS: usize = 256;
+/// Fewer bytes cannot hold an IPv4 and a UDP header.
+const MIN_PACKET_BYTES: u64 = 28;
+const MAX_PACKET_BYTES: u64 = 9_000;
+/// Faster probes would measure themselves.
+const MIN_PROBE_INTERVAL: Span = Span::from_micros(100);
+const MAX_PROBE_INTERVAL: Span = Span::from_secs(60);
+
+impl Flow {
+    pub(super) fn read(name: &str, mut table: Table) -> Result<Self, Fault> {
+        let at_flow = |fault: Fault| fault.under(&format!("flow.{name}"));
+        let Some(Value::String(kind)) = table.remove("kind") else {
+            return Err(at_flow(Fault::new("kind", "expected a text in quotes")));
+        };
+        let kind = match kind.as_str() {
+            "tcp" => read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp),
+            "probe" => read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe),
+            "udp" => read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp),
+            "exec" => read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec),
+            application if APPLICATIONS.contains(&application) => {
+                let application = application.to_owned();
+                Ok(FlowKind::Application(ApplicationFlow { application, parameters: table }))
+            }
+            other => {
+                let known = alternatives(KINDS.iter().chain(&APPLICATIONS).copied());
+                Err(Fault::new("kind", format!("`{other}` is no kind of flow; expected {known}")))
+            }
+        };
+        Ok(Self { name: name.to_owned(), kind: kind.map_err(at_flow)? })
+    }
+
+    /// Whether it loads the path.
+    pub fn is_load(&self) -> bool {
+        match &self.kind {
+            FlowKind::Tcp(flow) => flow.count > 0,
+            FlowKind::Udp(flow) => flow.count > 0,
+            FlowKind::Probe(_) => false,
+            FlowKind::Exec(_) | FlowKind::Application(_) => true,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TcpKeys {
+    #[serde(default)]
+    direction: FlowDirection,
+    #[serde(default = "one")]
+    count: u32,
+    congestion_control: String,
+    #[serde(default)]
+    ecn: bool,
+    #[serde(default)]
+    dscp: u8,
+    start: Option<SpanText>,
+    stop: Option<SpanText>,
+}
+
+impl TcpKeys {
+    fn check(self) -> Result<TcpFlow, Fault> {
+        let name = &self.congestion_control;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-+:=".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            let problem = "expected the name of a congestion control, such as \"cubic\"";
+            return Err(Fault::new("congestion_control", problem));
+        }
+        Ok(TcpFlow {
+            direction: self.direction,
+            count: checked_count(self.count)?,
+            congestion_control: self.congestion_control,
+            ecn: self.ecn,
+            dscp: checked_class(self.dscp, Ecn::NotEct)?.dscp,
+            activity: checked_activity(self.start, self.stop)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProbeKeys {
+    interval: SpanText,
+    #[serde(default)]
+    classes: Vec<ClassKeys>,
+    #[serde(default)]
+    closed_loop: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassKeys {
+    #[serde(default)]
+    dscp: u8,
+    #[serde(default)]
+    ecn: EcnName,
+}
+
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+enum EcnName {
+    #[default]
+    NotEct,
+    Ect0,
+    Ect1,
+    Ce,
+}
+
+impl EcnName {
+    fn codepoint(self) -> Ecn {
+        match self {
+            Self::NotEct => Ecn::NotEct,
+            Self::Ect0 => Ecn::Ect0,
+            Self::Ect1 => Ecn::Ect1,
+            Self::Ce => Ecn::Ce,
+        }
+    }
+}
+
+impl ProbeKeys {
+    fn check(self) -> Result<ProbeFlow, Fault> {
+        let interval = self.interval.0;
+        if !(MIN_PROBE_INTERVAL..=MAX_PROBE_INTERVAL).contains(&interval) {
+            let problem = format!("{interval} is out of range; expected 100us to 60s");
+            return Err(Fault::new("interval", problem));
+        }
+        let mut classes = self
+            .classes
+            .iter()
+            .map(|class| checked_class(class.dscp, class.ecn.codepoint()))
+            .collect::<Result<Vec<_>, _>>()?;
+        if classes.is_empty() {
+            classes.push(checked_class(0, Ecn::NotEct)?);
+        }
+        if classes.len() > MAX_CLASSES {
+            return Err(Fault::new("classes", format!("expected at most {MAX_CLASSES}")));
+        }
+        if classes.iter().collect::<BTreeSet<_>>().len() != classes.len() {
+            return Err(Fault::new("classes", "the same class stands here twice"));
+        }
+        Ok(ProbeFlow { interval, classes, closed_loop: self.closed_loop })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UdpKeys {
+    #[serde(default)]
+    direction: FlowDirection,
+    #[serde(default = "one")]
+    count: u32,
+    rate: RateText,
+    packet: Option<BytesText>,
+    #[serde(default)]
+    dscp: u8,
+    #[serde(default)]
+    ecn: EcnName,
+    start: Option<SpanText>,
+    stop: Option<SpanText>,
+}
+
+impl UdpKeys {
+    fn check(self) -> Result<UdpFlow, Fault> {
+        if self.rate.0.is_zero() {
+            return Err(Fault::new("rate", "0bit sends nothing; expected more"));
+        }
+        let bytes = self.packet.map_or(1_200, |packet| packet.0);
+        if !(MIN_PACKET_BYTES..=MAX_PACKET_BYTES).contains(&bytes) {
+            let problem = format!(
+                "{bytes}B is out of range; expected {MIN_PACKET_BYTES}B to {MAX_PACKET_BYTES}B"
+            );
+            return Err(Fault::new("packet", problem));
+        }
+        Ok(UdpFlow {
+            direction: self.direction,
+            count: checked_count(self.count)?,
+            rate: self.rate.0,
+            packet_bytes: bytes as u32,
+            class: checked_class(self.dscp, self.ecn.codepoint())?,
+            activity: checked_activity(self.start, self.stop)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExecKeys {
+    client: Vec<String>,
+    #[serde(default)]
+    server: Vec<String>,
+    start: Option<SpanText>,
+    stop: Option<SpanText>,
+}
+
+impl ExecKeys {
+    fn check(self) -> Result<ExecFlow, Fault> {
+        if self.client.is_empty() {
+            let problem = "expected a program and its arguments, such as [\"ping\", \"{server}\"]";
+            return Err(Fault::new("client", problem));
+        }
+        check_words("client", &self.client)?;
+        check_words("server", &self.server)?;
+        let activity = checked_activity(self.start, self.stop)?;
+        Ok(ExecFlow { client: self.client, server: self.server, activity })
+    }
+}
+
+fn check_words(key: &str, words: &[String]) -> Result<(), Fault> {
+    if words.len() > MAX_WORDS {
+        return Err(Fault::new(key, format!("expected at most {MAX_WORDS} words")));
+    }
+    if words.first().is_some_and(String::is_empty) || words.iter().any(|word| word.contains('\0')) {
+        return Err(Fault::new(key, "expected the name of a program first, and no NUL"));
+    }
+    Ok(())
+}
+
+fn checked_count(count: u32) -> Result<u32, Fault> {
+    if count > MAX_COUNT {
+        return Err(Fault::new("count", format!("{count} is out of range; expected 0 to 10000")));
+    }
+    Ok(count)
+}
+
+fn checked_class(dscp: u8, ecn: Ecn) -> Result<Class, Fault> {
+    let problem = || format!("{dscp} is out of range; expected 0 to 63");
+    Class::new(dscp, ecn).ok_or_else(|| Fault::new("dscp", problem()))
+}
+
+fn checked_activity(start: Option<SpanText>, stop: Option<SpanText>) -> Result<Activity, Fault> {
+    let start = start.map_or(Span::ZERO, |start| start.0);
+    let stop = stop.map(|stop| stop.0);
+    match stop {
+        Some(stop) if stop <= start => {
+            let problem = format!("{stop} is not after the start at {start}");
+            Err(Fault::new("stop", problem))
+        }
+        _ => Ok(Activity { start, stop }),
+    }
+}
+
+fn one() -> u32 {
+    1
+}

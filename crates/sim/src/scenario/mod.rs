@@ -1,0 +1,343 @@
+//! Scenario files: path, flows, arms, repeats and seed, for every world.
+//!
+//! A scenario is TOML, version-controlled and commented, one file per figure of a paper:
+//!
+//! ```toml
+//! title = "Two queues before a busy cable upstream"
+//! repeats = 3
+//! seed = 1
+//!
+//! [path]
+//! up = "35mbit"                 # a link SPEC
+//! rtt = "17ms"                  # or up_delay and down_delay
+//!
+//! [phases]
+//! idle = "2s"
+//! ramp = "steady"               # or a time
+//! load = "7s"
+//!
+//! [[flow]]
+//! kind = "tcp"
+//! direction = "up"
+//! congestion_control = "cubic"  # always named
+//!
+//! [[flow]]
+//! kind = "probe"
+//! interval = "10ms"
+//!
+//! [[arm]]
+//! name = "fifo"
+//! path.up_queue = "fifo:limit=1093750B"
+//!
+//! [[arm]]
+//! name = "docsis-pie"
+//! path.up_queue = "docsis-pie"
+//! ```
+//!
+//! The whole format, key by key, is in `docs/scenario-format.md`.
+//!
+//! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies what a command line says.
+//! - [`Arm`] is one resolved variant: what a world runs.
+//! - [`builtin`] lists the scenarios that come with the program.
+
+mod arm;
+pub mod builtin;
+mod document;
+mod error;
+mod flow;
+mod path;
+mod phases;
+mod published;
+mod quantity;
+mod section;
+mod variants;
+
+#[cfg(test)]
+mod tests;
+
+use toml::{Table, Value};
+use underload_report::schema::{Expectation, World};
+
+pub use arm::Arm;
+pub use error::ScenarioError;
+pub use flow::{
+    APPLICATIONS, Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowDirection, FlowKind,
+    ProbeFlow, TcpFlow, UdpFlow,
+};
+pub use path::{Lane, Path};
+pub use phases::{Phases, Ramp};
+
+use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
+use error::{Fault, alternatives};
+use variants::{Variant, take_dimensions};
+
+/// A scenario, resolved: what is to be run, how often, and what somebody published about it.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// File name or built-in name, for example `comcast/upstream`.
+    pub name: String,
+    /// One line for headings; may be empty.
+    pub title: String,
+    /// What it shows and how it deviates; may be empty.
+    pub description: String,
+    /// The figure that it reproduces, for example `Comcast 2021, Figures 3 to 6`; may be empty.
+    pub figure: String,
+    /// Every trial's seed derives from it.
+    pub seed: u64,
+    /// How often each arm runs, at least once.
+    pub repeats: u32,
+    /// The variants, in the order of the file; at least one.
+    pub arms: Vec<Arm>,
+    /// Published numbers about these arms.
+    pub published: Vec<Expectation>,
+}
+
+/// What the command line adds to a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Takes the short form: what `[short]` overrides.
+    pub short: bool,
+    /// `KEY=VALUE` overrides, for example `path.up=20mbit`.
+    pub set: Vec<String>,
+    /// Only these arms; empty = all.
+    pub arms: Vec<String>,
+    /// Instead of the file's own.
+    pub repeats: Option<u32>,
+    /// Instead of the file's own.
+    pub seed: Option<u64>,
+}
+
+/// Repeats of an arm, at most.
+const MAX_REPEATS: u32 = 100_000;
+
+impl Scenario {
+    /// Reads a scenario file as it stands, and checks its short form too.
+    ///
+    /// # Errors
+    /// The first fault, with its line and key and what would be accepted.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, name, &Options { short: true, ..Options::default() })?;
+        Self::parse_with(text, name, &Options::default())
+    }
+
+    /// Reads a scenario file with what the command line says.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`]; also an override, arm or number on the command line that does not
+    /// fit the file.
+    pub fn parse_with(text: &str, name: &str, options: &Options) -> Result<Self, ScenarioError> {
+        let mut document = Document::parse(text, name)?;
+        let mut root = std::mem::take(&mut document.root);
+        let plain = |fault: Fault| document.locate(fault, None);
+        let mut head = Head::take(&mut root).map_err(plain)?;
+        let mut base = Base::take(&mut root).map_err(plain)?;
+        let dimensions = take_dimensions(&mut root).map_err(plain)?;
+        let mut published = published::take_published(&mut root).map_err(plain)?;
+        let short = Short::take(&mut root).map_err(plain)?;
+        refuse_rest(&root).map_err(plain)?;
+        let mut only = options.arms.as_slice();
+        if options.short {
+            for change in &short.changes {
+                base.set(change, "short").map_err(|fault| document.locate(fault, Some("short")))?;
+            }
+            head.repeats = short.repeats.unwrap_or(head.repeats);
+            if only.is_empty() {
+                only = &short.arms;
+            }
+        }
+        apply_set(&options.set, &mut base, &dimensions)
+            .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
+        let arms = arm::resolve(&base, &dimensions, &document)?;
+        let arms = select(arms, only).map_err(plain)?;
+        check_published(&mut published, &arms, &dimensions).map_err(plain)?;
+        let scenario = Self {
+            name: name.to_owned(),
+            title: head.title,
+            description: head.description,
+            figure: head.figure,
+            seed: options.seed.unwrap_or(head.seed),
+            repeats: options.repeats.unwrap_or(head.repeats),
+            arms,
+            published,
+        };
+        check_repeats(scenario.repeats).map_err(plain)?;
+        Ok(scenario)
+    }
+
+    /// The worlds that can run every flow of it.
+    pub fn worlds(&self) -> Vec<World> {
+        let kinds = || self.arms.iter().flat_map(|arm| &arm.flows).map(|flow| &flow.kind);
+        let mut worlds = Vec::new();
+        if !kinds().any(|kind| matches!(kind, FlowKind::Exec(_))) {
+            worlds.push(World::Sim);
+        }
+        if !kinds().any(|kind| matches!(kind, FlowKind::Application(_))) {
+            worlds.push(World::Live);
+        }
+        worlds
+    }
+
+    /// How long it will about take in real time, one trial after the other.
+    pub fn estimate_seconds(&self) -> f64 {
+        let one_round: f64 = self.arms.iter().map(Arm::estimate_seconds).sum();
+        one_round * f64::from(self.repeats)
+    }
+}
+
+/// The keys at the top of the file.
+struct Head {
+    title: String,
+    description: String,
+    figure: String,
+    seed: u64,
+    repeats: u32,
+}
+
+impl Head {
+    fn take(root: &mut Table) -> Result<Self, Fault> {
+        let mut text = |key| take_text(root, key).map(Option::unwrap_or_default);
+        let (title, description, figure) = (text("title")?, text("description")?, text("figure")?);
+        let seed = take_number(root, "seed", u64::MAX)?.unwrap_or(1);
+        let repeats = take_repeats(root)?.unwrap_or(1);
+        Ok(Self { title, description, figure, seed, repeats })
+    }
+}
+
+/// `[short]`: overrides that make the scenario quick.
+#[derive(Default)]
+struct Short {
+    repeats: Option<u32>,
+    arms: Vec<String>,
+    changes: Vec<Override>,
+}
+
+impl Short {
+    fn take(root: &mut Table) -> Result<Self, Fault> {
+        let Some(value) = root.remove("short") else { return Ok(Self::default()) };
+        let Value::Table(mut table) = value else {
+            return Err(Fault::new("short", "expected a table: [short]"));
+        };
+        let at = |fault: Fault| fault.under("short");
+        let repeats = take_repeats(&mut table).map_err(at)?;
+        let arms = match table.remove("arms") {
+            None => Vec::new(),
+            Some(arms) => arms.try_into().map_err(|_| {
+                Fault::new("short.arms", "expected a list of arms' names in quotes")
+            })?,
+        };
+        let changes = overrides(&table).map_err(at)?;
+        Ok(Self { repeats, arms, changes })
+    }
+}
+
+fn take_repeats(table: &mut Table) -> Result<Option<u32>, Fault> {
+    let repeats = take_number(table, "repeats", u64::from(MAX_REPEATS))?;
+    let repeats = repeats.map(|repeats| repeats as u32);
+    repeats.map_or(Ok(()), check_repeats)?;
+    Ok(repeats)
+}
+
+fn check_repeats(repeats: u32) -> Result<(), Fault> {
+    if (1..=MAX_REPEATS).contains(&repeats) {
+        return Ok(());
+    }
+    Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
+}
+
+fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, Fault> {
+    match table.remove(key) {
+        None => Ok(None),
+        Some(Value::Integer(number)) if u64::try_from(number).is_ok_and(|n| n <= most) => {
+            Ok(Some(number as u64))
+        }
+        Some(other) => {
+            let problem = format!("{other}: expected a whole number from 0 to {most}");
+            Err(Fault::new(key, problem))
+        }
+    }
+}
+
+fn refuse_rest(root: &Table) -> Result<(), Fault> {
+    const KNOWN: [&str; 11] = [
+        "title",
+        "description",
+        "figure",
+        "seed",
+        "repeats",
+        "path",
+        "phases",
+        "flow",
+        "arm",
+        "sweep",
+        "published",
+    ];
+    match root.keys().next() {
+        None => Ok(()),
+        Some(key) => {
+            let known = alternatives(KNOWN.into_iter().chain(["short"]));
+            Err(Fault::new(key, format!("unknown key; expected {known}")))
+        }
+    }
+}
+
+/// Lays the command line's overrides over the base. One that an arm overrides again would do
+/// nothing, and so is refused.
+fn apply_set(set: &[String], base: &mut Base, arms: &[Vec<Variant>]) -> Result<(), Fault> {
+    for text in set {
+        let Some((key, value)) = text.split_once('=') else {
+            return Err(Fault::new(text, "expected KEY=VALUE, such as path.up=20mbit"));
+        };
+        let change = Override { key: key.trim().to_owned(), value: command_line_value(value) };
+        let owner = arms
+            .iter()
+            .flatten()
+            .find(|variant| variant.changes.iter().any(|own| own.key == change.key));
+        if let Some(variant) = owner {
+            let problem = format!("`{}` overrides this key itself", variant.name);
+            return Err(Fault::new(change.key, problem));
+        }
+        base.set(&change, COMMAND_LINE)?;
+    }
+    Ok(())
+}
+
+/// A number, `true`, a list or a quoted text as in TOML; anything else is the text itself.
+fn command_line_value(text: &str) -> Value {
+    let parsed = format!("value = {text}").parse::<Table>();
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn select(arms: Vec<Arm>, only: &[String]) -> Result<Vec<Arm>, Fault> {
+    for name in only {
+        if !arms.iter().any(|arm| arm.name == *name) {
+            let known = alternatives(arms.iter().map(|arm| arm.name.as_str()));
+            return Err(Fault::new("arm", format!("no arm is named `{name}`; expected {known}")));
+        }
+    }
+    let wanted = |arm: &Arm| only.is_empty() || only.contains(&arm.name);
+    Ok(arms.into_iter().filter(wanted).collect())
+}
+
+/// Refuses numbers about arms that do not exist, and leaves out those about arms not chosen.
+fn check_published(
+    published: &mut Vec<Expectation>,
+    arms: &[Arm],
+    dimensions: &[Vec<Variant>],
+) -> Result<(), Fault> {
+    let all: Vec<String> =
+        variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect();
+    for (index, expectation) in published.iter().enumerate() {
+        let named = [Some(&expectation.arm), expectation.relative_to.as_ref()];
+        if let Some(unknown) = named.into_iter().flatten().find(|name| !all.contains(name)) {
+            let known = alternatives(all.iter().map(String::as_str));
+            let problem = format!("no arm is named `{unknown}`; expected {known}");
+            return Err(Fault::new(format!("published[{index}].arm"), problem));
+        }
+    }
+    let chosen = |name: &String| arms.iter().any(|arm| arm.name == *name);
+    published.retain(|expectation| {
+        chosen(&expectation.arm) && expectation.relative_to.as_ref().is_none_or(chosen)
+    });
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! `[path]`: an up link and a down link, each with its queue.
+
+use serde::Deserialize;
+use toml::Table;
+use underload_aqm::config::{ConfigError, Spec};
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::time::Span;
+
+use super::error::Fault;
+use super::quantity::{BytesText, SpanText, SpecText};
+use super::section::read_section;
+
+/// Both directions of a path, seen from the client.
+#[derive(Debug, Clone)]
+pub struct Path {
+    /// From the client.
+    pub up: Lane,
+    /// To the client.
+    pub down: Lane,
+}
+
+/// One direction: a queue and the link behind it, with its delay, loss and overhead.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    /// The link, ready to be built.
+    pub link: LinkSetup,
+    /// The queue, ready to be built.
+    pub queue: QueueSetup,
+}
+
+impl Path {
+    pub(super) fn read(table: Table) -> Result<Self, Fault> {
+        read_section(table).and_then(Keys::check).map_err(|fault| fault.under("path"))
+    }
+
+    /// The round trip without load and without transmission times.
+    pub fn base_round_trip(&self) -> Span {
+        self.up.link.delay + self.down.link.delay
+    }
+}
+
+/// A link that is no bottleneck beside one that is: fast, with the kernel's customary queue.
+const WIDE_LINK: &str = "1gbit";
+const WIDE_QUEUE: &str = "fifo:limit=1000p";
+
+/// What a scenario says of its path. Delay, loss and overhead may stand here or in the link's own
+/// SPEC, where the same link is used elsewhere.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    up: Option<SpecText>,
+    down: Option<SpecText>,
+    up_queue: Option<SpecText>,
+    down_queue: Option<SpecText>,
+    rtt: Option<SpanText>,
+    up_delay: Option<SpanText>,
+    down_delay: Option<SpanText>,
+    up_loss: Option<String>,
+    down_loss: Option<String>,
+    overhead: Option<BytesText>,
+}
+
+/// The keys of one direction.
+struct LaneKeys {
+    direction: &'static str,
+    link: Option<SpecText>,
+    queue: Option<SpecText>,
+    delay: Option<Span>,
+    loss: Option<String>,
+}
+
+impl Keys {
+    fn check(self) -> Result<Path, Fault> {
+        if self.up.is_none() && self.down.is_none() {
+            let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
+            return Err(Fault::new("up", problem));
+        }
+        let (up_delay, down_delay) = self.delays()?;
+        let overhead = self.overhead.map(|overhead| overhead.0);
+        let up = LaneKeys {
+            direction: "up",
+            link: self.up,
+            queue: self.up_queue,
+            delay: up_delay,
+            loss: self.up_loss,
+        };
+        let down = LaneKeys {
+            direction: "down",
+            link: self.down,
+            queue: self.down_queue,
+            delay: down_delay,
+            loss: self.down_loss,
+        };
+        Ok(Path { up: up.check(overhead)?, down: down.check(overhead)? })
+    }
+
+    /// Up and down, either given or the halves of the round trip.
+    fn delays(&self) -> Result<(Option<Span>, Option<Span>), Fault> {
+        let own = |delay: &Option<SpanText>| delay.as_ref().map(|text| text.0);
+        match &self.rtt {
+            Some(_) if self.up_delay.is_some() || self.down_delay.is_some() => {
+                let problem = "either the round trip, or `up_delay` and `down_delay`";
+                Err(Fault::new("rtt", problem))
+            }
+            Some(SpanText(rtt)) => {
+                let up = Span::from_nanos(rtt.as_nanos() / 2);
+                Ok((Some(up), Some(rtt.saturating_sub(up))))
+            }
+            None => Ok((own(&self.up_delay), own(&self.down_delay))),
+        }
+    }
+}
+
+impl LaneKeys {
+    fn check(self, overhead: Option<u64>) -> Result<Lane, Fault> {
+        let at_link = |error: ConfigError| Fault::new(self.direction, error.to_string());
+        let queue_key = format!("{}_queue", self.direction);
+        let at_queue = |error: ConfigError| Fault::new(queue_key.clone(), error.to_string());
+        let (link, queue) = match (self.link, self.queue) {
+            (Some(link), Some(queue)) => (link.0, queue.0),
+            (None, None) => (
+                Spec::parse(WIDE_LINK).map_err(at_link)?,
+                Spec::parse(WIDE_QUEUE).map_err(at_queue)?,
+            ),
+            (Some(_), None) => {
+                let problem = "is missing: which queue stands before the link? For example \
+                               \"fifo:limit=256KiB\"";
+                return Err(Fault::new(queue_key, problem));
+            }
+            (None, Some(_)) => {
+                let problem = format!("a queue without a link; give `{}` too", self.direction);
+                return Err(Fault::new(queue_key, problem));
+            }
+        };
+        let extra = [
+            ("delay", self.delay.map(|delay| delay.to_string())),
+            ("loss", self.loss),
+            ("overhead", overhead.map(|bytes| format!("{bytes}B"))),
+        ];
+        let link = extra.into_iter().fold(link, |link, (key, value)| match value {
+            Some(value) => link.with(key, &value),
+            None => link,
+        });
+        // Through the text form: a value with a comma must not become two items.
+        let link = Spec::parse(&link.to_string()).and_then(|spec| LinkSetup::from_spec(&spec));
+        let link = link.map_err(at_link)?;
+        let queue = QueueSetup::from_spec(&queue, &link.facts()).map_err(at_queue)?;
+        Ok(Lane { link, queue })
+    }
+}

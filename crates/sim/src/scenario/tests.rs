@@ -1,0 +1,349 @@
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use underload_aqm::time::Span;
+
+use super::*;
+
+/// A scenario that is right, to be spoilt by each case.
+const GOOD: &str = r#"
+title = "One"
+repeats = 2
+seed = 7
+
+[path]
+up = "35mbit"
+up_queue = "fifo:limit=256KiB"
+rtt = "17ms"
+
+[phases]
+load = "7s"
+
+[[flow]]
+kind = "tcp"
+name = "bulk"
+congestion_control = "cubic"
+
+[[flow]]
+kind = "probe"
+interval = "10ms"
+"#;
+
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse(text, "case.toml")
+}
+
+fn parse_with(text: &str, options: &Options) -> Result<Scenario, ScenarioError> {
+    Scenario::parse_with(text, "case.toml", options)
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let scenario = parse(GOOD).expect("the scenario is right");
+    assert_eq!((scenario.repeats, scenario.seed), (2, 7));
+    let [arm] = scenario.arms.as_slice() else { panic!("{} arms", scenario.arms.len()) };
+    assert_eq!(arm.name, "default");
+    assert_eq!(arm.path.up.link.delay, Span::from_micros(8_500));
+    assert_eq!(arm.path.base_round_trip(), Span::from_millis(17));
+    assert_eq!(arm.path.down.link.label.name, "1gbit");
+    assert_eq!(arm.phases.ramp, Ramp::Steady { limit: Span::from_secs(15) });
+    let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("{:?}", arm.flows[0]) };
+    assert_eq!((bulk.count, bulk.direction), (1, FlowDirection::Up));
+    let FlowKind::Probe(probe) = &arm.flows[1].kind else { panic!("{:?}", arm.flows[1]) };
+    assert_eq!(probe.classes.len(), 1);
+    assert_eq!(scenario.worlds(), [World::Sim, World::Live]);
+}
+
+#[test]
+fn arms_and_sweeps_multiply_in_the_order_of_the_file() {
+    let text = format!(
+        "{GOOD}{}",
+        r#"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "pie"
+path.up_queue = { name = "pie", profile = "rfc", target = "15ms" }
+[[sweep]]
+key = "path.up"
+values = ["10mbit", "35mbit"]
+[[sweep]]
+[[sweep.point]]
+name = "quiet"
+flow.bulk.count = 0
+[[sweep.point]]
+name = "busy"
+flow.bulk.count = 10
+phases.load = "3s"
+"#
+    );
+    let scenario = parse(&text).expect("the scenario is right");
+    let names: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let expected = [
+        "fifo/10mbit/quiet",
+        "fifo/10mbit/busy",
+        "fifo/35mbit/quiet",
+        "fifo/35mbit/busy",
+        "pie/10mbit/quiet",
+        "pie/10mbit/busy",
+        "pie/35mbit/quiet",
+        "pie/35mbit/busy",
+    ];
+    assert_eq!(names, expected);
+    let last = &scenario.arms[7];
+    assert_eq!(last.path.up.queue.label.to_string(), "pie:profile=rfc,target=15ms");
+    assert_eq!(last.phases.load, Span::from_secs(3));
+    let FlowKind::Tcp(bulk) = &last.flows[0].kind else { panic!("{:?}", last.flows[0]) };
+    assert_eq!(bulk.count, 10);
+}
+
+#[test]
+fn the_short_form_and_the_command_line_override() {
+    let text = format!(
+        "{GOOD}{}",
+        r#"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "pie"
+path.up_queue = "pie"
+[[published]]
+metric = "load.rtt.p50"
+value = 20
+tolerance = 2
+arm = "pie"
+unit = "ms"
+source = "a paper"
+[short]
+repeats = 1
+arms = ["fifo"]
+phases.load = "1s"
+"#
+    );
+    let short = parse_with(&text, &Options { short: true, ..Options::default() }).expect("short");
+    assert_eq!((short.repeats, short.arms.len(), short.published.len()), (1, 1, 0));
+    assert_eq!(short.arms[0].phases.load, Span::from_secs(1));
+    let options = Options {
+        set: vec!["path.up=5mbit".into(), "flow.bulk.count=3".into(), "path.rtt=40ms".into()],
+        arms: vec!["pie".into()],
+        repeats: Some(9),
+        seed: Some(11),
+        ..Options::default()
+    };
+    let set = parse_with(&text, &options).expect("set");
+    assert_eq!((set.repeats, set.seed, set.arms.len(), set.published.len()), (9, 11, 1, 1));
+    assert_eq!(set.arms[0].path.up.link.label.name, "5mbit");
+    assert_eq!(set.arms[0].path.base_round_trip(), Span::from_millis(40));
+    let FlowKind::Tcp(bulk) = &set.arms[0].flows[0].kind else { panic!("no tcp") };
+    assert_eq!(bulk.count, 3);
+}
+
+#[test]
+fn published_numbers_become_bands() {
+    let arms = r#"
+[[arm]]
+name = "a"
+path.up_queue = "pie"
+[[arm]]
+name = "b"
+path.up_queue = "codel"
+[[published]]
+metric = "load.rtt.p50"
+values = { a = 50.0, b = 40.0 }
+tolerance_percent = 10
+unit = "ms"
+source = "a table"
+[[published]]
+metric = "throughput.up"
+arm = "a"
+low = 19
+unit = "mbit/s"
+source = "a table"
+"#;
+    let scenario = parse(&format!("{GOOD}{arms}")).expect("the scenario is right");
+    let bands: Vec<_> =
+        scenario.published.iter().map(|band| (band.arm.as_str(), band.low, band.high)).collect();
+    let expected =
+        [("a", Some(45.0), Some(55.0)), ("b", Some(36.0), Some(44.0)), ("a", Some(19.0), None)];
+    assert_eq!(bands, expected);
+}
+
+/// What a case does to [`GOOD`]: replaces the first text by the second, or appends the second.
+const FAULTS: &[(&str, &str)] = &[
+    ("title = \"One\"", "title = \"One"),
+    ("title = \"One\"", "titel = \"One\""),
+    ("title = \"One\"", "title = 1"),
+    ("repeats = 2", "repeats = 0"),
+    ("repeats = 2", "repeats = \"2\""),
+    ("repeats = 2", "repeats = -1"),
+    ("up = \"35mbit\"", "upp = \"35mbit\""),
+    ("up = \"35mbit\"", "up = 35"),
+    ("up = \"35mbit\"", "up = \"\""),
+    ("up = \"35mbit\"", "up = \"0mbit\""),
+    ("up = \"35mbit\"", "up = \"35mbps\""),
+    ("up = \"35mbit\"", "down = \"35mbit\""),
+    ("up = \"35mbit\"\n", ""),
+    ("\"fifo:limit=256KiB\"", "\"fifo:limt=250ms\""),
+    ("\"fifo:limit=256KiB\"", "\"fifo:limit=250\""),
+    ("\"fifo:limit=256KiB\"", "\"fifo:limit=0p\""),
+    ("\"fifo:limit=256KiB\"", "\"fivo\""),
+    ("\"fifo:limit=256KiB\"", "{ limit = \"64KiB\" }"),
+    ("up_queue = \"fifo:limit=256KiB\"\n", ""),
+    ("rtt = \"17ms\"", "rtt = \"17\""),
+    ("rtt = \"17ms\"", "rtt = \"-17ms\""),
+    ("rtt = \"17ms\"", "rtt = 17"),
+    ("rtt = \"17ms\"", "rtt = \"17ms\"\nup_delay = \"1ms\""),
+    ("rtt = \"17ms\"", "rtt = \"1h\""),
+    ("rtt = \"17ms\"", "up_loss = \"150%\""),
+    ("rtt = \"17ms\"", "overhead = \"2KiB\""),
+    ("load = \"7s\"", "lod = \"7s\""),
+    ("load = \"7s\"", "load = \"7\""),
+    ("load = \"7s\"\n", ""),
+    ("load = \"7s\"", "load = \"0s\"\nidle = \"0s\""),
+    ("load = \"7s\"", "load = \"7s\"\nramp = \"soon\""),
+    ("load = \"7s\"", "load = \"7s\"\nramp = \"2s\"\nramp_limit = \"3s\""),
+    ("kind = \"tcp\"", "kind = \"tpc\""),
+    ("kind = \"tcp\"\n", ""),
+    ("congestion_control = \"cubic\"\n", ""),
+    ("congestion_control = \"cubic\"", "congestion_control = \"cu bic\""),
+    ("name = \"bulk\"", "name = \"probe\""),
+    ("name = \"bulk\"", "name = \"a/b\""),
+    ("name = \"bulk\"", "count = 1_000_000"),
+    ("name = \"bulk\"", "direction = \"upstream\""),
+    ("name = \"bulk\"", "dscp = 64"),
+    ("name = \"bulk\"", "start = \"3s\"\nstop = \"2s\""),
+    ("interval = \"10ms\"", "interval = \"1us\""),
+    ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{ dscp = 45, ecn = \"ect2\" }]"),
+    ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{}, { dscp = 0 }]"),
+    ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"exec\"\nclient = []"),
+    ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"udp\"\nrate = \"1mbit\""),
+    ("", "[[arm]]\nname = \"same\""),
+    ("", "[[arm]]\npath.up = \"1mbit\""),
+    ("", "[[arm]]\nname = \"a\"\npath.upp = \"1mbit\""),
+    ("", "[[arm]]\nname = \"a\"\npath = \"1mbit\""),
+    ("", "[[arm]]\nname = \"a\"\nseed = 2"),
+    ("", "[[arm]]\nname = \"a\"\nflow.bulc.count = 2"),
+    ("", "[[arm]]\nname = \"a\"\nflow.bulk.kind = \"udp\""),
+    ("", "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[arm]]\nname = \"a\"\npath.up = \"2mbit\""),
+    ("", "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[arm]]\nname = \"b\"\npath.up = \"1mbit\""),
+    ("", "[[sweep]]\nkey = \"path.up\""),
+    ("", "[[sweep]]\nkey = \"path.up\"\nvalues = []"),
+    ("", "[[sweep]]\nkey = \"path.up\"\nvalues = [\"1mbit\"]\nnames = []"),
+    ("", "[[sweep]]\nkey = \"path.up\"\nvalues = [\"1 mbit\"]"),
+    ("", "[[sweep]]\nkey = \"up\"\nvalues = [\"1mbit\"]"),
+    (
+        "",
+        "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[sweep]]\nkey = \"path.up\"\n\
+         values = [\"2mbit\"]",
+    ),
+    ("", "[short]\nphases.lod = \"1s\""),
+    ("", "[short]\narms = [\"b\"]"),
+    ("", "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nvalue = 1"),
+    (
+        "",
+        "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nvalue = 1\n\
+         tolerance = 1\narm = \"b\"",
+    ),
+    (
+        "",
+        "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nlow = 2\n\
+         high = 1\narm = \"default\"",
+    ),
+];
+
+#[test]
+fn every_fault_names_its_place_and_what_is_accepted() {
+    let mut messages = String::new();
+    for (from, to) in FAULTS {
+        assert!(GOOD.contains(from), "{from}");
+        let text =
+            if from.is_empty() { format!("{GOOD}{to}\n") } else { GOOD.replacen(from, to, 1) };
+        let message = match parse(&text) {
+            Ok(_) => "ACCEPTED".to_owned(),
+            // The list of disciplines grows; what matters here is that one is offered.
+            Err(error) => match error.to_string().split_once("known: ") {
+                Some((message, _)) => format!("{message}known: ..."),
+                None => error.to_string(),
+            },
+        };
+        let case = if to.is_empty() { format!("without {from}") } else { (*to).to_owned() };
+        let _ = writeln!(messages, "{}\n    {message}", case.trim().replace('\n', " | "));
+    }
+    assert!(!messages.contains("ACCEPTED"), "{messages}");
+    insta::assert_snapshot!(messages);
+}
+
+#[test]
+fn every_fault_of_the_command_line_names_it() {
+    let arms = "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n";
+    let mut messages = String::new();
+    for options in [
+        Options { set: vec!["path.up".into()], ..Options::default() },
+        Options { set: vec!["path.up=2mbit".into()], ..Options::default() },
+        Options { set: vec!["path.rtt=2".into()], ..Options::default() },
+        Options { set: vec!["seed=2".into()], ..Options::default() },
+        Options { arms: vec!["b".into()], ..Options::default() },
+        Options { repeats: Some(0), ..Options::default() },
+    ] {
+        let error = parse_with(&format!("{GOOD}{arms}"), &options).expect_err("must be refused");
+        let _ = writeln!(messages, "{error}");
+    }
+    insta::assert_snapshot!(messages);
+}
+
+#[test]
+fn too_large_a_grid_is_refused_before_it_is_made() {
+    let values: Vec<String> = (1..=200).map(|rate| format!("\"{rate}mbit\"")).collect();
+    let sweep =
+        |key: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [{}]\n", values.join(","));
+    let text = format!("{GOOD}{}{}{}", sweep("path.up"), sweep("path.down"), sweep("phases.x"));
+    let error = parse(&text).expect_err("8,000,000 arms");
+    assert!(error.problem.contains("more than 10000 arms"), "{error}");
+}
+
+#[test]
+fn every_built_in_scenario_is_right() {
+    let mut count = 0;
+    for scenario in builtin::scenarios() {
+        let parsed = Scenario::parse(scenario.text, scenario.name);
+        let parsed = parsed.unwrap_or_else(|error| panic!("{error}"));
+        assert!(!parsed.title.is_empty(), "{} has no title", scenario.name);
+        count += 1;
+    }
+    assert!(count >= 1, "no scenario is built in");
+}
+
+proptest! {
+    /// Whatever a file holds, the answer is a scenario or an error: no panic, no endless work.
+    #[test]
+    fn any_text_is_answered(text in "\\PC{0,200}") {
+        let _ = parse(&text);
+    }
+
+    /// The same for files that are nearly right: lines of the good one taken out, doubled, swapped.
+    #[test]
+    fn any_shuffle_of_lines_is_answered(order in prop::collection::vec(0_usize..24, 0..40)) {
+        let lines: Vec<&str> = GOOD.lines().collect();
+        let text: Vec<&str> = order.iter().filter_map(|n| lines.get(*n).copied()).collect();
+        let _ = parse(&text.join("\n"));
+    }
+
+    /// A value that is read comes back as it was given.
+    #[test]
+    fn rates_and_delays_are_kept_exactly(
+        kbit in 1_u64..1_000_000, delay_us in 0_u64..1_000_000, count in 0_u32..100,
+    ) {
+        let text = GOOD
+            .replacen("35mbit", &format!("{kbit}kbit"), 1)
+            .replacen("17ms", &format!("{delay_us}us"), 1)
+            .replacen("name = \"bulk\"", &format!("count = {count}"), 1);
+        let scenario = parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let arm = &scenario.arms[0];
+        prop_assert_eq!(arm.path.base_round_trip(), Span::from_micros(delay_us));
+        prop_assert_eq!(&arm.path.up.link.label.name, &format!("{kbit}kbit"));
+        let FlowKind::Tcp(flow) = &arm.flows[0].kind else { panic!("no tcp") };
+        prop_assert_eq!(flow.count, count);
+    }
+}
