@@ -7,7 +7,7 @@
 mod links;
 mod queues;
 
-pub use links::{LINKS, LinkSetup, RateConfig};
+pub use links::{LINKS, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
 
 use crate::config::{ConfigError, Spec};
