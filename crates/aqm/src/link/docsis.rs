@@ -55,6 +55,7 @@ impl DocsisUpstream {
 mod tests {
     use super::*;
     use crate::time::Span;
+    use alloc::vec;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -98,7 +99,7 @@ mod tests {
     fn the_sustained_rate_is_exact_over_a_long_run() {
         // 3 Mbit/s does not divide a nanosecond: 1500 B take 4 ms, 100 B take 266,666.67 ns.
         let mut link = upstream(3 * MBIT, 2_000, 7 * MBIT);
-        let sent = run(&mut link, &[(Span::ZERO, 100); 300_000]);
+        let sent = run(&mut link, &vec![(Span::ZERO, 100); 300_000]);
         let tail = &sent[100..];
         let elapsed = tail[tail.len() - 1].0.since(tail[0].0).as_nanos();
         let ideal = (tail.len() as u64 - 1) * 100 * 8 * 1_000 / 3;

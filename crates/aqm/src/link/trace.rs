@@ -247,7 +247,6 @@ const NANOS_PER_MS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
     use alloc::string::{String, ToString};
     use proptest::prelude::*;
 
@@ -357,7 +356,8 @@ mod tests {
             let mut at = 0;
             let mut times: Vec<u32> = gaps.iter().map(|gap| { at += gap; at }).collect();
             times.push(at + 1);
-            let text: String = times.iter().map(|ms| format!("{ms}\n")).collect();
+            let lines: Vec<String> = times.iter().map(|ms| ms.to_string()).collect();
+            let text = lines.join("\n");
             let trace = Trace::parse(text.as_bytes()).unwrap();
             let mut link = Opportunities::new(trace.clone(), 1_504);
             let ends = busy_ends_ms(&mut link, &lens);

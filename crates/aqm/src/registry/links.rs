@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, Fallback, Item, Kind, Param, Profile, Spec, Value, Values};
+use crate::config::{
+    ConfigError, Definition, Fallback, Item, Kind, Param, Profile, Spec, Value, Values,
+};
 use crate::link::{
     Constant, DocsisUpstream, Link, LinkParts, Loss, Opportunities, RateProcess, Schedule,
     ScheduleError, Step, Trace,
@@ -310,8 +312,7 @@ fn docsis(values: &Values) -> Result<(RateProcess, LinkFacts), ConfigError> {
     if peak < rate {
         return Err(values.refuse("peak", "at least the sustained rate"));
     }
-    let facts =
-        LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) };
+    let facts = LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) };
     Ok((RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)), facts))
 }
 
