@@ -10,9 +10,17 @@ pub mod schema;
 pub mod stats;
 
 mod arms;
+mod page;
+mod plot;
 mod store;
+mod subject;
 mod summarise;
+mod verdict;
+mod words;
 
 pub use arms::{conclude, metric};
+pub use page::{PageError, plots, render, write_report};
+pub use plot::{Plot, PlotError};
 pub use store::{RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
+pub use verdict::{summary_lines, warnings};
