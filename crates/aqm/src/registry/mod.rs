@@ -1,6 +1,7 @@
 //! Every discipline and link by name: what exists, with which parameters, and how to build it.
 //!
-//! To add a discipline: give it a [`Definition`](crate::config::Definition) and a `configure` function beside its code, then
+//! To add a discipline: give it a [`Definition`](crate::config::Definition) and a `configure`
+//! function beside its code, then
 //! name it in `queues::ALL` and in [`QueueConfig`]. The law suite, `underload queues` and the
 //! benchmarks find it there.
 

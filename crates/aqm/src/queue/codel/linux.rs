@@ -1,5 +1,8 @@
 //! CoDel as Linux 6.12 runs it (`include/net/codel_impl.h`): its clock, its reciprocal square
 //! root, its re-entry, bit for bit.
+//!
+//! One consequence of the 32-bit clock stays in on purpose: on re-entry, a next drop that is 36 to
+//! 73 minutes old looks as if it were still ahead, so the law resumes at the old rate.
 
 use super::CodelConfig;
 use super::rfc::signal;
@@ -235,6 +238,18 @@ mod tests {
     fn default_target_and_interval_in_ticks() {
         let codel = Linux::new(CodelConfig::default());
         assert_eq!((codel.target, codel.interval), (4_882, 97_656));
+    }
+
+    #[test]
+    fn re_entry_forgets_the_old_rate_except_on_the_far_side_of_the_clock() {
+        let resumed = |idle: Span| {
+            let mut codel = Linux::new(CodelConfig::default());
+            (codel.count, codel.last_count) = (40, 1);
+            codel.enter(ticks_in(idle));
+            codel.count > 1
+        };
+        assert!(resumed(Span::from_millis(1_500)) && !resumed(Span::from_millis(1_700)));
+        assert!(!resumed(Span::from_secs(36 * 60)) && resumed(Span::from_secs(37 * 60)));
     }
 
     #[test]

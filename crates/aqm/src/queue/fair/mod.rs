@@ -124,7 +124,11 @@ impl<A: Aqm, P> Fair<A, P> {
         arrival: u32,
         observer: &mut dyn Observer<P>,
     ) -> bool {
-        let (index, bytes) = self.shared.bytes.find();
+        let (mut index, bytes) = self.shared.bytes.find();
+        if bytes == 0 {
+            // Nothing but empty packets: any flow that has some is the fattest.
+            index = self.flows.iter().position(|flow| flow.chain.packets() > 0).unwrap_or(0);
+        }
         let flow = &mut self.flows[index];
         let mut victims = 0;
         let mut dropped_bytes = 0;
