@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::peer::{Peer, connect, set_marking};
 use super::protocol::{FlowKind, Request, Response, Token};
 use super::tcp_info::TcpInfo;
 use super::{
-    FlowLog, HANDSHAKE_MAX, LoadError, LoadFlow, Transport, set_congestion_control, tcp_client,
-    udp_client,
+    DeliveredLog, FlowLog, HANDSHAKE_MAX, LoadError, LoadFlow, Transport, set_congestion_control,
+    tcp_client, udp_client,
 };
 use crate::clock::RunClock;
 use crate::network::SocketSource;
@@ -23,7 +23,7 @@ use crate::network::SocketSource;
 #[derive(Debug)]
 pub struct FlowHandle {
     stop: Arc<AtomicBool>,
-    delivered: Arc<AtomicU64>,
+    delivered: Arc<DeliveredLog>,
     thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
 }
 
@@ -34,8 +34,7 @@ pub(super) struct FlowContext {
     pub network: Arc<dyn SocketSource>,
     pub clock: RunClock,
     pub stop: Arc<AtomicBool>,
-    /// Payload octets delivered so far.
-    pub delivered: Arc<AtomicU64>,
+    pub delivered: Arc<DeliveredLog>,
     pub duration_max: Duration,
     pub token: Token,
 }
@@ -59,7 +58,7 @@ pub fn start_flow(
     check(flow)?;
     let socket = open_socket(flow, server, network.as_ref())?;
     let stop = Arc::new(AtomicBool::new(false));
-    let delivered = Arc::new(AtomicU64::new(0));
+    let delivered = Arc::new(DeliveredLog::default());
     let context = FlowContext {
         flow: flow.clone(),
         server,
@@ -80,7 +79,12 @@ pub fn start_flow(
 impl FlowHandle {
     /// Payload octets known to be delivered so far.
     pub fn delivered_octets(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
+        self.delivered.last().map_or(0, |record| record.octets)
+    }
+
+    /// Payload octets delivered by `time_ns`, interpolated; `None` while that is not known yet.
+    pub fn octets_at(&self, time_ns: u64) -> Option<u64> {
+        self.delivered.octets_at(time_ns)
     }
 
     /// True if it ended by itself, which no flow should.
@@ -168,12 +172,14 @@ fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
         Err(LoadError::Cancelled) => return Ok(FlowLog::default()),
         opened => opened?,
     };
-    match (&context.flow.transport, context.flow.direction) {
-        (Transport::Tcp { .. }, Direction::Up) => Ok(tcp_client::send(context, &opened)),
-        (Transport::Tcp { .. }, Direction::Down) => Ok(tcp_client::receive(context, &opened)),
-        (Transport::Udp { .. }, Direction::Up) => udp_client::send(context, &opened),
-        (Transport::Udp { .. }, Direction::Down) => udp_client::receive(context, &opened),
-    }
+    let mut log = match (&context.flow.transport, context.flow.direction) {
+        (Transport::Tcp { .. }, Direction::Up) => tcp_client::send(context, &opened),
+        (Transport::Tcp { .. }, Direction::Down) => tcp_client::receive(context, &opened),
+        (Transport::Udp { .. }, Direction::Up) => udp_client::send(context, &opened)?,
+        (Transport::Udp { .. }, Direction::Down) => udp_client::receive(context, &opened)?,
+    };
+    log.delivered = context.delivered.take();
+    Ok(log)
 }
 
 /// An accepted flow.

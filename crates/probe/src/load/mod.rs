@@ -9,6 +9,7 @@
 
 mod client;
 mod congestion;
+mod delivered;
 mod pace;
 mod peer;
 mod protocol;
@@ -25,6 +26,8 @@ use underload_report::schema::{Direction, Marking};
 
 pub use client::{FlowHandle, start_flow};
 pub use congestion::{available_congestion_controls, set_congestion_control};
+pub use delivered::Delivered;
+use delivered::{DeliveredLog, octets_at};
 pub use protocol::{FlowKind, Request, Response, Token};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
@@ -62,18 +65,6 @@ pub enum Transport {
     },
 }
 
-/// Payload that had arrived by an instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivered {
-    /// When, on the run's clock. For payload that the far end counted, its own clock's intervals
-    /// after the flow was accepted, which is taken to be half a round trip before we learnt of it.
-    pub time_ns: u64,
-    /// Octets since the flow began.
-    pub octets: u64,
-    /// Datagrams since the flow began; 0 for TCP.
-    pub packets: u64,
-}
-
 /// A TCP sender's state at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSample {
@@ -104,23 +95,14 @@ impl FlowLog {
         if self.delivered.last()?.time_ns <= start_ns {
             return None;
         }
-        let octets = self.octets_at(end_ns).saturating_sub(self.octets_at(start_ns));
+        let octets_at = |time_ns| octets_at(&self.delivered, time_ns);
+        let octets = octets_at(end_ns).saturating_sub(octets_at(start_ns));
         Some((u128::from(octets) * 8_000_000_000 / u128::from(window_ns)) as u64)
     }
 
     /// Segments that the sender had sent again by the end; `None` for UDP.
     pub fn retransmits(&self) -> Option<u64> {
         self.tcp.last().map(|sample| u64::from(sample.info.retransmits))
-    }
-
-    fn octets_at(&self, time_ns: u64) -> u64 {
-        let next = self.delivered.partition_point(|record| record.time_ns <= time_ns);
-        let before = next.checked_sub(1).and_then(|index| self.delivered.get(index));
-        let (from_ns, from) = before.map_or((0, 0), |record| (record.time_ns, record.octets));
-        let Some(after) = self.delivered.get(next) else { return from };
-        let share = u128::from(time_ns - from_ns) * u128::from(after.octets - from)
-            / u128::from(after.time_ns - from_ns);
-        from + share as u64
     }
 }
 

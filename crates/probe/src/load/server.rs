@@ -50,6 +50,18 @@ impl Default for LoadServerConfig {
     }
 }
 
+impl LoadServerConfig {
+    /// For a network that is ours: every marking, 1024 flows of two hours.
+    pub fn lab() -> Self {
+        Self {
+            flows_max: 1024,
+            duration_max: Duration::from_hours(2),
+            policy: MarkingPolicy::LAB,
+            ..Self::default()
+        }
+    }
+}
+
 /// A running load server. Dropping it ends its flows and joins its threads.
 #[derive(Debug)]
 pub struct LoadServer {

@@ -1,7 +1,6 @@
 //! The near end of bulk TCP.
 
 use std::io::{self, Read, Write};
-use std::sync::atomic::Ordering;
 
 use nix::poll::PollFlags;
 
@@ -35,7 +34,7 @@ fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::R
             }
         }
         if ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
-            reports.read(opened, |delivered| note(context, log, delivered))?;
+            reports.read(opened, |delivered| context.delivered.note(delivered))?;
         }
         let now_ns = peer.clock.now_ns();
         if now_ns >= next_record_ns {
@@ -65,7 +64,7 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
         let now_ns = peer.clock.now_ns();
         if now_ns >= next_record_ns {
             next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-            note(context, log, Delivered { time_ns: now_ns, octets, packets: 0 });
+            context.delivered.note(Delivered { time_ns: now_ns, octets, packets: 0 });
         }
         peer.wait(PollFlags::POLLIN, next_record_ns)?;
         match (&peer.stream).read(&mut chunk) {
@@ -85,20 +84,8 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
         }
     }
     let time_ns = peer.clock.now_ns();
-    note(context, log, Delivered { time_ns, octets, packets: 0 });
+    context.delivered.note(Delivered { time_ns, octets, packets: 0 });
     Ok(())
-}
-
-/// Records, if there is room and it is no step back.
-pub(super) fn note(context: &FlowContext, log: &mut FlowLog, delivered: Delivered) {
-    let is_later = log
-        .delivered
-        .last()
-        .is_none_or(|last| last.time_ns < delivered.time_ns && last.octets <= delivered.octets);
-    if is_later && log.delivered.len() < RECORDS_MAX {
-        context.delivered.store(delivered.octets, Ordering::Relaxed);
-        log.delivered.push(delivered);
-    }
 }
 
 /// Cuts a stream of reports into reports.

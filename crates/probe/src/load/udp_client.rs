@@ -12,7 +12,7 @@ use super::client::{FlowContext, Opened};
 use super::pace::{Pace, PacedCounts, send_paced};
 use super::peer::{is_temporary, set_marking};
 use super::protocol::DatagramHeader;
-use super::tcp_client::{ReportReader, note};
+use super::tcp_client::ReportReader;
 use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL, Transport};
 
 /// Sends at the flow's rate until told to stop, and notes what the server says arrived.
@@ -32,7 +32,7 @@ pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, Lo
         scope.spawn(|| {
             send_paced(&socket, pace, context.clock, u64::MAX, is_stopped, &counts);
         });
-        let failure = follow_reports(context, opened, &mut log);
+        let failure = follow_reports(context, opened);
         log.failure = failure.err().map(|error| error.to_string());
         over.store(true, Ordering::Relaxed);
     });
@@ -40,12 +40,12 @@ pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, Lo
     Ok(log)
 }
 
-fn follow_reports(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
+fn follow_reports(context: &FlowContext, opened: &Opened) -> io::Result<()> {
     let mut reports = ReportReader::default();
     while !opened.peer.is_stopped() {
         let ready = opened.peer.wait(PollFlags::POLLIN, u64::MAX)?;
         if !ready.is_empty() {
-            reports.read(opened, |delivered| note(context, log, delivered))?;
+            reports.read(opened, |delivered| context.delivered.note(delivered))?;
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ fn receive_into(
         }
         if arrived.time_ns >= next_record_ns {
             next_record_ns = arrived.time_ns + RECORD_INTERVAL.as_nanos() as u64;
-            note(context, log, arrived);
+            context.delivered.note(arrived);
             reports.read(opened, |sent| log.packets_sent = Some(sent.packets))?;
         }
         match socket.recv(&mut datagram) {
@@ -101,7 +101,7 @@ fn receive_into(
         }
     }
     arrived.time_ns = clock.now_ns();
-    note(context, log, arrived);
+    context.delivered.note(arrived);
     Ok(())
 }
 
