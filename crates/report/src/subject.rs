@@ -41,13 +41,16 @@ pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
 }
 
 impl<'a> Subject<'a> {
-    /// The name with disciplines and profiles.
+    /// The name with disciplines and profiles: the label alone where it says the name already.
     pub(crate) fn title(&self) -> String {
-        let label = &self.arm.label;
-        if label.is_empty() || *label == self.arm.name {
+        let (name, label) = (&self.arm.name, &self.arm.label);
+        let suffix = &self.name[name.len()..];
+        if label.is_empty() {
             self.name.clone()
+        } else if label.starts_with(name.as_str()) {
+            format!("{label}{suffix}")
         } else {
-            format!("{} · {label}", self.name)
+            format!("{name} ({label}){suffix}")
         }
     }
 

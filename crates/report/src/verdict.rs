@@ -171,7 +171,7 @@ fn certainty(best: &Subject<'_>, worst: &Subject<'_>) -> Option<String> {
     }
     let repeats = count(fewest as u64, "trial");
     if fewest < FEW_REPEATS {
-        return Some(format!("{repeats} per arm: too few to say how sure that is."));
+        return Some(format!("That is from {repeats} per arm, too few to say how sure it is."));
     }
     let ratio = hodges_lehmann_ratio(&worst_medians, &best_medians, CONFIDENCE)?;
     let (low, high) = (ratio.low?, ratio.high?);
@@ -219,5 +219,5 @@ fn times(value: u64, of: u64) -> String {
 }
 
 fn factor(ratio: f64) -> String {
-    if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+    if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Headings, arm_name, figures, phase_words, table};
+use super::{Headings, arm_row, figures, phase_words, table};
 use crate::plot::{Plot, escape};
 use crate::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
 use crate::subject::Subject;
@@ -55,14 +55,11 @@ fn other_probes(subjects: &[Subject<'_>]) -> String {
 }
 
 fn head(what: &str) -> String {
-    let mut html = format!(
-        "<th class=\"text\">arm</th><th class=\"text\">{what}</th><th>window</th>\
-         <th>samples</th><th>lost</th>"
-    );
+    let mut html = format!("<th class=\"text\">{what}</th>");
     for quantile in Quantile::ALL {
         let _ = write!(html, "<th>{}<br><span class=\"unit\">ms</span></th>", quantile.name());
     }
-    html
+    html + "<th>samples</th><th>lost</th><th>window<br><span class=\"unit\">s</span></th>"
 }
 
 fn arm_rows(
@@ -70,27 +67,18 @@ fn arm_rows(
     latencies: &[&ArmLatency],
     describe: impl Fn(&ArmLatency) -> String,
 ) -> String {
-    let mut rows = String::new();
-    for (number, latency) in latencies.iter().enumerate() {
-        let class = if number == 0 { " class=\"first\"" } else { "" };
-        let _ = write!(rows, "<tr{class}>");
-        if number == 0 {
-            let span = latencies.len();
-            let name = arm_name(subject);
-            let _ = write!(rows, "<th class=\"text\" rowspan=\"{span}\">{name}</th>");
-        }
-        let window = significant(latency.window_ns as f64 / 1e9);
-        let _ = write!(
-            rows,
-            "<td class=\"text\">{}</td><td>{window} s</td><td>{}</td><td>{}</td>",
-            escape(&describe(latency)),
-            thousands(latency.sent),
-            thousands(latency.lost)
-        );
+    if latencies.is_empty() {
+        return String::new();
+    }
+    let mut rows = arm_row(subject, 4 + Quantile::ALL.len());
+    for latency in latencies {
+        let _ = write!(rows, "<tr><td class=\"text\">{}</td>", escape(&describe(latency)));
         for quantile in Quantile::ALL {
             rows += &quantile_cell(latency, quantile);
         }
-        rows += "</tr>\n";
+        let (sent, lost) = (thousands(latency.sent), thousands(latency.lost));
+        let window = significant(latency.window_ns as f64 / 1e9);
+        let _ = writeln!(rows, "<td>{sent}</td><td>{lost}</td><td>{window}</td></tr>");
     }
     rows
 }

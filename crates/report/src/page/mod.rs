@@ -193,15 +193,19 @@ fn figures(plots: &[Plot], headings: Headings) -> String {
     html
 }
 
-/// The swatch and name of an arm, and its disciplines with their profiles below.
-fn arm_name(subject: &Subject<'_>) -> String {
+/// A table row that names the arm of the rows below it, with disciplines and profiles.
+fn arm_row(subject: &Subject<'_>, columns: usize) -> String {
     let (name, label) = (escape(&subject.name), &subject.arm.label);
     let spec = if label.is_empty() || *label == subject.arm.name {
         String::new()
     } else {
-        format!("<span class=\"spec\">{}</span>", escape(label))
+        format!(" <span class=\"spec\">{}</span>", escape(label))
     };
-    format!("{}{name}{spec}", swatch(subject.position))
+    let swatch = swatch(subject.position);
+    format!(
+        "<tr class=\"arm\"><th class=\"text\" colspan=\"{columns}\" scope=\"rowgroup\">\
+         <span class=\"pin\">{swatch}{name}{spec}</span></th></tr>\n"
+    )
 }
 
 fn swatch(position: usize) -> String {

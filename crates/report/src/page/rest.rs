@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::latency::range;
-use super::{arm_name, phase_words, table};
+use super::{arm_row, phase_words, table};
 use crate::RunData;
 use crate::plot::escape;
 use crate::schema::{
@@ -19,14 +19,17 @@ const MOST_TRIALS: usize = 200;
 pub(super) fn queue_section(subjects: &[Subject<'_>]) -> String {
     let mut rows = String::new();
     for subject in subjects {
-        for direction in [Direction::Up, Direction::Down] {
-            rows += &queue_row(subject, direction);
+        let directions = [Direction::Up, Direction::Down].into_iter();
+        let of_arm: String = directions.map(|direction| queue_row(subject, direction)).collect();
+        if !of_arm.is_empty() {
+            rows += &arm_row(subject, 8);
+            rows += &of_arm;
         }
     }
     if rows.is_empty() {
         return String::new();
     }
-    let head = "<th class=\"text\">arm</th><th class=\"text\">bottleneck</th>\
+    let head = "<th class=\"text\">bottleneck</th>\
                 <th>goodput<br><span class=\"unit\">Mbit/s</span></th>\
                 <th>link<br><span class=\"unit\">Mbit/s</span></th>\
                 <th>in use<br><span class=\"unit\">%</span></th>\
@@ -69,9 +72,7 @@ fn queue_row(subject: &Subject<'_>, direction: Direction) -> String {
         queue.map_or("–".to_owned(), |queue| share(part(queue), queue.offered.packets))
     };
     format!(
-        "<tr class=\"first\"><th class=\"text\">{}</th><td class=\"text wide\">{}</td><td>{}</td>\
-         <td>{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        arm_name(subject),
+        "<tr><td class=\"text wide\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
         escape(&described),
         rate(goodput),
         rate(link),
@@ -113,17 +114,13 @@ fn interval(interval: &Interval, divisor: f64) -> String {
 pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
     let mut rows = String::new();
     for subject in subjects {
-        for (number, metric) in subject.summary.metrics.iter().enumerate() {
-            let first = if number == 0 { " class=\"first\"" } else { "" };
-            let name = if number == 0 {
-                let span = subject.summary.metrics.len();
-                format!("<th class=\"text\" rowspan=\"{span}\">{}</th>", arm_name(subject))
-            } else {
-                String::new()
-            };
+        if !subject.summary.metrics.is_empty() {
+            rows += &arm_row(subject, 5);
+        }
+        for metric in &subject.summary.metrics {
             let _ = writeln!(
                 rows,
-                "<tr{first}>{name}<td class=\"text\">{}</td><td class=\"text\">{}</td>\
+                "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td>\
                  <td>{}</td><td class=\"text\">{}</td><td>{}</td></tr>",
                 escape(&metric.flow),
                 escape(&metric.name.replace('_', " ")),
@@ -136,7 +133,7 @@ pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = "<th class=\"text\">arm</th><th class=\"text\">flow</th>\
+    let head = "<th class=\"text\">flow</th>\
                 <th class=\"text\">what</th><th>value</th><th class=\"text\">unit</th>\
                 <th>trials</th>";
     format!("<h2>What the applications felt</h2>\n{}", table(head, &rows))

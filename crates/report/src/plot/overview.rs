@@ -28,6 +28,8 @@ pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, 
     let title = "Working latency at a glance".to_owned();
     chart::plot("overview", title, caption.to_owned(), height, |area| {
         scale.draw_grid(area, height as i32)?;
+        let head = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
+        chart::text(area, "p50 / p99", (WIDTH as i32 - LEFT - 8, 2), head)?;
         for (number, (subject, load)) in rows.iter().enumerate() {
             let idle = subject.summary.headline(Phase::Idle).and_then(|idle| idle.pooled);
             draw_row(area, &scale, TOP + ROW * number as i32, subject, load, idle)?;

@@ -67,7 +67,7 @@ impl Kind {
             Kind::Backlog(direction) => format!("backlog of the {direction} queue, KiB"),
             Kind::Throughput(direction) => format!("throughput of the {direction} link, Mbit/s"),
             Kind::DropsAndMarks(direction) => {
-                format!("packets dropped (red) and marked, {direction}")
+                format!("packets dropped (red) and marked in the {direction} queue")
             }
         }
     }
@@ -188,7 +188,14 @@ impl<'a> Timeline<'a> {
         limit: f64,
     ) -> Result<(), String> {
         let end = self.end_ns as f64 / 1e9;
-        let name = kind.name();
+        let counts = matches!(kind, Kind::DropsAndMarks(_));
+        let name = if counts {
+            format!("{}, per {:.0} ms", kind.name(), end * 1e3 / BUCKETS as f64)
+        } else {
+            kind.name()
+        };
+        // Packets are whole, and so are the numbers at their axis.
+        let limit = if counts { limit.max(4.0) } else { limit };
         let x = Axis { name: x_name, range: 0.0..end };
         let y = Axis { name: &name, range: 0.0..chart::above(limit) };
         let mut panel = chart::panel(area, rows.start, rows.end, &x, &y)?;

@@ -11,7 +11,7 @@ use underload_report::{
 use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 /// A concluded run in memory.
-fn run(world: World, queues: &[Queue], repeats: u32, interval_ns: u64) -> RunData {
+pub fn run(world: World, queues: &[Queue], repeats: u32, interval_ns: u64) -> RunData {
     conclude_all(synthetic::record(world, queues), synthetic::trials(queues, repeats, interval_ns))
 }
 
@@ -74,7 +74,7 @@ fn the_same_run_gives_the_same_page() -> Result<(), Box<dyn Error>> {
 #[test]
 fn the_first_line_says_who_wins_and_by_how_much() {
     let lines = summary_lines(&[run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 6, 10_000_000)]);
-    assert!(lines[0].starts_with("With docsis-pie · docsis-pie:profile=rfc"), "{}", lines[0]);
+    assert!(lines[0].starts_with("With docsis-pie:profile=rfc,target=10ms the"), "{}", lines[0]);
     assert!(lines[0].contains("ms at p50 against"), "{}", lines[0]);
     assert!(lines[0].contains("x lower"), "{}", lines[0]);
     assert!(lines.iter().any(|line| line.contains("95 % interval")), "{lines:?}");
