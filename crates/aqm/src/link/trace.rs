@@ -356,7 +356,7 @@ mod tests {
             let mut at = 0;
             let mut times: Vec<u32> = gaps.iter().map(|gap| { at += gap; at }).collect();
             times.push(at + 1);
-            let lines: Vec<String> = times.iter().map(|ms| ms.to_string()).collect();
+            let lines: Vec<String> = times.iter().map(ToString::to_string).collect();
             let text = lines.join("\n");
             let trace = Trace::parse(text.as_bytes()).unwrap();
             let mut link = Opportunities::new(trace.clone(), 1_504);
