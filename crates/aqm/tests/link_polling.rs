@@ -62,7 +62,9 @@ fn outcome(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn polling_changes_nothing(script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 1..150)) {
+    fn polling_changes_nothing(
+        script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 1..150),
+    ) {
         for spec in LINKS {
             for queue in ["fifo:limit=20p", "pie", "docsis-pie", "codel"] {
                 let once = outcome(spec, queue, &script, None);

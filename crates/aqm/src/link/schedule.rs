@@ -323,7 +323,8 @@ mod tests {
             }
             // The capacity up to the end covers the bits, and up to the next nanosecond exceeds
             // them by less than that nanosecond's worth.
-            let capacity = |until: Time| capacity_nanobits(&steps, repeats.then_some(period), until);
+            let repeat = repeats.then_some(period);
+            let capacity = |until: Time| capacity_nanobits(&steps, repeat, until);
             let sent = bits * 1_000_000_000;
             prop_assert!(capacity(end) <= sent && sent < capacity(end + Span::from_nanos(1)) + 1);
         }

@@ -90,7 +90,11 @@ pub(crate) const ENTRY: QueueEntry = QueueEntry {
         source: "CM-GL-Buffer-V01 section 6",
         profiles: &[],
         params: &[
-            size("target", "the supplier's choice: 100 ms at the peak rate", "size to come close to"),
+            size(
+                "target",
+                "the supplier's choice: 100 ms at the peak rate",
+                "size to come close to",
+            ),
             size("min", "none", "smallest size accepted; larger than the modem has: rejected"),
             size("max", "none", "largest size accepted; below the smallest block: rejected"),
             Param {
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn without_a_target_any_acceptable_size_will_do() {
-        assert_eq!(select([None; 3], PLENTY), Some(64_512), "64,000 in whole blocks, rounded");
+        assert_eq!(select([None; 3], PLENTY), Some(63_488), "62.5 blocks: a tie");
         assert_eq!(select([Some(100_000), None, None], PLENTY), Some(100_352));
         assert_eq!(select([None, None, Some(10_000)], PLENTY), Some(9_216));
     }

@@ -5,7 +5,8 @@
 //! A moving average of the queue length decides. Below `min` nothing is dropped; from `min` to
 //! `max` the probability rises to `max-p`, and with `gentle` from there to 1 at twice `max`; above,
 //! every arrival is dropped. `count` arrivals since the last drop raise it further, so that drops
-//! are spread evenly. While the queue is idle the average decays as if small packets had left.
+//! are spread evenly. While the queue is idle the average decays as if mean packets had left at the
+//! link's rate (10 Mbit/s where none is known, as `tc` assumes).
 //!
 //! # Parameters
 //! `min` and `max` in packets or in bytes; the average is kept in the same unit, and in bytes the
@@ -42,6 +43,7 @@ use crate::time::{Span, Time};
 
 /// Parameters of [`Red`].
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the papers have them")]
 pub struct RedConfig {
     /// Whether thresholds and average count bytes, else packets.
     pub bytes: bool,
@@ -64,7 +66,7 @@ pub struct RedConfig {
     /// Size of an average packet in bytes; not zero.
     pub mean_packet_bytes: u32,
     /// Time that an average packet takes to leave, for the decay while idle.
-    pub mean_packet_time: Option<Span>,
+    pub mean_packet_time: Span,
 }
 
 /// The AQM.
@@ -75,7 +77,8 @@ pub struct Red {
     average_q24: u64,
     /// Arrivals since the last signal; `None` while the average is below the band.
     count: Option<u32>,
-    idle_since: Option<Time>,
+    /// While nothing is stored: up to when the average has decayed.
+    idle_since: Time,
     adaptation: UpdateTimer,
     rng: Rng,
 }
@@ -87,7 +90,7 @@ impl Red {
             max_p_q32: config.max_p_q32,
             average_q24: 0,
             count: None,
-            idle_since: Some(Time::ZERO),
+            idle_since: Time::ZERO,
             adaptation: UpdateTimer::new(Time::ZERO + ADAPT_INTERVAL, ADAPT_INTERVAL),
             rng,
             config,
@@ -116,12 +119,14 @@ impl Red {
     }
 
     fn average(&mut self, now: Time, backlog: Backlog) {
-        if let (Some(since), Some(per_packet)) = (self.idle_since, self.config.mean_packet_time) {
-            let idle = now.since(since).as_nanos() / per_packet.as_nanos().max(1);
+        if backlog.is_empty() {
+            let per_packet_ns = self.config.mean_packet_time.as_nanos().max(1);
+            let idle = now.since(self.idle_since).as_nanos() / per_packet_ns;
             let kept_q32 = power_q32(ONE_Q32 - self.config.weight_q32, idle);
             self.average_q24 = scale_q32(self.average_q24, kept_q32);
+            // This arrival may be dropped, and leave the queue idle.
+            self.idle_since = now;
         }
-        self.idle_since = None;
         let length = if self.config.bytes { backlog.bytes } else { u64::from(backlog.packets) };
         let length_q24 = length.min(LENGTH_CAP) << 24;
         self.average_q24 = if length_q24 >= self.average_q24 {
@@ -140,9 +145,7 @@ impl Red {
         };
         match self.average_q24 {
             average if average < min_q24 => None,
-            average if average < max_q24 => {
-                Some(ramp(min_q24, max_q24 - min_q24, self.max_p_q32))
-            }
+            average if average < max_q24 => Some(ramp(min_q24, max_q24 - min_q24, self.max_p_q32)),
             average if self.config.gentle && average < 2 * max_q24 => {
                 Some(self.max_p_q32 + ramp(max_q24, max_q24, ONE_Q32 - self.max_p_q32))
             }
@@ -202,7 +205,7 @@ impl Aqm for Red {
     ) -> Option<Packet<P>> {
         let packet = store.pop()?;
         if store.backlog().is_empty() {
-            self.idle_since = Some(now);
+            self.idle_since = now;
         }
         Some(packet)
     }
@@ -215,6 +218,8 @@ impl Aqm for Red {
 }
 
 const ONE_Q32: u64 = 1 << 32;
+/// Where no rate of the link is known, the idle decay assumes that of `tc`.
+const ASSUMED_RATE: Rate = Rate::from_megabits_per_second(10);
 const ADAPT_INTERVAL: Span = Span::from_millis(500);
 /// Longer queues count as this long, so that the average keeps 24 fractional bits.
 const LENGTH_CAP: u64 = 1 << 38;
@@ -337,7 +342,10 @@ fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigErr
         ecn: values.switch("ecn"),
         hard_drop: values.switch("harddrop"),
         mean_packet_bytes,
-        mean_packet_time: rate.and_then(|rate| rate.time_for(u64::from(mean_packet_bytes))),
+        mean_packet_time: rate
+            .unwrap_or(ASSUMED_RATE)
+            .time_for(u64::from(mean_packet_bytes))
+            .unwrap_or_default(),
     };
     Ok(QueueConfig::Red(RedQueue { config, limit: fifo::limit(values)? }))
 }
@@ -451,7 +459,8 @@ mod tests {
         assert_eq!(signals(&mut red(spec), bytes(20_000), 1_000, Ecn::Ect0), [1_000, 0, 0]);
         let [_, signalled, dropped] = signals(&mut red(spec), bytes(45_000), 1_000, Ecn::Ect0);
         assert!(signalled >= 950 && dropped == 0, "{signalled} {dropped}");
-        let hard = signals(&mut red(&alloc::format!("{spec},harddrop=on")), bytes(45_000), 9, Ecn::Ect0);
+        let hard =
+            signals(&mut red(&alloc::format!("{spec},harddrop=on")), bytes(45_000), 9, Ecn::Ect0);
         assert_eq!(hard, [0, 0, 9]);
     }
 
@@ -460,7 +469,6 @@ mod tests {
         // 80 Mbit/s: a packet of 1000 B leaves in 100 us; 50 ms idle are 500 packets.
         let mut red = red("red");
         red.average_q24 = 20 << 24;
-        red.idle_since = Some(Time::ZERO);
         red.average(Time::from_millis(50), Backlog::default());
         let average = red.average_q24 as f64 / f64::from(1 << 24);
         let expected = 20.0 * 0.998_f64.powi(501);
