@@ -135,7 +135,9 @@ struct Capacity {
 
 impl Capacity {
     fn of(link: &LinkSetup) -> Self {
-        let always = LinkSetup { delay: Span::ZERO, loss_q32: 0, ..link.clone() };
+        let mut always = link.clone();
+        always.delay = Span::ZERO;
+        always.loss_q32 = 0;
         let mut link = always.build(Box::new(Saturated), &Rng::new(0));
         link.send(Time::ZERO, opportunity(), &mut ());
         Self { link, reached: Time::ZERO, ms: 0, bytes: 0 }
