@@ -82,7 +82,7 @@ impl<'a> Subject<'a> {
             let Some(flow) = trial.flows.iter().position(|flow| flow.name == summary.probe) else {
                 continue;
             };
-            let samples = self.run.samples_of(trial.index);
+            let samples = self.run.samples_of(trial.index).iter();
             let inside = samples.filter(|sample| {
                 usize::from(sample.flow) == flow && summary.window.contains(sample.scheduled_ns)
             });

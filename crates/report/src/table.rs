@@ -48,7 +48,7 @@ fn line(latency: &ArmLatency) -> Vec<String> {
         latency.lost.to_string(),
     ];
     for quantile in Quantile::ALL {
-        let value = latency.pooled.map(|pooled| ms(quantile.of(&pooled)));
+        let value = latency.value_ns(quantile).map(ms);
         cells.push(value.unwrap_or_else(|| "-".to_owned()));
     }
     cells

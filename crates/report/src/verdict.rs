@@ -1,7 +1,9 @@
 //! The result in plain words, for people who will not read the table.
 
 use crate::RunData;
-use crate::schema::{Direction, InvalidReason, Phase, RunRecord, TrialRecord, Validity, Verdict};
+use crate::schema::{
+    Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
+};
 use crate::stats::hodges_lehmann_ratio;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::summarise::CONFIDENCE;
@@ -70,13 +72,13 @@ struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     fn of(subject: &'a Subject<'a>) -> Option<Measured<'a>> {
-        let load = subject.summary.headline(Phase::Load)?.pooled?;
-        let idle = subject.summary.headline(Phase::Idle).and_then(|idle| idle.pooled);
+        let load = subject.summary.headline(Phase::Load)?;
+        let idle = subject.summary.headline(Phase::Idle);
         Some(Measured {
             subject,
-            p50_ns: load.p50_ns,
-            p99_ns: load.p99_ns,
-            idle_p50_ns: idle.map(|idle| idle.p50_ns),
+            p50_ns: load.value_ns(Quantile::P50)?,
+            p99_ns: load.value_ns(Quantile::P99)?,
+            idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
         })
     }
 

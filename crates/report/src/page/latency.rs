@@ -84,8 +84,8 @@ fn arm_rows(
 }
 
 fn quantile_cell(latency: &ArmLatency, quantile: Quantile) -> String {
-    let Some(pooled) = &latency.pooled else { return "<td>–</td>".to_owned() };
-    let value = crate::words::ms(quantile.of(pooled));
+    let Some(value) = latency.value_ns(quantile) else { return "<td>–</td>".to_owned() };
+    let value = crate::words::ms(value);
     let strong = matches!(quantile, Quantile::P50 | Quantile::P99);
     let value = if strong { format!("<b>{value}</b>") } else { value };
     let interval = latency.over_repeats.get(&quantile).and_then(|interval| range(interval, 1e6));

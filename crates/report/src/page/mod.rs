@@ -1,5 +1,6 @@
 //! `report.html`: one page that needs no network, no script and no explanation.
 
+mod comparison;
 mod latency;
 mod rest;
 
@@ -77,6 +78,7 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
     html += &header(runs, subjects);
     html += &latency::section(subjects, &plots.overview);
     html += &distribution_section(plots);
+    html += &comparison::section(subjects);
     html += &rest::queue_section(subjects);
     html += &rest::application_section(subjects);
     html += &timeline_section(subjects, plots);

@@ -99,7 +99,7 @@ impl<'a> Timeline<'a> {
         let probe = headline.map(|headline| headline.probe.as_str());
         let flow = trial.flows.iter().position(|flow| Some(flow.name.as_str()) == probe);
         let samples = || {
-            let of_trial = subject.run.samples_of(trial.index);
+            let of_trial = subject.run.samples_of(trial.index).iter();
             of_trial.filter(move |sample| flow == Some(usize::from(sample.flow)))
         };
         let round_trips: Vec<SeriesPoint> = samples()
