@@ -194,7 +194,7 @@ impl Aqm for Linux {
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let Some(mut packet) = store.pop() else {
+        let Some(packet) = store.pop() else {
             self.first_above = 0;
             self.dropping = false;
             return None;
