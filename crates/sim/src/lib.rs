@@ -1,3 +1,27 @@
 //! Virtual time: scenarios, event loop, transports and applications.
+//!
+//! A trial is one thread, one seed and one event loop over virtual nanoseconds. What makes it fast:
+//! constant delays keep order, so packets in flight wait in rings and only the heads of the rings
+//! compete for the next event; each flow has one timer, re-armed lazily; packets travel by value;
+//! an acknowledgement is handled where it arrives; the only dynamic dispatch per packet is the
+//! queue discipline's. Memory per flow and per packet in flight is fixed and small, and nothing is
+//! allocated once the rings have grown to their high-water marks.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`scenario`] | the file model of experiments |
+//! | [`trial`] | configuration of a trial, its execution and record |
+//! | [`runner`] | trials spread over cores |
+//! | [`net`] | links in chains, delays, packets |
+//! | [`flow`] | what sends: TCP, datagrams, probes |
+//! | [`tcp`] | the transport |
+//! | [`congestion`] | congestion control, one file per algorithm |
 
+pub mod congestion;
+pub mod flow;
+pub mod net;
+pub mod runner;
 pub mod scenario;
+mod simulation;
+pub mod tcp;
+pub mod trial;

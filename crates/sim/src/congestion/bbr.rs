@@ -1,0 +1,427 @@
+//! BBR version 1 (Cardwell et al. 2016) as Linux `tcp_bbr.c` has it: bandwidth as the maximum of
+//! ten rounds, smallest round trip of ten seconds, gains 2885/1000, drain, the cycle of eight
+//! phases, PROBE_RTT for 200 ms at four segments, 1 % pacing margin, packet conservation in the
+//! first round of recovery, and the allowance for aggregated acknowledgements.
+//!
+//! Deviation: no long-term bandwidth (the detection of policers).
+
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+
+use super::{
+    Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, MaxFilter, Setup, State, Window,
+};
+
+/// What BBR is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Doubling until the bandwidth stops growing.
+    Startup,
+    /// Emptying the queue that start-up made.
+    Drain,
+    /// Cycling around the bandwidth.
+    ProbeBandwidth,
+    /// Four segments for 200 ms, to see the empty path.
+    ProbeRtt,
+}
+
+/// BBR's state.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
+pub struct Bbr {
+    mode: Mode,
+    segment_bytes: u64,
+    initial_window: u32,
+    rng: Rng,
+    /// Bytes per second, over rounds.
+    bandwidth: MaxFilter,
+    rounds: u64,
+    round_start: bool,
+    next_round_delivered: u32,
+    min_rtt: Span,
+    min_rtt_at: Time,
+    probe_rtt_done: Option<Time>,
+    probe_rtt_round_done: bool,
+    full_bandwidth: u64,
+    full_rounds: u32,
+    pipe_full: bool,
+    cycle_index: usize,
+    cycle_start: Time,
+    pacing_gain: u64,
+    window_gain: u64,
+    pacing: u64,
+    seen_rtt: bool,
+    idle_restart: bool,
+    prior_window: u32,
+    previous_state: State,
+    conserving: bool,
+    aggregation: Aggregation,
+}
+
+/// Segments acknowledged beyond what the bandwidth explains, the larger of the last two windows of
+/// five rounds.
+#[derive(Debug, Default)]
+struct Aggregation {
+    epoch_start: Time,
+    epoch_acknowledged: u64,
+    extra: [u32; 2],
+    window_rounds: u32,
+    window: usize,
+}
+
+impl Bbr {
+    /// At the start of a connection.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            mode: Mode::Startup,
+            segment_bytes: u64::from(setup.segment_bytes),
+            initial_window: setup.initial_window,
+            rng: setup.rng,
+            bandwidth: MaxFilter::default(),
+            rounds: 0,
+            round_start: false,
+            next_round_delivered: 0,
+            min_rtt: UNKNOWN,
+            min_rtt_at: Time::ZERO,
+            probe_rtt_done: None,
+            probe_rtt_round_done: false,
+            full_bandwidth: 0,
+            full_rounds: 0,
+            pipe_full: false,
+            cycle_index: 0,
+            cycle_start: Time::ZERO,
+            pacing_gain: HIGH_GAIN,
+            window_gain: HIGH_GAIN,
+            pacing: 0,
+            seen_rtt: false,
+            idle_restart: false,
+            prior_window: 0,
+            previous_state: State::Open,
+            conserving: false,
+            aggregation: Aggregation::default(),
+        }
+    }
+
+    /// What it is doing.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The pacing gain, as a multiple of 1/256.
+    pub fn pacing_gain(&self) -> u64 {
+        self.pacing_gain
+    }
+
+    /// Segments that `gain` times the bandwidth-delay product holds, with the allowance for
+    /// segments bunched in the sender and the receiver.
+    fn in_flight_for(&self, gain: u64) -> u32 {
+        self.quantised(self.product(gain))
+    }
+
+    fn product(&self, gain: u64) -> u32 {
+        if self.min_rtt == UNKNOWN {
+            return self.initial_window;
+        }
+        let bytes = u128::from(self.bandwidth.value()) * u128::from(self.min_rtt.as_nanos())
+            / 1_000_000_000;
+        let scaled = bytes * u128::from(gain);
+        let divisor = u128::from(self.segment_bytes) * u128::from(UNIT);
+        scaled.div_ceil(divisor).min(u128::from(MAX_WINDOW)) as u32
+    }
+
+    fn quantised(&self, window: u32) -> u32 {
+        let mut window = window + 3 * self.burst_segments();
+        window = (window + 1) & !1;
+        if self.mode == Mode::ProbeBandwidth && self.cycle_index == 0 {
+            window += 2;
+        }
+        window
+    }
+
+    /// Linux `bbr_tso_segs_goal`: a millisecond's worth, two at least from 1.2 Mbit/s on.
+    fn burst_segments(&self) -> u32 {
+        let least = if self.pacing < SLOW_PACING { 1 } else { 2 };
+        ((self.pacing >> 10) / self.segment_bytes).clamp(least, 127) as u32
+    }
+
+    fn update_bandwidth(&mut self, ack: &Ack, rate: &Delivered) {
+        if (rate.prior_delivered as i32).wrapping_sub(self.next_round_delivered as i32) >= 0 {
+            self.next_round_delivered = ack.total_delivered;
+            self.rounds += 1;
+            self.round_start = true;
+            self.conserving = false;
+        }
+        let bytes = u128::from(rate.segments) * u128::from(self.segment_bytes);
+        let sample = (bytes * 1_000_000_000 / u128::from(rate.interval.as_nanos().max(1))) as u64;
+        if !rate.app_limited || sample >= self.bandwidth.value() {
+            self.bandwidth.update(BANDWIDTH_ROUNDS, self.rounds, sample);
+        }
+    }
+
+    fn update_aggregation(&mut self, ack: &Ack) {
+        if ack.delivered == 0 {
+            return;
+        }
+        let aggregation = &mut self.aggregation;
+        if self.round_start {
+            aggregation.window_rounds = (aggregation.window_rounds + 1).min(0x1f);
+            if aggregation.window_rounds >= AGGREGATION_ROUNDS {
+                aggregation.window_rounds = 0;
+                aggregation.window ^= 1;
+                aggregation.extra[aggregation.window] = 0;
+            }
+        }
+        let elapsed = ack.now.since(aggregation.epoch_start).as_nanos();
+        let bytes = u128::from(self.bandwidth.value()) * u128::from(elapsed) / 1_000_000_000;
+        let mut expected = (bytes / u128::from(self.segment_bytes)) as u64;
+        let too_long = aggregation.epoch_acknowledged + u64::from(ack.delivered) >= 1 << 20;
+        if aggregation.epoch_acknowledged <= expected || too_long {
+            aggregation.epoch_acknowledged = 0;
+            aggregation.epoch_start = ack.now;
+            expected = 0;
+        }
+        aggregation.epoch_acknowledged += u64::from(ack.delivered);
+        let extra = (aggregation.epoch_acknowledged - expected).min(u64::from(MAX_WINDOW)) as u32;
+        let slot = &mut aggregation.extra[aggregation.window];
+        *slot = (*slot).max(extra);
+    }
+
+    /// What aggregation allows on top, at most 100 ms of bandwidth.
+    fn aggregation_allowance(&self) -> u32 {
+        if !self.pipe_full {
+            return 0;
+        }
+        let most = self.bandwidth.value() / 10 / self.segment_bytes;
+        let extra = self.aggregation.extra[0].max(self.aggregation.extra[1]);
+        u64::from(extra).min(most) as u32
+    }
+
+    fn update_cycle(&mut self, ack: &Ack) {
+        if self.mode == Mode::ProbeBandwidth && self.phase_is_over(ack) {
+            self.advance_cycle(ack.now);
+        }
+    }
+
+    fn phase_is_over(&self, ack: &Ack) -> bool {
+        let full_length = ack.now.since(self.cycle_start) > self.min_rtt;
+        match self.pacing_gain {
+            UNIT => full_length,
+            gain if gain > UNIT => {
+                full_length && (ack.lost > 0 || ack.prior_in_flight >= self.in_flight_for(gain))
+            }
+            _ => full_length || ack.prior_in_flight <= self.in_flight_for(UNIT),
+        }
+    }
+
+    fn advance_cycle(&mut self, now: Time) {
+        self.cycle_index = (self.cycle_index + 1) % CYCLE.len();
+        self.cycle_start = now;
+    }
+
+    fn enter_probe_bandwidth(&mut self, now: Time) {
+        self.mode = Mode::ProbeBandwidth;
+        // A random phase, but never the one that drains.
+        self.cycle_index = CYCLE.len() - 1 - self.rng.below(CYCLE.len() as u32 - 1) as usize;
+        self.advance_cycle(now);
+    }
+
+    fn check_full(&mut self, app_limited: bool) {
+        if self.pipe_full || !self.round_start || app_limited {
+            return;
+        }
+        let bandwidth = self.bandwidth.value();
+        if bandwidth >= self.full_bandwidth * 5 / 4 {
+            self.full_bandwidth = bandwidth;
+            self.full_rounds = 0;
+            return;
+        }
+        self.full_rounds += 1;
+        self.pipe_full = self.full_rounds >= 3;
+    }
+
+    fn check_drain(&mut self, ack: &Ack, window: &mut Window) {
+        if self.mode == Mode::Startup && self.pipe_full {
+            self.mode = Mode::Drain;
+            window.threshold = self.in_flight_for(UNIT);
+        }
+        if self.mode == Mode::Drain && ack.in_flight <= self.in_flight_for(UNIT) {
+            self.enter_probe_bandwidth(ack.now);
+        }
+    }
+
+    fn update_min_rtt(&mut self, ack: &Ack, window: &mut Window) {
+        let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = ack.rtt.filter(|rtt| *rtt < self.min_rtt || expired) {
+            self.min_rtt = rtt;
+            self.min_rtt_at = ack.now;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.mode = Mode::ProbeRtt;
+            self.save_window(window);
+            self.probe_rtt_done = None;
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.probe_rtt(ack, window);
+        }
+        if ack.delivered > 0 {
+            self.idle_restart = false;
+        }
+    }
+
+    fn probe_rtt(&mut self, ack: &Ack, window: &mut Window) {
+        match self.probe_rtt_done {
+            None if ack.in_flight <= MIN_WINDOW => {
+                self.probe_rtt_done = Some(ack.now + PROBE_RTT_LENGTH);
+                self.probe_rtt_round_done = false;
+                self.next_round_delivered = ack.total_delivered;
+            }
+            None => {}
+            Some(done) => {
+                self.probe_rtt_round_done |= self.round_start;
+                if self.probe_rtt_round_done && ack.now > done {
+                    self.min_rtt_at = ack.now;
+                    window.size = window.size.max(self.prior_window);
+                    if self.pipe_full {
+                        self.enter_probe_bandwidth(ack.now);
+                    } else {
+                        self.mode = Mode::Startup;
+                    }
+                }
+            }
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.window_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth => (CYCLE[self.cycle_index], WINDOW_GAIN),
+            Mode::ProbeRtt => (UNIT, UNIT),
+        };
+    }
+
+    fn set_pacing(&mut self, ack: &Ack, window: &Window) {
+        if !self.seen_rtt && ack.smoothed_rtt > Span::ZERO {
+            self.seen_rtt = true;
+            let bytes = u128::from(window.size) * u128::from(self.segment_bytes);
+            let rate = bytes * 1_000_000_000 / u128::from(ack.smoothed_rtt.as_nanos());
+            self.pacing = (rate as u64) * HIGH_GAIN / UNIT * 99 / 100;
+        }
+        let bandwidth = u128::from(self.bandwidth.value());
+        let rate = (bandwidth * u128::from(self.pacing_gain) * 99 / u128::from(UNIT * 100)) as u64;
+        if self.pipe_full || rate > self.pacing {
+            self.pacing = rate.max(1);
+        }
+    }
+
+    fn set_window(&mut self, ack: &Ack, window: &mut Window) {
+        if ack.delivered > 0 && !self.recover_or_restore(ack, window) {
+            let target = self.product(self.window_gain) + self.aggregation_allowance();
+            let target = self.quantised(target);
+            if self.pipe_full {
+                window.size = (window.size + ack.delivered).min(target);
+            } else if window.size < target || ack.total_delivered < self.initial_window {
+                window.size += ack.delivered;
+            }
+            window.size = window.size.max(MIN_WINDOW);
+        }
+        window.size = window.size.min(MAX_WINDOW);
+        if self.mode == Mode::ProbeRtt {
+            window.size = window.size.min(MIN_WINDOW);
+        }
+    }
+
+    /// Packet conservation in the first round of recovery; the old window afterwards. Returns
+    /// whether the window is settled.
+    fn recover_or_restore(&mut self, ack: &Ack, window: &mut Window) -> bool {
+        if ack.lost > 0 {
+            window.size = window.size.saturating_sub(ack.lost).max(1);
+        }
+        let repairing = |state| matches!(state, State::Recovery | State::Timeout);
+        if ack.state == State::Recovery && self.previous_state != State::Recovery {
+            self.conserving = true;
+            self.next_round_delivered = ack.total_delivered;
+            window.size = ack.in_flight + ack.delivered;
+        } else if repairing(self.previous_state) && !repairing(ack.state) {
+            window.size = window.size.max(self.prior_window);
+            self.conserving = false;
+        }
+        self.previous_state = ack.state;
+        if self.conserving {
+            window.size = window.size.max(ack.in_flight + ack.delivered);
+        }
+        self.conserving
+    }
+
+    fn save_window(&mut self, window: &Window) {
+        let settled = matches!(self.previous_state, State::Open | State::Reducing);
+        self.prior_window = if settled && self.mode != Mode::ProbeRtt {
+            window.size
+        } else {
+            self.prior_window.max(window.size)
+        };
+    }
+}
+
+impl CongestionControl for Bbr {
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        self.round_start = false;
+        if let Some(rate) = &ack.rate {
+            self.update_bandwidth(ack, rate);
+        }
+        self.update_aggregation(ack);
+        self.update_cycle(ack);
+        self.check_full(ack.rate.is_some_and(|rate| rate.app_limited));
+        self.check_drain(ack, window);
+        self.update_min_rtt(ack, window);
+        self.update_gains();
+        self.set_pacing(ack, window);
+        self.set_window(ack, window);
+    }
+
+    /// Loss only saves the window; a timeout also restarts the search for the full bandwidth.
+    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+        self.save_window(window);
+        if loss.cause == Cause::Timeout {
+            self.previous_state = State::Timeout;
+            self.full_bandwidth = 0;
+            self.round_start = true;
+            window.size = loss.in_flight + 1;
+        }
+    }
+
+    fn on_restart(&mut self, now: Time, _idle: Span, _window: &mut Window) {
+        self.idle_restart = true;
+        self.aggregation.epoch_start = now;
+        self.aggregation.epoch_acknowledged = 0;
+        if self.mode == Mode::ProbeBandwidth {
+            let rate = u128::from(self.bandwidth.value()) * 99 / 100;
+            self.pacing = (rate as u64).max(1);
+        }
+    }
+
+    fn pacing(&self) -> Option<u64> {
+        (self.pacing > 0).then_some(self.pacing)
+    }
+
+    fn owns_window(&self) -> bool {
+        true
+    }
+}
+
+/// 1 as a gain.
+const UNIT: u64 = 256;
+/// 2/ln 2.
+const HIGH_GAIN: u64 = UNIT * 2_885 / 1_000 + 1;
+const DRAIN_GAIN: u64 = UNIT * 1_000 / 2_885;
+const WINDOW_GAIN: u64 = 2 * UNIT;
+/// Gains of the eight phases.
+const CYCLE: [u64; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
+const BANDWIDTH_ROUNDS: u64 = 10;
+const MIN_RTT_WINDOW: Span = Span::from_secs(10);
+const PROBE_RTT_LENGTH: Span = Span::from_millis(200);
+const MIN_WINDOW: u32 = 4;
+const AGGREGATION_ROUNDS: u32 = 5;
+/// 1.2 Mbit/s.
+const SLOW_PACING: u64 = 150_000;
+const UNKNOWN: Span = Span::from_nanos(u64::MAX);

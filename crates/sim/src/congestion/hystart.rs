@@ -1,0 +1,168 @@
+//! Ways to end slow start before the first loss.
+//!
+//! * [`SlowStartExit::HyStart`]: Ha and Rhee 2011 as Linux `tcp_cubic.c` has it: a train of closely
+//!   spaced acknowledgements that has lasted half the smallest round trip, or eight round trips of
+//!   a round that all exceed the smallest by an eighth (4 to 16 ms). Not below 16 segments.
+//!   Deviation: time in nanoseconds where Linux has microseconds.
+//! * [`SlowStartExit::HyStartPlusPlus`]: RFC 9406: the delay criterion against the round before,
+//!   then up to five rounds of conservative slow start at a quarter of the growth, resumed as slow
+//!   start when the delay falls again. L is infinite only where the sender paces; ours bursts by
+//!   acknowledgement, so L = 8 is kept by delayed acknowledgements themselves.
+
+use underload_aqm::time::{Span, Time};
+
+use super::{Ack, Window};
+
+/// What ends slow start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlowStartExit {
+    /// Only a loss or a mark.
+    Loss,
+    /// HyStart as in Linux, CUBIC's default.
+    #[default]
+    HyStart,
+    /// HyStart++ (RFC 9406).
+    HyStartPlusPlus,
+}
+
+/// State of the exit.
+#[derive(Debug)]
+pub struct HyStart {
+    exit: SlowStartExit,
+    round_started: bool,
+    round_start: Time,
+    round_end: u32,
+    last_ack: Time,
+    current: Span,
+    previous: Span,
+    samples: u32,
+    /// Least round trip of the round that entered conservative slow start.
+    baseline: Span,
+    /// Rounds of conservative slow start so far; `None` outside it.
+    conservative: Option<u32>,
+    fraction: u32,
+}
+
+impl HyStart {
+    /// Before the first round.
+    pub fn new(exit: SlowStartExit) -> Self {
+        Self {
+            exit,
+            round_started: false,
+            round_start: Time::ZERO,
+            round_end: 0,
+            last_ack: Time::ZERO,
+            current: UNKNOWN,
+            previous: UNKNOWN,
+            samples: 0,
+            baseline: UNKNOWN,
+            conservative: None,
+            fraction: 0,
+        }
+    }
+
+    /// Starts over, after a loss.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.exit);
+    }
+
+    /// The part of an acknowledgement that slow start may use.
+    pub fn share(&mut self, acknowledged: u32) -> u32 {
+        if self.conservative.is_none() {
+            return acknowledged;
+        }
+        self.fraction += acknowledged;
+        let share = self.fraction / CONSERVATIVE_DIVISOR;
+        self.fraction %= CONSERVATIVE_DIVISOR;
+        share
+    }
+
+    /// Looks at an acknowledgement and ends slow start by lowering the threshold.
+    pub fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        if !window.in_slow_start() || self.exit == SlowStartExit::Loss {
+            return;
+        }
+        let Some(rtt) = ack.rtt else { return };
+        match self.exit {
+            SlowStartExit::HyStart => self.linux(ack, rtt, window),
+            _ => self.plus_plus(ack, rtt, window),
+        }
+    }
+
+    fn begin_round(&mut self, ack: &Ack) {
+        self.round_started = true;
+        self.round_start = ack.now;
+        self.last_ack = ack.now;
+        self.round_end = ack.next_sequence;
+        self.previous = self.current;
+        self.current = UNKNOWN;
+        self.samples = 0;
+    }
+
+    fn linux(&mut self, ack: &Ack, rtt: Span, window: &mut Window) {
+        if window.size < LOW_WINDOW {
+            return;
+        }
+        if !self.round_started || ack.first_outstanding > self.round_end {
+            self.begin_round(ack);
+        }
+        if ack.now.since(self.last_ack) <= TRAIN_GAP {
+            self.last_ack = ack.now;
+            if ack.now.since(self.round_start).as_nanos() > ack.min_rtt.as_nanos() / 2 {
+                window.threshold = window.size;
+            }
+        }
+        self.current = self.current.min(rtt);
+        if self.samples < MIN_SAMPLES {
+            self.samples += 1;
+        } else if self.current > ack.min_rtt + delay_margin(ack.min_rtt) {
+            window.threshold = window.size;
+        }
+    }
+
+    fn plus_plus(&mut self, ack: &Ack, rtt: Span, window: &mut Window) {
+        if !self.round_started {
+            self.begin_round(ack);
+        } else if ack.first_outstanding > self.round_end {
+            self.begin_round(ack);
+            if let Some(rounds) = &mut self.conservative {
+                *rounds += 1;
+                if *rounds >= CONSERVATIVE_ROUNDS {
+                    window.threshold = window.size;
+                }
+            }
+        }
+        self.current = self.current.min(rtt);
+        self.samples += 1;
+        if self.samples < MIN_SAMPLES || self.previous == UNKNOWN {
+            return;
+        }
+        if self.conservative.is_some() {
+            if self.current < self.baseline {
+                self.conservative = None;
+            }
+        } else if self.current >= self.previous + delay_margin(self.previous) {
+            self.baseline = self.current;
+            self.conservative = Some(0);
+        }
+    }
+}
+
+fn delay_margin(base: Span) -> Span {
+    Span::from_nanos(base.as_nanos() / 8).clamp(MIN_DELAY_MARGIN, MAX_DELAY_MARGIN)
+}
+
+const UNKNOWN: Span = Span::from_nanos(u64::MAX);
+/// Linux `hystart_low_window`.
+const LOW_WINDOW: u32 = 16;
+/// Linux `hystart_ack_delta_us`.
+const TRAIN_GAP: Span = Span::from_millis(2);
+/// Linux `HYSTART_MIN_SAMPLES`, RFC 9406 `N_RTT_SAMPLE`.
+const MIN_SAMPLES: u32 = 8;
+/// Linux `HYSTART_DELAY_MIN` and `HYSTART_DELAY_MAX`, RFC 9406 `MIN_RTT_THRESH` and `MAX_RTT_THRESH`.
+const MIN_DELAY_MARGIN: Span = Span::from_millis(4);
+const MAX_DELAY_MARGIN: Span = Span::from_millis(16);
+/// RFC 9406 `CSS_GROWTH_DIVISOR`.
+const CONSERVATIVE_DIVISOR: u32 = 4;
+/// RFC 9406 `CSS_ROUNDS`.
+const CONSERVATIVE_ROUNDS: u32 = 5;

@@ -1,0 +1,171 @@
+//! The endpoints: what sends and receives packets.
+
+mod port;
+mod probe;
+mod udp;
+
+use underload_aqm::packet::{Dscp, Ecn, Packet};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, FlowDirection};
+
+pub(crate) use port::{Address, Port};
+pub(crate) use probe::Probe;
+pub use probe::{ProbeConfig, ProbeSchedule};
+pub(crate) use udp::Udp;
+pub use udp::{UdpConfig, UdpPattern};
+
+use crate::net::{ExtraDelay, Segment};
+use crate::tcp::{Tcp, TcpConfig};
+
+/// A flow to simulate.
+#[derive(Clone, Debug)]
+pub struct FlowConfig {
+    /// Unique in the trial.
+    pub name: String,
+    /// What it does.
+    pub kind: FlowKind,
+    /// Which way its data goes. Probes always go up first and come back.
+    pub direction: Direction,
+    /// DSCP of its packets.
+    pub dscp: Dscp,
+    /// Number of the client host that it belongs to.
+    pub host: u32,
+    /// Delay of this flow beyond that of the links.
+    pub extra: ExtraDelay,
+    /// When it starts; `None`: a probe at 0, a load with the ramp.
+    pub start: Option<Time>,
+    /// When it stops sending anything new; `None`: a probe at the end, a load with the load phase.
+    pub stop: Option<Time>,
+}
+
+/// What a flow does.
+#[derive(Clone, Debug)]
+pub enum FlowKind {
+    /// A TCP transfer.
+    Tcp(TcpConfig),
+    /// Datagrams that nobody answers.
+    Udp(UdpConfig),
+    /// A latency probe.
+    Probe(ProbeConfig),
+}
+
+impl FlowConfig {
+    /// A best effort flow upstream that follows the trial's phases.
+    pub fn new(name: impl Into<String>, kind: FlowKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            direction: Direction::Up,
+            dscp: Dscp::DEFAULT,
+            host: 0,
+            extra: ExtraDelay::default(),
+            start: None,
+            stop: None,
+        }
+    }
+
+    /// As the record has it.
+    pub(crate) fn recorded_direction(&self) -> FlowDirection {
+        match (&self.kind, self.direction) {
+            (FlowKind::Probe(_), _) => FlowDirection::Both,
+            (_, Direction::Up) => FlowDirection::Up,
+            (_, Direction::Down) => FlowDirection::Down,
+        }
+    }
+}
+
+/// The state of a flow, both ends.
+pub(crate) enum Agent {
+    Tcp(Box<Tcp>),
+    Udp(Udp),
+    Probe(Probe),
+}
+
+impl Agent {
+    pub(crate) fn new(config: &FlowConfig, stop: Time, rng: &Rng) -> Self {
+        let rng = rng.child(&config.name);
+        match &config.kind {
+            FlowKind::Tcp(tcp) => Self::Tcp(Box::new(Tcp::new(tcp, config.direction, rng))),
+            FlowKind::Udp(udp) => Self::Udp(Udp::new(udp, config.direction, stop, rng)),
+            FlowKind::Probe(probe) => Self::Probe(Probe::new(probe, stop)),
+        }
+    }
+
+    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+        match self {
+            Self::Tcp(tcp) => tcp.start(port),
+            Self::Udp(udp) => udp.start(port),
+            Self::Probe(probe) => probe.start(port),
+        }
+    }
+
+    /// Nothing new is sent from now on.
+    pub(crate) fn stop(&mut self) {
+        if let Self::Tcp(tcp) = self {
+            tcp.stop();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        port: &mut Port<'_>,
+        direction: Direction,
+        packet: &Packet<Segment>,
+    ) {
+        let ecn = packet.meta.ecn;
+        match self {
+            Self::Tcp(tcp) => tcp.receive(port, &packet.payload, ecn),
+            Self::Udp(udp) => udp.receive(&packet.payload),
+            Self::Probe(probe) => probe.receive(port, direction, &packet.payload, ecn),
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        match self {
+            Self::Tcp(tcp) => tcp.on_timer(port),
+            Self::Udp(udp) => udp.on_timer(port),
+            Self::Probe(probe) => probe.on_timer(port),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        match self {
+            Self::Tcp(tcp) => tcp.deadline(),
+            Self::Udp(udp) => udp.deadline(),
+            Self::Probe(probe) => probe.deadline(),
+        }
+    }
+
+    /// Payload bytes that reached the far end, each counted once.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        match self {
+            Self::Tcp(tcp) => tcp.received_bytes(),
+            Self::Udp(udp) => udp.received_bytes(),
+            Self::Probe(_) => 0,
+        }
+    }
+
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        match self {
+            Self::Tcp(tcp) => size_of::<Tcp>() + tcp.bytes_reserved(),
+            Self::Udp(_) => 0,
+            Self::Probe(probe) => probe.bytes_reserved(),
+        }
+    }
+}
+
+/// IP and UDP headers, bytes.
+pub(crate) const UDP_HEADER_BYTES: u32 = 28;
+
+/// The ECN field in the terms of the record.
+pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_report::schema::Ecn {
+    underload_report::schema::Ecn::from_bits(ecn.bits())
+}
+
+/// `count` periods of `period` after `start`.
+pub(crate) fn nth(start: Time, period: Span, count: u64) -> Time {
+    start + period * count
+}

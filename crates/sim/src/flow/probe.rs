@@ -1,0 +1,173 @@
+//! The latency probe: requests from the client, answered at once by the server.
+//!
+//! Open loop: one request per slot of a fixed schedule, whatever comes back, so that a queue cannot
+//! slow down its own measurement. Closed loop: a request on the answer to the one before, or after
+//! a second without one; it samples bad moments rarely and is never a headline.
+
+use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Marking, Sample};
+
+use crate::net::{Body, Segment};
+
+use super::{Port, UDP_HEADER_BYTES, nth, recorded_ecn};
+
+/// A probe.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeConfig {
+    /// When requests are sent.
+    pub schedule: ProbeSchedule,
+    /// Payload bytes of request and answer, above IP and UDP headers.
+    pub payload_bytes: u16,
+    /// ECN field of request and answer.
+    pub ecn: Ecn,
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeSchedule {
+    /// One per interval.
+    Open {
+        /// Time between requests.
+        interval: Span,
+    },
+    /// One on the answer to the one before.
+    Closed {
+        /// After that long, an answer counts as lost and the next request leaves.
+        timeout: Span,
+    },
+}
+
+impl Default for ProbeConfig {
+    /// 20 ms, open loop, 64 bytes of payload.
+    fn default() -> Self {
+        let schedule = ProbeSchedule::Open { interval: Span::from_millis(20) };
+        Self { schedule, payload_bytes: 64, ecn: Ecn::NotEct }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Probe {
+    config: ProbeConfig,
+    stop: Time,
+    started: Time,
+    next: Time,
+    /// Answer that a closed loop waits for.
+    awaited: u32,
+    pub(crate) samples: Vec<Sample>,
+    /// When each request reached the server.
+    arrivals: Vec<Time>,
+}
+
+impl Probe {
+    pub(crate) fn new(config: &ProbeConfig, stop: Time) -> Self {
+        Self {
+            config: *config,
+            stop,
+            started: Time::ZERO,
+            next: Time::MAX,
+            awaited: 0,
+            samples: Vec::new(),
+            arrivals: Vec::new(),
+        }
+    }
+
+    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+        self.started = port.now;
+        if let ProbeSchedule::Open { interval } = self.config.schedule {
+            let slots = self.stop.since(port.now).as_nanos() / interval.as_nanos().max(1) + 1;
+            let slots = (slots as usize).min(MAX_SAMPLES);
+            self.samples.reserve_exact(slots);
+            self.arrivals.reserve_exact(slots);
+        }
+        self.request(port, port.now);
+    }
+
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        if self.next <= port.now {
+            self.request(port, self.next);
+        }
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        port: &mut Port<'_>,
+        direction: Direction,
+        segment: &Segment,
+        ecn: Ecn,
+    ) {
+        match (direction, segment.body) {
+            (Direction::Up, Body::Request { sequence }) => {
+                self.arrivals[sequence as usize] = port.now;
+                let reply = Body::Reply { sequence, far_ecn: ecn };
+                port.send(Direction::Down, self.packet_bytes(), self.config.ecn, reply);
+            }
+            (Direction::Down, Body::Reply { sequence, far_ecn }) => {
+                self.complete(port.now, sequence, far_ecn, ecn, port.address.dscp);
+                let waits = matches!(self.config.schedule, ProbeSchedule::Closed { .. });
+                if waits && sequence == self.awaited {
+                    self.request(port, port.now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Time {
+        self.next
+    }
+
+    pub(crate) fn is_closed_loop(&self) -> bool {
+        matches!(self.config.schedule, ProbeSchedule::Closed { .. })
+    }
+
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        self.samples.capacity() * size_of::<Sample>() + self.arrivals.capacity() * size_of::<Time>()
+    }
+
+    fn packet_bytes(&self) -> u32 {
+        u32::from(self.config.payload_bytes) + UDP_HEADER_BYTES
+    }
+
+    fn request(&mut self, port: &mut Port<'_>, scheduled: Time) {
+        if port.now >= self.stop || self.samples.len() >= MAX_SAMPLES {
+            self.next = Time::MAX;
+            return;
+        }
+        let sequence = self.samples.len() as u32;
+        let ecn = recorded_ecn(self.config.ecn);
+        self.samples.push(Sample {
+            sequence: u64::from(sequence),
+            closed_loop: self.is_closed_loop(),
+            scheduled_ns: scheduled.as_nanos(),
+            sent_ns: port.now.as_nanos(),
+            marking_sent: Marking { dscp: port.address.dscp.value(), ecn },
+            ..Sample::default()
+        });
+        self.arrivals.push(Time::MAX);
+        self.awaited = sequence;
+        self.next = match self.config.schedule {
+            ProbeSchedule::Open { interval } => {
+                nth(self.started, interval, u64::from(sequence) + 1)
+            }
+            ProbeSchedule::Closed { timeout } => port.now + timeout,
+        };
+        let bytes = self.packet_bytes();
+        port.send(Direction::Up, bytes, self.config.ecn, Body::Request { sequence });
+    }
+
+    fn complete(&mut self, now: Time, sequence: u32, far: Ecn, near: Ecn, dscp: Dscp) {
+        let sample = &mut self.samples[sequence as usize];
+        let sent = Time::from_nanos(sample.sent_ns);
+        let arrived = self.arrivals[sequence as usize];
+        let dscp = dscp.value();
+        sample.rtt_ns = Some(now.since(sent).as_nanos());
+        sample.one_way_up_ns = Some(arrived.since(sent).as_nanos() as i64);
+        sample.one_way_down_ns = Some(now.since(arrived).as_nanos() as i64);
+        sample.marking_far = Some(Marking { dscp, ecn: recorded_ecn(far) });
+        sample.marking_near = Some(Marking { dscp, ecn: recorded_ecn(near) });
+    }
+}
+
+/// Requests per probe and trial: over two hours at 1 ms.
+const MAX_SAMPLES: usize = 8 << 20;

@@ -1,0 +1,127 @@
+//! Datagrams at a given rate that nobody answers.
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::rate::Rate;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::Direction;
+
+use crate::net::{Body, Datagram, Segment};
+
+use super::{Port, UDP_HEADER_BYTES};
+
+/// A sender of datagrams.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Rate at the IP layer while sending.
+    pub rate: Rate,
+    /// Payload bytes per datagram.
+    pub payload_bytes: u16,
+    /// How datagrams are spaced.
+    pub pattern: UdpPattern,
+    /// Their ECN field.
+    pub ecn: Ecn,
+}
+
+/// How datagrams are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdpPattern {
+    /// Evenly.
+    Constant,
+    /// Evenly during `on`, not at all during `off`, in turn.
+    OnOff {
+        /// Length of a burst.
+        on: Span,
+        /// Pause between bursts.
+        off: Span,
+    },
+    /// With exponentially distributed gaps whose mean gives the rate.
+    Poisson,
+}
+
+#[derive(Debug)]
+pub(crate) struct Udp {
+    direction: Direction,
+    config: UdpConfig,
+    gap: Span,
+    stop: Time,
+    rng: Rng,
+    next: Time,
+    burst_start: Time,
+    sequence: u32,
+    received_bytes: u64,
+}
+
+impl Udp {
+    pub(crate) fn new(config: &UdpConfig, direction: Direction, stop: Time, rng: Rng) -> Self {
+        let bytes = u64::from(config.payload_bytes) + u64::from(UDP_HEADER_BYTES);
+        Self {
+            direction,
+            config: config.clone(),
+            gap: config.rate.time_for(bytes).unwrap_or(Span::from_nanos(u64::MAX)),
+            stop,
+            rng,
+            next: Time::MAX,
+            burst_start: Time::ZERO,
+            sequence: 0,
+            received_bytes: 0,
+        }
+    }
+
+    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+        self.burst_start = port.now;
+        self.next = port.now;
+        if self.config.pattern == UdpPattern::Poisson {
+            self.next = port.now + self.exponential_gap();
+        }
+        self.on_timer(port);
+    }
+
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        while self.next <= port.now && self.next < self.stop {
+            let len = self.config.payload_bytes;
+            let sent_us = (port.now.as_nanos() / 1_000) as u32;
+            let datagram = Datagram { sequence: self.sequence, len, sent_us };
+            let bytes = u32::from(len) + UDP_HEADER_BYTES;
+            port.send(self.direction, bytes, self.config.ecn, Body::Datagram(datagram));
+            self.sequence += 1;
+            self.next = self.following(self.next);
+        }
+    }
+
+    pub(crate) fn receive(&mut self, segment: &Segment) {
+        if let Body::Datagram(datagram) = segment.body {
+            self.received_bytes += u64::from(datagram.len);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Time {
+        if self.next < self.stop { self.next } else { Time::MAX }
+    }
+
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    fn following(&mut self, last: Time) -> Time {
+        match self.config.pattern {
+            UdpPattern::Constant => last + self.gap,
+            UdpPattern::Poisson => last + self.exponential_gap(),
+            UdpPattern::OnOff { on, off } => {
+                let next = last + self.gap;
+                if next < self.burst_start + on {
+                    return next;
+                }
+                self.burst_start = self.burst_start + on + off;
+                self.burst_start
+            }
+        }
+    }
+
+    fn exponential_gap(&mut self) -> Span {
+        // Uniform in (0, 1], so that the logarithm is finite.
+        let uniform = (f64::from(self.rng.next_u32()) + 1.0) / 4_294_967_296.0;
+        let gap = -libm::log(uniform) * self.gap.as_nanos() as f64;
+        Span::from_nanos(gap.min(1e18) as u64)
+    }
+}

@@ -1,0 +1,205 @@
+//! The network: chains of links, constant delays, and who of them has the next event.
+
+mod histogram;
+mod pipe;
+mod recorder;
+mod segment;
+mod tournament;
+
+use underload_aqm::config::ConfigError;
+use underload_aqm::link::Link;
+use underload_aqm::packet::Packet;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::Direction;
+
+pub(crate) use recorder::{Counters, Recorder, difference};
+pub use segment::{Acknowledgement, Body, Data, Datagram, Feedback, SackBlock, Segment};
+pub(crate) use tournament::Tournament;
+
+use pipe::Pipe;
+
+/// A link to simulate.
+#[derive(Clone, Debug)]
+pub struct HopConfig {
+    /// Name of the hop where a path has several, else empty.
+    pub name: String,
+    /// The queue in front of the link.
+    pub queue: QueueSetup,
+    /// The link.
+    pub link: LinkSetup,
+}
+
+impl HopConfig {
+    /// A hop without a name, from SPEC strings such as `codel:profile=linux` and
+    /// `20mbit:delay=20ms`.
+    ///
+    /// # Errors
+    /// What the registry refuses, by name and with what it would accept.
+    pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
+        let link = LinkSetup::parse(link)?;
+        let queue = QueueSetup::parse(queue, &link.facts())?;
+        Ok(Self { name: String::new(), queue, link })
+    }
+}
+
+/// A link on its way, its record, and where its packets go next.
+pub(crate) struct Hop {
+    pub(crate) config: HopConfig,
+    pub(crate) direction: Direction,
+    pub(crate) link: Link<Segment>,
+    pub(crate) recorder: Recorder,
+    next: Option<usize>,
+}
+
+/// Delays of one flow beyond those of the links, per direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtraDelay {
+    /// From the last up link to the server.
+    pub up: Span,
+    /// From the last down link to the client.
+    pub down: Span,
+}
+
+/// Everything between the endpoints.
+///
+/// A packet enters the first link of its direction, passes the chain, then waits in the pipe of its
+/// flow's extra delay, if it has one. Flows with equal delays share a pipe.
+pub(crate) struct Network {
+    pub(crate) hops: Vec<Hop>,
+    /// First hop of each direction.
+    entries: [Option<usize>; 2],
+    pipes: Vec<Pipe>,
+    /// Pipe of each flow and direction.
+    routes: Vec<[Option<u32>; 2]>,
+    /// Next events: pipes first, then hops, so that at one instant whatever is to be sent has been
+    /// sent before a link moves on.
+    heads: Tournament,
+}
+
+impl Network {
+    pub(crate) fn new(
+        up: Vec<HopConfig>,
+        down: Vec<HopConfig>,
+        extra: &[ExtraDelay],
+        rng: &Rng,
+    ) -> Self {
+        let mut hops = Vec::with_capacity(up.len() + down.len());
+        let entries = [
+            chain(&mut hops, up, Direction::Up, rng),
+            chain(&mut hops, down, Direction::Down, rng),
+        ];
+        let mut pipes = Vec::new();
+        let routes = extra
+            .iter()
+            .map(|delay| {
+                [(Direction::Up, delay.up), (Direction::Down, delay.down)].map(|(to, delay)| {
+                    let needed = delay > Span::ZERO || entries[to as usize].is_none();
+                    needed.then(|| pipe_for(&mut pipes, to, delay))
+                })
+            })
+            .collect();
+        let heads = Tournament::new(pipes.len() + hops.len());
+        Self { hops, entries, pipes, routes, heads }
+    }
+
+    /// The instant of the next event.
+    #[inline]
+    pub(crate) fn next_event(&self) -> Time {
+        self.heads.first().0
+    }
+
+    /// Takes a packet from an endpoint.
+    #[inline]
+    pub(crate) fn send(&mut self, now: Time, direction: Direction, packet: Packet<Segment>) {
+        match self.entries[direction as usize] {
+            Some(hop) => self.enter(now, hop, packet),
+            None => {
+                self.leave(now, direction, packet);
+            }
+        }
+    }
+
+    /// Handles the next event; returns a packet that reached its endpoint by it.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Option<(Direction, Packet<Segment>)> {
+        let (now, source) = self.heads.first();
+        let Some(hop) = source.checked_sub(self.pipes.len()) else {
+            let pipe = &mut self.pipes[source];
+            let packet = pipe.pop();
+            let direction = pipe.direction;
+            self.heads.set(source, pipe.next_event());
+            return packet.map(|packet| (direction, packet));
+        };
+        let Hop { link, recorder, next, direction, .. } = &mut self.hops[hop];
+        let polled = link.poll(now, recorder);
+        let (next, direction) = (*next, *direction);
+        self.heads.set(source, link.next_event().unwrap_or(Time::MAX));
+        let (_, packet) = polled?;
+        match next {
+            Some(next) => {
+                self.enter(now, next, packet);
+                None
+            }
+            None => self.leave(now, direction, packet).map(|packet| (direction, packet)),
+        }
+    }
+
+    /// Bytes of memory that packets in pipes may use.
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        self.pipes.iter().map(Pipe::bytes_reserved).sum()
+    }
+
+    fn enter(&mut self, now: Time, hop: usize, packet: Packet<Segment>) {
+        let Hop { link, recorder, .. } = &mut self.hops[hop];
+        link.send(now, packet, recorder);
+        let next = link.next_event().unwrap_or(Time::MAX);
+        self.heads.set(self.pipes.len() + hop, next);
+    }
+
+    /// Past the last link: to the endpoint at once, or into the flow's pipe.
+    fn leave(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        packet: Packet<Segment>,
+    ) -> Option<Packet<Segment>> {
+        let route = self.routes[packet.payload.flow as usize][direction as usize];
+        let Some(pipe) = route else { return Some(packet) };
+        self.pipes[pipe as usize].push(now, packet);
+        self.heads.set(pipe as usize, self.pipes[pipe as usize].next_event());
+        None
+    }
+}
+
+fn chain(
+    hops: &mut Vec<Hop>,
+    configs: Vec<HopConfig>,
+    direction: Direction,
+    rng: &Rng,
+) -> Option<usize> {
+    let first = hops.len();
+    let last = first + configs.len();
+    for config in configs {
+        let next = hops.len() + 1;
+        let rng = rng.child(&format!("{direction} hop {}", hops.len() - first));
+        hops.push(Hop {
+            direction,
+            link: config.link.build(config.queue.build(&rng), &rng),
+            recorder: Recorder::new(),
+            next: (next < last).then_some(next),
+            config,
+        });
+    }
+    (last > first).then_some(first)
+}
+
+fn pipe_for(pipes: &mut Vec<Pipe>, direction: Direction, delay: Span) -> u32 {
+    let known = pipes.iter().position(|pipe| pipe.direction == direction && pipe.delay == delay);
+    let index = known.unwrap_or_else(|| {
+        pipes.push(Pipe::new(direction, delay));
+        pipes.len() - 1
+    });
+    index as u32
+}

@@ -1,0 +1,112 @@
+//! What a simulated packet carries.
+
+use underload_aqm::packet::Ecn;
+
+/// The payload of a simulated packet: everything its endpoints want to know, and no bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Position of the flow in the trial.
+    pub flow: u32,
+    /// What it is.
+    pub body: Body,
+}
+
+/// The kinds of packets.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// TCP connection request.
+    Syn,
+    /// Its answer.
+    SynAck,
+    /// A TCP segment with data.
+    Data(Data),
+    /// A TCP acknowledgement without data.
+    Ack(Acknowledgement),
+    /// A datagram that nobody answers.
+    Datagram(Datagram),
+    /// A probe on its way to the server.
+    Request {
+        /// Slot number.
+        sequence: u32,
+    },
+    /// A probe on its way back.
+    Reply {
+        /// Slot number of the request.
+        sequence: u32,
+        /// How the request's ECN field reached the server.
+        far_ecn: Ecn,
+    },
+    /// Feedback of a rate-based protocol over UDP (Sprout).
+    Feedback(Feedback),
+}
+
+const _: () = assert!(size_of::<Segment>() <= 32, "a packet with its metadata is one cache line");
+
+/// A TCP segment with data. Sequence numbers count segments, since a segment keeps its boundaries
+/// when it is sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct Data {
+    /// Number of the segment, from 0.
+    pub sequence: u32,
+    /// Payload bytes.
+    pub len: u16,
+    /// Sent before.
+    pub retransmission: bool,
+    /// Congestion window reduced (RFC 3168).
+    pub window_reduced: bool,
+}
+
+/// A TCP acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledgement {
+    /// The first segment not received yet.
+    pub cumulative: u32,
+    /// Bytes the receiver takes beyond `cumulative`.
+    pub window_bytes: u32,
+    /// Data packets that arrived CE so far (as accurate ECN counts them).
+    pub marked: u32,
+    /// Selectively acknowledged blocks, most recent first, as offsets from `cumulative`.
+    pub blocks: [SackBlock; 3],
+    /// ECN echo (RFC 3168).
+    pub echo: bool,
+    /// It reports a segment that had arrived before (RFC 2883).
+    pub duplicate: bool,
+    /// The segment that caused it was a first transmission (what RFC 3522 reads from time stamps).
+    pub original: bool,
+}
+
+impl Acknowledgement {
+    /// Number of blocks in use.
+    pub fn block_count(&self) -> usize {
+        self.blocks.iter().take_while(|block| block.end > 0).count()
+    }
+}
+
+/// Received segments `start..end`, counted from the cumulative acknowledgement; unused when empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlock {
+    /// First segment of the block.
+    pub start: u16,
+    /// First segment after it.
+    pub end: u16,
+}
+
+/// A datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    /// Number of the datagram in its flow, from 0.
+    pub sequence: u32,
+    /// Payload bytes.
+    pub len: u16,
+    /// When it was sent, in microseconds of the trial.
+    pub sent_us: u32,
+}
+
+/// Feedback of a receiver that tells its sender how much may be under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback {
+    /// Bytes received or known lost.
+    pub received_bytes: u32,
+    /// Cumulative bytes, in units of 100, that may drain in each of the next eight ticks.
+    pub forecast: [u16; 8],
+}

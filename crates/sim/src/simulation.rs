@@ -1,0 +1,120 @@
+//! The event loop.
+
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+
+use crate::flow::{Address, Agent, FlowConfig, Port};
+use crate::net::{HopConfig, Network, Tournament};
+
+/// A network with its flows at an instant of virtual time.
+pub(crate) struct Simulation {
+    pub(crate) network: Network,
+    pub(crate) agents: Vec<Agent>,
+    addresses: Vec<Address>,
+    /// One timer per flow. A timer that moves later is left where it is and set right when it
+    /// fires, so most changes cost nothing.
+    timers: Tournament,
+    starts: Vec<Option<Time>>,
+    pub(crate) events: u64,
+}
+
+/// When a flow is active.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) start: Time,
+    pub(crate) stop: Time,
+}
+
+impl Simulation {
+    pub(crate) fn new(
+        up: Vec<HopConfig>,
+        down: Vec<HopConfig>,
+        flows: &[FlowConfig],
+        lifetimes: &[Lifetime],
+        rng: &Rng,
+    ) -> Self {
+        let extra: Vec<_> = flows.iter().map(|flow| flow.extra).collect();
+        let mut labels = rng.child("flow labels");
+        let addresses = (0_u32..)
+            .zip(flows)
+            .map(|(index, flow)| Address {
+                flow: index,
+                label: labels.next_u32(),
+                host: flow.host,
+                dscp: flow.dscp,
+            })
+            .collect();
+        let mut timers = Tournament::new(flows.len());
+        for (index, lifetime) in lifetimes.iter().enumerate() {
+            timers.set(index, lifetime.start);
+        }
+        let flows_rng = rng.child("flows");
+        Self {
+            network: Network::new(up, down, &extra, &rng.child("network")),
+            agents: flows
+                .iter()
+                .zip(lifetimes)
+                .map(|(flow, lifetime)| Agent::new(flow, lifetime.stop, &flows_rng))
+                .collect(),
+            addresses,
+            timers,
+            starts: lifetimes.iter().map(|lifetime| Some(lifetime.start)).collect(),
+            events: 0,
+        }
+    }
+
+    /// Executes everything that happens before `end`.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        loop {
+            let (timer_at, flow) = self.timers.first();
+            let packet_at = self.network.next_event();
+            if timer_at <= packet_at {
+                if timer_at >= end {
+                    return;
+                }
+                self.fire(timer_at, flow);
+            } else {
+                if packet_at >= end {
+                    return;
+                }
+                self.deliver(packet_at);
+            }
+            self.events += 1;
+        }
+    }
+
+    /// Bytes of memory that this trial may use for packets and flows, as reserved now.
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        self.network.bytes_reserved()
+            + self.agents.len() * (size_of::<Agent>() + size_of::<Address>())
+            + self.agents.iter().map(Agent::bytes_reserved).sum::<usize>()
+    }
+
+    fn fire(&mut self, now: Time, flow: usize) {
+        let agent = &mut self.agents[flow];
+        if self.starts[flow].is_some() || agent.deadline() <= now {
+            let address = self.addresses[flow];
+            let mut port = Port { now, address, network: &mut self.network };
+            if self.starts[flow].take().is_some() {
+                agent.start(&mut port);
+            } else {
+                agent.on_timer(&mut port);
+            }
+        }
+        self.timers.set(flow, agent.deadline());
+    }
+
+    #[inline]
+    fn deliver(&mut self, now: Time) {
+        let Some((direction, packet)) = self.network.step() else { return };
+        let flow = packet.payload.flow as usize;
+        let agent = &mut self.agents[flow];
+        let address = self.addresses[flow];
+        let mut port = Port { now, address, network: &mut self.network };
+        agent.receive(&mut port, direction, &packet);
+        let deadline = agent.deadline();
+        if deadline < self.timers.key(flow) {
+            self.timers.set(flow, deadline);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! TCP: one connection that carries data one way.
+//!
+//! Segments keep their boundaries, so sequence numbers count segments; all are full except the last
+//! of a transfer of known size. What is modelled follows Linux with GSO, TSO and GRO off, as a
+//! queue sees it on the wire: every segment is a packet of its own; without pacing the sender
+//! answers each acknowledgement with the two or three segments it allows, at once. Paced senders
+//! release one segment at a time, with Linux's credit of half a segment.
+//!
+//! | part | source |
+//! |---|---|
+//! | [`receiver`] | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter (RFC 9768) |
+//! | [`scoreboard`] | SACK bookkeeping and RACK (RFC 8985) |
+//! | [`rtt`] | RFC 6298 with Linux's bounds |
+//! | [`recovery`] | proportional rate reduction (RFC 6937, Linux's variant) |
+//! | [`sender`] | states, timers (RTO, tail loss probe, reordering), windows, pacing |
+//!
+//! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
+//! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to
+//! 1 ms), undo of a fast recovery by DSACK. Undo of a spurious timeout is (RFC 3522).
+
+mod receiver;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod sender;
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+use underload_report::schema::Direction;
+
+use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
+use crate::flow::Port;
+use crate::net::{Acknowledgement, Body, Segment};
+
+use receiver::Receiver;
+use sender::Sender;
+pub use sender::TcpStats;
+
+/// How a connection uses ECN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnUse {
+    /// Not at all: packets are Not-ECT.
+    #[default]
+    Off,
+    /// ECT(0), one reaction per window (RFC 3168).
+    Classic,
+    /// ECT(0) with a count of marks as feedback (DCTCP).
+    Accurate,
+    /// ECT(1) with a count of marks as feedback (Prague, RFC 9331).
+    L4s,
+}
+
+impl EcnUse {
+    /// The codepoint of data segments.
+    const fn codepoint(self) -> Ecn {
+        match self {
+            Self::Off => Ecn::NotEct,
+            Self::Classic | Self::Accurate => Ecn::Ect0,
+            Self::L4s => Ecn::Ect1,
+        }
+    }
+
+    const fn is_accurate(self) -> bool {
+        matches!(self, Self::Accurate | Self::L4s)
+    }
+}
+
+/// A connection to simulate.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Use of ECN.
+    pub ecn: EcnUse,
+    /// How slow start ends early.
+    pub slow_start_exit: SlowStartExit,
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u16,
+    /// IP and TCP headers with options, bytes.
+    pub header_bytes: u16,
+    /// Initial window in segments (RFC 6928).
+    pub initial_window: u32,
+    /// Receive window in bytes.
+    pub receive_window_bytes: u32,
+    /// Payload bytes to transfer; `None`: until the flow is stopped.
+    pub transfer_bytes: Option<u64>,
+}
+
+impl Default for TcpConfig {
+    /// Linux over Ethernet: CUBIC, no ECN, 1448 bytes in 1500, ten segments, 6 MiB (the default
+    /// `tcp_rmem` maximum).
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::Cubic,
+            ecn: EcnUse::Off,
+            slow_start_exit: SlowStartExit::HyStart,
+            segment_bytes: 1_448,
+            header_bytes: 52,
+            initial_window: 10,
+            receive_window_bytes: 6 << 20,
+            transfer_bytes: None,
+        }
+    }
+}
+
+/// Both ends of a connection.
+pub(crate) struct Tcp {
+    direction: Direction,
+    header_bytes: u32,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Tcp {
+    pub(crate) fn new(config: &TcpConfig, direction: Direction, rng: Rng) -> Self {
+        let setup = Setup {
+            segment_bytes: u32::from(config.segment_bytes),
+            initial_window: config.initial_window,
+            slow_start_exit: config.slow_start_exit,
+            rng,
+        };
+        let controller = Controller::new(config.algorithm, setup);
+        Self {
+            direction,
+            header_bytes: u32::from(config.header_bytes),
+            sender: Sender::new(config, direction, controller),
+            receiver: Receiver::new(config.receive_window_bytes, config.ecn.is_accurate()),
+        }
+    }
+
+    /// Opens the connection.
+    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+        self.sender.connect(port);
+    }
+
+    /// Sends nothing new from now on; what is under way is completed.
+    pub(crate) fn stop(&mut self) {
+        self.sender.stop();
+    }
+
+    pub(crate) fn receive(&mut self, port: &mut Port<'_>, segment: &Segment, ecn: Ecn) {
+        match segment.body {
+            Body::Data(data) => {
+                if let Some(ack) = self.receiver.on_data(port.now, data, ecn) {
+                    self.acknowledge(port, ack);
+                }
+            }
+            Body::Ack(ack) => self.sender.on_ack(port, &ack),
+            Body::Syn => port.send(self.backwards(), SYN_BYTES, Ecn::NotEct, Body::SynAck),
+            Body::SynAck => self.sender.on_connected(port),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        if let Some(ack) = self.receiver.on_timer(port.now) {
+            self.acknowledge(port, ack);
+        }
+        self.sender.on_timer(port);
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        self.receiver.deadline().min(self.sender.deadline())
+    }
+
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.receiver.received_bytes
+    }
+
+    pub(crate) fn stats(&self) -> TcpStats {
+        self.sender.stats()
+    }
+
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        self.sender.bytes_reserved()
+    }
+
+    fn backwards(&self) -> Direction {
+        match self.direction {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
+
+    fn acknowledge(&self, port: &mut Port<'_>, ack: Acknowledgement) {
+        let blocks = ack.block_count() as u32;
+        // SACK option: two bytes, eight per block, padded to words (RFC 2018 section 3).
+        let option = if blocks == 0 { 0 } else { 4 + 8 * blocks };
+        port.send(self.backwards(), self.header_bytes + option, Ecn::NotEct, Body::Ack(ack));
+    }
+}
+
+/// IP and TCP headers with the options of a connection request.
+const SYN_BYTES: u32 = 60;

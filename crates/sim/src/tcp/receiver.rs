@@ -1,0 +1,219 @@
+//! The receiving end of a TCP connection: reassembly, selective and delayed acknowledgements, ECN.
+
+use std::cmp::Ordering;
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::{Span, Time};
+
+use crate::net::{Acknowledgement, Data, SackBlock};
+
+/// Received segments `start..end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Range {
+    start: u32,
+    end: u32,
+}
+
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
+pub(super) struct Receiver {
+    /// First segment not received.
+    expected: u32,
+    /// Received beyond `expected`, in order, not touching.
+    islands: Vec<Range>,
+    /// Starts of the islands to report, most recently touched first.
+    recent: [u32; 3],
+    recent_count: usize,
+    /// Payload bytes received, each segment counted once.
+    pub(super) received_bytes: u64,
+    window_bytes: u32,
+    /// Segments received and not acknowledged yet.
+    unacknowledged: u32,
+    delayed_until: Option<Time>,
+    /// Acknowledgements still to be sent at once.
+    quick: u32,
+    /// CE packets so far.
+    marked: u32,
+    /// Whether the packet before was CE.
+    last_marked: bool,
+    /// ECE is to be sent until the sender answers.
+    echo: bool,
+    last_original: bool,
+    accurate: bool,
+}
+
+impl Receiver {
+    /// `accurate`: feedback counts marks, and every change of the mark is acknowledged at once
+    /// (RFC 8257 section 3.2), instead of being echoed until answered (RFC 3168).
+    pub(super) fn new(window_bytes: u32, accurate: bool) -> Self {
+        Self {
+            expected: 0,
+            islands: Vec::new(),
+            recent: [0; 3],
+            recent_count: 0,
+            received_bytes: 0,
+            window_bytes,
+            unacknowledged: 0,
+            delayed_until: None,
+            quick: QUICK_ACKNOWLEDGEMENTS,
+            marked: 0,
+            last_marked: false,
+            echo: false,
+            last_original: true,
+            accurate,
+        }
+    }
+
+    /// When the delayed acknowledgement is due.
+    pub(super) fn deadline(&self) -> Time {
+        self.delayed_until.unwrap_or(Time::MAX)
+    }
+
+    /// Takes a segment in; an acknowledgement comes out unless it is delayed.
+    pub(super) fn on_data(&mut self, now: Time, data: Data, ecn: Ecn) -> Option<Acknowledgement> {
+        let mark_changed = self.note_ecn(data, ecn);
+        self.last_original = !data.retransmission;
+        let fills_gap = !self.islands.is_empty();
+        let fresh = self.store(data);
+        if !fresh {
+            return Some(self.acknowledge(true));
+        }
+        self.unacknowledged += 1;
+        let at_once = self.unacknowledged >= SEGMENTS_PER_ACKNOWLEDGEMENT
+            || fills_gap
+            || !self.islands.is_empty()
+            || self.quick > 0
+            || mark_changed;
+        if at_once {
+            self.quick = self.quick.saturating_sub(1);
+            return Some(self.acknowledge(false));
+        }
+        self.delayed_until.get_or_insert(now + DELAY);
+        None
+    }
+
+    /// The delayed acknowledgement, once it is due.
+    pub(super) fn on_timer(&mut self, now: Time) -> Option<Acknowledgement> {
+        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(false))
+    }
+
+    fn note_ecn(&mut self, data: Data, ecn: Ecn) -> bool {
+        let marked = ecn == Ecn::Ce;
+        if data.window_reduced {
+            self.echo = false;
+        }
+        self.marked += u32::from(marked);
+        self.echo |= marked;
+        let changed = marked != self.last_marked;
+        self.last_marked = marked;
+        changed && (self.accurate || marked)
+    }
+
+    /// Whether the segment is new.
+    fn store(&mut self, data: Data) -> bool {
+        let sequence = data.sequence;
+        let fresh = match sequence.cmp(&self.expected) {
+            Ordering::Less => false,
+            Ordering::Equal => {
+                self.advance();
+                true
+            }
+            Ordering::Greater => self.store_island(sequence),
+        };
+        if fresh {
+            self.received_bytes += u64::from(data.len);
+        }
+        fresh
+    }
+
+    fn advance(&mut self) {
+        self.expected += 1;
+        if self.islands.first().is_some_and(|island| island.start == self.expected) {
+            let island = self.islands.remove(0);
+            self.expected = island.end;
+            self.forget(island.start);
+        }
+    }
+
+    fn store_island(&mut self, sequence: u32) -> bool {
+        let after = self.islands.partition_point(|island| island.start <= sequence);
+        let joins_left = after > 0 && self.islands[after - 1].end >= sequence;
+        if joins_left && self.islands[after - 1].end > sequence {
+            self.touch(self.islands[after - 1].start);
+            return false;
+        }
+        let joins_right = after < self.islands.len() && self.islands[after].start == sequence + 1;
+        let start = match (joins_left, joins_right) {
+            (true, true) => {
+                let right = self.islands.remove(after);
+                self.forget(right.start);
+                self.islands[after - 1].end = right.end;
+                self.islands[after - 1].start
+            }
+            (true, false) => {
+                self.islands[after - 1].end += 1;
+                self.islands[after - 1].start
+            }
+            (false, true) => {
+                self.forget(sequence + 1);
+                self.islands[after].start = sequence;
+                sequence
+            }
+            (false, false) => {
+                self.islands.insert(after, Range { start: sequence, end: sequence + 1 });
+                sequence
+            }
+        };
+        self.touch(start);
+        true
+    }
+
+    /// Puts the island that starts at `start` first in the report.
+    fn touch(&mut self, start: u32) {
+        self.forget(start);
+        let kept = self.recent_count.min(self.recent.len() - 1);
+        self.recent.copy_within(0..kept, 1);
+        self.recent[0] = start;
+        self.recent_count = kept + 1;
+    }
+
+    fn forget(&mut self, start: u32) {
+        let found = self.recent[..self.recent_count].iter().position(|&recent| recent == start);
+        if let Some(position) = found {
+            self.recent.copy_within(position + 1..self.recent_count, position);
+            self.recent_count -= 1;
+        }
+    }
+
+    fn acknowledge(&mut self, duplicate: bool) -> Acknowledgement {
+        self.unacknowledged = 0;
+        self.delayed_until = None;
+        let mut blocks = [SackBlock::default(); 3];
+        for (block, &start) in blocks.iter_mut().zip(&self.recent[..self.recent_count]) {
+            let found = self.islands.binary_search_by_key(&start, |island| island.start);
+            if let Ok(index) = found {
+                let end = self.islands[index].end - self.expected;
+                *block = SackBlock {
+                    start: (start - self.expected).min(u32::from(u16::MAX)) as u16,
+                    end: end.min(u32::from(u16::MAX)) as u16,
+                };
+            }
+        }
+        Acknowledgement {
+            cumulative: self.expected,
+            window_bytes: self.window_bytes,
+            marked: self.marked,
+            blocks,
+            echo: self.echo && !self.accurate,
+            duplicate,
+            original: self.last_original,
+        }
+    }
+}
+
+/// RFC 5681 section 4.2, Linux: every second full-sized segment.
+const SEGMENTS_PER_ACKNOWLEDGEMENT: u32 = 2;
+/// Linux `TCP_DELACK_MIN`, where its adaptive time-out stays while data streams in.
+const DELAY: Span = Span::from_millis(40);
+/// Linux `TCP_MAX_QUICKACKS`: at the start of a connection, nothing is delayed.
+const QUICK_ACKNOWLEDGEMENTS: u32 = 16;

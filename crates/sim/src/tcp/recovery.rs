@@ -1,0 +1,76 @@
+//! Proportional rate reduction (RFC 6937, in Linux's variant with the slow start bound).
+
+use crate::congestion::Window;
+
+/// Brings the window down to its threshold over about a round trip, clocked by what is delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reduction {
+    prior_window: u32,
+    delivered: u32,
+    sent: u32,
+}
+
+/// An acknowledgement during a reduction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) in_flight: u32,
+    pub(super) delivered: u32,
+    pub(super) lost: u32,
+    pub(super) advanced: bool,
+}
+
+impl Reduction {
+    pub(super) fn start(window: &Window) -> Self {
+        Self { prior_window: window.size, delivered: 0, sent: 0 }
+    }
+
+    pub(super) fn on_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    pub(super) fn on_ack(&mut self, step: Step, window: &mut Window) {
+        if step.delivered == 0 || self.prior_window == 0 {
+            return;
+        }
+        self.delivered += step.delivered;
+        let room = i64::from(window.threshold) - i64::from(step.in_flight);
+        let allowed = if room < 0 {
+            let proportion = (u64::from(window.threshold) * u64::from(self.delivered))
+                .div_ceil(u64::from(self.prior_window));
+            proportion as i64 - i64::from(self.sent)
+        } else {
+            let owed = i64::from(self.delivered) - i64::from(self.sent);
+            let bonus = i64::from(step.advanced && step.lost == 0);
+            (owed.max(i64::from(step.delivered)) + bonus).min(room)
+        };
+        // The first retransmission never waits.
+        let allowed = allowed.max(i64::from(self.sent == 0));
+        window.size = (i64::from(step.in_flight) + allowed).max(1) as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_of_twenty_halves_over_one_round_trip() {
+        // RFC 6937 section 4's example: 20 segments, the first lost, 19 acknowledgements.
+        let mut window = Window::new(20);
+        window.threshold = 10;
+        let mut reduction = Reduction::start(&window);
+        let mut in_flight = 19_u32;
+        let mut sent = 0;
+        for ack in 0..19 {
+            in_flight -= 1;
+            let lost = u32::from(ack == 2);
+            reduction.on_ack(Step { in_flight, delivered: 1, lost, advanced: false }, &mut window);
+            while in_flight < window.size {
+                in_flight += 1;
+                sent += 1;
+                reduction.on_sent();
+            }
+        }
+        assert_eq!((in_flight, sent), (10, 10));
+    }
+}

@@ -1,0 +1,431 @@
+//! What the sender knows of each segment that it has sent and that is not acknowledged.
+//!
+//! One ring of fixed-size records, indexed by sequence number. The counts are those of RFC 6675's
+//! pipe as Linux keeps them: in flight = outstanding - sacked - lost + retransmissions. Losses are
+//! found by time (RACK, RFC 8985) with two cursors instead of a scan: first transmissions leave in
+//! order of sequence and time, retransmissions wait in a queue in order of time, so each record is
+//! judged once per transmission.
+
+use std::collections::VecDeque;
+
+use underload_aqm::time::{Span, Time};
+
+use crate::net::SackBlock;
+
+/// A segment under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// Last transmission.
+    at: Time,
+    /// Rate sampling: when the segment that opened the sampling window was sent.
+    window_opened: Time,
+    /// Rate sampling: when `delivered` was reached.
+    delivered_at: Time,
+    /// Rate sampling: segments delivered when this one was sent.
+    delivered: u32,
+    len: u16,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Sent>() <= 32, "two records share a cache line");
+
+const SACKED: u8 = 1;
+const LOST: u8 = 2;
+/// A retransmission is under way.
+const RETRANSMITTING: u8 = 4;
+/// Sent more than once: its round trip time is ambiguous (Karn's rule).
+const RETRANSMITTED: u8 = 8;
+const APP_LIMITED: u8 = 16;
+
+/// What an acknowledgement delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    /// Segments acknowledged cumulatively.
+    pub(super) acknowledged: u32,
+    /// Segments newly known to have arrived.
+    pub(super) delivered: u32,
+    /// Payload bytes acknowledged cumulatively.
+    pub(super) acknowledged_bytes: u64,
+    /// When the first and the last newly acknowledged segments were sent that were sent once.
+    pub(super) first_sent: Option<Time>,
+    pub(super) last_sent: Option<Time>,
+    /// The same for selectively acknowledged ones.
+    pub(super) sacked_sent: Option<Time>,
+    /// The newest sample of the delivery rate.
+    pub(super) sample: Option<RateSample>,
+    /// The most recently sent of the delivered segments.
+    pub(super) newest: Option<Newest>,
+}
+
+/// State at the transmission of a segment, read when it is delivered (as Linux `tcp_rate.c`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RateSample {
+    pub(super) prior_delivered: u32,
+    pub(super) prior_at: Time,
+    pub(super) sent_at: Time,
+    pub(super) send_interval: Span,
+    pub(super) app_limited: bool,
+}
+
+/// The most recently sent segment known to have arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Newest {
+    pub(super) sent_at: Time,
+    pub(super) sequence: u32,
+    pub(super) retransmitted: bool,
+}
+
+/// What a transmission records for rate sampling.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub(super) now: Time,
+    pub(super) window_opened: Time,
+    pub(super) delivered_at: Time,
+    pub(super) delivered: u32,
+    pub(super) app_limited: bool,
+}
+
+/// The newest delivered transmission and how long the others may lag behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RackView {
+    pub(super) now: Time,
+    pub(super) sent_at: Time,
+    pub(super) sequence: u32,
+    /// Round trip time of the newest delivered transmission plus the reordering window.
+    pub(super) patience: Span,
+}
+
+/// Outcome of a search for losses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    /// Segments newly considered lost.
+    pub(super) lost: u32,
+    /// When to look again, where a segment's time is not up yet.
+    pub(super) next_check: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(super) struct Scoreboard {
+    ring: Vec<Sent>,
+    /// Oldest segment not acknowledged.
+    first: u32,
+    /// Next segment to send for the first time.
+    next: u32,
+    bytes: u64,
+    sacked: u32,
+    lost: u32,
+    retransmitting: u32,
+    /// One past the highest selectively acknowledged segment.
+    highest_sacked: u32,
+    /// Blocks of the acknowledgement before, so that only news is walked through.
+    known: [(u32, u32); 3],
+    /// No lost segment that waits for retransmission lies before it.
+    lost_hint: u32,
+    /// First transmissions before it were judged.
+    unjudged: u32,
+    /// Retransmissions in order of time; entries go stale when the segment is delivered.
+    retransmissions: VecDeque<(u32, Time)>,
+    reordering_seen: bool,
+}
+
+impl Scoreboard {
+    pub(super) fn new() -> Self {
+        Self {
+            ring: vec![Sent::default(); INITIAL_CAPACITY],
+            first: 0,
+            next: 0,
+            bytes: 0,
+            sacked: 0,
+            lost: 0,
+            retransmitting: 0,
+            highest_sacked: 0,
+            known: [(0, 0); 3],
+            lost_hint: 0,
+            unjudged: 0,
+            retransmissions: VecDeque::new(),
+            reordering_seen: false,
+        }
+    }
+
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub(super) fn outstanding(&self) -> u32 {
+        self.next - self.first
+    }
+
+    pub(super) fn outstanding_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.outstanding() + self.retransmitting - self.sacked - self.lost
+    }
+
+    pub(super) fn reordering_seen(&self) -> bool {
+        self.reordering_seen
+    }
+
+    /// Whether every segment under way was sent once and nothing is known beyond the cumulative
+    /// acknowledgement.
+    pub(super) fn is_clean(&self) -> bool {
+        self.sacked == 0 && self.lost == 0 && self.retransmissions.is_empty()
+    }
+
+    pub(super) fn bytes_reserved(&self) -> usize {
+        self.ring.capacity() * size_of::<Sent>()
+            + self.retransmissions.capacity() * size_of::<(u32, Time)>()
+    }
+
+    fn at(&self, sequence: u32) -> &Sent {
+        &self.ring[sequence as usize & (self.ring.len() - 1)]
+    }
+
+    fn at_mut(&mut self, sequence: u32) -> &mut Sent {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[sequence as usize & mask]
+    }
+
+    /// Records the first transmission of the next segment and returns its number.
+    pub(super) fn send_new(&mut self, len: u16, departure: &Departure) -> u32 {
+        if self.outstanding() as usize == self.ring.len() {
+            self.grow();
+        }
+        let sequence = self.next;
+        *self.at_mut(sequence) = Sent {
+            at: departure.now,
+            window_opened: departure.window_opened,
+            delivered_at: departure.delivered_at,
+            delivered: departure.delivered,
+            len,
+            flags: if departure.app_limited { APP_LIMITED } else { 0 },
+        };
+        self.next += 1;
+        self.bytes += u64::from(len);
+        sequence
+    }
+
+    /// Records a retransmission and returns the segment's payload bytes.
+    pub(super) fn send_again(&mut self, sequence: u32, departure: &Departure) -> u16 {
+        let sent = self.at_mut(sequence);
+        let was_retransmitting = sent.flags & RETRANSMITTING != 0;
+        sent.at = departure.now;
+        sent.window_opened = departure.window_opened;
+        sent.delivered_at = departure.delivered_at;
+        sent.delivered = departure.delivered;
+        sent.flags |= RETRANSMITTING | RETRANSMITTED;
+        let len = sent.len;
+        self.retransmitting += u32::from(!was_retransmitting);
+        self.retransmissions.push_back((sequence, departure.now));
+        len
+    }
+
+    /// The first lost segment that no retransmission is under way for.
+    pub(super) fn next_lost(&mut self) -> Option<u32> {
+        let mut sequence = self.lost_hint.max(self.first);
+        while sequence < self.next {
+            if self.at(sequence).flags & (LOST | RETRANSMITTING) == LOST {
+                self.lost_hint = sequence;
+                return Some(sequence);
+            }
+            sequence += 1;
+        }
+        self.lost_hint = sequence;
+        None
+    }
+
+    /// Takes everything before `cumulative` out.
+    pub(super) fn acknowledge(&mut self, cumulative: u32, delivery: &mut Delivery) {
+        let end = cumulative.min(self.next);
+        while self.first < end {
+            let sequence = self.first;
+            let sent = *self.at(sequence);
+            if sent.flags & SACKED == 0 {
+                let once = sent.flags & RETRANSMITTED == 0;
+                delivered(delivery, &sent, sequence);
+                if once {
+                    delivery.first_sent.get_or_insert(sent.at);
+                    delivery.last_sent = Some(sent.at);
+                    self.reordering_seen |= sequence < self.highest_sacked;
+                }
+            }
+            self.uncount(sent.flags);
+            delivery.acknowledged += 1;
+            delivery.acknowledged_bytes += u64::from(sent.len);
+            self.bytes -= u64::from(sent.len);
+            self.first += 1;
+        }
+        self.unjudged = self.unjudged.max(self.first);
+    }
+
+    /// Marks what the blocks of an acknowledgement report.
+    pub(super) fn sack(&mut self, cumulative: u32, blocks: &[SackBlock], delivery: &mut Delivery) {
+        let highest_before = self.highest_sacked;
+        let mut seen = [(0, 0); 3];
+        for (block, seen) in blocks.iter().zip(&mut seen) {
+            let (mut start, mut end) =
+                (cumulative + u32::from(block.start), cumulative + u32::from(block.end));
+            end = end.min(self.next);
+            start = start.max(self.first);
+            *seen = (start, end);
+            for &(known_start, known_end) in &self.known {
+                if known_start <= start && start < known_end {
+                    start = known_end;
+                } else if start < known_start && known_start < end && end <= known_end {
+                    end = known_start;
+                }
+            }
+            for sequence in start..end {
+                self.sack_one(sequence, highest_before, delivery);
+            }
+            self.highest_sacked = self.highest_sacked.max(seen.1);
+        }
+        self.known = seen;
+    }
+
+    fn sack_one(&mut self, sequence: u32, highest_before: u32, delivery: &mut Delivery) {
+        let sent = *self.at(sequence);
+        if sent.flags & SACKED != 0 {
+            return;
+        }
+        delivered(delivery, &sent, sequence);
+        if sent.flags & RETRANSMITTED == 0 {
+            delivery.sacked_sent.get_or_insert(sent.at);
+            self.reordering_seen |= sequence < highest_before;
+        }
+        self.uncount(sent.flags);
+        self.sacked += 1;
+        self.at_mut(sequence).flags = (sent.flags & (RETRANSMITTED | APP_LIMITED)) | SACKED;
+    }
+
+    fn uncount(&mut self, flags: u8) {
+        self.sacked -= u32::from(flags & SACKED != 0);
+        self.lost -= u32::from(flags & LOST != 0);
+        self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
+    }
+
+    /// Finds what the newest delivered transmission has overtaken by more than the reordering
+    /// window (RFC 8985 section 6.2, step 5).
+    pub(super) fn find_losses(&mut self, view: &RackView) -> Losses {
+        let mut losses = Losses::default();
+        while self.unjudged < self.next {
+            let sequence = self.unjudged;
+            let sent = *self.at(sequence);
+            if sent.flags & (SACKED | LOST | RETRANSMITTED) == 0 {
+                if (sent.at, sequence) >= (view.sent_at, view.sequence) {
+                    break;
+                }
+                if !self.time_is_up(sequence, sent.at, view, &mut losses) {
+                    break;
+                }
+            }
+            self.unjudged += 1;
+        }
+        while let Some(&(sequence, at)) = self.retransmissions.front() {
+            let newer = (at, sequence) >= (view.sent_at, view.sequence);
+            let waits = self.is_under_way(sequence, at)
+                && (newer || !self.time_is_up(sequence, at, view, &mut losses));
+            if waits {
+                break;
+            }
+            self.retransmissions.pop_front();
+        }
+        losses
+    }
+
+    fn is_under_way(&self, sequence: u32, at: Time) -> bool {
+        sequence >= self.first && {
+            let sent = self.at(sequence);
+            sent.flags & RETRANSMITTING != 0 && sent.at == at
+        }
+    }
+
+    fn time_is_up(&mut self, sequence: u32, at: Time, view: &RackView, out: &mut Losses) -> bool {
+        let expires = at + view.patience;
+        if expires > view.now {
+            out.next_check = Some(out.next_check.map_or(expires, |other| other.min(expires)));
+            return false;
+        }
+        self.mark_lost(sequence);
+        out.lost += 1;
+        true
+    }
+
+    fn mark_lost(&mut self, sequence: u32) {
+        let flags = self.at(sequence).flags;
+        self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
+        self.lost += u32::from(flags & LOST == 0);
+        self.at_mut(sequence).flags = (flags | LOST) & !RETRANSMITTING;
+        self.lost_hint = self.lost_hint.min(sequence);
+    }
+
+    /// After a retransmission timeout: everything not selectively acknowledged counts as lost.
+    pub(super) fn mark_all_lost(&mut self) -> u32 {
+        let before = self.lost;
+        for sequence in self.first..self.next {
+            if self.at(sequence).flags & SACKED == 0 {
+                self.mark_lost(sequence);
+            }
+        }
+        self.retransmissions.clear();
+        self.unjudged = self.next;
+        self.lost - before
+    }
+
+    /// After a timeout that proved spurious: nothing counts as lost any more.
+    pub(super) fn forget_losses(&mut self) {
+        for sequence in self.first..self.next {
+            self.at_mut(sequence).flags &= !LOST;
+        }
+        self.lost = 0;
+        self.unjudged = self.first;
+    }
+
+    fn grow(&mut self) {
+        let mut ring = vec![Sent::default(); self.ring.len() * 2];
+        let mask = ring.len() - 1;
+        for sequence in self.first..self.next {
+            ring[sequence as usize & mask] = *self.at(sequence);
+        }
+        self.ring = ring;
+    }
+}
+
+/// Counts a segment that was not known to have arrived.
+#[inline]
+fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
+    delivery.delivered += 1;
+    if delivery
+        .sample
+        .is_none_or(|sample| (sent.delivered, sent.at) >= (sample.prior_delivered, sample.sent_at))
+    {
+        delivery.sample = Some(RateSample {
+            prior_delivered: sent.delivered,
+            prior_at: sent.delivered_at,
+            sent_at: sent.at,
+            send_interval: sent.at.since(sent.window_opened),
+            app_limited: sent.flags & APP_LIMITED != 0,
+        });
+    }
+    let newer = delivery
+        .newest
+        .is_none_or(|newest| (sent.at, sequence) > (newest.sent_at, newest.sequence));
+    if newer {
+        delivery.newest = Some(Newest {
+            sent_at: sent.at,
+            sequence,
+            retransmitted: sent.flags & RETRANSMITTED != 0,
+        });
+    }
+}
+
+const INITIAL_CAPACITY: usize = 16;

@@ -1,0 +1,587 @@
+//! The sending end of a TCP connection.
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::Direction;
+
+use crate::congestion::{
+    Ack, Cause, CongestionControl, Controller, Delivered, Loss, State, Window,
+};
+use crate::flow::Port;
+use crate::net::{Acknowledgement, Body, Data};
+
+use super::recovery::{Reduction, Step};
+use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
+use super::scoreboard::{Delivery, Departure, Newest, RackView, Scoreboard};
+use super::{SYN_BYTES, TcpConfig};
+
+/// What a sender can be asked at any time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpStats {
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Congestion events answered (loss, mark or timeout).
+    pub reductions: u64,
+    /// Congestion window in segments.
+    pub window: u32,
+    /// Segments in flight.
+    pub in_flight: u32,
+    /// Smoothed round trip time in nanoseconds, 0 before the first sample.
+    pub smoothed_rtt_ns: u64,
+    /// When everything of a transfer was acknowledged.
+    pub finished: Option<Time>,
+}
+
+/// What the loss timer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    Timeout,
+    /// Tail loss probe (RFC 8985 section 7).
+    Probe,
+    /// A segment may yet arrive out of order (RFC 8985 section 6.3).
+    Reordering,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
+pub(super) struct Sender {
+    direction: Direction,
+    ecn: Ecn,
+    accurate: bool,
+    segment_bytes: u16,
+    header_bytes: u32,
+    connected: bool,
+    connect_started: Time,
+    control: Controller,
+    window: Window,
+    board: Scoreboard,
+    rtt: RttEstimator,
+    state: State,
+    /// The current episode ends when this is acknowledged.
+    recover: u32,
+    reduction: Reduction,
+    prior: Option<Prior>,
+    newest: Newest,
+    newest_rtt: Span,
+    alarm: Alarm,
+    alarm_at: Time,
+    backoff: u32,
+    /// Tail loss probe under way: what had been sent, and whether it was a retransmission.
+    probe: Option<(u32, bool)>,
+    delivered: u32,
+    delivered_at: Time,
+    window_opened: Time,
+    /// Everything up to this count of deliveries was limited by the application.
+    app_limited_until: u32,
+    /// Bytes not segmented yet; `u64::MAX`: never ends.
+    backlog: u64,
+    peer_window: u64,
+    peer_marked: u32,
+    announce_reduction: bool,
+    release_at: Time,
+    waiting_release: bool,
+    window_limited: bool,
+    last_sent: Time,
+    stats: TcpStats,
+}
+
+/// The window before a timeout, in case it was spurious.
+#[derive(Clone, Copy, Debug)]
+struct Prior {
+    window: u32,
+    threshold: u32,
+}
+
+impl Sender {
+    pub(super) fn new(config: &TcpConfig, direction: Direction, control: Controller) -> Self {
+        Self {
+            direction,
+            ecn: config.ecn.codepoint(),
+            accurate: config.ecn.is_accurate(),
+            segment_bytes: config.segment_bytes,
+            header_bytes: u32::from(config.header_bytes),
+            connected: false,
+            connect_started: Time::ZERO,
+            control,
+            window: Window::new(config.initial_window),
+            board: Scoreboard::new(),
+            rtt: RttEstimator::new(),
+            state: State::Open,
+            recover: 0,
+            reduction: Reduction::default(),
+            prior: None,
+            newest: Newest::default(),
+            newest_rtt: Span::ZERO,
+            alarm: Alarm::Timeout,
+            alarm_at: Time::MAX,
+            backoff: 0,
+            probe: None,
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            window_opened: Time::ZERO,
+            app_limited_until: 0,
+            backlog: config.transfer_bytes.unwrap_or(u64::MAX),
+            peer_window: u64::from(config.receive_window_bytes),
+            peer_marked: 0,
+            announce_reduction: false,
+            release_at: Time::ZERO,
+            waiting_release: false,
+            window_limited: false,
+            last_sent: Time::ZERO,
+            stats: TcpStats::default(),
+        }
+    }
+
+    pub(super) fn connect(&mut self, port: &mut Port<'_>) {
+        self.connect_started = port.now;
+        port.send(self.direction, SYN_BYTES, Ecn::NotEct, Body::Syn);
+        self.alarm = Alarm::Timeout;
+        self.alarm_at = port.now + self.backed_off(INITIAL_TIMEOUT);
+    }
+
+    pub(super) fn on_connected(&mut self, port: &mut Port<'_>) {
+        if self.connected {
+            return;
+        }
+        self.connected = true;
+        if self.backoff == 0 {
+            let rtt = port.now.since(self.connect_started);
+            self.rtt.on_sample(rtt);
+            self.rtt.on_min_sample(port.now, rtt);
+        }
+        self.backoff = 0;
+        self.alarm_at = Time::MAX;
+        self.delivered_at = port.now;
+        self.window_opened = port.now;
+        self.last_sent = port.now;
+        self.transmit(port);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.backlog = 0;
+    }
+
+    pub(super) fn stats(&self) -> TcpStats {
+        TcpStats {
+            window: self.window.size,
+            in_flight: self.board.in_flight(),
+            smoothed_rtt_ns: self.rtt.smoothed().map_or(0, Span::as_nanos),
+            ..self.stats
+        }
+    }
+
+    pub(super) fn bytes_reserved(&self) -> usize {
+        self.board.bytes_reserved()
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Time {
+        if self.waiting_release { self.alarm_at.min(self.release_at) } else { self.alarm_at }
+    }
+
+    pub(super) fn on_timer(&mut self, port: &mut Port<'_>) {
+        if self.alarm_at <= port.now {
+            self.alarm_at = Time::MAX;
+            if self.connected {
+                self.on_alarm(port);
+            } else {
+                self.backoff += 1;
+                port.send(self.direction, SYN_BYTES, Ecn::NotEct, Body::Syn);
+                self.alarm_at = port.now + self.backed_off(INITIAL_TIMEOUT);
+            }
+        }
+        if self.waiting_release && self.release_at <= port.now {
+            self.transmit(port);
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, port: &mut Port<'_>, ack: &Acknowledgement) {
+        let now = port.now;
+        if ack.cumulative < self.board.first() || ack.cumulative > self.board.next() {
+            return;
+        }
+        let prior_in_flight = self.board.in_flight();
+        self.peer_window = u64::from(ack.window_bytes);
+        let mut delivery = Delivery::default();
+        self.board.acknowledge(ack.cumulative, &mut delivery);
+        let blocks = ack.block_count();
+        if blocks > 0 {
+            self.board.sack(ack.cumulative, &ack.blocks[..blocks], &mut delivery);
+        }
+        if delivery.delivered > 0 {
+            self.delivered = self.delivered.wrapping_add(delivery.delivered);
+            self.delivered_at = now;
+        }
+        let rtt = self.update_rtt(now, &delivery);
+        let marked = ack.marked.wrapping_sub(self.peer_marked);
+        self.peer_marked = ack.marked;
+        self.update_newest(now, &delivery);
+        let lost = self.find_losses(now);
+        self.change_state(now, ack, &delivery, lost);
+        if ack.echo || (self.accurate && marked > 0) {
+            self.on_mark(now);
+        }
+        let rate = self.rate_sample(now, &delivery);
+        let control_ack = Ack {
+            now,
+            acknowledged: delivery.acknowledged,
+            delivered: delivery.delivered,
+            lost,
+            marked,
+            rtt,
+            min_rtt: self.rtt.min(),
+            smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            prior_in_flight,
+            in_flight: self.board.in_flight(),
+            total_delivered: self.delivered,
+            first_outstanding: self.board.first(),
+            next_sequence: self.board.next(),
+            state: self.state,
+            window_limited: self.window_limited,
+            rate,
+        };
+        self.control.on_ack(&control_ack, &mut self.window);
+        if matches!(self.state, State::Recovery | State::Reducing) && !self.control.owns_window() {
+            let step = Step {
+                in_flight: self.board.in_flight(),
+                delivered: delivery.delivered,
+                lost,
+                advanced: delivery.acknowledged > 0,
+            };
+            self.reduction.on_ack(step, &mut self.window);
+        }
+        if delivery.acknowledged > 0 {
+            self.backoff = 0;
+            self.arm(now);
+        }
+        self.transmit(port);
+        if self.backlog == 0 && self.board.outstanding() == 0 && self.stats.finished.is_none() {
+            self.stats.finished = Some(now);
+        }
+    }
+
+    fn update_rtt(&mut self, now: Time, delivery: &Delivery) -> Option<Span> {
+        let first = delivery.first_sent.or(delivery.sacked_sent)?;
+        self.rtt.on_sample(now.since(first));
+        let last = now.since(delivery.last_sent.or(delivery.sacked_sent)?);
+        self.rtt.on_min_sample(now, last);
+        Some(last)
+    }
+
+    /// RFC 8985 section 6.2, step 2.
+    fn update_newest(&mut self, now: Time, delivery: &Delivery) {
+        let Some(newest) = delivery.newest else { return };
+        let rtt = now.since(newest.sent_at);
+        if newest.retransmitted && rtt < self.rtt.min() {
+            return;
+        }
+        if (newest.sent_at, newest.sequence) > (self.newest.sent_at, self.newest.sequence) {
+            self.newest = newest;
+            self.newest_rtt = rtt;
+        }
+    }
+
+    fn find_losses(&mut self, now: Time) -> u32 {
+        if self.board.is_clean() {
+            return 0;
+        }
+        let view = RackView {
+            now,
+            sent_at: self.newest.sent_at,
+            sequence: self.newest.sequence,
+            patience: self.newest_rtt + self.reordering_window(),
+        };
+        let losses = self.board.find_losses(&view);
+        if let Some(check) = losses.next_check {
+            self.alarm = Alarm::Reordering;
+            self.alarm_at = check;
+        }
+        losses.lost
+    }
+
+    /// RFC 8985 section 6.2, step 4, without DSACK's multiplier.
+    fn reordering_window(&self) -> Span {
+        let repairing = matches!(self.state, State::Recovery | State::Timeout);
+        let trusted = repairing || self.board.sacked() >= DUPLICATE_THRESHOLD;
+        if !self.board.reordering_seen() && trusted {
+            return Span::ZERO;
+        }
+        let quarter = Span::from_nanos(self.rtt.min().as_nanos() / 4);
+        quarter.min(self.rtt.smoothed().unwrap_or(quarter))
+    }
+
+    fn change_state(&mut self, now: Time, ack: &Acknowledgement, delivery: &Delivery, lost: u32) {
+        let answered = self.probe.take_if(|(sent, _)| ack.cumulative >= *sent);
+        // The probe itself repaired a loss that nothing else reported.
+        if answered.is_some_and(|(_, repaired)| repaired && !ack.duplicate)
+            && self.state == State::Open
+        {
+            self.reduce(now, Cause::Loss);
+            self.window.size = self.window.size.min(self.window.threshold);
+        }
+        if self.state == State::Timeout && delivery.acknowledged > 0 {
+            let prior = self.prior.take();
+            if let Some(prior) = prior.filter(|_| ack.original) {
+                self.undo(prior);
+            }
+        }
+        if self.state != State::Open && ack.cumulative >= self.recover {
+            let settled = !self.control.owns_window() && self.state != State::Timeout;
+            if settled {
+                self.window.size = self.window.threshold;
+            }
+            self.state = State::Open;
+        }
+        if lost > 0 && matches!(self.state, State::Open | State::Reducing) {
+            if self.state == State::Open {
+                self.reduce(now, Cause::Loss);
+            }
+            self.begin(State::Recovery);
+        }
+    }
+
+    fn on_mark(&mut self, now: Time) {
+        if self.state == State::Open {
+            self.reduce(now, Cause::Mark);
+            self.announce_reduction = true;
+            self.begin(State::Reducing);
+        }
+    }
+
+    fn reduce(&mut self, now: Time, cause: Cause) {
+        let in_flight = self.board.in_flight();
+        let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min() };
+        self.reduction = Reduction::start(&self.window);
+        self.control.on_loss(&loss, &mut self.window);
+        self.stats.reductions += 1;
+    }
+
+    fn begin(&mut self, state: State) {
+        self.state = state;
+        self.recover = self.board.next();
+    }
+
+    fn undo(&mut self, prior: Prior) {
+        self.board.forget_losses();
+        self.window.size = self.window.size.max(prior.window);
+        self.window.threshold = self.window.threshold.max(prior.threshold);
+        self.state = State::Open;
+    }
+
+    fn rate_sample(&mut self, now: Time, delivery: &Delivery) -> Option<Delivered> {
+        let sample = delivery.sample?;
+        self.window_opened = sample.sent_at;
+        if (self.delivered as i32).wrapping_sub(self.app_limited_until as i32) > 0 {
+            self.app_limited_until = 0;
+        }
+        let interval = sample.send_interval.max(now.since(sample.prior_at));
+        if interval < self.rtt.min() {
+            return None;
+        }
+        Some(Delivered {
+            segments: self.delivered.wrapping_sub(sample.prior_delivered),
+            interval,
+            prior_delivered: sample.prior_delivered,
+            app_limited: sample.app_limited,
+        })
+    }
+
+    fn on_alarm(&mut self, port: &mut Port<'_>) {
+        if self.board.outstanding() == 0 {
+            return;
+        }
+        match self.alarm {
+            Alarm::Reordering => {
+                let lost = self.find_losses(port.now);
+                if lost > 0 && matches!(self.state, State::Open | State::Reducing) {
+                    if self.state == State::Open {
+                        self.reduce(port.now, Cause::Loss);
+                    }
+                    self.begin(State::Recovery);
+                }
+                if self.alarm_at == Time::MAX {
+                    self.arm_timeout(port.now);
+                }
+                self.transmit(port);
+            }
+            Alarm::Probe => self.send_probe(port),
+            Alarm::Timeout => self.on_timeout(port),
+        }
+    }
+
+    fn on_timeout(&mut self, port: &mut Port<'_>) {
+        self.stats.timeouts += 1;
+        if self.state != State::Timeout {
+            self.prior = Some(Prior { window: self.window.size, threshold: self.window.threshold });
+            self.reduce(port.now, Cause::Timeout);
+        }
+        self.board.mark_all_lost();
+        self.probe = None;
+        self.begin(State::Timeout);
+        self.window.size = self.board.in_flight() + 1;
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+        self.arm_timeout(port.now);
+        self.release_at = port.now;
+        self.transmit(port);
+    }
+
+    /// Sends a new segment if there is one, else the last one again.
+    fn send_probe(&mut self, port: &mut Port<'_>) {
+        let new = self.has_new() && self.fits_peer();
+        if new {
+            self.send_new(port);
+        } else {
+            self.send_again(port, self.board.next() - 1);
+        }
+        self.probe = Some((self.board.next(), !new));
+        self.arm_timeout(port.now);
+    }
+
+    /// Restarts the loss timer after progress.
+    fn arm(&mut self, now: Time) {
+        if self.board.outstanding() == 0 {
+            self.alarm_at = Time::MAX;
+            return;
+        }
+        if self.alarm == Alarm::Reordering && self.alarm_at != Time::MAX && self.alarm_at > now {
+            return;
+        }
+        let probing = self.state == State::Open
+            && self.probe.is_none()
+            && self.board.sacked() == 0
+            && self.rtt.smoothed().is_some();
+        if !probing {
+            self.arm_timeout(now);
+            return;
+        }
+        let smoothed = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT);
+        let margin = if self.board.outstanding() == 1 { PROBE_MARGIN_LAST } else { PROBE_MARGIN };
+        self.alarm = Alarm::Probe;
+        self.alarm_at = now + (smoothed * 2 + margin).min(self.rtt.timeout());
+    }
+
+    fn arm_timeout(&mut self, now: Time) {
+        self.alarm = Alarm::Timeout;
+        self.alarm_at = now + self.backed_off(self.rtt.timeout());
+    }
+
+    fn backed_off(&self, timeout: Span) -> Span {
+        (timeout * (1 << self.backoff)).min(MAX_TIMEOUT)
+    }
+
+    fn has_new(&self) -> bool {
+        self.backlog > 0
+    }
+
+    fn fits_peer(&self) -> bool {
+        self.board.outstanding_bytes() + u64::from(self.segment_bytes) <= self.peer_window
+    }
+
+    fn transmit(&mut self, port: &mut Port<'_>) {
+        self.waiting_release = false;
+        let was_idle = self.board.outstanding() == 0;
+        if was_idle && self.has_new() {
+            self.restart_after_idle(port.now);
+        }
+        let mut in_flight = self.board.in_flight();
+        while in_flight < self.window.size {
+            let lost = self.board.next_lost();
+            if lost.is_none() && !(self.has_new() && self.fits_peer()) {
+                break;
+            }
+            if self.must_wait(port.now) {
+                break;
+            }
+            match lost {
+                Some(sequence) => self.send_again(port, sequence),
+                None => self.send_new(port),
+            }
+            in_flight += 1;
+        }
+        let used_up = in_flight >= self.window.size;
+        // Slow start keeps growing while more than half the window is used (Linux
+        // `tcp_is_cwnd_limited`).
+        self.window_limited = used_up
+            || self.waiting_release
+            || (self.window.in_slow_start() && self.window.size < 2 * in_flight);
+        if !used_up && !self.waiting_release && !self.has_new() {
+            self.app_limited_until = (self.delivered + in_flight).max(1);
+        }
+        if self.alarm_at == Time::MAX {
+            self.arm(port.now);
+        }
+    }
+
+    fn restart_after_idle(&mut self, now: Time) {
+        let idle = now.since(self.last_sent);
+        self.window_opened = now;
+        self.delivered_at = now;
+        if idle > self.rtt.timeout() {
+            self.control.on_restart(now, idle, &mut self.window);
+        }
+    }
+
+    /// Whether pacing holds the next segment back.
+    fn must_wait(&mut self, now: Time) -> bool {
+        if self.control.pacing().is_none() || self.release_at <= now {
+            return false;
+        }
+        self.waiting_release = true;
+        true
+    }
+
+    /// Sets when the next segment may leave (Linux `tcp_update_skb_after_send`).
+    fn pace(&mut self, now: Time, bytes: u32) {
+        let Some(rate) = self.control.pacing() else { return };
+        let length = (u64::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
+        let credit = now.since(self.release_at).as_nanos().min(length / 2);
+        self.release_at = now.max(self.release_at) + Span::from_nanos(length - credit);
+    }
+
+    fn departure(&self, now: Time) -> Departure {
+        Departure {
+            now,
+            window_opened: self.window_opened,
+            delivered_at: self.delivered_at,
+            delivered: self.delivered,
+            app_limited: self.app_limited_until > 0,
+        }
+    }
+
+    fn send_new(&mut self, port: &mut Port<'_>) {
+        let len = self.backlog.min(u64::from(self.segment_bytes)) as u16;
+        if self.backlog != u64::MAX {
+            self.backlog -= u64::from(len);
+        }
+        let sequence = self.board.send_new(len, &self.departure(port.now));
+        let window_reduced = std::mem::take(&mut self.announce_reduction);
+        self.send_data(port, Data { sequence, len, retransmission: false, window_reduced });
+    }
+
+    fn send_again(&mut self, port: &mut Port<'_>, sequence: u32) {
+        let len = self.board.send_again(sequence, &self.departure(port.now));
+        self.stats.retransmits += 1;
+        let data = Data { sequence, len, retransmission: true, window_reduced: false };
+        self.send_data(port, data);
+    }
+
+    fn send_data(&mut self, port: &mut Port<'_>, data: Data) {
+        let bytes = u32::from(data.len) + self.header_bytes;
+        // RFC 3168 section 6.1.5: retransmissions are Not-ECT; accurate senders may mark them.
+        let ecn = if data.retransmission && !self.accurate { Ecn::NotEct } else { self.ecn };
+        self.reduction.on_sent();
+        self.last_sent = port.now;
+        self.pace(port.now, bytes);
+        port.send(self.direction, bytes, ecn, Body::Data(data));
+    }
+}
+
+/// Segments selectively acknowledged before a gap counts as loss at once (RFC 5681).
+const DUPLICATE_THRESHOLD: u32 = 3;
+/// Linux `TCP_TIMEOUT_MIN` and, for a single segment whose acknowledgement may be delayed,
+/// `TCP_RTO_MIN`.
+const PROBE_MARGIN: Span = Span::from_millis(2);
+const PROBE_MARGIN_LAST: Span = Span::from_millis(200);
+/// Doublings of the timeout; the timeout itself is bounded too.
+const MAX_BACKOFF: u32 = 10;

@@ -1,0 +1,534 @@
+//! One trial: phases, flows, and the record that comes out.
+
+use underload_aqm::qdisc::{Count, Stats};
+use underload_aqm::rate::Rate;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{
+    BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, PacketCount, Phase,
+    PhaseWindow, Sample, Series, SeriesKind, SeriesPoint, TrialRecord,
+};
+use underload_report::stats::distribution;
+
+use crate::flow::{Agent, FlowConfig, FlowKind};
+use crate::net::{Counters, Hop, HopConfig, difference};
+use crate::simulation::{Lifetime, Simulation};
+use crate::tcp::TcpStats;
+
+/// Everything that a trial needs.
+pub struct SimConfig {
+    /// Links from the client to the server, in order; empty: only the flows' own delays.
+    pub up: Vec<HopConfig>,
+    /// Links from the server to the client, in order.
+    pub down: Vec<HopConfig>,
+    /// What sends.
+    pub flows: Vec<FlowConfig>,
+    /// How long each phase lasts.
+    pub phases: Phases,
+    /// Seed of every random number in the trial.
+    pub seed: u64,
+    /// Distance of the points of the recorded curves; `None`: no curves.
+    pub sample_interval: Option<Span>,
+    /// What the record is to say about the trial.
+    pub label: TrialLabel,
+}
+
+/// Position of a trial in its run.
+#[derive(Clone, Debug, Default)]
+pub struct TrialLabel {
+    /// Position in the run.
+    pub index: u32,
+    /// Name of the arm.
+    pub arm: String,
+    /// Which repeat of the arm.
+    pub repeat: u32,
+}
+
+/// Lengths of the phases.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Phases {
+    /// Only probes.
+    pub idle: Span,
+    /// The load starts and settles.
+    pub ramp: Span,
+    /// The load is steady.
+    pub load: Span,
+    /// The load has stopped.
+    pub drain: Span,
+}
+
+impl Phases {
+    /// The windows of the phases that last.
+    pub fn windows(&self) -> Vec<PhaseWindow> {
+        let mut start = 0;
+        let lengths = [
+            (Phase::Idle, self.idle),
+            (Phase::Ramp, self.ramp),
+            (Phase::Load, self.load),
+            (Phase::Drain, self.drain),
+        ];
+        let mut windows = Vec::new();
+        for (phase, length) in lengths {
+            let end = start + length.as_nanos();
+            if end > start {
+                windows.push(PhaseWindow { phase, start_ns: start, end_ns: end });
+            }
+            start = end;
+        }
+        windows
+    }
+
+    fn load_start(&self) -> Time {
+        Time::ZERO + self.idle
+    }
+
+    fn load_end(&self) -> Time {
+        self.load_start() + self.ramp + self.load
+    }
+
+    fn end(&self) -> Time {
+        self.load_end() + self.drain
+    }
+}
+
+/// What a trial recorded.
+#[derive(Clone, Debug, Default)]
+pub struct TrialOutcome {
+    /// The summary.
+    pub record: TrialRecord,
+    /// Every probe.
+    pub samples: Vec<Sample>,
+    /// Curves over time.
+    pub series: Vec<Series>,
+    /// What it took.
+    pub cost: Cost,
+    /// State of each TCP flow at the end; `None` for others.
+    pub tcp: Vec<Option<TcpStats>>,
+}
+
+/// What a trial took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Events executed.
+    pub events: u64,
+    /// Packets delivered by the links.
+    pub packets: u64,
+    /// Bytes reserved for flows, samples and packets in constant delays.
+    pub bytes_reserved: usize,
+}
+
+/// Why a trial cannot be executed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Nothing would be sent.
+    #[error("the trial has no flow: give at least one")]
+    NoFlow,
+    /// More flows than are supported.
+    #[error("the trial has {count} flows: at most {MAX_FLOWS} are supported")]
+    TooManyFlows {
+        /// Flows asked for.
+        count: usize,
+    },
+    /// Two flows share a name.
+    #[error("two flows are named '{name}': each needs a name of its own")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// It would last no time, or for ever.
+    #[error(
+        "the trial lasts {seconds} s: its phases must add up to more than 0 and at most 3600 s"
+    )]
+    Length {
+        /// Length asked for.
+        seconds: u64,
+    },
+    /// A parameter of a flow has no meaning.
+    #[error("flow '{flow}': {what}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// What is wrong, and what would be accepted.
+        what: &'static str,
+    },
+}
+
+/// Executes a trial in virtual time, in the calling thread. The outcome depends on `config` alone.
+///
+/// # Errors
+/// Refuses trials without flows, with impossible parameters, or that last for ever.
+pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
+    check(&config)?;
+    let SimConfig { up, down, flows, phases, seed, sample_interval, label } = config;
+    let lifetimes: Vec<_> = flows.iter().map(|flow| lifetime(flow, &phases)).collect();
+    let rng = Rng::new(seed);
+    let simulation = Simulation::new(up, down, &flows, &lifetimes, &rng);
+    let mut trial = Trial::new(simulation, sample_interval, label.index);
+    let windows = phases.windows();
+    for window in &windows {
+        trial.run_phase(window, &lifetimes);
+    }
+    trial.await_answers();
+    Ok(trial.finish(&flows, &windows, label, seed))
+}
+
+fn check(config: &SimConfig) -> Result<(), SimError> {
+    let count = config.flows.len();
+    if count == 0 {
+        return Err(SimError::NoFlow);
+    }
+    if count > MAX_FLOWS {
+        return Err(SimError::TooManyFlows { count });
+    }
+    let mut names: Vec<_> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(SimError::DuplicateName { name: pair[0].to_owned() });
+    }
+    let end = config.phases.end();
+    if end == Time::ZERO || end > MAX_LENGTH {
+        return Err(SimError::Length { seconds: end.as_nanos() / 1_000_000_000 });
+    }
+    config.flows.iter().try_for_each(check_flow)
+}
+
+fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {
+    let refuse = |what| Err(SimError::Flow { flow: flow.name.clone(), what });
+    match &flow.kind {
+        FlowKind::Tcp(tcp) if tcp.segment_bytes == 0 => refuse("a segment has at least 1 byte"),
+        FlowKind::Tcp(tcp) if tcp.initial_window == 0 => {
+            refuse("the initial window is at least 1 segment")
+        }
+        FlowKind::Tcp(tcp) if tcp.receive_window_bytes < u32::from(tcp.segment_bytes) => {
+            refuse("the receive window holds at least one segment")
+        }
+        FlowKind::Udp(udp) if udp.rate.is_zero() => refuse("the rate is above 0"),
+        FlowKind::Probe(probe) => match probe.schedule {
+            crate::flow::ProbeSchedule::Open { interval } if interval < MIN_PROBE_INTERVAL => {
+                refuse("the probe interval is at least 10 us")
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
+    let (start, stop) = match flow.kind {
+        FlowKind::Probe(_) => (Time::ZERO, phases.end()),
+        _ => (phases.load_start(), phases.load_end()),
+    };
+    let stop = flow.stop.unwrap_or(stop).min(phases.end());
+    Lifetime { start: flow.start.unwrap_or(start), stop }
+}
+
+/// A trial under way.
+struct Trial {
+    simulation: Simulation,
+    now: Time,
+    sample_interval: Option<Span>,
+    series: Vec<Series>,
+    /// Per hop, the counters at the last point of the curves.
+    sampled: Vec<Sampled>,
+    bottlenecks: Vec<BottleneckSummary>,
+    /// Per flow, payload delivered in the load phase.
+    goodput: Vec<Option<u64>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sampled {
+    sent_bytes: u64,
+    dropped: u64,
+    marked: u64,
+}
+
+impl Trial {
+    fn new(simulation: Simulation, sample_interval: Option<Span>, index: u32) -> Self {
+        let hops = &simulation.network.hops;
+        let series = match sample_interval {
+            None => Vec::new(),
+            Some(_) => hops
+                .iter()
+                .flat_map(|hop| SeriesKind::ALL.map(|kind| named_series(hop, kind, index)))
+                .collect(),
+        };
+        Self {
+            now: Time::ZERO,
+            sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
+            series,
+            sampled: vec![Sampled::default(); hops.len()],
+            bottlenecks: Vec::new(),
+            goodput: vec![None; simulation.agents.len()],
+            simulation,
+        }
+    }
+
+    fn run_phase(&mut self, window: &PhaseWindow, lifetimes: &[Lifetime]) {
+        let hops = &mut self.simulation.network.hops;
+        let before: Vec<_> = hops.iter().map(hop_counters).collect();
+        for hop in hops {
+            hop.recorder.sojourn.clear();
+        }
+        let received: Vec<_> = self.simulation.agents.iter().map(Agent::received_bytes).collect();
+        self.advance(Time::from_nanos(window.end_ns), lifetimes);
+        if window.phase == Phase::Load {
+            for ((goodput, agent), before) in
+                self.goodput.iter_mut().zip(&self.simulation.agents).zip(received)
+            {
+                *goodput = Some(rate(agent.received_bytes() - before, window));
+            }
+        }
+        for (hop, before) in self.simulation.network.hops.iter().zip(before) {
+            self.bottlenecks.push(summarise(hop, window, &before));
+        }
+    }
+
+    /// Runs to `end`, stopping flows and taking points of the curves on the way.
+    fn advance(&mut self, end: Time, lifetimes: &[Lifetime]) {
+        while self.now < end {
+            let next_stop = lifetimes
+                .iter()
+                .map(|lifetime| lifetime.stop)
+                .filter(|&stop| stop > self.now)
+                .min()
+                .unwrap_or(Time::MAX);
+            let next_sample = self.sample_interval.map_or(Time::MAX, |interval| {
+                let passed = self.now.as_nanos() / interval.as_nanos();
+                Time::from_nanos((passed + 1) * interval.as_nanos())
+            });
+            let until = end.min(next_stop).min(next_sample);
+            self.simulation.run_until(until);
+            self.now = until;
+            if until == next_stop {
+                for (agent, lifetime) in self.simulation.agents.iter_mut().zip(lifetimes) {
+                    if lifetime.stop == until {
+                        agent.stop();
+                    }
+                }
+            }
+            if until == next_sample {
+                self.sample();
+            }
+        }
+    }
+
+    /// Lets what is under way at the end arrive, so that a probe without an answer was lost.
+    fn await_answers(&mut self) {
+        self.simulation.run_until(self.now + GRACE);
+    }
+
+    fn sample(&mut self) {
+        let Some(interval) = self.sample_interval else { return };
+        let time_ns = self.now.as_nanos();
+        let kinds = SeriesKind::ALL.len();
+        for (position, hop) in self.simulation.network.hops.iter_mut().enumerate() {
+            let sampled = &mut self.sampled[position];
+            let recorder = &mut hop.recorder;
+            let current = Sampled {
+                sent_bytes: recorder.sent.bytes,
+                dropped: recorder.dropped_packets(),
+                marked: recorder.marked_packets(),
+            };
+            let bits = (current.sent_bytes - sampled.sent_bytes) as f64 * 8e9;
+            let values = SeriesKind::ALL.map(|kind| match kind {
+                SeriesKind::Backlog => hop.link.queue().backlog().bytes as f64,
+                SeriesKind::Sojourn => recorder.sojourn_peak_ns as f64,
+                SeriesKind::Throughput => bits / interval.as_nanos() as f64,
+                SeriesKind::Drops => (current.dropped - sampled.dropped) as f64,
+                SeriesKind::Marks => (current.marked - sampled.marked) as f64,
+            });
+            let series = &mut self.series[position * kinds..(position + 1) * kinds];
+            for (series, value) in series.iter_mut().zip(values) {
+                series.points.push(SeriesPoint { time_ns, value });
+            }
+            recorder.sojourn_peak_ns = 0;
+            *sampled = current;
+        }
+    }
+
+    fn finish(
+        self,
+        flows: &[FlowConfig],
+        windows: &[PhaseWindow],
+        label: TrialLabel,
+        seed: u64,
+    ) -> TrialOutcome {
+        let bytes_reserved = self.simulation.bytes_reserved();
+        let mut outcome = TrialOutcome {
+            record: TrialRecord {
+                index: label.index,
+                arm: label.arm,
+                repeat: label.repeat,
+                seed,
+                phases: windows.to_vec(),
+                bottlenecks: self.bottlenecks,
+                ..TrialRecord::default()
+            },
+            series: self.series,
+            cost: Cost {
+                events: self.simulation.events,
+                packets: self
+                    .simulation
+                    .network
+                    .hops
+                    .iter()
+                    .map(|hop| hop.recorder.sent.packets)
+                    .sum(),
+                bytes_reserved,
+            },
+            ..TrialOutcome::default()
+        };
+        let agents = self.simulation.agents.into_iter().zip(self.goodput);
+        for (position, (flow, (agent, goodput))) in flows.iter().zip(agents).enumerate() {
+            let stats = match &agent {
+                Agent::Tcp(tcp) => Some(tcp.stats()),
+                _ => None,
+            };
+            outcome.record.flows.push(flow_record(flow, goodput, stats));
+            outcome.tcp.push(stats);
+            if let Agent::Probe(probe) = agent {
+                let closed_loop = probe.is_closed_loop();
+                let samples = label_samples(probe.samples, windows, label.index, position);
+                let summaries = latencies(&flow.name, closed_loop, &samples, windows);
+                outcome.record.latencies.extend(summaries);
+                outcome.samples.extend(samples);
+            }
+        }
+        outcome
+    }
+}
+
+/// Counters of a hop at one instant.
+struct HopCounters {
+    queue: Stats,
+    link: Counters,
+}
+
+fn hop_counters(hop: &Hop) -> HopCounters {
+    HopCounters { queue: hop.link.queue().stats(), link: hop.recorder.counters() }
+}
+
+fn named_series(hop: &Hop, kind: SeriesKind, trial: u32) -> Series {
+    let mut series = kind.series(trial, hop.direction);
+    if !hop.config.name.is_empty() {
+        series.name = format!("{}.{}", series.name, hop.config.name);
+    }
+    series
+}
+
+fn summarise(hop: &Hop, window: &PhaseWindow, before: &HopCounters) -> BottleneckSummary {
+    let after = hop_counters(hop);
+    let sent = difference(after.link.sent, before.link.sent);
+    BottleneckSummary {
+        hop: hop.config.name.clone(),
+        direction: hop.direction,
+        queue: hop.config.queue.label.to_string(),
+        link: hop.config.link.label.to_string(),
+        window: *window,
+        offered: packets(after.queue.offered, before.queue.offered),
+        sent,
+        drops: after.link.drops_since(&before.link),
+        marks: after.link.marks_since(&before.link),
+        sojourn: hop.recorder.sojourn.distribution(),
+        throughput_bit_per_s: rate(sent.bytes, window),
+        capacity_bit_per_s: hop.config.link.facts().rate.map(Rate::bits_per_second),
+    }
+}
+
+fn packets(after: Count, before: Count) -> PacketCount {
+    difference(after, before)
+}
+
+fn rate(bytes: u64, window: &PhaseWindow) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000;
+    (bits / u128::from(window.length_ns().max(1))) as u64
+}
+
+fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>) -> FlowRecord {
+    let (kind, congestion_control) = match &flow.kind {
+        FlowKind::Tcp(tcp) => ("tcp", Some(tcp.algorithm.name().to_owned())),
+        FlowKind::Udp(_) => ("udp", None),
+        FlowKind::Probe(_) => ("probe", None),
+    };
+    let goodput = goodput.filter(|_| kind != "probe");
+    let towards = |direction| goodput.filter(|_| flow.direction == direction);
+    let class = match flow.dscp.value() {
+        0 => String::new(),
+        dscp => format!("dscp {dscp}"),
+    };
+    FlowRecord {
+        name: flow.name.clone(),
+        kind: kind.to_owned(),
+        class,
+        direction: flow.recorded_direction(),
+        congestion_control,
+        goodput_up_bit_per_s: towards(Direction::Up),
+        goodput_down_bit_per_s: towards(Direction::Down),
+        retransmits: stats.map(|stats| stats.retransmits),
+        metrics: Vec::new(),
+    }
+}
+
+fn label_samples(
+    mut samples: Vec<Sample>,
+    windows: &[PhaseWindow],
+    trial: u32,
+    flow: usize,
+) -> Vec<Sample> {
+    for sample in &mut samples {
+        sample.trial = trial;
+        sample.flow = flow as u16;
+        let window = windows.iter().find(|window| window.contains(sample.scheduled_ns));
+        sample.phase = window.or(windows.last()).map_or(Phase::Idle, |window| window.phase);
+    }
+    samples
+}
+
+fn latencies(
+    probe: &str,
+    closed_loop: bool,
+    samples: &[Sample],
+    windows: &[PhaseWindow],
+) -> Vec<LatencySummary> {
+    let measures =
+        [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
+    let mut summaries = Vec::new();
+    for window in windows {
+        let inside: Vec<_> =
+            samples.iter().filter(|sample| window.contains(sample.scheduled_ns)).collect();
+        if inside.is_empty() {
+            continue;
+        }
+        for measure in measures {
+            let mut values: Vec<u64> =
+                inside.iter().filter_map(|sample| delay(sample, measure)).collect();
+            summaries.push(LatencySummary {
+                probe: probe.to_owned(),
+                measure,
+                closed_loop,
+                window: *window,
+                sent: inside.len() as u64,
+                lost: (inside.len() - values.len()) as u64,
+                distribution: distribution(&mut values),
+            });
+        }
+    }
+    summaries
+}
+
+fn delay(sample: &Sample, measure: LatencyMeasure) -> Option<u64> {
+    match measure {
+        LatencyMeasure::RoundTrip => sample.rtt_ns,
+        LatencyMeasure::OneWayUp => sample.one_way_up_ns.map(|delay| delay as u64),
+        LatencyMeasure::OneWayDown => sample.one_way_down_ns.map(|delay| delay as u64),
+    }
+}
+
+/// Flows per trial: a sample numbers its flow in 16 bits.
+const MAX_FLOWS: usize = 1 << 16;
+/// Virtual time per trial, at most.
+const MAX_LENGTH: Time = Time::from_secs(3_600);
+/// Time after the last phase for answers to arrive.
+const GRACE: Span = Span::from_secs(10);
+const MIN_SAMPLE_INTERVAL: Span = Span::from_micros(100);
+const MIN_PROBE_INTERVAL: Span = Span::from_micros(10);

@@ -1,0 +1,181 @@
+//! What every trial keeps: determinism, conservation, independence of threads, clear refusals.
+
+use std::num::NonZeroUsize;
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::rate::Rate;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Phase};
+use underload_sim::congestion::Algorithm;
+use underload_sim::flow::{
+    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
+};
+use underload_sim::net::{ExtraDelay, HopConfig};
+use underload_sim::runner::run_trials;
+use underload_sim::tcp::TcpConfig;
+use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel, TrialOutcome, run};
+
+fn tcp(name: &str, algorithm: Algorithm) -> FlowConfig {
+    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ..TcpConfig::default() }))
+}
+
+fn probe(name: &str) -> FlowConfig {
+    FlowConfig::new(name, FlowKind::Probe(ProbeConfig::default()))
+}
+
+fn config(flows: Vec<FlowConfig>, queue: &str, seed: u64) -> SimConfig {
+    SimConfig {
+        up: vec![HopConfig::parse(queue, "20mbit:delay=20ms").unwrap()],
+        down: vec![HopConfig::parse("fifo:limit=1000p", "100mbit:delay=20ms").unwrap()],
+        flows,
+        phases: Phases {
+            idle: Span::from_secs(1),
+            ramp: Span::from_secs(3),
+            load: Span::from_secs(6),
+            drain: Span::from_secs(2),
+        },
+        seed,
+        sample_interval: Some(Span::from_millis(100)),
+        label: TrialLabel::default(),
+    }
+}
+
+fn mixed(seed: u64) -> SimConfig {
+    let udp = |name: &str, pattern| {
+        let rate = Rate::from_megabits_per_second(1);
+        let udp = UdpConfig { rate, payload_bytes: 500, pattern, ecn: Ecn::NotEct };
+        FlowConfig::new(name, FlowKind::Udp(udp))
+    };
+    let on_off = UdpPattern::OnOff { on: Span::from_millis(100), off: Span::from_millis(300) };
+    let flows = vec![
+        probe("probe"),
+        tcp("cubic", Algorithm::Cubic),
+        tcp("reno", Algorithm::Reno),
+        tcp("bbr", Algorithm::Bbr),
+        FlowConfig { direction: Direction::Down, ..tcp("down", Algorithm::Cubic) },
+        FlowConfig {
+            extra: ExtraDelay { up: Span::from_millis(7), down: Span::from_millis(3) },
+            ..tcp("far", Algorithm::Cubic)
+        },
+        udp("constant", UdpPattern::Constant),
+        udp("poisson", UdpPattern::Poisson),
+        udp("on-off", on_off),
+    ];
+    config(flows, "codel:profile=linux", seed)
+}
+
+fn fingerprint(outcome: &TrialOutcome) -> String {
+    format!("{:?} {:?} {:?}", outcome.record, outcome.samples, outcome.series)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_record_on_any_number_of_threads() {
+    let alone: Vec<_> = (0..4).map(|seed| fingerprint(&run(mixed(seed)).unwrap())).collect();
+    assert_ne!(alone[0], alone[1], "the seed must matter");
+    for threads in [1, 3] {
+        let mut together = vec![String::new(); alone.len()];
+        run_trials(
+            alone.len(),
+            NonZeroUsize::new(threads),
+            |index| mixed(index as u64),
+            |index, outcome| together[index] = fingerprint(&outcome.unwrap()),
+        );
+        assert_eq!(alone, together, "{threads} threads");
+    }
+}
+
+#[test]
+fn queues_lose_no_packet_without_saying_so() {
+    let outcome = run(mixed(7)).unwrap();
+    for direction in [Direction::Up, Direction::Down] {
+        let windows: Vec<_> =
+            outcome.record.bottlenecks.iter().filter(|b| b.direction == direction).collect();
+        let offered: u64 = windows.iter().map(|b| b.offered.packets).sum();
+        let sent: u64 = windows.iter().map(|b| b.sent.packets).sum();
+        let dropped: u64 = windows.iter().map(|b| b.dropped_packets()).sum();
+        assert!(sent > 1_000, "{direction}: the premise: traffic flowed");
+        assert_eq!(offered, sent + dropped, "{direction}: the queue drained in two seconds");
+    }
+}
+
+#[test]
+fn an_idle_path_takes_its_delays_and_a_transmission_each_way() {
+    let outcome = run(config(vec![probe("probe")], "fifo:limit=100p", 1)).unwrap();
+    // 92 bytes: 36.8 us at 20 Mbit/s, 7.36 us at 100 Mbit/s.
+    assert_eq!(outcome.samples.len(), 600);
+    for sample in &outcome.samples {
+        assert_eq!(sample.rtt_ns, Some(40_000_000 + 36_800 + 7_360));
+        assert_eq!(sample.one_way_up_ns, Some(20_036_800));
+        assert_eq!(sample.scheduled_ns, sample.sequence * 20_000_000);
+    }
+    let phases: Vec<_> = outcome.record.latencies.iter().map(|l| l.window.phase).collect();
+    assert!(phases.contains(&Phase::Idle) && phases.contains(&Phase::Load));
+}
+
+#[test]
+fn a_busy_fifo_shows_its_depth_to_the_open_loop_probe_and_fills_the_link() {
+    let flows = vec![probe("probe"), tcp("bulk", Algorithm::Cubic)];
+    let outcome = run(config(flows, "fifo:limit=150000B", 1)).unwrap();
+    let load = outcome
+        .record
+        .latencies
+        .iter()
+        .find(|latency| latency.window.phase == Phase::Load)
+        .and_then(|latency| latency.distribution)
+        .unwrap();
+    // 150 kB at 20 Mbit/s are 60 ms.
+    assert!((99_000_000..=101_500_000).contains(&load.max_ns), "{load:?}");
+    let goodput = outcome.record.flows[1].goodput_up_bit_per_s.unwrap();
+    assert!((19_000_000..=19_400_000).contains(&goodput), "{goodput}");
+}
+
+#[test]
+fn a_closed_loop_probe_sends_on_answers_and_survives_loss() {
+    let schedule = ProbeSchedule::Closed { timeout: Span::from_secs(1) };
+    let closed = ProbeConfig { schedule, ..ProbeConfig::default() };
+    let flows = vec![FlowConfig::new("closed", FlowKind::Probe(closed))];
+    let mut config = config(flows, "fifo:limit=100p", 1);
+    config.up = vec![HopConfig::parse("fifo:limit=100p", "20mbit:delay=20ms,loss=5%").unwrap()];
+    let outcome = run(config).unwrap();
+    let lost = outcome.samples.iter().filter(|sample| sample.rtt_ns.is_none()).count();
+    let answered = outcome.samples.len() - lost;
+    assert!(lost > 0, "the premise: something was lost");
+    // 12 s are `answered` round trips of 40.04 ms and `lost` time-outs of a second.
+    let spent = answered as f64 * 0.040_044 + lost as f64;
+    assert!((spent - 12.0).abs() < 1.1, "{answered} answered, {lost} lost");
+    assert!(outcome.samples.iter().all(|sample| sample.closed_loop));
+}
+
+#[test]
+fn a_transfer_of_known_size_arrives_whole_despite_loss() {
+    for algorithm in Algorithm::ALL {
+        let transfer =
+            TcpConfig { algorithm, transfer_bytes: Some(1_000_001), ..TcpConfig::default() };
+        let flows = vec![FlowConfig {
+            start: Some(Time::ZERO),
+            stop: Some(Time::from_secs(100)),
+            ..FlowConfig::new("transfer", FlowKind::Tcp(transfer))
+        }];
+        let mut config = config(flows, "fifo:limit=100p", 3);
+        config.up = vec![HopConfig::parse("fifo:limit=100p", "20mbit:delay=20ms,loss=3%").unwrap()];
+        config.phases.drain = Span::from_secs(80);
+        let outcome = run(config).unwrap();
+        let stats = outcome.tcp[0].unwrap();
+        assert!(stats.retransmits > 5, "the premise: losses happened");
+        assert!(stats.finished.is_some(), "{} never finished: {stats:?}", algorithm.name());
+    }
+}
+
+#[test]
+fn impossible_trials_are_refused_by_name() {
+    let none = config(Vec::new(), "fifo:limit=100p", 1);
+    assert_eq!(run(none).unwrap_err(), SimError::NoFlow);
+    let twice = config(vec![probe("a"), probe("a")], "fifo:limit=100p", 1);
+    assert!(run(twice).unwrap_err().to_string().contains("'a'"));
+    let mut endless = config(vec![probe("a")], "fifo:limit=100p", 1);
+    endless.phases.load = Span::from_secs(1_000_000);
+    assert!(run(endless).unwrap_err().to_string().contains("3600 s"));
+    let mut empty = config(vec![probe("a")], "fifo:limit=100p", 1);
+    empty.phases = Phases::default();
+    assert_eq!(run(empty).unwrap_err(), SimError::Length { seconds: 0 });
+}
