@@ -2,7 +2,7 @@
 //! estimates its delay.
 
 use crate::rate::Rate;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Tokens are counted in nanobits (1e-9 bit): at `rate` bits per second, one nanosecond brings
 /// exactly `rate` of them, so nothing is ever rounded.
@@ -42,6 +42,19 @@ impl TokenBucket {
         self.tokens_nanobits = self.tokens_nanobits.saturating_sub(wanted);
     }
 
+    /// How long after the last [`refill`](Self::refill) the bucket holds `bytes`. `None`: never.
+    pub fn wait_for(&self, bytes: u32) -> Option<Span> {
+        let wanted = u64::from(bytes) * NANOBITS_PER_BYTE;
+        if wanted <= self.tokens_nanobits {
+            return Some(Span::ZERO);
+        }
+        if wanted > self.capacity_nanobits || self.rate.is_zero() {
+            return None;
+        }
+        let missing = wanted - self.tokens_nanobits;
+        Some(Span::from_nanos(missing.div_ceil(self.rate.bits_per_second())))
+    }
+
     /// Whole bytes of tokens.
     pub const fn bytes(&self) -> u64 {
         self.tokens_nanobits / NANOBITS_PER_BYTE
@@ -63,8 +76,10 @@ mod tests {
         bucket.take(1_000);
         bucket.refill(Time::from_micros(400));
         assert_eq!(bucket.bytes(), 400);
+        assert_eq!(bucket.wait_for(1_000), Some(Span::from_micros(600)));
         bucket.refill(Time::MAX);
         assert_eq!(bucket.bytes(), 1_000);
         assert!(bucket.is_full());
+        assert_eq!(bucket.wait_for(1_001), None);
     }
 }

@@ -1,1 +1,47 @@
 //! Cable modem configuration files: text, model and bytes.
+//!
+//! A DOCSIS modem gets its service flows, queue sizes and queue management from a file of
+//! type-length-value settings. This crate reads and writes such files without doing any I/O:
+//!
+//! - [`tlv`]: the model, which keeps order, pads and unknown settings.
+//! - [`decode`] and [`encode`]: bytes to model and back, exactly.
+//! - [`schema`]: name, unit and meaning of each setting; [`value`]: its spelling.
+//! - [`text`]: TOML and the `Main { ... }` form of the open `docsis` encoder, read and written.
+//! - [`describe`](mod@describe): the file as a serialisable tree.
+//! - [`mic`]: the three message integrity checks.
+//! - [`qos`]: the settings that decide latency, as types.
+//! - [`check`](mod@check): rules that a file should keep, with places and fixes.
+//! - [`modem`]: which buffer a modem selects, or why it rejects the flow.
+//!
+//! ```
+//! use underload_docsis::qos::{BufferControl, Direction, ServiceFlow};
+//! use underload_docsis::{Config, mic::Secret, tlv::Tlv};
+//!
+//! let mut up = ServiceFlow::new(Direction::Upstream, 1);
+//! up.sustained_bps = Some(10_000_000);
+//! up.buffer = Some(BufferControl::target(51_200));
+//! let down = ServiceFlow::new(Direction::Downstream, 2);
+//!
+//! let mut config = Config::new([Tlv::u8(3, 1), up.to_tlv(), down.to_tlv()]);
+//! config.seal(Some(&Secret::new(b"a secret")))?;
+//! let bytes = config.encode()?;
+//! assert_eq!(Config::decode(&bytes)?, config);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod check;
+pub mod decode;
+pub mod describe;
+pub mod encode;
+pub mod mic;
+pub mod modem;
+pub mod qos;
+pub mod schema;
+mod snmp;
+pub mod text;
+pub mod tlv;
+pub mod value;
+
+pub use decode::{DecodeError, Limits};
+pub use encode::EncodeError;
+pub use tlv::{Config, Ending, Item, Path, Tlv, Value};

@@ -4,10 +4,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use underload_aqm::time::{Span, Time};
 
-/// Something that happened to a packet. Bytes are those that the link charges.
+/// Something that happened to a packet. Bytes are those of the IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It came to the queue; bytes before the link's overhead.
+    /// It came to the queue.
     Arrival {
         /// Its length.
         bytes: u32,
@@ -23,8 +23,6 @@ pub enum Event {
     Drop {
         /// Its length.
         bytes: u32,
-        /// Whether on enqueue (of it or of another packet).
-        at_enqueue: bool,
     },
 }
 

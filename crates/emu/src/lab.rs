@@ -159,7 +159,8 @@ impl LabConfig {
         // No packets but those of the trial: no router solicitations, no link-local address.
         network.set_parameter("net/ipv6/conf/ul0/router_solicitations", "0")?;
         let outcome = network.configure(&format!(
-            "link set {DEVICE} mtu {mtu} txqueuelen {frames} addrgenmode none up\n\
+            "link set {DEVICE} mtu {mtu} txqueuelen {frames} addrgenmode none\n\
+             link set {DEVICE} up\n\
              addr add {v4}/24 dev {DEVICE} noprefixroute\n\
              addr add {v6}/64 dev {DEVICE} nodad noprefixroute\n\
              route add 10.203.0.0/24 dev {DEVICE} src {v4} {control}\n\

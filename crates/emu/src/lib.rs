@@ -7,6 +7,9 @@
 //! | [`lab`] | [`Lab`](lab::Lab): a client, a server, and the wire between them that is this process |
 //! | [`gateway`] | [`Gateway`](gateway::Gateway): the wire, running: links and queues on live packets |
 //! | [`report`] | what it did, in the terms of `underload-report` |
+//! | [`link_command`] | a command behind an emulated link |
+//! | [`uplink`], [`resolver`] | its way to the host's network, and to names |
+//! | [`link_log`] | logs that Mahimahi's scripts read, and samples |
 //! | [`tun`] | the ends of the wire |
 //! | [`lane`] | one direction of the data path |
 //! | [`recorder`], [`journal`] | every packet's fate: counted and timed, or written down |
@@ -22,13 +25,17 @@ pub mod gateway;
 pub mod journal;
 pub mod lab;
 pub mod lane;
+pub mod link_command;
+pub mod link_log;
 pub mod namespace;
 pub mod pool;
 pub mod privilege;
 pub mod realtime;
 pub mod recorder;
 pub mod report;
+pub mod resolver;
 pub mod segment;
 mod sys;
 pub mod tun;
+pub mod uplink;
 pub mod vnet;

@@ -1,7 +1,9 @@
 //! What a process needs before it may create namespaces, and how it gets it.
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -98,4 +100,27 @@ fn advice(errno: Errno) -> String {
     }
     "allow unprivileged user namespaces (in a container: its seccomp profile forbids them)"
         .to_owned()
+}
+
+/// Set for a process that `pasta` was asked to start, so that it is not asked again.
+const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
+
+/// The same as [`enter`], but where it would leave the host's network out of reach and `pasta` is
+/// installed, starts this program again inside a network that `pasta` connects, and does not
+/// return.
+///
+/// # Errors
+/// As [`enter`].
+pub fn enter_with_internet() -> Result<Privilege, PrivilegeError> {
+    if can_create_namespaces() || std::env::var_os(INSIDE_PASTA).is_some() {
+        return enter();
+    }
+    if let Ok(program) = std::env::current_exe() {
+        let mut pasta = Command::new("pasta");
+        pasta.args(["--config-net", "--quiet", "--"]).arg(program);
+        pasta.args(std::env::args_os().skip(1)).env(INSIDE_PASTA, "1");
+        // Returns only where pasta cannot be started; then the link leads to this machine alone.
+        let _ = pasta.exec();
+    }
+    enter()
 }

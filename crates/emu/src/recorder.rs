@@ -12,6 +12,7 @@ use underload_report::schema::{Distribution, Phase};
 
 use crate::journal::{Event, Journal};
 use crate::pool::{Handle, Pool};
+use crate::segment::segment_length;
 
 /// Why a packet never reached the queue, or never left the gateway after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -289,6 +290,11 @@ impl Recorder {
         self.windows.last_mut().expect("there is a first window")
     }
 
+    /// The packet's length without what the link charges on top.
+    fn ip_length(&mut self, handle: Handle) -> u32 {
+        segment_length(self.pool.frame(handle), handle.segment)
+    }
+
     fn log(&mut self, time: Time, event: Event) {
         if let Some(journal) = &mut self.journal {
             journal.write(time, event);
@@ -328,7 +334,10 @@ impl Observer<Handle> for Recorder {
         self.window().drops.entry(reason).or_default().add(packet.meta.len);
         self.total.dropped += 1;
         self.row.drops += 1;
-        self.log(now, Event::Drop { bytes: packet.meta.len, at_enqueue: reason.at_enqueue() });
+        if self.journal.is_some() {
+            let bytes = self.ip_length(packet.payload);
+            self.log(now, Event::Drop { bytes });
+        }
         self.pool.release(packet.payload, 1);
     }
 
@@ -346,7 +355,9 @@ impl Observer<Handle> for Recorder {
         self.total.sent.add(packet.meta.len);
         self.row.sent.add(packet.meta.len);
         self.row.sojourn_max = self.row.sojourn_max.max(sojourn);
-        let waited = end.since(packet.meta.arrived);
-        self.log(end, Event::Departure { bytes: packet.meta.len, waited });
+        if self.journal.is_some() {
+            let bytes = self.ip_length(packet.payload);
+            self.log(end, Event::Departure { bytes, waited: end.since(packet.meta.arrived) });
+        }
     }
 }

@@ -3,9 +3,13 @@
 //! - [`wire`]: STAMP packets, byte for byte.
 //! - [`session`]: when to send and what the answers mean, without sockets and without a clock.
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
+//! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
+//! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
 
 mod clock;
 pub mod endpoint;
+pub mod load;
+pub mod measure;
 mod network;
 pub mod session;
 mod sys;

@@ -1,8 +1,13 @@
-//! The system calls that no library we use offers safely.
+//! The two system calls that no library we use offers safely.
 
 #![expect(unsafe_code, reason = "raw system calls: each block states why it is sound")]
 
 use std::io;
+use std::mem::size_of_val;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Octets of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
+pub(crate) const TCP_INFO_LEN: usize = 216;
 
 /// Gives the calling thread first-in-first-out real-time scheduling at `priority` (1 to 99). Threads
 /// that it starts do not inherit it.
@@ -15,6 +20,30 @@ pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
     // SAFETY: `parameters` is a valid sched_param that outlives the call; 0 names this thread.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
         0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's `struct tcp_info` as octets; fields that an older kernel lacks read as zero.
+///
+/// # Errors
+/// What the kernel says, for example because the socket is not TCP.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
+    let mut info = [0u8; TCP_INFO_LEN];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the pointers are valid for the length given, and the kernel writes at most `len`
+    // octets of plain data into `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => Ok(info),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -179,6 +179,15 @@ fn metrics(trials: &[&TrialRecord]) -> Vec<ArmMetric> {
     order.into_iter().filter_map(summary).collect()
 }
 
+impl ArmLatency {
+    /// A statistic of all samples pooled, ns; where a run kept no samples to pool, the mean over its
+    /// trials. `None` when nothing came back.
+    pub fn value_ns(&self, quantile: Quantile) -> Option<u64> {
+        let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as u64);
+        self.pooled.map(|pooled| quantile.of(&pooled)).or_else(over_repeats)
+    }
+}
+
 impl ArmSummary {
     /// The headline latency of a phase: the round trip of the first open-loop probe.
     pub fn headline(&self, phase: Phase) -> Option<&ArmLatency> {
@@ -248,8 +257,8 @@ fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Opti
         "down" => LatencyMeasure::OneWayDown,
         _ => return None,
     };
-    let pooled = summary.latency(probe, measure, phase)?.pooled?;
-    Some(Quantile::from_name(statistic)?.of(&pooled) as f64 / 1e6)
+    let latency = summary.latency(probe, measure, phase)?;
+    Some(latency.value_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
 }
 
 fn sojourn_metric(summary: &ArmSummary, name: &str) -> Option<f64> {

@@ -4,15 +4,29 @@
 //! - [`summarise`], [`trial_latencies`]: from samples to a trial's latency.
 //! - [`RunDir`]: the run directory, written trial by trial; [`RunData`]: read back.
 //! - [`metric`]: one number of an arm by its name, for expectations.
+//! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
+//! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod schema;
 pub mod stats;
 
 mod arms;
+mod combine;
+mod page;
+mod plot;
 mod store;
+mod subject;
 mod summarise;
+mod table;
+mod verdict;
+mod words;
 
 pub use arms::{conclude, metric};
+pub use combine::load;
+pub use page::{PageError, plots, render, write_report};
+pub use plot::{Plot, PlotError};
 pub use store::{RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
+pub use table::table;
+pub use verdict::{summary_lines, warnings};

@@ -1,11 +1,17 @@
 //! One direction of a path: a queue, a rate process behind it, then loss and delay.
 
+mod docsis;
 mod rate_process;
+mod schedule;
+mod trace;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+pub use docsis::DocsisUpstream;
 pub use rate_process::{Constant, RateProcess};
+pub use schedule::{Schedule, ScheduleError, Step};
+pub use trace::{Opportunities, Trace, TraceError};
 
 use crate::packet::Packet;
 use crate::qdisc::{Dequeue, DropReason, Observer, Qdisc};

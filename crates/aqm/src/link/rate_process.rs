@@ -1,20 +1,34 @@
 //! When a link may start a packet and when it has sent it.
 
+use super::docsis::DocsisUpstream;
+use super::schedule::Schedule;
+use super::trace::Opportunities;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
 /// The rate of a link as a function of time.
 #[derive(Clone, Debug)]
 pub enum RateProcess {
+    /// Every packet passes at once.
+    Unlimited,
     /// The same rate for ever.
     Constant(Constant),
+    /// A rate that changes at given instants.
+    Schedule(Schedule),
+    /// A recording of delivery opportunities, used as Mahimahi does.
+    Opportunities(Opportunities),
+    /// A token bucket with a peak rate.
+    Docsis(DocsisUpstream),
 }
 
 impl RateProcess {
     /// The first instant, `ready` or later, at which a transmission may start. `None`: never.
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {
-            Self::Constant(_) => Some(ready),
+            Self::Unlimited | Self::Constant(_) => Some(ready),
+            Self::Schedule(process) => Some(process.next_start(ready)),
+            Self::Opportunities(process) => Some(process.next_start(ready)),
+            Self::Docsis(process) => process.next_start(ready),
         }
     }
 
@@ -22,11 +36,14 @@ impl RateProcess {
     /// returns the end. `None`: the packet can never be transmitted.
     pub fn transmit(&mut self, start: Time, len: u32) -> Option<Time> {
         match self {
+            Self::Unlimited => Some(start),
             Self::Constant(process) => Some(process.transmit(start, len)),
+            Self::Schedule(process) => Some(process.transmit(start, len)),
+            Self::Opportunities(process) => process.transmit(start, len),
+            Self::Docsis(process) => process.transmit(start, len),
         }
     }
 }
-
 /// A constant rate. What rounding to nanoseconds cuts off is carried through a busy period, so
 /// that long runs do not drift.
 #[derive(Clone, Debug)]
@@ -44,7 +61,7 @@ impl Constant {
         Self { rate, free_at: Time::ZERO, carry: 0 }
     }
 
-    fn transmit(&mut self, start: Time, len: u32) -> Time {
+    pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
         if start > self.free_at {
             self.carry = 0;
         }

@@ -18,7 +18,7 @@
 //! # Where the profiles differ
 //! | point | `linux` (6.12) | `rfc` |
 //! |---|---|---|
-//! | CoDel in the flows | [`codel::Linux`](crate::queue::codel::Linux) | [`codel::Rfc`](crate::queue::codel::Rfc) |
+//! | CoDel in the flows | [`codel::Linux`] | [`codel::Rfc`] |
 //! | guard of the law | backlog of all flows | backlog of the flow |
 //! | a turn ends | at a credit of zero | below zero (section 4.2) |
 //!

@@ -1,6 +1,7 @@
 //! The queue disciplines, one file each, and the two ways of storing that they share.
 
 pub mod bode;
+pub mod buffer_control;
 pub mod codel;
 pub mod diffserv;
 pub mod docsis_pie;
@@ -8,6 +9,7 @@ pub mod fair;
 pub mod fifo;
 pub mod fq_codel;
 pub mod pie;
+pub mod red;
 mod ring;
 mod single;
 

@@ -1,39 +1,48 @@
 //! The links by name.
 
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, Fallback, Item, Kind, Param, Spec, Values};
-use crate::link::{Constant, Link, LinkParts, Loss, RateProcess};
+use crate::config::{
+    ConfigError, Definition, Fallback, Item, Kind, Param, Profile, Spec, Value, Values,
+};
+use crate::link::{
+    Constant, DocsisUpstream, Link, LinkParts, Loss, Opportunities, RateProcess, Schedule,
+    ScheduleError, Step, Trace,
+};
 use crate::qdisc::Qdisc;
 use crate::rate::Rate;
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 use crate::time::Span;
 
+const DELAY: Param = Param {
+    key: "delay",
+    kind: Kind::Span,
+    fallback: Fallback::Value("0s"),
+    range: Some(("0s", "60s")),
+    doc: "from the end of a transmission to arrival at the far end",
+};
+
+const LOSS: Param = Param {
+    key: "loss",
+    kind: Kind::Probability,
+    fallback: Fallback::Value("0%"),
+    range: None,
+    doc: "independent loss of each transmitted packet",
+};
+
+const OVERHEAD: Param = Param {
+    key: "overhead",
+    kind: Kind::Bytes,
+    fallback: Fallback::Value("0B"),
+    range: Some(("0B", "256B")),
+    doc: "link-layer bytes charged on top of each packet's length",
+};
+
 /// Parameters that every link has.
-const SHARED: &[Param] = &[
-    Param {
-        key: "delay",
-        kind: Kind::Span,
-        fallback: Fallback::Value("0s"),
-        range: Some(("0s", "60s")),
-        doc: "from the end of a transmission to arrival at the far end",
-    },
-    Param {
-        key: "loss",
-        kind: Kind::Probability,
-        fallback: Fallback::Value("0%"),
-        range: None,
-        doc: "independent loss of each transmitted packet",
-    },
-    Param {
-        key: "overhead",
-        kind: Kind::Bytes,
-        fallback: Fallback::Value("0B"),
-        range: Some(("0B", "256B")),
-        doc: "link-layer bytes charged on top of each packet's length",
-    },
-];
+const SHARED: &[Param] = &[DELAY, LOSS, OVERHEAD];
 
 const RATE: Definition = Definition {
     name: "rate",
@@ -52,23 +61,112 @@ const RATE: Definition = Definition {
     free_key: None,
 };
 
-/// Every link, in the order in which `underload queues` lists them.
-pub const LINKS: &[&Definition] = &[&RATE];
+const STEPS: Definition = Definition {
+    name: "steps",
+    summary: "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
+    source: "piecewise constant, exact in mid-packet; rate 0bit is an outage",
+    profiles: &[],
+    params: &[Param {
+        key: "repeat",
+        kind: Kind::Span,
+        fallback: Fallback::Absent("the last rate holds for ever"),
+        range: Some(("1us", "31536000s")),
+        doc: "start over after this time",
+    }],
+    shared: SHARED,
+    positional: None,
+    free_key: Some(|key| Kind::Span.read(key).is_some()),
+};
 
-/// The rate process of any link.
-#[derive(Clone, Debug)]
-pub enum RateConfig {
-    /// The same rate for ever.
-    Constant(Rate),
-}
+const TRACE: Definition = Definition {
+    name: "trace",
+    summary: "recorded delivery opportunities: trace:FILE",
+    source: "Mahimahi's trace format: a time in ms per opportunity",
+    profiles: &[
+        Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
+        Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
+    ],
+    params: &[
+        Param {
+            key: "file",
+            kind: Kind::Text,
+            fallback: Fallback::Required,
+            range: None,
+            doc: "the recording",
+        },
+        Param {
+            key: "opportunity",
+            kind: Kind::Bytes,
+            fallback: Fallback::Value("1504B"),
+            range: Some(("64B", "64KiB")),
+            doc: "bytes that an opportunity carries, overhead included",
+        },
+        Param { fallback: Fallback::Value("4B"), ..OVERHEAD },
+    ],
+    shared: &[DELAY, LOSS],
+    positional: Some("file"),
+    free_key: None,
+};
+
+const DOCSIS: Definition = Definition {
+    name: "docsis",
+    summary: "cable modem upstream: token bucket with a peak rate",
+    source: "DOCSIS MULPIv3.1 annex C.2.2.7",
+    profiles: &[],
+    params: &[
+        Param {
+            key: "rate",
+            kind: Kind::Rate,
+            fallback: Fallback::Required,
+            range: Some(("1kbit", "400gbit")),
+            doc: "maximum sustained traffic rate",
+        },
+        Param {
+            key: "burst",
+            kind: Kind::Bytes,
+            fallback: Fallback::Value("3044B"),
+            range: Some(("1522B", "1024MiB")),
+            doc: "maximum traffic burst",
+        },
+        Param {
+            key: "peak",
+            kind: Kind::Rate,
+            fallback: Fallback::Required,
+            range: Some(("1kbit", "400gbit")),
+            doc: "peak traffic rate, not below the sustained rate",
+        },
+    ],
+    shared: SHARED,
+    positional: None,
+    free_key: None,
+};
+
+const UNLIMITED: Definition = Definition {
+    name: "unlimited",
+    summary: "no rate limit: only delay and loss",
+    source: "none needed",
+    profiles: &[],
+    params: &[],
+    shared: SHARED,
+    positional: None,
+    free_key: None,
+};
+
+/// Every link, in the order in which `underload queues` lists them.
+pub const LINKS: &[&Definition] = &[&RATE, &STEPS, &TRACE, &DOCSIS, &UNLIMITED];
+
+/// Reads the file that a link names, such as a trace; the error is said to the user.
+pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// A link ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
 pub struct LinkSetup {
     /// The SPEC in full. Parsing it gives the same link.
     pub label: Spec,
-    /// When packets may leave.
-    pub rate: RateConfig,
+    /// When packets may leave, from the beginning on.
+    pub rate: RateProcess,
+    /// What a queue in front of this link may know of it.
+    facts: LinkFacts,
     /// From the end of a transmission to arrival.
     pub delay: Span,
     /// Loss probability as a fraction of 2^32.
@@ -78,7 +176,8 @@ pub struct LinkSetup {
 }
 
 impl LinkSetup {
-    /// Understands a SPEC string such as `20mbit` or `20mbit:delay=10ms,loss=1%`.
+    /// Understands a SPEC string such as `20mbit` or `20mbit:delay=10ms,loss=1%`. A link that
+    /// names a file is refused: [`LinkSetup::parse_with`] takes those.
     ///
     /// # Errors
     /// Whatever is wrong with the name, a key or a value, and what would be accepted.
@@ -86,11 +185,27 @@ impl LinkSetup {
         Self::from_spec(&Spec::parse(text)?)
     }
 
+    /// Understands a SPEC string, and takes the contents of a file that it names from `load`.
+    ///
+    /// # Errors
+    /// As [`LinkSetup::parse`], or what is wrong with the file.
+    pub fn parse_with(text: &str, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
+        Self::from_spec_with(&Spec::parse(text)?, load)
+    }
+
     /// Understands a SPEC, for example one made from a TOML table.
     ///
     /// # Errors
     /// As [`LinkSetup::parse`].
     pub fn from_spec(spec: &Spec) -> Result<Self, ConfigError> {
+        Self::from_spec_with(spec, &mut |_| Err("no file can be read here".to_string()))
+    }
+
+    /// Understands a SPEC, and takes the contents of a file that it names from `load`.
+    ///
+    /// # Errors
+    /// As [`LinkSetup::parse_with`].
+    pub fn from_spec_with(spec: &Spec, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         if Kind::Rate.read(&spec.name).is_some() {
             return Self::bare_rate(spec);
         }
@@ -98,11 +213,24 @@ impl LinkSetup {
         let names = LINKS.iter().map(|link| link.name);
         let definition = definition.ok_or_else(|| unknown("link", spec, names))?;
         let values = definition.resolve(spec)?;
-        let rate = match definition.name {
-            "rate" => RateConfig::Constant(values.rate("rate").unwrap_or_default()),
-            _ => return Err(unknown("link", spec, LINKS.iter().map(|link| link.name))),
+        let (rate, facts) = match definition.name {
+            "steps" => steps(&values)?,
+            "trace" => trace(&values, load)?,
+            "docsis" => docsis(&values)?,
+            "unlimited" => (RateProcess::Unlimited, LinkFacts::default()),
+            _ => {
+                let rate = values.rate("rate").unwrap_or_default();
+                (RateProcess::Constant(Constant::new(rate)), facts_of(rate))
+            }
         };
-        Ok(Self::assemble(values.label(), rate, &values))
+        Ok(Self {
+            label: values.label(),
+            rate,
+            facts,
+            delay: values.span("delay").unwrap_or_default(),
+            loss_q32: values.number("loss").unwrap_or_default(),
+            overhead_bytes: values.bytes("overhead").unwrap_or_default() as u32,
+        })
     }
 
     /// `20mbit:loss=1%` stands for `rate:20mbit,loss=1%`, and prints as it was written.
@@ -113,31 +241,16 @@ impl LinkSetup {
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
     }
 
-    fn assemble(label: Spec, rate: RateConfig, values: &Values) -> Self {
-        Self {
-            label,
-            rate,
-            delay: values.span("delay").unwrap_or_default(),
-            loss_q32: values.number("loss").unwrap_or_default(),
-            overhead_bytes: values.bytes("overhead").unwrap_or_default() as u32,
-        }
-    }
-
     /// What a queue in front of this link may know of it.
-    pub fn facts(&self) -> LinkFacts {
-        match self.rate {
-            RateConfig::Constant(rate) => LinkFacts { rate: Some(rate), ..LinkFacts::default() },
-        }
+    pub const fn facts(&self) -> LinkFacts {
+        self.facts
     }
 
     /// Builds an idle link behind `queue`; its losses come from a child stream of `rng`.
     pub fn build<P>(&self, queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
-        let rate = match self.rate {
-            RateConfig::Constant(rate) => RateProcess::Constant(Constant::new(rate)),
-        };
         Link::new(LinkParts {
             queue,
-            rate,
+            rate: self.rate.clone(),
             overhead_bytes: self.overhead_bytes,
             delay: self.delay,
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
@@ -145,10 +258,67 @@ impl LinkSetup {
     }
 }
 
+fn facts_of(rate: Rate) -> LinkFacts {
+    LinkFacts { rate: Some(rate), ..LinkFacts::default() }
+}
+
+fn steps(values: &Values) -> Result<(RateProcess, LinkFacts), ConfigError> {
+    let name = "steps".to_string();
+    let mut steps = Vec::new();
+    for (key, value) in values.free() {
+        let (Some(Value::Span(start)), Some(Value::Rate(rate))) =
+            (Kind::Span.read(key), Kind::Rate.read(value))
+        else {
+            let expected = Kind::Rate.expectation().to_string();
+            let (key, value) = (key.clone(), value.clone());
+            return Err(ConfigError::BadValue { name, key, value, expected });
+        };
+        steps.push(Step { start, rate });
+    }
+    let schedule = Schedule::new(steps, values.span("repeat")).map_err(|error| {
+        let key = if error == ScheduleError::ShortRepeat { "repeat" } else { "TIME=RATE" };
+        ConfigError::Inside { name, key: key.to_string(), problem: error.to_string() }
+    })?;
+    let facts = facts_of(schedule.nominal_rate());
+    Ok((RateProcess::Schedule(schedule), facts))
+}
+
+fn trace(
+    values: &Values,
+    load: &mut LoadFile<'_>,
+) -> Result<(RateProcess, LinkFacts), ConfigError> {
+    let file = values.find("file").map(|value| value.to_string()).unwrap_or_default();
+    let inside = |problem: String| ConfigError::Inside {
+        name: "trace".to_string(),
+        key: file.clone(),
+        problem,
+    };
+    let bytes = load(&file).map_err(inside)?;
+    let trace = Trace::parse(&bytes).map_err(|error| inside(error.to_string()))?;
+    let opportunity_bytes = values.bytes("opportunity").unwrap_or_default() as u32;
+    let facts = facts_of(trace.mean_rate(opportunity_bytes));
+    let process = if values.profile() == "exact" {
+        RateProcess::Schedule(trace.to_schedule(opportunity_bytes))
+    } else {
+        RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
+    };
+    Ok((process, facts))
+}
+
+fn docsis(values: &Values) -> Result<(RateProcess, LinkFacts), ConfigError> {
+    let rate = values.rate("rate").unwrap_or_default();
+    let peak = values.rate("peak").unwrap_or_default();
+    let burst_bytes = values.bytes("burst").unwrap_or_default();
+    if peak < rate {
+        return Err(values.refuse("peak", "at least the sustained rate"));
+    }
+    let facts = LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) };
+    Ok((RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)), facts))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     #[test]
     fn a_bare_rate_is_a_link() {
@@ -171,5 +341,42 @@ mod tests {
             let error = LinkSetup::parse(text).expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn every_link_is_built_from_its_spec_and_knows_its_rate() {
+        let mbit = |n| Some(Rate::from_megabits_per_second(n));
+        for (text, rate) in [
+            ("steps:0s=6mbit,10s=600kbit", mbit(6)),
+            ("steps:0s=6mbit,10s=2mbit,repeat=20s,delay=5ms", mbit(4)),
+            ("docsis:rate=10mbit,burst=40KiB,peak=12mbit", mbit(10)),
+            ("unlimited:delay=10ms", None),
+            ("trace:up.trace", Some(Rate::from_bits_per_second(1_504 * 8 * 1_000 / 4))),
+            ("trace:up.trace,profile=exact,delay=1ms", Some(Rate::from_bits_per_second(3_008_000))),
+        ] {
+            let link = LinkSetup::parse_with(text, &mut |_| Ok(b"4\n".to_vec())).expect(text);
+            assert_eq!(link.facts().rate, rate, "{text}");
+            let again = LinkSetup::from_spec_with(&link.label, &mut |_| Ok(b"4\n".to_vec()));
+            assert_eq!(again.expect(text).label, link.label);
+        }
+    }
+
+    #[test]
+    fn a_schedule_or_trace_that_cannot_work_is_refused_by_name() {
+        for (text, expected) in [
+            ("steps", "`steps`: in `TIME=RATE`: a schedule needs at least one step"),
+            ("steps:0s=6mbit,10s=0bit", "a rate of zero must not last for ever"),
+            ("steps:0s=6mbit,10=1mbit", "`steps` has no parameter `10`"),
+            ("steps:0s=6mbit,10s=1", "`10s=1`: expected a rate with a unit"),
+            ("steps:0s=6mbit,5s=1mbit,repeat=5s", "in `repeat`: `repeat` must be later"),
+            ("docsis:rate=10mbit,peak=9mbit", "`peak=9mbit`: expected at least the sustained rate"),
+            ("trace:up.trace", "`trace`: in `up.trace`: line 2: its time is before"),
+        ] {
+            let mut load = |_: &str| Ok(b"4\n3\n".to_vec());
+            let error = LinkSetup::parse_with(text, &mut load).expect_err(text);
+            assert!(error.to_string().contains(expected), "{text}: {error}");
+        }
+        let error = LinkSetup::parse("trace:up.trace").expect_err("no file");
+        assert!(error.to_string().contains("no file can be read here"), "{error}");
     }
 }

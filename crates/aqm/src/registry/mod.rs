@@ -1,13 +1,14 @@
 //! Every discipline and link by name: what exists, with which parameters, and how to build it.
 //!
-//! To add a discipline: give it a [`Definition`](crate::config::Definition) and a `configure` function beside its code, then
+//! To add a discipline: give it a [`Definition`](crate::config::Definition) and a `configure`
+//! function beside its code, then
 //! name it in `queues::ALL` and in [`QueueConfig`]. The law suite, `underload queues` and the
 //! benchmarks find it there.
 
 mod links;
 mod queues;
 
-pub use links::{LINKS, LinkSetup, RateConfig};
+pub use links::{LINKS, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
 
 use crate::config::{ConfigError, Spec};

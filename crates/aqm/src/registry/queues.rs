@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
-use crate::queue::{NoAqm, Single, bode, codel, diffserv, docsis_pie, fifo, fq_codel, pie};
+use crate::queue::{
+    NoAqm, Single, bode, buffer_control, codel, diffserv, docsis_pie, fifo, fq_codel, pie, red,
+};
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 
@@ -21,10 +23,12 @@ pub struct QueueEntry {
 pub const QUEUES: &[QueueEntry] = &[
     fifo::TAIL_DROP,
     fifo::HEAD_DROP,
+    buffer_control::ENTRY,
     codel::ENTRY,
     fq_codel::ENTRY,
     pie::ENTRY,
     docsis_pie::ENTRY,
+    red::ENTRY,
     bode::ENTRY,
     diffserv::ENTRY,
 ];
@@ -46,6 +50,8 @@ pub enum QueueConfig {
     Pie(pie::PieQueue),
     /// DOCSIS-PIE.
     DocsisPie(docsis_pie::DocsisPieQueue),
+    /// RED.
+    Red(red::RedQueue),
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -95,6 +101,7 @@ impl QueueConfig {
             Self::DiffServ(config) => config.build(rng),
             Self::Pie(config) => config.build(rng),
             Self::DocsisPie(config) => config.build(rng),
+            Self::Red(config) => config.build(rng),
         }
     }
 }

@@ -33,6 +33,13 @@ impl Default for ReflectorConfig {
     }
 }
 
+impl ReflectorConfig {
+    /// For a network that is ours: every marking, and a rate that no prober of ours reaches.
+    pub fn lab() -> Self {
+        Self { packets_per_second_max: 1_000_000, policy: MarkingPolicy::LAB, ..Self::default() }
+    }
+}
+
 /// What a reflector did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorCounts {

@@ -16,5 +16,6 @@ mod schedule;
 
 pub use closed_loop::{ClosedLoop, ClosedLoopStep};
 pub use matching::{Collected, ProbeCounts, ReplyRecord, SentRecord, match_replies};
+pub(crate) use matching::{Labels, match_labelled};
 pub use offset::{ClockOffset, estimate_clock_offset};
 pub use schedule::{Schedule, Slot};

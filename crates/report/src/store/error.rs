@@ -82,7 +82,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.to_owned(), action, source }
     }
 }

@@ -39,6 +39,7 @@ pub struct RunDir {
     pools: LatencyPools,
     journal: File,
     journal_bytes: u64,
+    keeps_samples: bool,
 }
 
 impl RunDir {
@@ -66,7 +67,15 @@ impl RunDir {
         })?;
         write_record(&path, &record)?;
         let pools = LatencyPools::default();
-        Ok(RunDir { path, record, pools, journal, journal_bytes: 0 })
+        Ok(RunDir { path, record, pools, journal, journal_bytes: 0, keeps_samples: true })
+    }
+
+    /// For studies of thousands of trials: samples and series are summarised as they come and not
+    /// written to disk. Plots over trials and all tables remain; time plots do not.
+    #[must_use]
+    pub fn summaries_only(mut self) -> RunDir {
+        self.keeps_samples = false;
+        self
     }
 
     /// The directory.
@@ -97,11 +106,11 @@ impl RunDir {
             return Err(wrong(format!("trial {} where {next} is next", trial.index)));
         }
         read::check_trial(trial, &self.record.arms).map_err(wrong)?;
-        if !samples.is_empty() {
+        if self.keeps_samples && !samples.is_empty() {
             let columns = rows::from_samples(trial, samples).map_err(wrong)?;
             self.write_part(next, SAMPLES, rows::SAMPLES, &columns)?;
         }
-        if series.iter().any(|series| !series.points.is_empty()) {
+        if self.keeps_samples && series.iter().any(|series| !series.points.is_empty()) {
             let columns = rows::from_series(trial, series).map_err(wrong)?;
             self.write_part(next, SERIES, rows::SERIES, &columns)?;
         }

@@ -21,22 +21,29 @@ const TEXT_LIMIT: u64 = 1 << 30;
 pub struct RunData {
     /// Provenance, trials, summaries.
     pub record: RunRecord,
-    /// Every probe sample, by trial.
+    /// Every probe sample, ascending by trial.
     pub samples: Vec<Sample>,
-    /// Every curve, by trial.
+    /// Every curve, ascending by trial.
     pub series: Vec<Series>,
 }
 
 impl RunData {
     /// Samples of one trial.
-    pub fn samples_of(&self, trial: u32) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().filter(move |sample| sample.trial == trial)
+    pub fn samples_of(&self, trial: u32) -> &[Sample] {
+        of_trial(&self.samples, trial, |sample| sample.trial)
     }
 
     /// A curve of one trial.
     pub fn series_of(&self, trial: u32, name: &str) -> Option<&Series> {
-        self.series.iter().find(|series| series.trial == trial && series.name == name)
+        let of_trial = of_trial(&self.series, trial, |series| series.trial);
+        of_trial.iter().find(|series| series.name == name)
     }
+}
+
+fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T] {
+    let from = ascending.partition_point(|item| trial_of(item) < trial);
+    let to = ascending.partition_point(|item| trial_of(item) <= trial);
+    &ascending[from..to.max(from)]
 }
 
 impl RunDir {
@@ -90,8 +97,7 @@ impl RunDir {
         if !complete {
             let mut pools = LatencyPools::default();
             for trial in &data.record.trials {
-                let samples: Vec<Sample> = data.samples_of(trial.index).copied().collect();
-                pools.add(trial, &samples);
+                pools.add(trial, of_trial(&data.samples, trial.index, |sample| sample.trial));
             }
             conclude(&mut data.record, &pools);
         }
@@ -198,6 +204,9 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     }
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
+    // Our own writer keeps this order; another one's file need not.
+    samples.sort_by_key(|sample| sample.trial);
+    series.sort_by_key(|series| series.trial);
     Ok(())
 }
 

@@ -1,4 +1,8 @@
 //! The crate from outside, on a made-up run.
 
+mod documentation;
+mod metrics;
+mod page;
 mod run_directory;
 mod synthetic;
+mod terminal;

@@ -172,6 +172,23 @@ fn trials_can_be_read_one_by_one() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn a_study_keeps_summaries_without_samples() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
+    let (whole, study) = (directory.path().join("whole"), directory.path().join("study"));
+    let whole = write(&whole, &trials)?.finish(1.0)?;
+    let mut run = RunDir::create(&study, synthetic::record(World::Live, &QUEUES))?.summaries_only();
+    for trial in &trials {
+        run.append_trial(&trial.record, &trial.samples, &trial.series)?;
+    }
+    assert_eq!(run.finish(1.0)?, whole);
+    let data = RunDir::read(&study)?;
+    assert_eq!(data.record, whole);
+    assert!(data.samples.is_empty() && data.series.is_empty());
+    Ok(())
+}
+
+#[test]
 fn a_newer_format_is_refused_by_its_version() -> Result<(), Box<dyn Error>> {
     let error = parse_run_json(br#"{"format_version": 2, "renamed": []}"#).err().ok_or("read")?;
     assert!(error.to_string().contains("format version 2"), "{error}");

@@ -35,6 +35,9 @@ pub const DOCSIS_PIE: Queue = Queue {
     delay_ms: 8.0,
     swing_ms: 6.0,
 };
+pub const FQ_CODEL: Queue =
+    Queue { name: "fq-codel", spec: "fq-codel:profile=linux", delay_ms: 1.5, swing_ms: 1.0 };
+
 /// A finished trial and what it recorded.
 pub struct Trial {
     pub record: TrialRecord,

@@ -1,5 +1,8 @@
 //! CoDel as Linux 6.12 runs it (`include/net/codel_impl.h`): its clock, its reciprocal square
 //! root, its re-entry, bit for bit.
+//!
+//! One consequence of the 32-bit clock stays in on purpose: on re-entry, a next drop that is 36 to
+//! 73 minutes old looks as if it were still ahead, so the law resumes at the old rate.
 
 use super::CodelConfig;
 use super::rfc::signal;
@@ -59,24 +62,28 @@ impl Linux {
         self
     }
 
-    /// `codel_should_drop` applied to the next packet.
-    fn take<P, S: Store<P>>(&mut self, now: Ticks, store: &mut S) -> (Option<Packet<P>>, bool) {
-        let Some(packet) = store.pop() else {
+    /// `codel_should_drop` for a packet that arrived then and leaves `left_bytes` behind it.
+    fn may_signal(&mut self, now: Ticks, arrived: Time, left_bytes: u64) -> bool {
+        self.sojourn = now.wrapping_sub(ticks_at(arrived));
+        if is_before(self.sojourn, self.target) || left_bytes <= u64::from(self.guard_bytes) {
             self.first_above = 0;
-            return (None, false);
-        };
-        self.sojourn = now.wrapping_sub(ticks_at(packet.meta.arrived));
-        if is_before(self.sojourn, self.target)
-            || store.total_backlog().bytes <= u64::from(self.guard_bytes)
-        {
-            self.first_above = 0;
-            return (Some(packet), false);
+            return false;
         }
         if self.first_above == 0 {
             self.first_above = now.wrapping_add(self.interval);
-            return (Some(packet), false);
+            return false;
         }
-        (Some(packet), is_before(self.first_above, now))
+        is_before(self.first_above, now)
+    }
+
+    /// The next packet, and whether it may be signalled.
+    fn take<P, S: Store<P>>(&mut self, now: Ticks, store: &mut S) -> Option<(Packet<P>, bool)> {
+        let Some(packet) = store.pop() else {
+            self.first_above = 0;
+            return None;
+        };
+        let may_signal = self.may_signal(now, packet.meta.arrived, store.total_backlog().bytes);
+        Some((packet, may_signal))
     }
 
     /// One step of Newton's method from the reciprocal of the previous count: good where count
@@ -94,10 +101,54 @@ impl Linux {
         from.wrapping_add(spacing as Ticks)
     }
 
+    /// The rest of a dequeue that may end in a signal: the packet to transmit.
+    #[cold]
+    fn act<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        head: Packet<P>,
+        may_signal: bool,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let mut packet = if may_signal {
+            self.apply_law(now, head, store, observer)?
+        } else {
+            self.dropping = false;
+            head
+        };
+        if self.ce_threshold.is_some_and(|threshold| is_before(threshold, self.sojourn))
+            && mark_if_capable(&mut packet.meta) == Marking::Marked
+        {
+            store.marked(now, &packet, MarkReason::Threshold, observer);
+        }
+        Some(packet)
+    }
+
+    /// What follows when the law may signal `head`: the packet to transmit instead.
+    fn apply_law<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        head: Packet<P>,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        if self.dropping {
+            return self.catch_up(now, head, store, observer);
+        }
+        let next = match signal(self.ecn, now, head, store, observer) {
+            Some(marked) => Some(marked),
+            None => self.take(ticks_at(now), store).map(|(next, _)| next),
+        };
+        self.enter(ticks_at(now));
+        next
+    }
+
+    /// The loop of the dropping state: several drops may be due at once, but only one mark.
     fn catch_up<P, S: Store<P>>(
         &mut self,
         time: Time,
-        mut head: Option<Packet<P>>,
+        mut head: Packet<P>,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
@@ -105,23 +156,19 @@ impl Linux {
         while self.dropping && !is_before(now, self.drop_next) {
             self.count = self.count.wrapping_add(1);
             self.newton_step();
-            match signal(self.ecn, time, head.take()?, store, observer) {
-                Some(marked) => {
-                    self.drop_next = self.control_law(self.drop_next);
-                    return Some(marked);
-                }
-                None => {
-                    let (next, may_signal) = self.take(now, store);
-                    head = next;
-                    if may_signal {
-                        self.drop_next = self.control_law(self.drop_next);
-                    } else {
-                        self.dropping = false;
-                    }
-                }
+            if let Some(marked) = signal(self.ecn, time, head, store, observer) {
+                self.drop_next = self.control_law(self.drop_next);
+                return Some(marked);
             }
+            let next = self.take(now, store);
+            if let Some((_, true)) = next {
+                self.drop_next = self.control_law(self.drop_next);
+            } else {
+                self.dropping = false;
+            }
+            head = next?.0;
         }
-        head
+        Some(head)
     }
 
     fn enter(&mut self, now: Ticks) {
@@ -138,33 +185,6 @@ impl Linux {
         self.last_count = self.count;
         self.drop_next = self.control_law(now);
     }
-
-    /// The control law: the packet to transmit, signalled or not.
-    fn decide<P, S: Store<P>>(
-        &mut self,
-        time: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
-        let now = ticks_at(time);
-        let (head, may_signal) = self.take(now, store);
-        if self.dropping {
-            if !may_signal {
-                self.dropping = false;
-                return head;
-            }
-            return self.catch_up(time, head, store, observer);
-        }
-        if !may_signal {
-            return head;
-        }
-        let next = match signal(self.ecn, time, head?, store, observer) {
-            Some(marked) => Some(marked),
-            None => self.take(now, store).0,
-        };
-        self.enter(now);
-        next
-    }
 }
 
 impl Aqm for Linux {
@@ -174,13 +194,17 @@ impl Aqm for Linux {
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let mut packet = self.decide(now, store, observer)?;
-        if let Some(threshold) = self.ce_threshold
-            && is_before(threshold, self.sojourn)
-            && mark_if_capable(&mut packet.meta) == Marking::Marked
-        {
-            store.marked(now, &packet, MarkReason::Threshold, observer);
+        let Some(packet) = store.pop() else {
+            self.first_above = 0;
+            self.dropping = false;
+            return None;
+        };
+        let left_bytes = store.total_backlog().bytes;
+        let may_signal = self.may_signal(ticks_at(now), packet.meta.arrived, left_bytes);
+        if may_signal || self.ce_threshold.is_some() {
+            return self.act(now, packet, may_signal, store, observer);
         }
+        self.dropping = false;
         Some(packet)
     }
 
@@ -235,6 +259,18 @@ mod tests {
     fn default_target_and_interval_in_ticks() {
         let codel = Linux::new(CodelConfig::default());
         assert_eq!((codel.target, codel.interval), (4_882, 97_656));
+    }
+
+    #[test]
+    fn re_entry_forgets_the_old_rate_except_on_the_far_side_of_the_clock() {
+        let resumed = |idle: Span| {
+            let mut codel = Linux::new(CodelConfig::default());
+            (codel.count, codel.last_count) = (40, 1);
+            codel.enter(ticks_in(idle));
+            codel.count > 1
+        };
+        assert!(resumed(Span::from_millis(1_500)) && !resumed(Span::from_millis(1_700)));
+        assert!(!resumed(Span::from_secs(36 * 60)) && resumed(Span::from_secs(37 * 60)));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::spacing;
 use crate::aqm::{Aqm, Store};
 use crate::packet::Packet;
-use crate::qdisc::{DropReason, Observer};
+use crate::qdisc::{Backlog, DropReason, Observer};
 use crate::time::{Span, Time};
 
 /// CoDel, profile `mahimahi`. All instants and spans are in whole milliseconds.
@@ -43,21 +43,19 @@ impl Mahimahi {
         }
     }
 
-    /// The next packet and whether the law would signal it. One with nothing behind it never is.
-    fn take<P, S: Store<P>>(&mut self, now_ms: u64, store: &mut S) -> (Option<Packet<P>>, bool) {
-        let packet = store.pop();
-        let left = store.backlog();
-        let Some(head) = &packet else { return (None, false) };
-        let sojourn_ms = now_ms.saturating_sub(milliseconds(head.meta.arrived));
+    /// Whether the law would signal a packet that arrived then and leaves `left` behind it; never
+    /// one with nothing behind it.
+    fn may_signal(&mut self, now_ms: u64, arrived: Time, left: Backlog) -> bool {
+        let sojourn_ms = now_ms.saturating_sub(milliseconds(arrived));
         if left.is_empty() || sojourn_ms < self.target_ms || left.bytes <= self.guard_bytes {
             self.first_above_ms = 0;
-            return (packet, false);
+            return false;
         }
         if self.first_above_ms == 0 {
             self.first_above_ms = now_ms + self.interval_ms;
-            return (packet, false);
+            return false;
         }
-        (packet, now_ms >= self.first_above_ms)
+        now_ms >= self.first_above_ms
     }
 
     /// Loses the packet behind the head and says whether the law would have signalled it.
@@ -67,11 +65,29 @@ impl Mahimahi {
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> bool {
-        let (follower, may_signal) = self.take(milliseconds(now), store);
-        if let Some(follower) = follower {
-            store.drop(now, follower, DropReason::ControlLaw, observer);
-        }
+        let Some(follower) = store.pop() else { return false };
+        let may_signal = self.may_signal(milliseconds(now), follower.meta.arrived, store.backlog());
+        store.drop(now, follower, DropReason::ControlLaw, observer);
         may_signal
+    }
+
+    #[cold]
+    fn act<P, S: Store<P>>(&mut self, now: Time, store: &mut S, observer: &mut dyn Observer<P>) {
+        let now_ms = milliseconds(now);
+        if !self.dropping {
+            self.lose_follower(now, store, observer);
+            self.enter(now_ms);
+            return;
+        }
+        while self.dropping && now_ms >= self.drop_next_ms {
+            let may_signal = self.lose_follower(now, store, observer);
+            self.count = self.count.wrapping_add(1);
+            if may_signal {
+                self.drop_next_ms = self.control_law(self.drop_next_ms);
+            } else {
+                self.dropping = false;
+            }
+        }
     }
 
     fn control_law(&self, from_ms: u64) -> u64 {
@@ -96,24 +112,13 @@ impl Aqm for Mahimahi {
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let now_ms = milliseconds(now);
-        let (head, may_signal) = self.take(now_ms, store);
-        if self.dropping {
-            self.dropping = may_signal;
-            while self.dropping && now_ms >= self.drop_next_ms {
-                let may_signal = self.lose_follower(now, store, observer);
-                self.count = self.count.wrapping_add(1);
-                if may_signal {
-                    self.drop_next_ms = self.control_law(self.drop_next_ms);
-                } else {
-                    self.dropping = false;
-                }
-            }
-        } else if may_signal {
-            self.lose_follower(now, store, observer);
-            self.enter(now_ms);
+        let head = store.pop()?;
+        if self.may_signal(milliseconds(now), head.meta.arrived, store.backlog()) {
+            self.act(now, store, observer);
+        } else {
+            self.dropping = false;
         }
-        head
+        Some(head)
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

@@ -31,60 +31,80 @@ impl Rfc {
         }
     }
 
-    /// `do_dequeue` of section 5.6: the head, and whether it may be signalled.
-    fn take<P, S: Store<P>>(&mut self, now: Time, store: &mut S) -> (Option<Packet<P>>, bool) {
-        let Some(packet) = store.pop() else {
+    /// The judgement of `do_dequeue` (section 5.6): whether a packet that arrived then, and leaves
+    /// `left_bytes` behind it, may be signalled.
+    fn may_signal(&mut self, now: Time, arrived: Time, left_bytes: u64) -> bool {
+        let sojourn = now.since(arrived);
+        if sojourn < self.config.target || left_bytes <= u64::from(self.config.guard_bytes) {
             self.first_above = None;
-            return (None, false);
-        };
-        let sojourn = now.since(packet.meta.arrived);
-        if sojourn < self.config.target
-            || store.backlog().bytes <= u64::from(self.config.guard_bytes)
-        {
-            self.first_above = None;
-            return (Some(packet), false);
+            return false;
         }
-        let may_signal = match self.first_above {
+        match self.first_above {
             None => {
                 self.first_above = Some(now + self.config.interval);
                 false
             }
             Some(first_above) => now >= first_above,
+        }
+    }
+
+    /// The next packet, and whether it may be signalled.
+    fn take<P, S: Store<P>>(&mut self, now: Time, store: &mut S) -> Option<(Packet<P>, bool)> {
+        let Some(packet) = store.pop() else {
+            self.first_above = None;
+            return None;
         };
-        (Some(packet), may_signal)
+        let may_signal = self.may_signal(now, packet.meta.arrived, store.backlog().bytes);
+        Some((packet, may_signal))
     }
 
     fn control_law(&self, from: Time) -> Time {
         from + Span::from_nanos(spacing(self.config.interval.as_nanos(), self.count))
     }
 
+    /// What follows when `head` may be signalled: the packet to transmit instead.
+    #[cold]
+    fn act<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        head: Packet<P>,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        if self.dropping {
+            return self.catch_up(now, head, store, observer);
+        }
+        let next = match signal(self.config.ecn, now, head, store, observer) {
+            Some(marked) => Some(marked),
+            None => self.take(now, store).map(|(next, _)| next),
+        };
+        self.enter(now);
+        next
+    }
+
     /// The `while` loop of the dropping state: several drops may be due at once.
     fn catch_up<P, S: Store<P>>(
         &mut self,
         now: Time,
-        mut head: Option<Packet<P>>,
+        mut head: Packet<P>,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         while self.dropping && now >= self.drop_next {
             self.count = self.count.saturating_add(1);
-            match signal(self.config.ecn, now, head.take()?, store, observer) {
-                Some(marked) => {
-                    self.drop_next = self.control_law(self.drop_next);
-                    return Some(marked);
-                }
-                None => {
-                    let (next, may_signal) = self.take(now, store);
-                    head = next;
-                    if may_signal {
-                        self.drop_next = self.control_law(self.drop_next);
-                    } else {
-                        self.dropping = false;
-                    }
-                }
+            if let Some(marked) = signal(self.config.ecn, now, head, store, observer) {
+                self.drop_next = self.control_law(self.drop_next);
+                return Some(marked);
             }
+            let next = self.take(now, store);
+            if let Some((_, true)) = next {
+                self.drop_next = self.control_law(self.drop_next);
+            } else {
+                self.dropping = false;
+            }
+            head = next?.0;
         }
-        head
+        Some(head)
     }
 
     /// Starts a dropping state, where the last one left off if that was lately.
@@ -105,23 +125,16 @@ impl Aqm for Rfc {
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let (head, may_signal) = self.take(now, store);
-        if self.dropping {
-            if !may_signal {
-                self.dropping = false;
-                return head;
-            }
-            return self.catch_up(now, head, store, observer);
-        }
-        if !may_signal {
-            return head;
-        }
-        let next = match signal(self.config.ecn, now, head?, store, observer) {
-            Some(marked) => Some(marked),
-            None => self.take(now, store).0,
+        let Some(packet) = store.pop() else {
+            self.first_above = None;
+            self.dropping = false;
+            return None;
         };
-        self.enter(now);
-        next
+        if self.may_signal(now, packet.meta.arrived, store.backlog().bytes) {
+            return self.act(now, packet, store, observer);
+        }
+        self.dropping = false;
+        Some(packet)
     }
 
     fn on_overlimit(&mut self, _now: Time, packets: u32) {

@@ -124,7 +124,11 @@ impl<A: Aqm, P> Fair<A, P> {
         arrival: u32,
         observer: &mut dyn Observer<P>,
     ) -> bool {
-        let (index, bytes) = self.shared.bytes.find();
+        let (mut index, bytes) = self.shared.bytes.find();
+        if bytes == 0 {
+            // Nothing but empty packets: any flow that has some is the fattest.
+            index = self.flows.iter().position(|flow| flow.chain.packets() > 0).unwrap_or(0);
+        }
         let flow = &mut self.flows[index];
         let mut victims = 0;
         let mut dropped_bytes = 0;
@@ -142,35 +146,24 @@ impl<A: Aqm, P> Fair<A, P> {
         hit_arrival
     }
 
-    /// The flow's AQM on an arrival; gives the packet back where it may enter.
-    fn judge(
+    /// Does what the flow's AQM wants done with an arrival; `false`: it is to be dropped.
+    fn signal_arrival(
         &mut self,
         now: Time,
-        index: usize,
-        mut packet: Packet<P>,
+        verdict: Verdict,
+        packet: &mut Packet<P>,
         observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
-        let flow = &mut self.flows[index];
-        let backlog =
-            Backlog { packets: flow.chain.packets(), bytes: self.shared.bytes.bytes(index) };
-        let signalled = match flow.aqm.on_enqueue(now, &packet.meta, backlog) {
-            Verdict::Pass => return Some(packet),
+    ) -> bool {
+        let marking = match verdict {
+            Verdict::Pass => Marking::AlreadyCe,
             Verdict::Signal => mark_if_capable(&mut packet.meta),
             Verdict::Drop => Marking::NotCapable,
         };
-        match signalled {
-            Marking::NotCapable => {
-                self.shared.stats.dropped_enqueue.add(packet.meta.len);
-                observer.dropped(now, packet, DropReason::Early);
-                return None;
-            }
-            Marking::Marked => {
-                self.shared.stats.marked += 1;
-                observer.marked(now, &packet, MarkReason::Early);
-            }
-            Marking::AlreadyCe => {}
+        if marking == Marking::Marked {
+            self.shared.stats.marked += 1;
+            observer.marked(now, packet, MarkReason::Early);
         }
-        Some(packet)
+        marking != Marking::NotCapable
     }
 
     /// The flow whose turn it is, given its next quantum first where it has none left.
@@ -217,12 +210,23 @@ enum IsNew {
 }
 
 impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
-    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+    fn enqueue(
+        &mut self,
+        now: Time,
+        mut packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Admit {
         self.shared.stats.offered.add(packet.meta.len);
         let index = (packet.meta.flow % self.config.flows) as usize;
-        let Some(mut packet) = self.judge(now, index, packet, observer) else {
+        let flow = &mut self.flows[index];
+        let backlog =
+            Backlog { packets: flow.chain.packets(), bytes: self.shared.bytes.bytes(index) };
+        let verdict = flow.aqm.on_enqueue(now, &packet.meta, backlog);
+        if verdict != Verdict::Pass && !self.signal_arrival(now, verdict, &mut packet, observer) {
+            self.shared.stats.dropped_enqueue.add(packet.meta.len);
+            observer.dropped(now, packet, DropReason::Early);
             return Admit::Refused;
-        };
+        }
         packet.meta.arrived = now;
         self.shared.backlog.add(packet.meta.len);
         self.shared.bytes.add(index, packet.meta.len);

@@ -121,3 +121,13 @@ fn memory_is_a_hard_limit_and_an_arrival_above_it_is_refused() {
     assert_eq!(offer(&mut queue, 77, 1_001, 10), Admit::Refused);
     assert_eq!(queue.backlog(), Backlog { packets: 10, bytes: 1_000 });
 }
+
+#[test]
+fn packets_without_bytes_overflow_too() {
+    let mut queue = fair(FairConfig { limit_packets: 2, ..LINUX });
+    for id in 0..5 {
+        offer(&mut queue, 7, 0, id);
+    }
+    assert_eq!(queue.backlog(), Backlog { packets: 2, bytes: 0 });
+    assert_eq!(served(&mut queue), [3, 4]);
+}

@@ -1,0 +1,356 @@
+//! A rate that changes at given instants and is constant in between: `steps`, and traces in
+//! profile `exact`.
+//!
+//! A packet in mid-transmission at a change keeps the bits that it has sent; the rest go at the
+//! new rate. A rate of zero is an outage. What rounding to nanoseconds cuts off is carried
+//! through a busy period and across changes, so that long runs do not drift.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+use crate::token_bucket::NANOBITS_PER_BYTE;
+
+/// A rate over time, checked, with a cursor that moves forward.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    steps: Arc<[Step]>,
+    period: Option<Period>,
+    /// The step that holds at the cursor, and where its cycle began.
+    index: usize,
+    cycle_start: Time,
+    free_at: Time,
+    /// Work cut off so far in this busy period, in nanobits (1e-9 bit).
+    carry_nanobits: u64,
+}
+
+/// From `start` after the beginning of a cycle on, `rate` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Offset into the cycle.
+    pub start: Span,
+    /// Rate from then on; zero is an outage.
+    pub rate: Rate,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    length: Span,
+    work_nanobits: u128,
+}
+
+/// Why a schedule was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleError {
+    /// There is no step.
+    Empty,
+    /// The first step starts later than zero.
+    LateStart,
+    /// This step (counted from 1) does not start after the one before it.
+    NotIncreasing(usize),
+    /// Nothing would ever pass again: the last rate, or with a repeat every rate, is zero.
+    NothingPasses,
+    /// The repeat does not end after the start of the last step.
+    ShortRepeat,
+    /// More than [`Schedule::MAX_STEPS`].
+    TooMany,
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a schedule needs at least one step, such as 0s=6mbit"),
+            Self::LateStart => f.write_str("the first step must start at 0s"),
+            Self::NotIncreasing(step) => {
+                write!(f, "step {step} must start after step {}", step - 1)
+            }
+            Self::NothingPasses => f.write_str("a rate of zero must not last for ever"),
+            Self::ShortRepeat => f.write_str("`repeat` must be later than the last step"),
+            Self::TooMany => write!(f, "at most {} steps are accepted", Schedule::MAX_STEPS),
+        }
+    }
+}
+
+impl core::error::Error for ScheduleError {}
+
+impl Schedule {
+    /// Steps at most: a trace of nine hours that changes every millisecond.
+    pub const MAX_STEPS: usize = 1 << 25;
+
+    /// A schedule that starts over every `repeat`, or whose last rate holds for ever.
+    ///
+    /// # Errors
+    /// See [`ScheduleError`].
+    pub fn new(steps: Vec<Step>, repeat: Option<Span>) -> Result<Self, ScheduleError> {
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+            return Err(ScheduleError::Empty);
+        };
+        if steps.len() > Self::MAX_STEPS {
+            return Err(ScheduleError::TooMany);
+        }
+        if first.start > Span::ZERO {
+            return Err(ScheduleError::LateStart);
+        }
+        if let Some(at) = steps.windows(2).position(|pair| pair[0].start >= pair[1].start) {
+            return Err(ScheduleError::NotIncreasing(at + 2));
+        }
+        let period = match repeat {
+            Some(length) if length <= last.start => return Err(ScheduleError::ShortRepeat),
+            Some(length) => {
+                let ends = steps.iter().skip(1).map(|step| step.start).chain([length]);
+                let work = steps.iter().zip(ends).map(|(step, end)| {
+                    let nanos = end.saturating_sub(step.start).as_nanos();
+                    u128::from(step.rate.bits_per_second()) * u128::from(nanos)
+                });
+                Some(Period { length, work_nanobits: work.sum() })
+            }
+            None => None,
+        };
+        if period.map_or(last.rate.is_zero(), |period| period.work_nanobits == 0) {
+            return Err(ScheduleError::NothingPasses);
+        }
+        Ok(Self {
+            steps: steps.into(),
+            period,
+            index: 0,
+            cycle_start: Time::ZERO,
+            free_at: Time::ZERO,
+            carry_nanobits: 0,
+        })
+    }
+
+    /// The rate to size things by: the mean over a repeat, else the first rate that is not zero.
+    pub fn nominal_rate(&self) -> Rate {
+        match self.period {
+            Some(period) => {
+                let mean = period.work_nanobits / u128::from(period.length.as_nanos());
+                Rate::from_bits_per_second(mean as u64)
+            }
+            None => {
+                let rates = self.steps.iter().map(|step| step.rate);
+                rates.clone().find(|rate| !rate.is_zero()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The end of the first outage that `ready` falls into, else `ready`.
+    pub(super) fn next_start(&mut self, ready: Time) -> Time {
+        self.seek(ready);
+        let mut start = ready;
+        while self.rate().is_zero() && start < Time::MAX {
+            start = self.enter_next_step();
+        }
+        if ready <= self.free_at {
+            // Still the same busy period: what it has carried stays due.
+            self.free_at = self.free_at.max(start);
+        }
+        start
+    }
+
+    pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
+        if start > self.free_at {
+            self.carry_nanobits = 0;
+        }
+        self.seek(start);
+        let (mut now, mut work) = (start, u64::from(len).saturating_mul(NANOBITS_PER_BYTE));
+        work = work.saturating_add(self.carry_nanobits);
+        (now, work) = self.skip_whole_periods(now, work);
+        while now < Time::MAX {
+            let rate = self.rate().bits_per_second();
+            let left = self.step_end().since(now).as_nanos();
+            match work.checked_div(rate) {
+                Some(needed) if needed <= left => {
+                    self.carry_nanobits = work % rate;
+                    self.free_at = now + Span::from_nanos(needed);
+                    return self.free_at;
+                }
+                // More is needed than the step has left, so the product is less than the work.
+                Some(_) => work -= rate * left,
+                None => {}
+            }
+            now = self.enter_next_step();
+        }
+        // Beyond the end of time: years of work for a link that hardly passes anything.
+        self.free_at = now;
+        now
+    }
+
+    /// Passes over the cycles that a transmission spends whole, so that the steps left to walk
+    /// are fewer than those of one cycle.
+    fn skip_whole_periods(&mut self, now: Time, work: u64) -> (Time, u64) {
+        let Some(period) = self.period else { return (now, work) };
+        let cycles = u128::from(work.saturating_sub(1)) / period.work_nanobits;
+        if cycles == 0 {
+            return (now, work);
+        }
+        let skipped = period.length * cycles as u64;
+        self.cycle_start += skipped;
+        (now + skipped, work - (cycles * period.work_nanobits) as u64)
+    }
+
+    fn rate(&self) -> Rate {
+        self.steps[self.index].rate
+    }
+
+    fn step_end(&self) -> Time {
+        match (self.steps.get(self.index + 1), self.period) {
+            (Some(next), _) => self.cycle_start + next.start,
+            (None, Some(period)) => self.cycle_start + period.length,
+            (None, None) => Time::MAX,
+        }
+    }
+
+    fn enter_next_step(&mut self) -> Time {
+        let end = self.step_end();
+        self.index += 1;
+        if self.index == self.steps.len() {
+            self.index = 0;
+            self.cycle_start = end;
+        }
+        end
+    }
+
+    /// Moves the cursor to the step that holds at `time`.
+    fn seek(&mut self, time: Time) {
+        if time < self.step_end() {
+            return;
+        }
+        if let Some(period) = self.period {
+            let cycles = time.since(self.cycle_start).as_nanos() / period.length.as_nanos();
+            if cycles > 0 {
+                self.cycle_start += period.length * cycles;
+                self.index = 0;
+            }
+        }
+        let offset = time.since(self.cycle_start);
+        let behind = self.steps[self.index..].partition_point(|step| step.start <= offset);
+        self.index += behind.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn step(start: Span, bits_per_second: u64) -> Step {
+        Step { start, rate: Rate::from_bits_per_second(bits_per_second) }
+    }
+
+    fn millis(steps: &[(u64, u64)], repeat_ms: Option<u64>) -> Result<Schedule, ScheduleError> {
+        let steps = steps.iter().map(|&(ms, kbit)| step(Span::from_millis(ms), kbit * 1_000));
+        Schedule::new(steps.collect(), repeat_ms.map(Span::from_millis))
+    }
+
+    #[test]
+    fn a_change_in_mid_transmission_splits_the_packet() {
+        // 1000 B at 8 Mbit/s take 1 ms; half of them leave before the change, and the other 500 B
+        // take 5 ms at 0.8 Mbit/s.
+        let mut schedule = millis(&[(0, 8_000), (10, 800)], None).unwrap();
+        let start = schedule.next_start(Time::from_micros(9_500));
+        assert_eq!(schedule.transmit(start, 1_000), Time::from_millis(15));
+    }
+
+    #[test]
+    fn an_outage_holds_back_the_head_and_interrupts_a_transmission() {
+        let mut schedule = millis(&[(0, 8_000), (10, 0), (30, 8_000)], None).unwrap();
+        assert_eq!(schedule.transmit(Time::from_micros(9_500), 1_000), Time::from_micros(30_500));
+        let mut schedule = millis(&[(0, 8_000), (10, 0), (30, 8_000)], None).unwrap();
+        assert_eq!(schedule.next_start(Time::from_millis(12)), Time::from_millis(30));
+    }
+
+    #[test]
+    fn a_repeat_starts_over_and_far_times_are_found_at_once() {
+        let mut schedule = millis(&[(0, 8_000), (10, 0)], Some(20)).unwrap();
+        let far = Time::from_secs(100_000_000) + Span::from_millis(15);
+        assert_eq!(schedule.next_start(far), Time::from_secs(100_000_000) + Span::from_millis(20));
+        assert_eq!(schedule.nominal_rate(), Rate::from_megabits_per_second(4));
+    }
+
+    #[test]
+    fn what_can_never_work_is_refused_by_name() {
+        for (steps, repeat, expected) in [
+            (vec![], None, ScheduleError::Empty),
+            (vec![(1, 8)], None, ScheduleError::LateStart),
+            (vec![(0, 8), (5, 9), (5, 8)], None, ScheduleError::NotIncreasing(3)),
+            (vec![(0, 8), (5, 0)], None, ScheduleError::NothingPasses),
+            (vec![(0, 0)], Some(10), ScheduleError::NothingPasses),
+            (vec![(0, 8), (5, 9)], Some(5), ScheduleError::ShortRepeat),
+        ] {
+            assert_eq!(millis(&steps, repeat).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn extreme_rates_neither_overflow_nor_hang() {
+        for bits_per_second in [1, 100_000_000_000] {
+            let slow = vec![step(Span::ZERO, bits_per_second), step(Span::from_nanos(1), 0)];
+            let mut schedule = Schedule::new(slow, Some(Span::from_millis(1))).unwrap();
+            let start = schedule.next_start(Time::ZERO);
+            assert!(schedule.transmit(start, 65_535) > start);
+        }
+        // 1500 B at 1 bit/s: 12,000 s; at 100 Gbit/s: 120 ns.
+        let mut slow = Schedule::new(vec![step(Span::ZERO, 1)], None).unwrap();
+        assert_eq!(slow.transmit(Time::ZERO, 1_500), Time::from_secs(12_000));
+        let mut fast = Schedule::new(vec![step(Span::ZERO, 100_000_000_000)], None).unwrap();
+        assert_eq!(fast.transmit(Time::ZERO, 1_500), Time::from_nanos(120));
+    }
+
+    proptest! {
+        /// A busy link passes exactly the bits of its schedule, whatever the packet sizes.
+        #[test]
+        fn throughput_is_exact(
+            rates in prop::collection::vec(0_u64..3_000_000, 1..6),
+            lens in prop::collection::vec(1_u32..9_000, 1..200),
+            repeats in any::<bool>(),
+        ) {
+            prop_assume!(rates.iter().any(|&rate| rate > 0));
+            let last = if repeats { 0 } else { 1_000 };
+            let starts = (0..).map(|ms| Span::from_micros(ms * 700));
+            let all = rates.iter().copied().chain([last]);
+            let steps: Vec<Step> = starts.zip(all).map(|(start, rate)| step(start, rate)).collect();
+            let period = Span::from_micros(700 * steps.len() as u64);
+            let mut schedule = Schedule::new(steps.clone(), repeats.then_some(period)).unwrap();
+            let mut end = Time::ZERO;
+            let mut bits = 0_u128;
+            for len in lens {
+                let start = schedule.next_start(end);
+                end = schedule.transmit(start, len);
+                bits += u128::from(len) * 8;
+            }
+            // The capacity up to the end covers the bits, and up to the next nanosecond exceeds
+            // them by less than that nanosecond's worth.
+            let repeat = repeats.then_some(period);
+            let capacity = |until: Time| capacity_nanobits(&steps, repeat, until);
+            let sent = bits * 1_000_000_000;
+            prop_assert!(capacity(end) <= sent && sent < capacity(end + Span::from_nanos(1)) + 1);
+        }
+    }
+
+    /// Integral of the rate, step by step.
+    fn capacity_nanobits(steps: &[Step], period: Option<Span>, until: Time) -> u128 {
+        let within = |offset: Span| -> u128 {
+            let ends = steps.iter().skip(1).map(|s| s.start).chain([Span::from_nanos(u64::MAX)]);
+            steps
+                .iter()
+                .zip(ends)
+                .map(|(step, end)| {
+                    let nanos = end.min(offset).saturating_sub(step.start).as_nanos();
+                    u128::from(step.rate.bits_per_second()) * u128::from(nanos)
+                })
+                .sum()
+        };
+        let until = until.since(Time::ZERO);
+        match period {
+            None => within(until),
+            Some(period) => {
+                let cycles = until.as_nanos() / period.as_nanos();
+                let rest = Span::from_nanos(until.as_nanos() % period.as_nanos());
+                within(period) * u128::from(cycles) + within(rest)
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Recorded links in Mahimahi's format: one delivery opportunity per line, as whole milliseconds
+//! that do not decrease; the recording starts over at its last time stamp.
+//!
+//! # Profiles
+//! * `mahimahi`: as `mm-link` (`link_queue.cc`). An opportunity carries 1504 bytes (1500 and 4 of
+//!   TUN header, which all its sizes include) at one instant. One that finds no packet is lost.
+//!   Bytes that a packet leaves go to packets taken at that same moment; a packet cut short is
+//!   finished by the next opportunities. A packet larger than an opportunity can never pass.
+//! * `exact`: the opportunities of a millisecond are spread over the millisecond that ends at
+//!   their time stamp, as a constant rate. Nothing is lost when idle for part of a millisecond, and
+//!   small packets are carried fairly. Over any whole milliseconds both profiles offer the same
+//!   bytes.
+//!
+//! One difference from `mm-link` remains in profile `mahimahi`: a packet that arrives exactly at
+//! the instant of an opportunity can still use it, as everywhere here; `mm-link` reads its clock
+//! in milliseconds, and lets the opportunities of a millisecond pass first.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::schedule::{Schedule, Step};
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+
+/// A recording: the times of its delivery opportunities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// In milliseconds, not decreasing; the last, which is not zero, is the recording's length.
+    opportunities_ms: Arc<[u32]>,
+}
+
+/// Why a recording was refused, with the line, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceError {
+    /// There is no line.
+    Empty,
+    /// This line is empty.
+    EmptyLine(usize),
+    /// This line is not a whole number of milliseconds up to 2^32 - 1 (49 days).
+    NotANumber(usize),
+    /// This line's time is before that of the line before it.
+    Decreasing(usize),
+    /// All times are zero: the recording has no length.
+    NoDuration,
+    /// More lines than [`Trace::MAX_OPPORTUNITIES`].
+    TooLong,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the trace is empty: one time stamp in ms per line"),
+            Self::EmptyLine(line) => write!(f, "line {line} is empty: expected a time in ms"),
+            Self::NotANumber(line) => {
+                write!(f, "line {line}: expected a whole number of milliseconds, at most 2^32 - 1")
+            }
+            Self::Decreasing(line) => {
+                write!(f, "line {line}: its time is before that of line {}", line - 1)
+            }
+            Self::NoDuration => f.write_str("the last time stamp is 0: the trace has no length"),
+            Self::TooLong => {
+                write!(f, "at most {} lines are accepted", Trace::MAX_OPPORTUNITIES)
+            }
+        }
+    }
+}
+
+impl core::error::Error for TraceError {}
+
+impl Trace {
+    /// Lines at most.
+    pub const MAX_OPPORTUNITIES: usize = 1 << 24;
+
+    /// Reads a recording. Lines end with LF or CR LF; the last may do without.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
+        let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        if body.is_empty() {
+            return Err(TraceError::Empty);
+        }
+        let mut opportunities_ms = Vec::new();
+        let mut previous_ms = 0;
+        for (index, line) in body.split(|&byte| byte == b'\n').enumerate() {
+            if index == Self::MAX_OPPORTUNITIES {
+                return Err(TraceError::TooLong);
+            }
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                return Err(TraceError::EmptyLine(index + 1));
+            }
+            let ms = whole_number(line).ok_or(TraceError::NotANumber(index + 1))?;
+            if ms < previous_ms {
+                return Err(TraceError::Decreasing(index + 1));
+            }
+            previous_ms = ms;
+            opportunities_ms.push(ms);
+        }
+        if previous_ms == 0 {
+            return Err(TraceError::NoDuration);
+        }
+        Ok(Self { opportunities_ms: opportunities_ms.into() })
+    }
+
+    /// The recording's length.
+    pub fn duration(&self) -> Span {
+        Span::from_millis(u64::from(self.duration_ms()))
+    }
+
+    /// The mean rate where each opportunity carries `opportunity_bytes`.
+    pub fn mean_rate(&self, opportunity_bytes: u32) -> Rate {
+        let bits = self.opportunities_ms.len() as u64 * u64::from(opportunity_bytes) * 8;
+        let per_second = u128::from(bits) * 1_000 / u128::from(self.duration_ms());
+        Rate::from_bits_per_second(per_second as u64)
+    }
+
+    /// Profile `exact`: each millisecond's opportunities as a constant rate over it.
+    pub fn to_schedule(&self, opportunity_bytes: u32) -> Schedule {
+        let bits_per_ms = |count: u64| count * u64::from(opportunity_bytes) * 8;
+        let rate = |count| Rate::from_bits_per_second(bits_per_ms(count) * 1_000);
+        let mut steps: Vec<Step> = Vec::new();
+        let mut from_ms = 0;
+        for group in self.opportunities_ms.chunk_by(|a, b| a.max(&1) == b.max(&1)) {
+            // The recording's opportunities at 0 share its first millisecond with those at 1.
+            let until_ms = group[0].max(1);
+            if until_ms - 1 > from_ms {
+                push_step(&mut steps, from_ms, Rate::default());
+            }
+            push_step(&mut steps, until_ms - 1, rate(group.len() as u64));
+            from_ms = until_ms;
+        }
+        Schedule::new(steps, Some(self.duration()))
+            .expect("a trace has a length and at least one opportunity")
+    }
+
+    fn duration_ms(&self) -> u32 {
+        self.opportunities_ms[self.opportunities_ms.len() - 1]
+    }
+}
+
+/// Appends a step, unless the rate before it goes on.
+fn push_step(steps: &mut Vec<Step>, start_ms: u32, rate: Rate) {
+    if steps.last().is_none_or(|last| last.rate != rate) {
+        steps.push(Step { start: Span::from_millis(u64::from(start_ms)), rate });
+    }
+}
+
+fn whole_number(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0_u32, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Profile `mahimahi`: a link that transmits at the instants of a recording's opportunities.
+#[derive(Clone, Debug)]
+pub struct Opportunities {
+    trace: Trace,
+    opportunity_bytes: u32,
+    /// The next opportunity that nobody has used or missed, and where its cycle began.
+    index: usize,
+    cycle_start_ms: u64,
+    /// Bytes left of the last opportunity, good only at its own instant.
+    left_bytes: u32,
+    left_at: Time,
+}
+
+impl Opportunities {
+    /// A link that starts at the beginning of `trace`; each opportunity carries
+    /// `opportunity_bytes`, which must not be zero.
+    pub fn new(trace: Trace, opportunity_bytes: u32) -> Self {
+        assert!(opportunity_bytes > 0, "configuration refuses empty opportunities");
+        Self {
+            trace,
+            opportunity_bytes,
+            index: 0,
+            cycle_start_ms: 0,
+            left_bytes: 0,
+            left_at: Time::ZERO,
+        }
+    }
+
+    pub(super) fn next_start(&mut self, ready: Time) -> Time {
+        if self.left_bytes > 0 && self.left_at == ready {
+            return ready;
+        }
+        self.left_bytes = 0;
+        self.miss_before(ready);
+        self.next_opportunity()
+    }
+
+    pub(super) fn transmit(&mut self, start: Time, len: u32) -> Option<Time> {
+        if len > self.opportunity_bytes {
+            return None;
+        }
+        if self.left_at != start {
+            self.left_bytes = 0;
+        }
+        let (mut now, mut wanted) = (start, len);
+        while wanted > self.left_bytes {
+            wanted -= self.left_bytes;
+            now = self.next_opportunity().max(now);
+            self.consume();
+            self.left_bytes = self.opportunity_bytes;
+        }
+        self.left_bytes -= wanted;
+        self.left_at = now;
+        Some(now)
+    }
+
+    fn next_opportunity(&self) -> Time {
+        let offset_ms = u64::from(self.trace.opportunities_ms[self.index]);
+        Time::ZERO + Span::from_millis(1) * (self.cycle_start_ms.saturating_add(offset_ms))
+    }
+
+    fn consume(&mut self) {
+        self.index += 1;
+        if self.index == self.trace.opportunities_ms.len() {
+            self.index = 0;
+            self.cycle_start_ms += u64::from(self.trace.duration_ms());
+        }
+    }
+
+    /// Passes over all opportunities before `ready`, without walking through them.
+    fn miss_before(&mut self, ready: Time) {
+        if self.next_opportunity() >= ready {
+            return;
+        }
+        let ready_ms = ready.as_nanos().div_ceil(NANOS_PER_MS);
+        let duration_ms = u64::from(self.trace.duration_ms());
+        // The cycle whose last opportunity is not before `ready`.
+        let cycles = (ready_ms - self.cycle_start_ms).div_ceil(duration_ms).saturating_sub(1);
+        if cycles > 0 {
+            self.cycle_start_ms += cycles * duration_ms;
+            self.index = 0;
+        }
+        let offset_ms = ready_ms - self.cycle_start_ms;
+        let rest = &self.trace.opportunities_ms[self.index..];
+        self.index += rest.partition_point(|&ms| u64::from(ms) < offset_ms);
+    }
+}
+
+const NANOS_PER_MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use proptest::prelude::*;
+
+    fn link(text: &str) -> Opportunities {
+        Opportunities::new(Trace::parse(text.as_bytes()).expect("a trace"), 1_504)
+    }
+
+    /// Sends packets of these sizes through an always busy link; their ends in milliseconds.
+    fn busy_ends_ms(link: &mut Opportunities, lens: &[u32]) -> Vec<u64> {
+        let mut end = Time::ZERO;
+        let ends = lens.iter().map(|&len| {
+            let start = link.next_start(end);
+            end = link.transmit(start, len).expect("it fits");
+            end.as_nanos() / 1_000_000
+        });
+        ends.collect()
+    }
+
+    #[test]
+    fn one_full_packet_leaves_per_opportunity_and_the_trace_wraps() {
+        let ends = busy_ends_ms(&mut link("5\n5\n7\n"), &[1_504; 7]);
+        assert_eq!(ends, [5, 5, 7, 12, 12, 14, 19]);
+    }
+
+    #[test]
+    fn small_packets_share_an_opportunity_and_the_last_is_finished_by_the_next() {
+        // 500 + 500 leave 504 for the third packet, whose other 96 bytes wait for the next.
+        let ends = busy_ends_ms(&mut link("5\n8\n"), &[500, 500, 600, 1_000, 408]);
+        assert_eq!(ends, [5, 5, 8, 8, 8]);
+        let ends = busy_ends_ms(&mut link("5\n8\n"), &[500, 500, 600, 1_000, 409]);
+        assert_eq!(ends, [5, 5, 8, 8, 13]);
+    }
+
+    #[test]
+    fn idle_opportunities_and_leftovers_are_lost() {
+        let mut link = link("5\n8\n10\n");
+        assert_eq!(link.next_start(Time::from_micros(5_001)), Time::from_millis(8));
+        assert_eq!(link.transmit(Time::from_millis(8), 4), Some(Time::from_millis(8)));
+        assert_eq!(link.next_start(Time::from_millis(8)), Time::from_millis(8));
+        assert_eq!(link.next_start(Time::from_micros(8_001)), Time::from_millis(10));
+        assert_eq!(link.transmit(Time::from_millis(10), 1_504), Some(Time::from_millis(10)));
+    }
+
+    #[test]
+    fn far_times_are_found_at_once_also_at_the_wrap() {
+        let mut link = link("0\n5\n10\n");
+        let day = Time::from_secs(86_400);
+        assert_eq!(link.next_start(day), day);
+        assert_eq!(busy_ends_ms(&mut link, &[])[..], []);
+        assert_eq!(link.transmit(day, 1_504), Some(day));
+        assert_eq!(link.next_start(day), day, "the last of one cycle and the first of the next");
+        assert_eq!(link.transmit(day, 1_504), Some(day));
+        assert_eq!(link.next_start(day), day + Span::from_millis(5));
+    }
+
+    #[test]
+    fn a_packet_larger_than_an_opportunity_never_passes() {
+        assert_eq!(link("1\n").transmit(Time::from_millis(1), 1_505), None);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (text, expected) in [
+            ("", TraceError::Empty),
+            ("\n", TraceError::Empty),
+            ("1\n\n2\n", TraceError::EmptyLine(2)),
+            ("1\n2x\n", TraceError::NotANumber(2)),
+            ("1\n-2\n", TraceError::NotANumber(2)),
+            ("4294967296\n", TraceError::NotANumber(1)),
+            ("1\n5\n4\n", TraceError::Decreasing(3)),
+            ("0\n0\n", TraceError::NoDuration),
+        ] {
+            assert_eq!(Trace::parse(text.as_bytes()), Err(expected), "{text:?}");
+        }
+        assert_eq!(Trace::parse(b"1\r\n2").map(|trace| trace.duration()), Ok(Span::from_millis(2)));
+        assert!(TraceError::Decreasing(3).to_string().contains("line 3"));
+    }
+
+    #[test]
+    fn too_many_lines_are_refused() {
+        let text = "1\n".repeat(Trace::MAX_OPPORTUNITIES + 1);
+        assert_eq!(Trace::parse(text.as_bytes()), Err(TraceError::TooLong));
+    }
+
+    #[test]
+    fn exact_spreads_a_millisecond_and_merges_equal_ones() {
+        // 12.032 Mbit/s in the second to fourth millisecond, none in the first and fifth.
+        let trace = Trace::parse(b"2\n3\n4\n6\n6\n").unwrap();
+        let mut schedule = trace.to_schedule(1_504);
+        let (mut end, mut ends_us) = (Time::ZERO, Vec::new());
+        for _ in 0..4 {
+            let start = schedule.next_start(end);
+            end = schedule.transmit(start, 1_504);
+            ends_us.push(end.as_nanos() / 1_000);
+        }
+        assert_eq!(ends_us, [2_000, 3_000, 4_000, 5_500]);
+        assert_eq!(schedule.nominal_rate(), trace.mean_rate(1_504));
+    }
+
+    proptest! {
+        /// A busy link uses every byte of every opportunity, in both profiles alike.
+        #[test]
+        fn throughput_is_exact(
+            gaps in prop::collection::vec(0_u32..4, 1..40),
+            lens in prop::collection::vec(1_u32..=1_504, 1..300),
+        ) {
+            let mut at = 0;
+            let mut times: Vec<u32> = gaps.iter().map(|gap| { at += gap; at }).collect();
+            times.push(at + 1);
+            let lines: Vec<String> = times.iter().map(ToString::to_string).collect();
+            let text = lines.join("\n");
+            let trace = Trace::parse(text.as_bytes()).unwrap();
+            let mut link = Opportunities::new(trace.clone(), 1_504);
+            let ends = busy_ends_ms(&mut link, &lens);
+            let mut sent = 0_u64;
+            for (len, end_ms) in lens.iter().zip(ends) {
+                sent += u64::from(*len);
+                // The opportunity that finished it is the one that holds its last byte.
+                let opportunity = (sent - 1) / 1_504;
+                let cycle = opportunity / times.len() as u64;
+                let offset = times[(opportunity % times.len() as u64) as usize];
+                let expected = cycle * u64::from(at + 1) + u64::from(offset);
+                prop_assert_eq!(end_ms, expected);
+            }
+        }
+    }
+}

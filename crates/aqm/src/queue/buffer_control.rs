@@ -1,0 +1,223 @@
+//! DOCSIS Buffer Control: which buffer size a cable modem gives a service flow (CM-GL-Buffer-V01,
+//! DOCSIS 3.0 type 35), as a tail-drop queue of that size.
+//!
+//! # Principle
+//! A modem provides the sizes `k * block` up to its hardware's `largest`. Those from `min` to `max`
+//! are acceptable; if there is none, the service flow is rejected. Of the acceptable ones it takes
+//! the closest to `target`. Where two are equally close the guideline is silent, and we take the
+//! smaller, which means less delay. Without a target the choice is the supplier's: ours is 100 ms
+//! at the peak rate (the default of DOCSIS 3.1), or all that there is where no rate is known.
+//!
+//! Every certified modem can give 24,576 bytes; the guideline recommends setting only a target.
+//! Sizes may also be written as times, taken at the link's sustained rate.
+//!
+//! # Validation
+//! The guideline's statements and examples are the tests.
+
+use alloc::string::ToString;
+use core::fmt;
+
+use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Values};
+use crate::queue::fifo::FifoConfig;
+use crate::queue::{Limit, Overflow};
+use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
+use crate::time::Span;
+
+/// The three optional sizes of a service flow, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferControl {
+    /// Smallest size accepted.
+    pub min: Option<u64>,
+    /// Size to come close to.
+    pub target: Option<u64>,
+    /// Largest size accepted.
+    pub max: Option<u64>,
+}
+
+/// What a modem's hardware provides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferHardware {
+    /// Granularity in bytes; not zero.
+    pub block: u64,
+    /// Bytes that one flow can have at most.
+    pub largest: u64,
+}
+
+/// The service flow is rejected: no size that the modem provides is in the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    control: BufferControl,
+    hardware: BufferHardware,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BufferHardware { block, largest } = self.hardware;
+        let min = self.control.min.unwrap_or(0);
+        write!(f, "the service flow is rejected: no multiple of {block} bytes up to {largest} ")?;
+        match self.control.max {
+            Some(max) => write!(f, "lies between {min} and {max}"),
+            None => write!(f, "is {min} or more"),
+        }
+    }
+}
+
+impl core::error::Error for Rejected {}
+
+impl BufferControl {
+    /// The size that `hardware` gives; `supplier_choice` is aimed at where there is no target.
+    ///
+    /// # Errors
+    /// No size is acceptable.
+    pub fn select(self, hardware: BufferHardware, supplier_choice: u64) -> Result<u64, Rejected> {
+        let block = hardware.block;
+        let first = self.min.unwrap_or(0).div_ceil(block).max(1);
+        let last = self.max.unwrap_or(u64::MAX).min(hardware.largest) / block;
+        if first > last {
+            return Err(Rejected { control: self, hardware });
+        }
+        let wanted = self.target.unwrap_or(supplier_choice);
+        let above_is_closer = wanted % block > block / 2;
+        let closest = wanted / block + u64::from(above_is_closer);
+        Ok(closest.clamp(first, last) * block)
+    }
+}
+
+pub(crate) const ENTRY: QueueEntry = QueueEntry {
+    definition: &Definition {
+        name: "buffer-control",
+        summary: "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
+        source: "CM-GL-Buffer-V01 section 6",
+        profiles: &[],
+        params: &[
+            size(
+                "target",
+                "the supplier's choice: 100 ms at the peak rate",
+                "size to come close to",
+            ),
+            size("min", "none", "smallest size accepted; larger than the modem has: rejected"),
+            size("max", "none", "largest size accepted; below the smallest block: rejected"),
+            Param {
+                key: "block",
+                kind: Kind::Bytes,
+                fallback: Fallback::Value("1KiB"),
+                range: Some(("1B", "1024MiB")),
+                doc: "granularity of the modem's sizes",
+            },
+            Param {
+                key: "largest",
+                kind: Kind::Bytes,
+                fallback: Fallback::Value("1024MiB"),
+                range: Some(("64B", "1024MiB")),
+                doc: "what the modem's hardware has; certified modems have 24KiB or more",
+            },
+        ],
+        shared: &[],
+        positional: Some("target"),
+        free_key: None,
+    },
+    configure,
+};
+
+const fn size(key: &'static str, absent: &'static str, doc: &'static str) -> Param {
+    Param { key, kind: Kind::BytesOrSpan, fallback: Fallback::Absent(absent), range: None, doc }
+}
+
+const SUPPLIER_CHOICE: Span = Span::from_millis(100);
+
+fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
+    let bytes = |key: &str| match (values.span(key), link.rate) {
+        (Some(span), Some(rate)) => Ok(Some(rate.bytes_in(span))),
+        (Some(_), None) => Err(values.refuse(key, "a size, because the link has no known rate")),
+        (None, _) => Ok(values.bytes(key)),
+    };
+    let control =
+        BufferControl { min: bytes("min")?, target: bytes("target")?, max: bytes("max")? };
+    let hardware = BufferHardware {
+        block: values.bytes("block").unwrap_or_default(),
+        largest: values.bytes("largest").unwrap_or_default(),
+    };
+    let fastest = link.peak.max(link.rate);
+    let supplier_choice = fastest.map_or(hardware.largest, |rate| rate.bytes_in(SUPPLIER_CHOICE));
+    let selected = control.select(hardware, supplier_choice).map_err(|rejected| {
+        let key = if control.min.is_some() { "min" } else { "max" };
+        ConfigError::Inside {
+            name: "buffer-control".to_string(),
+            key: key.to_string(),
+            problem: rejected.to_string(),
+        }
+    })?;
+    Ok(QueueConfig::Fifo(FifoConfig { limit: Limit::bytes(selected), overflow: Overflow::Tail }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Rate;
+    use crate::registry::QueueSetup;
+
+    const PLENTY: BufferHardware = BufferHardware { block: 1_024, largest: 1 << 30 };
+    const MINIMAL: BufferHardware = BufferHardware { block: 1_024, largest: 24_576 };
+
+    fn select(sizes: [Option<u64>; 3], hardware: BufferHardware) -> Option<u64> {
+        let [min, target, max] = sizes;
+        BufferControl { min, target, max }.select(hardware, 64_000).ok()
+    }
+
+    #[test]
+    fn an_empty_range_rejects_the_service_flow() {
+        assert_eq!(select([Some(50_200), Some(50_500), Some(51_100)], PLENTY), None);
+        assert_eq!(select([Some(60_000), None, Some(100)], PLENTY), None);
+        assert_eq!(select([Some(24_577), None, None], MINIMAL), None);
+        assert_eq!(select([None, None, Some(1_023)], PLENTY), None);
+    }
+
+    #[test]
+    fn the_closest_acceptable_size_to_the_target_is_selected() {
+        assert_eq!(select([None, Some(51_200), None], PLENTY), Some(51_200));
+        assert_eq!(select([None, Some(50_000), None], PLENTY), Some(50_176));
+        assert_eq!(select([Some(8_192), Some(51_200), Some(16_384)], PLENTY), Some(16_384));
+        assert_eq!(select([None, Some(1_536), None], PLENTY), Some(1_024), "a tie: the smaller");
+        let odd = BufferHardware { block: 3, largest: 3_000 };
+        assert_eq!(select([None, Some(5), None], odd), Some(6));
+        assert_eq!(select([None, Some(4), None], odd), Some(3));
+    }
+
+    #[test]
+    fn without_a_target_any_acceptable_size_will_do() {
+        assert_eq!(select([None; 3], PLENTY), Some(63_488), "62.5 blocks: a tie");
+        assert_eq!(select([Some(100_000), None, None], PLENTY), Some(100_352));
+        assert_eq!(select([None, None, Some(10_000)], PLENTY), Some(9_216));
+    }
+
+    #[test]
+    fn a_target_alone_is_never_a_reason_to_reject() {
+        for target in [0, 1, 51_200, u64::from(u32::MAX), u64::MAX] {
+            assert!(select([None, Some(target), None], MINIMAL).is_some(), "{target}");
+        }
+        assert_eq!(select([None, Some(51_200), None], MINIMAL), Some(24_576));
+    }
+
+    #[test]
+    fn every_certified_modem_has_24_kib() {
+        assert_eq!(select([Some(24_576); 3], MINIMAL), Some(24_576));
+    }
+
+    fn limit(spec: &str) -> Result<u64, ConfigError> {
+        let rate = Some(Rate::from_megabits_per_second(10));
+        let facts = LinkFacts { rate, ..LinkFacts::default() };
+        match QueueSetup::parse(spec, &facts)?.config {
+            QueueConfig::Fifo(fifo) => Ok(fifo.limit.bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sizes_may_be_times_at_the_rate_of_the_link() {
+        assert_eq!(limit("buffer-control:target=250KiB,block=1KiB"), Ok(256_000));
+        assert_eq!(limit("buffer-control:250ms"), Ok(312_320), "312,500 B in blocks of 1 KiB");
+        assert_eq!(limit("buffer-control"), Ok(124_928), "100 ms");
+        let error = limit("buffer-control:min=50200B,max=51100B").unwrap_err().to_string();
+        assert!(error.contains("no multiple of 1024 bytes"), "{error}");
+    }
+}

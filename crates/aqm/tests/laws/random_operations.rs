@@ -1,0 +1,98 @@
+//! Random sequences of operations on every subject, under the eyes of the ledger.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::{Span, Time};
+
+use crate::ledger::Supervised;
+use crate::subject::{Subject, subjects};
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Enqueue { flow: u32, len: u32, ecn: u8 },
+    Dequeue,
+    Wait(Span),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    // Full packets, small ones, 64 kB super-packets, and the empty and huge ones of a hostile edge.
+    let len = prop_oneof![
+        8 => Just(1_500_u32),
+        4 => 40..1_500_u32,
+        1 => Just(65_535_u32),
+        1 => prop_oneof![Just(0_u32), Just(1_u32), Just(40_000_000_u32)],
+    ];
+    let wait = prop_oneof![
+        6 => (0..3_000_000_u64).prop_map(Span::from_nanos),
+        3 => (0..60_u64).prop_map(Span::from_millis),
+        1 => (0..20_u64).prop_map(Span::from_secs),
+        // Beyond the wrap of 32 bits of microseconds (72 min) and of 1024 ns (73 min).
+        1 => (4_290..4_400_u64).prop_map(Span::from_secs),
+    ];
+    prop_oneof![
+        8 => (0..12_u32, len, 0..4_u8)
+            .prop_map(|(flow, len, ecn)| Operation::Enqueue { flow, len, ecn }),
+        4 => Just(Operation::Dequeue),
+        4 => wait.prop_map(Operation::Wait),
+    ]
+}
+
+fn perform(subject: &Subject, start: Time, operations: &[Operation]) {
+    let mut queue = Supervised::new(subject, 7);
+    let mut now = start;
+    for &operation in operations {
+        match operation {
+            Operation::Enqueue { flow, len, ecn } => {
+                queue.enqueue(now, flow, len, Ecn::from_bits(ecn));
+            }
+            Operation::Dequeue => {
+                queue.dequeue(now);
+            }
+            Operation::Wait(span) => now += span,
+        }
+    }
+    // Nothing is stuck: what is left comes out, or is dropped, in time.
+    for _ in 0..10_000 {
+        if queue.backlog().is_empty() {
+            break;
+        }
+        queue.dequeue(now);
+        now += Span::from_millis(1);
+    }
+    assert!(queue.backlog().is_empty(), "not drained after 10,000 ms");
+    let drained = queue.stats();
+    assert_eq!((queue.dequeue(now), queue.dequeue(now)), (None, None));
+    assert_eq!(queue.stats(), drained, "asking an empty queue counts nothing");
+}
+
+#[test]
+fn every_subject_keeps_its_books_under_random_operations() {
+    let starts =
+        vec![Time::ZERO, Time::from_nanos((1 << 42) - 3_000_000), Time::from_secs(1 << 24)];
+    for subject in subjects() {
+        let config = Config { cases: 48, failure_persistence: None, ..Config::default() };
+        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let mut runner = TestRunner::new_with_rng(config, rng);
+        let strategy =
+            (prop::sample::select(starts.clone()), prop::collection::vec(operation(), 1..250));
+        let outcome = runner.run(&strategy, |(start, operations)| {
+            catch_unwind(AssertUnwindSafe(|| perform(&subject, start, &operations)))
+                .map_err(|panic| TestCaseError::fail(message(panic.as_ref())))
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(TestError::Fail(why, (start, operations))) => {
+                panic!("{}: {why}\nfrom {start:?}: {operations:#?}", subject.spec);
+            }
+            Err(error) => panic!("{}: {error}", subject.spec),
+        }
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without text").to_string()
+}

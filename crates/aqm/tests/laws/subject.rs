@@ -1,0 +1,108 @@
+//! What the laws are checked on: every discipline and profile of the registry, with variants.
+
+use underload_aqm::config::{Definition, Kind, Spec};
+use underload_aqm::qdisc::{Backlog, Qdisc};
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::{LinkFacts, QUEUES, QueueSetup};
+use underload_aqm::rng::Rng;
+
+/// The link that every subject stands in front of.
+pub const LINK: &str = "10mbit";
+
+/// A discipline under test.
+pub struct Subject {
+    /// Its SPEC.
+    pub spec: String,
+    setup: QueueSetup,
+    /// What the SPEC says about limits.
+    pub limit: Option<Backlog>,
+    /// Whether marks are allowed: not where the discipline has ECN and it is off.
+    pub may_mark: bool,
+}
+
+impl Subject {
+    /// An empty queue whose random numbers follow from `seed`.
+    pub fn build(&self, seed: u64) -> Box<dyn Qdisc<u32>> {
+        self.setup.build(&Rng::new(seed))
+    }
+}
+
+/// Every subject.
+pub fn subjects() -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    for entry in QUEUES {
+        let definition = entry.definition;
+        let profiles = definition.profiles.iter().map(|profile| Some(profile.name));
+        let profiles: Vec<_> = match definition.profiles {
+            [] => vec![None],
+            _ => profiles.collect(),
+        };
+        for profile in profiles {
+            let mut plain = Spec::new(definition.name);
+            if let Some(profile) = profile {
+                plain = plain.with("profile", profile);
+            }
+            let before = subjects.len();
+            for variant in variants(definition) {
+                let spec =
+                    variant.iter().fold(plain.clone(), |spec, (key, value)| spec.with(key, value));
+                // A profile may refuse a variant (ECN where it has none), but not its defaults.
+                match subject(definition, &spec) {
+                    Ok(subject) => subjects.push(subject),
+                    Err(error) => assert!(!variant.is_empty(), "{spec}: {error}"),
+                }
+            }
+            assert!(subjects.len() > before);
+        }
+    }
+    assert!(subjects.len() > QUEUES.len(), "there are variants");
+    subjects
+}
+
+/// Parameters to try: none, then each of these where the discipline knows the key.
+fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
+    let kind_of =
+        |key: &str| definition.all_params().find(|param| param.key == key).map(|param| param.kind);
+    let mut variants = vec![vec![]];
+    if matches!(kind_of("limit"), Some(Kind::Packets | Kind::Limit)) {
+        variants.push(vec![("limit", "20p")]);
+        variants.push(vec![("limit", "1p")]);
+    }
+    if matches!(kind_of("limit"), Some(Kind::Bytes | Kind::Limit | Kind::BytesOrSpan)) {
+        variants.push(vec![("limit", "20000B")]);
+    }
+    if kind_of("ecn").is_some() {
+        variants.push(vec![("ecn", "on")]);
+        variants.push(vec![("ecn", "off")]);
+    }
+    if kind_of("mtu").is_some() {
+        variants.push(vec![("mtu", "0B")]);
+    }
+    if kind_of("ce-threshold").is_some() {
+        variants.push(vec![("ce-threshold", "1ms"), ("ecn", "on")]);
+    }
+    variants
+}
+
+fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
+    let rate = Some(Rate::from_megabits_per_second(10));
+    let facts = LinkFacts { rate, ..LinkFacts::default() };
+    let setup = QueueSetup::from_spec(spec, &facts).map_err(|error| error.to_string())?;
+    let given = |key: &str| {
+        let item = spec.items.iter().find(|item| item.key.as_deref() == Some(key));
+        item.map(|item| item.value.as_str())
+    };
+    let limit = given("limit").map(|text| match text.split_once('p') {
+        Some((packets, _)) => Backlog { packets: packets.parse().expect(text), bytes: u64::MAX },
+        None => {
+            let bytes = text.strip_suffix('B').and_then(|bytes| bytes.parse().ok()).expect(text);
+            Backlog { packets: u32::MAX, bytes }
+        }
+    });
+    let has_ecn = definition.all_params().any(|param| param.key == "ecn");
+    let ecn_is_on = match given("ecn") {
+        Some(text) => text == "on",
+        None => definition.name == "fq-codel",
+    };
+    Ok(Subject { spec: spec.to_string(), setup, limit, may_mark: !has_ecn || ecn_is_on })
+}

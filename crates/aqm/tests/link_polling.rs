@@ -1,0 +1,96 @@
+//! What comes out of a link, and when, does not depend on how often it is polled; and a busy link
+//! passes what its rate says.
+
+use proptest::prelude::*;
+use underload_aqm::link::Link;
+use underload_aqm::packet::{Meta, Packet};
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::{LinkFacts, LinkSetup, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+
+const LINKS: [&str; 7] = [
+    "3mbit:delay=2ms,overhead=18B",
+    "steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms,delay=1ms",
+    "steps:0s=6mbit,30ms=300kbit,loss=5%",
+    "trace:t,delay=3ms",
+    "trace:t,profile=exact",
+    "docsis:rate=2mbit,burst=9kB,peak=7mbit",
+    "unlimited:delay=4ms",
+];
+
+fn link(spec: &str, queue: &str) -> Link<usize> {
+    let mut load = |_: &str| Ok(b"0\n2\n2\n3\n9\n11\n17\n".to_vec());
+    let setup = LinkSetup::parse_with(spec, &mut load).expect(spec);
+    let rate = setup.facts().rate.or(Some(Rate::from_megabits_per_second(3)));
+    let facts = LinkFacts { rate, ..setup.facts() };
+    let queue = QueueSetup::parse(queue, &facts).expect(queue);
+    let rng = Rng::new(11);
+    setup.build(queue.build(&rng), &rng)
+}
+
+/// Offers the packets, polls every `every` (and at every arrival, after it), and lists what came
+/// out: packet and time of arrival at the far end.
+fn outcome(
+    spec: &str,
+    queue: &str,
+    script: &[(u64, u32)],
+    every: Option<Span>,
+) -> Vec<(usize, Time)> {
+    let mut link = link(spec, queue);
+    let mut out = Vec::new();
+    let (mut now, mut polled) = (Time::ZERO, Time::ZERO);
+    for (id, &(gap_us, len)) in script.iter().enumerate() {
+        now += Span::from_micros(gap_us);
+        if let Some(every) = every {
+            while polled + every <= now {
+                polled += every;
+                while let Some((time, packet)) = link.poll(polled, &mut ()) {
+                    assert!(time <= polled);
+                    out.push((packet.payload, time));
+                }
+            }
+        }
+        link.send(now, Packet { meta: Meta::new(len, 0), payload: id }, &mut ());
+    }
+    while let Some((time, packet)) = link.poll(now + Span::from_secs(600), &mut ()) {
+        out.push((packet.payload, time));
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn polling_changes_nothing(
+        script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 1..150),
+    ) {
+        for spec in LINKS {
+            for queue in ["fifo:limit=20p", "pie", "docsis-pie", "codel"] {
+                let once = outcome(spec, queue, &script, None);
+                for every in [Span::from_micros(1_000), Span::from_nanos(77_777)] {
+                    let polled = outcome(spec, queue, &script, Some(every));
+                    prop_assert_eq!(&polled, &once, "{} behind {}", queue, spec);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_link_passes_what_its_rate_says() {
+    for (spec, bits_per_second) in [
+        ("3mbit", 3_000_000.0),
+        ("steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms", 1_762_500.0),
+        ("trace:t,overhead=0B", 7.0 * 1_504.0 * 8.0 / 0.017),
+        ("trace:t,profile=exact,overhead=0B", 7.0 * 1_504.0 * 8.0 / 0.017),
+        ("docsis:rate=2mbit,burst=9kB,peak=7mbit", 2_000_000.0),
+    ] {
+        let script: Vec<(u64, u32)> = vec![(0, 700); 60_000];
+        let out = outcome(spec, "fifo:limit=60000p", &script, None);
+        let last = out.last().expect("packets come out").1.as_nanos() as f64 / 1e9;
+        let measured = out.len() as f64 * 5_600.0 / last;
+        let error = (measured / bits_per_second - 1.0).abs();
+        assert!(error < 1e-3, "{spec}: {measured} instead of {bits_per_second}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Packets out of pcap and pcapng captures.
+
+use std::io::BufRead;
+
+use anyhow::{anyhow, bail};
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, PcapError};
+use underload_aqm::packet::Meta;
+use underload_aqm::time::Time;
+use underload_emu::classify::{FlowKey, classify};
+
+use crate::replay::input::{Arrival, Arrivals};
+
+/// One captured frame, before its headers are read.
+struct Frame<'a> {
+    link: DataLink,
+    time_ns: u128,
+    original_len: u32,
+    data: &'a [u8],
+}
+
+/// Reads frames into arrivals; times count from the first frame.
+#[derive(Default)]
+struct Reader {
+    first_ns: Option<u128>,
+    number: u64,
+    /// A packet at its full length: captures cut packets short, the classifier wants them whole.
+    whole: Vec<u8>,
+}
+
+/// The packets of a pcap capture.
+pub fn pcap(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+    let mut capture = PcapReader::new(bytes).map_err(|error| broken(0, &error))?;
+    let link = capture.header().datalink;
+    let mut reader = Reader::default();
+    Ok(until_error(move || {
+        let packet = match capture.next_packet()? {
+            Ok(packet) => packet,
+            Err(error) => return Some(Err(broken(reader.number + 1, &error))),
+        };
+        Some(reader.arrival(&Frame {
+            link,
+            time_ns: packet.timestamp.as_nanos(),
+            original_len: packet.orig_len,
+            data: &packet.data,
+        }))
+    }))
+}
+
+/// The packets of a pcapng capture, of all its interfaces.
+pub fn pcapng(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+    let mut capture = PcapNgReader::new(bytes).map_err(|error| broken(0, &error))?;
+    let mut interfaces: Vec<(DataLink, u64)> = Vec::new();
+    let mut reader = Reader::default();
+    Ok(until_error(move || {
+        loop {
+            let block = match capture.next_block()? {
+                Ok(block) => block,
+                Err(error) => return Some(Err(broken(reader.number + 1, &error))),
+            };
+            match block {
+                Block::SectionHeader(_) => interfaces.clear(),
+                Block::InterfaceDescription(interface) => {
+                    let units = units_per_second(&interface.options);
+                    interfaces.push((interface.linktype, units));
+                }
+                Block::EnhancedPacket(packet) => {
+                    let number = reader.number + 1;
+                    let Some((link, units)) = interfaces.get(packet.interface_id as usize) else {
+                        let id = packet.interface_id;
+                        return Some(Err(anyhow!("packet {number}: no interface {id}")));
+                    };
+                    // The library hands the raw count of time units on as nanoseconds.
+                    let ticks = packet.timestamp.as_nanos();
+                    return Some(reader.arrival(&Frame {
+                        link: *link,
+                        time_ns: ticks * 1_000_000_000 / u128::from(*units),
+                        original_len: packet.original_len,
+                        data: &packet.data,
+                    }));
+                }
+                Block::SimplePacket(_) | Block::Packet(_) => {
+                    let number = reader.number + 1;
+                    return Some(Err(anyhow!(
+                        "packet {number}: a block without usable time stamps; \
+                         convert the file with `editcap -F pcap`"
+                    )));
+                }
+                _ => {}
+            }
+        }
+    }))
+}
+
+/// Time units per second of an interface: `if_tsresol`, microseconds by default.
+fn units_per_second(options: &[InterfaceDescriptionOption<'_>]) -> u64 {
+    let resolution = options.iter().find_map(|option| match option {
+        InterfaceDescriptionOption::IfTsResol(value) => Some(*value),
+        _ => None,
+    });
+    match resolution.unwrap_or(6) {
+        power if power & 0x80 != 0 => 1 << (power & 0x3f),
+        power => 10_u64.checked_pow(u32::from(power)).unwrap_or(1_000_000_000),
+    }
+}
+
+impl Reader {
+    fn arrival(&mut self, frame: &Frame<'_>) -> anyhow::Result<Arrival> {
+        self.number += 1;
+        let number = self.number;
+        let first = *self.first_ns.get_or_insert(frame.time_ns);
+        let since = frame.time_ns.checked_sub(first).and_then(|ns| u64::try_from(ns).ok());
+        let Some(since) = since else {
+            bail!("packet {number}: its time is before the first packet's; sort the capture");
+        };
+        let Some(offset) = ip_offset(frame.link, frame.data) else {
+            bail!("packet {number}: no support for link type {:?}", frame.link);
+        };
+        let meta = self.meta(frame, offset);
+        Ok(Arrival { time: Time::from_nanos(since), meta })
+    }
+
+    /// What the queue sees: the classified IP packet, or a frame of flow 0 that is not IP.
+    fn meta(&mut self, frame: &Frame<'_>, offset: usize) -> Meta {
+        let on_wire = frame.original_len.saturating_sub(offset as u32).max(1);
+        let header = frame.data.get(offset..).unwrap_or_default();
+        self.whole.clear();
+        self.whole.extend_from_slice(header);
+        self.whole.resize(header.len().max(on_wire as usize).min(MAX_PACKET), 0);
+        match classify(&self.whole, FlowKey(0)) {
+            Ok(classified) => classified.meta,
+            Err(_) => Meta::new(on_wire.min(MAX_PACKET as u32), 0),
+        }
+    }
+}
+
+/// An IP packet's length field has 16 bits; IPv6 adds its header.
+const MAX_PACKET: usize = 65_535 + 40;
+
+/// Where the IP header starts behind the link-layer header. `None`: a link type not supported.
+fn ip_offset(link: DataLink, data: &[u8]) -> Option<usize> {
+    match link {
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some(0),
+        DataLink::NULL => Some(4),
+        DataLink::LINUX_SLL => Some(16),
+        DataLink::LINUX_SLL2 => Some(20),
+        DataLink::ETHERNET => {
+            // Up to two VLAN tags (IEEE 802.1Q, 802.1ad).
+            let tagged = |at: usize| matches!(data.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8]));
+            let tags = if tagged(12) { 1 + usize::from(tagged(16)) } else { 0 };
+            Some(14 + 4 * tags)
+        }
+        _ => None,
+    }
+}
+
+fn broken(packet: u64, error: &PcapError) -> anyhow::Error {
+    match packet {
+        0 => anyhow!("the file header: {error}"),
+        _ => anyhow!("packet {packet}: the file is truncated or corrupt there ({error})"),
+    }
+}
+
+fn until_error(mut next: impl FnMut() -> Option<anyhow::Result<Arrival>> + 'static) -> Arrivals {
+    let mut failed = false;
+    Box::new(std::iter::from_fn(move || {
+        if failed {
+            return None;
+        }
+        let item = next();
+        failed = matches!(item, Some(Err(_)));
+        item
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ip_starts_behind_vlan_tags() {
+        let mut frame = [0_u8; 64];
+        assert_eq!(ip_offset(DataLink::ETHERNET, &frame), Some(14));
+        frame[12..14].copy_from_slice(&[0x81, 0]);
+        assert_eq!(ip_offset(DataLink::ETHERNET, &frame), Some(18));
+        frame[12..14].copy_from_slice(&[0x88, 0xa8]);
+        frame[16..18].copy_from_slice(&[0x81, 0]);
+        assert_eq!(ip_offset(DataLink::ETHERNET, &frame), Some(22));
+        assert_eq!(ip_offset(DataLink::PPP, &frame), None);
+    }
+
+    #[test]
+    fn time_resolutions_of_pcapng() {
+        let resolution = |value| [InterfaceDescriptionOption::IfTsResol(value)];
+        assert_eq!(units_per_second(&[]), 1_000_000);
+        assert_eq!(units_per_second(&resolution(9)), 1_000_000_000);
+        assert_eq!(units_per_second(&resolution(0x8a)), 1_024);
+        assert_eq!(units_per_second(&resolution(0x7f)), 1_000_000_000);
+    }
+}

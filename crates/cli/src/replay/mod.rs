@@ -1,0 +1,129 @@
+//! `underload replay`: what would this queue have done to these packets?
+//!
+//! Streams: memory grows with the queue's backlog, never with the input.
+
+mod capture;
+mod fates;
+mod input;
+mod script;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use underload_aqm::link::Link;
+use underload_aqm::packet::Packet;
+use underload_aqm::registry::QueueSetup;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+
+use crate::exit::OrBadInput;
+use crate::link_spec;
+use fates::Fates;
+use input::Arrival;
+
+/// The command line of `underload replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce; times do
+not decrease), or a pcap or pcapng capture; either may be compressed with gzip. Captured packets
+count with the length of their IP packet; `overhead=14B` on the link adds an Ethernet header.
+
+Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet,
+in input order, on stdout or in --out; a summary on stderr.
+
+Example:
+  underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv")]
+pub struct Arguments {
+    /// Packets: CSV, pcap or pcapng, optionally gzipped.
+    pub input: PathBuf,
+    /// The queue, for example docsis-pie:target=10ms (see `underload queues`).
+    #[arg(long, value_name = "SPEC")]
+    pub queue: String,
+    /// The link behind it, for example 20mbit or trace:FILE.
+    #[arg(long, value_name = "SPEC")]
+    pub link: String,
+    /// Seed of the queue's and the link's random numbers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Writes the fates there instead of to stdout.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Replays the input.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let link = link_spec::load(&arguments.link).context("--link").or_bad_input()?;
+    let queue =
+        QueueSetup::parse(&arguments.queue, &link.facts()).context("--queue").or_bad_input()?;
+    let rng = Rng::new(arguments.seed);
+    let link = link.build(queue.build(&rng), &rng);
+    let arrivals = input::open(&arguments.input).or_bad_input()?;
+    let output: Box<dyn Write> = match &arguments.out {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("{}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        }
+        None => Box::new(BufWriter::new(io::stdout().lock())),
+    };
+    let name = arguments.out.as_ref().map_or("stdout".into(), |path| path.display().to_string());
+    let mut fates = Fates::new(output).with_context(|| name.clone())?;
+    let outcome = drive(link, arrivals, &mut fates);
+    // Even after a bad packet, the fates of the ones before it are kept.
+    fates.flush().with_context(|| name)?;
+    eprint!("{}", fates.summary(&queue.label.to_string(), &arguments.link));
+    outcome.with_context(|| format!("{}", arguments.input.display()))
+}
+
+/// Sends every arrival through the link. Where the input breaks off, the packets before that are
+/// still seen through to their fates.
+fn drive(
+    mut link: Link<u64>,
+    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
+    fates: &mut Fates,
+) -> anyhow::Result<()> {
+    let input = feed(&mut link, arrivals, fates);
+    while let Some(event) = link.next_event() {
+        deliver(&mut link, event, fates);
+        fates.write_settled()?;
+    }
+    fates.write_rest_as_queued()?;
+    input
+}
+
+fn feed(
+    link: &mut Link<u64>,
+    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
+    fates: &mut Fates,
+) -> anyhow::Result<()> {
+    let mut previous = Time::ZERO;
+    for (id, arrival) in (0..).zip(arrivals) {
+        let arrival = arrival.or_bad_input()?;
+        if arrival.time < previous {
+            let (now, before) = (arrival.time.as_nanos(), previous.as_nanos());
+            return Err(anyhow::anyhow!(
+                "packet {id}: its time {now} ns is before its predecessor's {before} ns; \
+                 sort the input by time"
+            ))
+            .or_bad_input();
+        }
+        // What the link finished before this instant is settled first, so that memory stays
+        // bounded; what it does at this instant comes after the arrivals of this instant.
+        if arrival.time > previous {
+            deliver(link, Time::from_nanos(arrival.time.as_nanos() - 1), fates);
+        }
+        previous = arrival.time;
+        fates.arrived(&arrival);
+        link.send(arrival.time, Packet { meta: arrival.meta, payload: id }, fates);
+        fates.write_settled()?;
+    }
+    Ok(())
+}
+
+fn deliver(link: &mut Link<u64>, now: Time, fates: &mut Fates) {
+    while let Some((_, packet)) = link.poll(now, fates) {
+        fates.delivered(packet.payload);
+    }
+}

@@ -1,0 +1,79 @@
+//! `underload replay` against the fates that independent implementations gave the same packets.
+//!
+//! `cargo test -p underload --test vectors -- --show-output` prints the table.
+
+#![expect(clippy::print_stdout, reason = "the table is what --show-output is for")]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flate2::read::GzDecoder;
+
+/// Implementation (prefix of the file names) and the discipline that claims to equal it.
+const QUEUES: [(&str, &str); 5] = [
+    ("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p"),
+    ("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p"),
+    ("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p"),
+    ("mahimahi_tail", "fifo:limit=64KiB"),
+    ("mahimahi_head", "head-drop:limit=50p"),
+];
+
+/// Packet script and the link that it was sent over.
+const SCRIPTS: [(&str, &str); 4] =
+    [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")];
+
+fn vectors() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../aqm/tests/vectors")
+}
+
+/// What can be compared: id, sent or not, start, end, ECN. Where an implementation dropped a
+/// packet it does not say how, and the codepoint of a dropped packet is nobody's business.
+fn comparable(row: &str) -> Option<[&str; 5]> {
+    let fields: Vec<&str> = row.split(',').collect();
+    let [id, _, fate, _, start, end, _, ecn] = fields.try_into().ok()?;
+    match fate {
+        "sent" | "marked" => Some([id, "sent", start, end, ecn]),
+        "dropped" | "dropped-enqueue" | "dropped-dequeue" => Some([id, "dropped", "", "", ""]),
+        _ => None,
+    }
+}
+
+fn differences(expected: &str, got: &str) -> (usize, usize) {
+    assert_eq!(expected.lines().count(), got.lines().count(), "one row per packet");
+    let rows = expected.lines().skip(1).zip(got.lines().skip(1));
+    let differing = rows.clone().filter(|(expected, got)| {
+        let expected = comparable(expected).expect("a row of the vector");
+        comparable(got).is_none_or(|got| got != expected)
+    });
+    (rows.clone().count(), differing.count())
+}
+
+#[test]
+fn every_vector_is_matched_packet_by_packet() {
+    let mut total = 0;
+    for (implementation, queue) in QUEUES {
+        for (script, link) in SCRIPTS {
+            let input = vectors().join(format!("packets_{script}.csv.gz"));
+            let program = env!("CARGO_BIN_EXE_underload");
+            let output = Command::new(program)
+                .arg("replay")
+                .arg(input)
+                .args(["--queue", queue, "--link", link])
+                .output()
+                .expect("underload");
+            assert!(output.status.success(), "{output:?}");
+            let got = String::from_utf8(output.stdout).expect("text");
+            let path = vectors().join(format!("{implementation}_{script}.csv.gz"));
+            let mut expected = String::new();
+            GzDecoder::new(File::open(path).expect("vector"))
+                .read_to_string(&mut expected)
+                .expect("gzip");
+            let (packets, differing) = differences(&expected, &got);
+            println!("{implementation}_{script}: {packets} packets, {differing} differences");
+            total += differing;
+        }
+    }
+    assert_eq!(total, 0, "differences over all vectors");
+}

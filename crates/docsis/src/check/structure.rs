@@ -1,0 +1,145 @@
+//! Rules about the bytes, whatever they mean.
+
+use super::{Checker, Finding, finding};
+use crate::decode::{DecodeError, Problem};
+use crate::encode::Node;
+use crate::schema::Kind;
+use crate::tlv::{CM_MIC, CMTS_MIC, Ending, Item};
+use crate::value;
+
+/// Bytes of a file that every modem accepts.
+const SAFE_FILE_BYTES: usize = 8192;
+/// Bytes of a value that the specification allows.
+const SAFE_VALUE_BYTES: usize = 254;
+
+pub(super) fn unreadable(error: &DecodeError) -> Finding {
+    let fix = "repair the length at this place, or encode the file anew from its text";
+    finding("D101", error.offset, error.path.clone(), error.problem.to_string(), fix)
+}
+
+pub(super) fn check(checker: &mut Checker<'_>, defects: &[DecodeError]) {
+    for defect in defects {
+        let (rule, fix) = match &defect.problem {
+            Problem::Duplicate { .. } => ("D104", "keep one of the two".to_owned()),
+            Problem::WrongLength { accepted, .. } => ("D105", format!("write {accepted} bytes")),
+            _ => ("D101", "repair the length at this place".to_owned()),
+        };
+        let message = defect.problem.to_string();
+        checker.findings.push(finding(rule, defect.offset, defect.path.clone(), message, &fix));
+    }
+    ending(checker);
+    for node in checker.nodes.clone() {
+        value(checker, &node);
+    }
+    mandatory(checker);
+    after_mic(checker);
+}
+
+fn ending(checker: &mut Checker<'_>) {
+    match checker.config.ending {
+        Ending::Missing => {
+            let message = "there is no end marker".into();
+            checker.report_file("D102", message, "add a byte 255 after the last setting");
+        }
+        Ending::Marker { pads } if pads > 3 || !checker.bytes.is_multiple_of(4) => {
+            let message = format!("{} bytes with {pads} pads at the end", checker.bytes);
+            checker.report_file("D103", message, "pad with zero bytes to a multiple of four");
+        }
+        Ending::Marker { .. } => {}
+    }
+    if checker.bytes > SAFE_FILE_BYTES {
+        let message = format!("{} bytes; modems must accept {SAFE_FILE_BYTES}", checker.bytes);
+        checker.report_file("D109", message, "try the file on every model, or shorten it");
+    }
+}
+
+fn value(checker: &mut Checker<'_>, node: &Node<'_>) {
+    if node.length > SAFE_VALUE_BYTES && !crate::tlv::has_wide_length(node.tlv.code) {
+        let message = format!("{} bytes; the specification allows 254", node.length);
+        checker.report("D108", node, message, "split the value over several settings");
+    }
+    let Some(field) = node.field else {
+        if node.path.codes().starts_with("43.") || node.path.codes().contains(".43.") {
+            return; // a vendor's own settings are unknown by design
+        }
+        let message = format!("type {} has no name here", node.path.codes());
+        return checker.report("D107", node, message, "compare with the specification");
+    };
+    let Some(bytes) = node.tlv.as_bytes() else { return };
+    if field.kind.length_problem(bytes).is_some() {
+        return;
+    }
+    if let Some((found, fix)) = out_of_range(&field.kind, bytes) {
+        checker.report("D106", node, found, &fix);
+    }
+}
+
+fn out_of_range(kind: &Kind, bytes: &[u8]) -> Option<(String, String)> {
+    let number = bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let length = bytes.len();
+    let (fits, found) = match *kind {
+        Kind::Number { low, high, .. } => {
+            ((u64::from(low)..=u64::from(high)).contains(&number), format!("is {number}"))
+        }
+        Kind::Text { low, high } => ((low..=high).contains(&length), characters(length)),
+        Kind::TextNul { low, high } => {
+            let length = length.saturating_sub(1);
+            ((low..=high).contains(&length), characters(length))
+        }
+        Kind::Hex { low, high } => ((low..=high).contains(&length), format!("has {length} bytes")),
+        Kind::List { width, low, high } => {
+            let count = length / width;
+            ((low..=high).contains(&count), format!("has {count} numbers"))
+        }
+        _ => (value::render(kind, bytes).is_some(), "cannot be understood".into()),
+    };
+    (!fits).then(|| (found, format!("accepted: {}", value::accepted(kind))))
+}
+
+fn characters(count: usize) -> String {
+    format!("has {count} characters")
+}
+
+fn mandatory(checker: &mut Checker<'_>) {
+    let has = |code| checker.config.has(code);
+    let uses_classes = has(4);
+    let flows = has(24) || has(25);
+    let missing: Vec<_> = [
+        (3, "NetworkAccessControl"),
+        (CM_MIC, "CmMic"),
+        (CMTS_MIC, "CmtsMic"),
+        (24, "UpstreamServiceFlow"),
+        (25, "DownstreamServiceFlow"),
+    ]
+    .into_iter()
+    .filter(|(code, _)| !has(*code) && (*code < 24 || flows || !uses_classes))
+    .collect();
+    for (code, name) in missing {
+        let fix = match code {
+            CM_MIC | CMTS_MIC => "encode the file with the secret, which computes both MICs",
+            3 => "add NetworkAccessControl = 1",
+            _ => "add one with ServiceFlowReference and QosParameterSetType = 7",
+        };
+        checker.report_file("D110", format!("{name} ({code}) is missing"), fix);
+    }
+    if uses_classes && flows {
+        let class = checker.at(&[4])[0].clone();
+        let message = "class of service beside service flows: the CMTS rejects both".into();
+        checker.report("D111", &class, message, "delete ClassOfService (4)");
+    }
+}
+
+fn after_mic(checker: &mut Checker<'_>) {
+    let items = &checker.config.items;
+    let Some(at) = items.iter().position(|item| is(item, CM_MIC)) else { return };
+    let rest = &items[at + 1..];
+    if !rest.iter().all(|item| is(item, CMTS_MIC)) {
+        let mic = checker.at(&[CM_MIC])[0].clone();
+        let message = "settings or pads follow the CM MIC".into();
+        checker.report("D112", &mic, message, "move CmMic and CmtsMic to the end");
+    }
+}
+
+fn is(item: &Item, code: u8) -> bool {
+    matches!(item, Item::Tlv(tlv) if tlv.code == code)
+}

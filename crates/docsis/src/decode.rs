@@ -1,0 +1,326 @@
+//! Bytes to model.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::schema::{self, Field, Kind, Scope};
+use crate::tlv::{Config, END, Ending, Item, PAD, Path, Tlv, Value, has_wide_length};
+
+/// What a decoder accepts at most, so that a hostile file costs bounded memory and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a file. Modems must accept 8,192; certificate chains make real files longer.
+    pub bytes: usize,
+    /// Settings, inner ones included.
+    pub tlvs: usize,
+    /// Levels of aggregates inside each other.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 128 * 1024, tlvs: 16 * 1024, depth: 8 }
+    }
+}
+
+/// Why bytes are not a configuration file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("byte {offset}, {path}: {problem}")]
+pub struct DecodeError {
+    /// Offset of the offending element's first byte in the file.
+    pub offset: usize,
+    /// Which element.
+    pub path: Path,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with an element.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file exceeds [`Limits::bytes`].
+    #[error("the file has {bytes} bytes; at most {limit} are read")]
+    FileTooLarge {
+        /// Bytes of the file.
+        bytes: usize,
+        /// Bytes accepted.
+        limit: usize,
+    },
+    /// The file exceeds [`Limits::tlvs`].
+    #[error("more than {limit} settings")]
+    TooManyTlvs {
+        /// Settings accepted.
+        limit: usize,
+    },
+    /// Aggregates nest deeper than [`Limits::depth`].
+    #[error("settings nested more than {limit} deep")]
+    TooDeep {
+        /// Levels accepted.
+        limit: usize,
+    },
+    /// The bytes stop after a type.
+    #[error("truncated: the type is there, its length is not")]
+    NoLength,
+    /// A length reaches past the end of what holds it.
+    #[error("overlong or truncated: the length says {length} bytes, {left} are left")]
+    Truncated {
+        /// Bytes that the length asks for.
+        length: usize,
+        /// Bytes that are left.
+        left: usize,
+    },
+    /// Something other than pads follows the end marker.
+    #[error("only zero bytes may follow the end marker")]
+    AfterEnd,
+    /// A second instance of something that may be there once.
+    #[error("given twice; the first is at byte {first}; keep one")]
+    Duplicate {
+        /// Offset of the first instance.
+        first: usize,
+    },
+    /// A value has a length that its type cannot have.
+    #[error("has {length} bytes; accepted: {accepted}")]
+    WrongLength {
+        /// Bytes of the value.
+        length: usize,
+        /// What is accepted, in words.
+        accepted: String,
+    },
+    /// The file is for a PacketCable adapter, not for a modem.
+    #[error("this is a PacketCable MTA file (it starts with 254), not a cable modem's")]
+    PacketCable,
+}
+
+impl Config {
+    /// Reads a file. Every structural defect, duplicates and impossible lengths included, is an
+    /// error.
+    ///
+    /// # Errors
+    /// The first defect in file order that the decoder meets, with its byte offset and path.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match Self::decode_lenient(bytes, &Limits::default())? {
+            (config, defects) if defects.is_empty() => Ok(config),
+            (_, mut defects) => Err(defects.swap_remove(0)),
+        }
+    }
+
+    /// Reads a file as far as its top level makes sense, listing the defects inside it:
+    /// duplicates stay, and values that do not fit their type stay as bytes. Encoding the result
+    /// gives the same bytes.
+    ///
+    /// # Errors
+    /// The limit that was passed, or the top-level element that does not fit into the file.
+    pub fn decode_lenient(
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(Self, Vec<DecodeError>), DecodeError> {
+        let mut decoder = Decoder { limits, tlvs: 0, defects: Vec::new() };
+        let config = decoder.file(bytes)?;
+        Ok((config, decoder.defects))
+    }
+}
+
+struct Decoder<'a> {
+    limits: &'a Limits,
+    tlvs: usize,
+    defects: Vec<DecodeError>,
+}
+
+/// One element before its value is interpreted.
+struct Raw<'a> {
+    code: u8,
+    offset: usize,
+    value_offset: usize,
+    value: &'a [u8],
+}
+
+fn fail<T>(offset: usize, path: &Path, problem: Problem) -> Result<T, DecodeError> {
+    Err(DecodeError { offset, path: path.clone(), problem })
+}
+
+impl Decoder<'_> {
+    fn file(&mut self, bytes: &[u8]) -> Result<Config, DecodeError> {
+        let root = Path::default();
+        if bytes.len() > self.limits.bytes {
+            let problem = Problem::FileTooLarge { bytes: bytes.len(), limit: self.limits.bytes };
+            return fail(0, &root, problem);
+        }
+        if bytes.starts_with(&[254, 1]) {
+            return fail(0, &root, Problem::PacketCable);
+        }
+        let mut items = Vec::new();
+        let mut seen = Seen::default();
+        let mut position = 0;
+        while position < bytes.len() {
+            match bytes[position] {
+                PAD => {
+                    items.push(Item::Pad);
+                    position += 1;
+                }
+                END => {
+                    let rest = &bytes[position + 1..];
+                    if let Some(stray) = rest.iter().position(|byte| *byte != 0) {
+                        return fail(position + 1 + stray, &root, Problem::AfterEnd);
+                    }
+                    return Ok(Config { items, ending: Ending::Marker { pads: rest.len() } });
+                }
+                code => {
+                    let field = schema::find(schema::TOP, code);
+                    let path = seen.path(&root, code, field);
+                    let wide = has_wide_length(code);
+                    let raw = raw_at(bytes, position, 0, wide, &path)?;
+                    position = raw.value_offset + raw.value.len();
+                    items.push(Item::Tlv(self.tlv(&raw, field, &path, 1)?));
+                    self.note_duplicate(&mut seen, &raw, field, &path);
+                }
+            }
+        }
+        Ok(Config { items, ending: Ending::Missing })
+    }
+
+    fn tlv(
+        &mut self,
+        raw: &Raw<'_>,
+        field: Option<&'static Field>,
+        path: &Path,
+        depth: usize,
+    ) -> Result<Tlv, DecodeError> {
+        self.tlvs += 1;
+        if self.tlvs > self.limits.tlvs {
+            let problem = Problem::TooManyTlvs { limit: self.limits.tlvs };
+            return fail(raw.offset, path, problem);
+        }
+        let value = match field.map(|field| &field.kind) {
+            Some(kind) if kind.is_aggregate() => self.aggregate(raw, kind, path, depth)?,
+            Some(kind) => {
+                if let Some(accepted) = kind.length_problem(raw.value) {
+                    let problem = Problem::WrongLength { length: raw.value.len(), accepted };
+                    self.defects.push(DecodeError {
+                        offset: raw.offset,
+                        path: path.clone(),
+                        problem,
+                    });
+                }
+                Value::Bytes(raw.value.to_vec())
+            }
+            None => Value::Bytes(raw.value.to_vec()),
+        };
+        Ok(Tlv { code: raw.code, value })
+    }
+
+    /// The inner settings; or, when the bytes are not settings, the bytes with a defect noted.
+    fn aggregate(
+        &mut self,
+        raw: &Raw<'_>,
+        kind: &Kind,
+        path: &Path,
+        depth: usize,
+    ) -> Result<Value, DecodeError> {
+        if depth > self.limits.depth {
+            return fail(raw.offset, path, Problem::TooDeep { limit: self.limits.depth });
+        }
+        let scope = kind.scope(vendor_of(raw.value));
+        let parts = match split(raw, scope, path) {
+            Ok(parts) => parts,
+            // Only the vendor knows whether these are settings at all.
+            Err(_) if kind.is_foreign(vendor_of(raw.value)) => {
+                return Ok(Value::Bytes(raw.value.to_vec()));
+            }
+            Err(defect) => {
+                self.defects.push(defect);
+                return Ok(Value::Bytes(raw.value.to_vec()));
+            }
+        };
+        let mut seen = Seen::default();
+        let mut children = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let field = schema::find(scope, part.code);
+            let path = seen.path(path, part.code, field);
+            children.push(self.tlv(part, field, &path, depth + 1)?);
+            self.note_duplicate(&mut seen, part, field, &path);
+        }
+        Ok(Value::Nested(children))
+    }
+
+    fn note_duplicate(
+        &mut self,
+        seen: &mut Seen,
+        raw: &Raw<'_>,
+        field: Option<&'static Field>,
+        path: &Path,
+    ) {
+        let first = seen.record(raw.code, raw.offset);
+        if first != raw.offset && field.is_some_and(|field| !field.repeats) {
+            let problem = Problem::Duplicate { first };
+            self.defects.push(DecodeError { offset: raw.offset, path: path.clone(), problem });
+        }
+    }
+}
+
+/// Counts siblings by type and remembers where the first one was.
+#[derive(Default)]
+struct Seen(BTreeMap<u8, (usize, usize)>);
+
+impl Seen {
+    fn path(&self, parent: &Path, code: u8, field: Option<&'static Field>) -> Path {
+        let ordinal = self.0.get(&code).map_or(1, |(count, _)| count + 1);
+        parent.join(code, ordinal, field)
+    }
+
+    fn record(&mut self, code: u8, offset: usize) -> usize {
+        let entry = self.0.entry(code).or_insert((0, offset));
+        entry.0 += 1;
+        entry.1
+    }
+}
+
+fn raw_at<'a>(
+    bytes: &'a [u8],
+    position: usize,
+    base: usize,
+    wide: bool,
+    path: &Path,
+) -> Result<Raw<'a>, DecodeError> {
+    let offset = base + position;
+    let header = if wide { 3 } else { 2 };
+    let Some(length_bytes) = bytes.get(position + 1..position + header) else {
+        return fail(offset, path, Problem::NoLength);
+    };
+    let length = length_bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let start = position + header;
+    let Some(value) = bytes.get(start..start + length) else {
+        let left = bytes.len() - start;
+        return fail(offset, path, Problem::Truncated { length, left });
+    };
+    Ok(Raw { code: bytes[position], offset, value_offset: base + start, value })
+}
+
+fn split<'a>(parent: &Raw<'a>, scope: Scope, path: &Path) -> Result<Vec<Raw<'a>>, DecodeError> {
+    let mut parts = Vec::new();
+    let mut seen = Seen::default();
+    let mut position = 0;
+    while position < parent.value.len() {
+        let code = parent.value[position];
+        let path = seen.path(path, code, schema::find(scope, code));
+        let raw = raw_at(parent.value, position, parent.value_offset, false, &path)?;
+        position = raw.value_offset + raw.value.len() - parent.value_offset;
+        seen.record(code, raw.offset);
+        parts.push(raw);
+    }
+    Ok(parts)
+}
+
+/// The vendor identifier (type 8) inside an extension field.
+fn vendor_of(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    while let [code, length, tail @ ..] = rest {
+        let value = tail.get(..usize::from(*length))?;
+        if *code == schema::VENDOR_ID {
+            return Some(value);
+        }
+        rest = &tail[usize::from(*length)..];
+    }
+    None
+}

@@ -1,0 +1,322 @@
+//! Message integrity checks: the CM MIC, the CMTS MIC and the extended CMTS MIC.
+//!
+//! - The **CM MIC** (type 6) is a plain MD5 over all settings in file order, the MICs left out.
+//! - The **CMTS MIC** (type 7) is an HMAC-MD5 over a fixed list of types, in the list's order. It
+//!   covers none of the types that came later: aggregate service flows (70, 71), the default
+//!   target buffer (68), the AQM and low latency switches (76, 91).
+//! - The **extended CMTS MIC** (43.6) names the types that it covers in a bitmap, and covers them
+//!   in file order. Without an explicit digest (43.6.3) the value of type 7 is the extended
+//!   digest; with one, the digest stands in 43.6.3 (zero while it is computed) and type 7 is as
+//!   before.
+//!
+//! Types 20 and 59 (the modem's address, IPv4 or IPv6) share one place in the CMTS MIC's list.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use md5::{Digest, Md5};
+use thiserror::Error;
+
+use crate::encode::{EncodeError, tlv_bytes};
+use crate::schema::{GENERAL_VENDOR, VENDOR_ID};
+use crate::tlv::{CM_MIC, CMTS_MIC, Config, Ending, Item, Tlv, Value};
+
+/// Bytes of every digest here.
+pub const DIGEST_BYTES: usize = 16;
+
+/// A digest.
+pub type Mic = [u8; DIGEST_BYTES];
+
+/// The types that the CMTS MIC covers, in its order.
+pub const CMTS_MIC_ORDER: [u8; 22] =
+    [1, 2, 3, 4, 17, 43, 6, 18, 19, 20, 59, 22, 23, 24, 25, 28, 29, 26, 35, 36, 37, 40];
+
+const EXTENSION: u8 = 43;
+const EXTENDED: u8 = 6;
+const HMAC_TYPE: u8 = 1;
+const BITMAP: u8 = 2;
+const EXPLICIT: u8 = 3;
+const HMAC_MD5: u64 = 1;
+
+/// The secret that the operator's files and CMTS share. It never appears in debug output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// The secret as it stands in a file or a variable: line ends after it are not part of it.
+    pub fn new(bytes: &[u8]) -> Self {
+        let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
+        Self(bytes[..end.map_or(0, |end| end + 1)].to_vec())
+    }
+
+    /// Whether there is nothing left of it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn digest(&self, message: &[u8]) -> Mic {
+        // HMAC pads or hashes a key of any length; the error cannot happen.
+        let Ok(mut mac) = Hmac::<Md5>::new_from_slice(&self.0) else { return [0; DIGEST_BYTES] };
+        mac.update(message);
+        mac.finalize().into_bytes().into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Why a MIC cannot be computed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MicError {
+    /// The settings have no bytes.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// 43.6.1 asks for something other than HMAC-MD5.
+    #[error("43.6.1 asks for digest type {0}; only type 1 (HMAC-MD5) is supported")]
+    DigestType(u64),
+    /// 43.6 lacks its type or its bitmap.
+    #[error("43.6 needs both 43.6.1 (digest type) and 43.6.2 (bitmap)")]
+    Incomplete,
+    /// The bitmap covers the CM MIC, which covers the explicit digest.
+    #[error(
+        "43.6.2 covers type 6, and the CM MIC covers the explicit digest 43.6.3: neither can be \
+         computed first; clear bit 6 or delete 43.6.3"
+    )]
+    Circular,
+}
+
+/// The extended CMTS MIC's settings in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extended {
+    /// The digest's type as it stands; 1 is HMAC-MD5.
+    pub digest_type: u64,
+    /// The bitmap as it stands.
+    pub bitmap: Vec<u8>,
+    /// The explicit digest, if there is one.
+    pub explicit: Option<Vec<u8>>,
+}
+
+impl Extended {
+    /// The settings of a file's first 43.6.
+    ///
+    /// # Errors
+    /// A 43.6 without its type or bitmap.
+    pub fn of(config: &Config) -> Result<Option<Self>, MicError> {
+        let Some(tlv) = config.of(EXTENSION).find_map(|tlv| tlv.child(EXTENDED)) else {
+            return Ok(None);
+        };
+        let digest_type = tlv.number(HMAC_TYPE).ok_or(MicError::Incomplete)?;
+        let bitmap = tlv.child(BITMAP).and_then(Tlv::as_bytes).ok_or(MicError::Incomplete)?;
+        let explicit = tlv.child(EXPLICIT).and_then(Tlv::as_bytes).map(<[u8]>::to_vec);
+        Ok(Some(Self { digest_type, bitmap: bitmap.to_vec(), explicit }))
+    }
+
+    /// Whether the bitmap covers a type.
+    pub fn covers(&self, code: u8) -> bool {
+        let byte = self.bitmap.get(usize::from(code / 8)).copied().unwrap_or(0);
+        byte & (0x80 >> (code % 8)) != 0
+    }
+
+    /// The extension field (type 43) that makes the extended MIC cover these types.
+    pub fn covering(codes: impl IntoIterator<Item = u8>) -> Tlv {
+        let extended = Tlv::nested(
+            EXTENDED,
+            [Tlv::u8(HMAC_TYPE, HMAC_MD5 as u8), Tlv::bytes(BITMAP, bitmap(codes))],
+        );
+        Tlv::nested(EXTENSION, [Tlv::bytes(VENDOR_ID, GENERAL_VENDOR), extended])
+    }
+}
+
+/// The bitmap that covers these types: bit n, counted from the left, stands for type n.
+pub fn bitmap(codes: impl IntoIterator<Item = u8>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for code in codes {
+        let at = usize::from(code / 8);
+        if bytes.len() <= at {
+            bytes.resize(at + 1, 0);
+        }
+        bytes[at] |= 0x80 >> (code % 8);
+    }
+    bytes
+}
+
+impl Config {
+    /// The CM MIC that the settings should have.
+    ///
+    /// # Errors
+    /// Settings that have no bytes.
+    pub fn cm_mic(&self) -> Result<Mic, MicError> {
+        let mut hash = Md5::new();
+        for tlv in self.tlvs().filter(|tlv| !matches!(tlv.code, CM_MIC | CMTS_MIC)) {
+            hash.update(tlv_bytes(tlv)?);
+        }
+        Ok(hash.finalize().into())
+    }
+
+    /// The value that type 7 should have, given the CM MIC that stands in the file.
+    ///
+    /// # Errors
+    /// Settings that have no bytes, or an extended MIC of a kind that is not supported.
+    pub fn cmts_mic(&self, secret: &Secret) -> Result<Mic, MicError> {
+        match Extended::of(self)? {
+            Some(extended) if extended.explicit.is_none() => self.extended_mic(&extended, secret),
+            _ => self.classic_cmts_mic(secret),
+        }
+    }
+
+    fn classic_cmts_mic(&self, secret: &Secret) -> Result<Mic, MicError> {
+        let mut message = Vec::new();
+        for code in CMTS_MIC_ORDER {
+            for tlv in self.of(code) {
+                message.extend(tlv_bytes(tlv)?);
+            }
+        }
+        Ok(secret.digest(&message))
+    }
+
+    /// The extended digest over the types that the bitmap covers, in file order, an explicit
+    /// digest counted as zeros.
+    ///
+    /// # Errors
+    /// Settings that have no bytes, or a digest type other than HMAC-MD5.
+    pub fn extended_mic(&self, extended: &Extended, secret: &Secret) -> Result<Mic, MicError> {
+        if extended.digest_type != HMAC_MD5 {
+            return Err(MicError::DigestType(extended.digest_type));
+        }
+        let mut message = Vec::new();
+        for tlv in self.tlvs().filter(|tlv| tlv.code != CMTS_MIC && extended.covers(tlv.code)) {
+            let mut tlv = tlv.clone();
+            set_explicit(&mut tlv, |digest| digest.fill(0));
+            message.extend(tlv_bytes(&tlv)?);
+        }
+        Ok(secret.digest(&message))
+    }
+
+    /// Makes the file ready for a modem: MICs computed anew at its end (the CMTS MIC only with a
+    /// secret), the end marker, and pads to a multiple of four.
+    ///
+    /// # Errors
+    /// Settings that have no bytes, or an extended MIC that cannot be computed.
+    pub fn seal(&mut self, secret: Option<&Secret>) -> Result<(), MicError> {
+        self.items.retain(|item| match item {
+            Item::Tlv(tlv) => !matches!(tlv.code, CM_MIC | CMTS_MIC),
+            Item::Pad => true,
+        });
+        let extended = Extended::of(self)?;
+        if let (Some(extended), Some(secret)) = (&extended, secret) {
+            self.fill_explicit(extended, secret)?;
+        }
+        self.items.push(Item::Tlv(Tlv::bytes(CM_MIC, self.cm_mic()?)));
+        if let Some(secret) = secret {
+            self.items.push(Item::Tlv(Tlv::bytes(CMTS_MIC, self.cmts_mic(secret)?)));
+        }
+        self.ending = Ending::Marker { pads: 0 };
+        let length = self.encode()?.len();
+        self.ending = Ending::Marker { pads: length.next_multiple_of(4) - length };
+        Ok(())
+    }
+
+    fn fill_explicit(&mut self, extended: &Extended, secret: &Secret) -> Result<(), MicError> {
+        if extended.explicit.is_none() {
+            return Ok(());
+        }
+        if extended.covers(CM_MIC) {
+            return Err(MicError::Circular);
+        }
+        // Its length is part of what is covered, so it must be right before digesting.
+        self.each_explicit(|digest| *digest = vec![0; DIGEST_BYTES]);
+        let mic = self.extended_mic(extended, secret)?;
+        self.each_explicit(|digest| *digest = mic.to_vec());
+        Ok(())
+    }
+
+    fn each_explicit(&mut self, change: impl Fn(&mut Vec<u8>)) {
+        for item in &mut self.items {
+            if let Item::Tlv(tlv) = item {
+                set_explicit(tlv, &change);
+            }
+        }
+    }
+}
+
+/// Changes the explicit digest inside an extension field, where there is one.
+fn set_explicit(tlv: &mut Tlv, change: impl Fn(&mut Vec<u8>)) {
+    let vendor = tlv.child(VENDOR_ID).and_then(Tlv::as_bytes);
+    if tlv.code != EXTENSION || vendor != Some(&GENERAL_VENDOR) {
+        return;
+    }
+    let digest = inner(tlv, EXTENDED).and_then(|extended| inner(extended, EXPLICIT));
+    if let Some(Tlv { value: Value::Bytes(digest), .. }) = digest {
+        change(digest);
+    }
+}
+
+fn inner(tlv: &mut Tlv, code: u8) -> Option<&mut Tlv> {
+    match &mut tlv.value {
+        Value::Nested(children) => children.iter_mut().find(|child| child.code == code),
+        Value::Bytes(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_are_not_part_of_a_secret() {
+        assert_eq!(Secret::new(b"bufferbloat\r\n"), Secret::new(b"bufferbloat"));
+        assert_ne!(Secret::new(b" bufferbloat"), Secret::new(b"bufferbloat"));
+        assert!(Secret::new(b"\n\n").is_empty());
+        assert_eq!(format!("{:?}", Secret::new(b"bufferbloat")), "Secret(..)");
+    }
+
+    #[test]
+    fn bitmap_counts_types_from_the_left() {
+        let codes = [3, 6, 18, 22, 23, 24, 25, 43, 70, 71];
+        assert_eq!(bitmap(codes), [0x12, 0, 0x23, 0xc0, 0, 0x10, 0, 0, 0x03]);
+        let config = Config::new([Extended::covering(codes)]);
+        let extended = Extended::of(&config).unwrap().unwrap();
+        for code in 0..=u8::MAX {
+            assert_eq!(extended.covers(code), codes.contains(&code), "type {code}");
+        }
+    }
+
+    #[test]
+    fn an_explicit_digest_is_filled_in_and_guards_what_the_bitmap_names() {
+        let secret = Secret::new(b"bufferbloat");
+        let mut field = Extended::covering([3, 43, 70]);
+        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED) {
+            children.push(Tlv::bytes(EXPLICIT, []));
+        }
+        let mut config = Config::new([Tlv::u8(3, 1), field, Tlv::nested(70, [Tlv::u16(1, 5)])]);
+        config.seal(Some(&secret)).unwrap();
+        let extended = Extended::of(&config).unwrap().unwrap();
+        let digest = extended.explicit.clone().unwrap();
+        assert_eq!(digest, config.extended_mic(&extended, &secret).unwrap());
+        assert_eq!(
+            config.of(CMTS_MIC).next().unwrap().as_bytes().unwrap(),
+            config.classic_cmts_mic(&secret).unwrap()
+        );
+
+        let mut changed = config.clone();
+        changed.items[2] = Item::Tlv(Tlv::nested(70, [Tlv::u16(1, 6)]));
+        assert_ne!(digest, changed.extended_mic(&extended, &secret).unwrap());
+        changed.items[2] = config.items[2].clone();
+        changed.items.insert(3, Item::Tlv(Tlv::u8(91, 0)));
+        assert_eq!(digest, changed.extended_mic(&extended, &secret).unwrap(), "91 is not covered");
+    }
+
+    #[test]
+    fn an_explicit_digest_cannot_cover_the_cm_mic() {
+        let mut field = Extended::covering([3, 6]);
+        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED) {
+            children.push(Tlv::bytes(EXPLICIT, [0; DIGEST_BYTES]));
+        }
+        let mut config = Config::new([Tlv::u8(3, 1), field]);
+        assert_eq!(config.seal(Some(&Secret::new(b"x"))), Err(MicError::Circular));
+    }
+}

@@ -1,0 +1,338 @@
+//! The top level of a file and the settings that are not about flows.
+
+use super::{
+    Field, Kind, MAX16, MAX32, Scope, classifiers, flows, hex, nested, text, u8, u16, u32,
+};
+
+const CLASS_OF_SERVICE: Scope = &[
+    u8(1, "ClassId", 1, 16, "number of the class").main("ClassID"),
+    u32(2, "MaximumDownstreamRate", 0, MAX32, "downstream rate").main("MaxRateDown").unit("bit/s"),
+    u32(3, "MaximumUpstreamRate", 0, MAX32, "upstream rate").main("MaxRateUp").unit("bit/s"),
+    u8(4, "UpstreamChannelPriority", 0, 7, "upstream priority").main("PriorityUp"),
+    u32(5, "GuaranteedMinimumUpstreamRate", 0, MAX32, "reserved upstream rate")
+        .main("GuaranteedUp")
+        .unit("bit/s"),
+    u16(6, "MaximumUpstreamBurst", 0, MAX16, "largest upstream burst")
+        .main("MaxBurstUp")
+        .unit("bytes"),
+    u8(7, "ClassOfServicePrivacyEnable", 0, 1, "1 turns baseline privacy on").main("PrivacyEnable"),
+];
+
+const PRIVACY: Scope = &[
+    u32(1, "AuthorizeWaitTimeout", 1, 30, "wait for an authorization reply")
+        .main("AuthTimeout")
+        .unit("s"),
+    u32(2, "ReauthorizeWaitTimeout", 1, 30, "wait for a reauthorization reply")
+        .main("ReAuthTimeout")
+        .unit("s"),
+    u32(3, "AuthorizationGraceTime", 1, 6_047_999, "how long before expiry to reauthorize")
+        .main("AuthGraceTime")
+        .unit("s"),
+    u32(4, "OperationalWaitTimeout", 1, 10, "wait for a key reply").main("OperTimeout").unit("s"),
+    u32(5, "RekeyWaitTimeout", 1, 10, "wait for a rekey reply").main("ReKeyTimeout").unit("s"),
+    u32(6, "TekGraceTime", 1, 302_399, "how long before expiry to rekey")
+        .main("TEKGraceTime")
+        .unit("s"),
+    u32(7, "AuthorizeRejectWaitTimeout", 1, 600, "wait after a rejection")
+        .main("AuthRejectTimeout")
+        .unit("s"),
+    u32(8, "SaMapWaitTimeout", 1, 10, "wait for a map reply").main("SAMapWaitTimeout").unit("s"),
+    u32(9, "SaMapMaximumRetries", 0, 10, "attempts at a map request").main("SAMapMaxRetries"),
+];
+
+const KICKSTART: Scope = &[
+    text(1, "SecurityName", 1, 16, "SNMPv3 user").main("SnmpV3SecurityName"),
+    hex(2, "ManagerPublicNumber", 1, 514, "Diffie-Hellman number").main("SnmpV3MgrPublicNumber"),
+];
+
+const NOTIFICATION: Scope = &[
+    Field::new(1, "Ipv4Address", Kind::Ipv4, "receiver's address").main("SnmpV3TrapRxIP"),
+    u16(2, "UdpPort", 0, MAX16, "receiver's port").main("SnmpV3TrapRxPort"),
+    u16(3, "NotificationType", 1, 5, "1 SNMPv1 trap ... 5 SNMPv3 inform").main("SnmpV3TrapRxType"),
+    u16(4, "Timeout", 0, MAX16, "wait for an answer to an inform")
+        .main("SnmpV3TrapRxTimeout")
+        .unit("ms"),
+    u16(5, "Retries", 0, MAX16, "attempts at an inform").main("SnmpV3TrapRxRetries"),
+    Field::new(6, "FilterOid", Kind::Oid, "subtree whose notifications are sent")
+        .main("SnmpV3TrapRxFilterOID"),
+    text(7, "SecurityName", 1, 16, "SNMPv3 user").main("SnmpV3TrapRxSecurityName"),
+    Field::new(8, "Ipv6Address", Kind::Ipv6, "receiver's address").main("SnmpV3TrapRxIP6"),
+];
+
+const SINGLE_CHANNEL: Scope = &[
+    u16(1, "Timeout", 0, MAX16, "time spent on the channel").main("SingleDsTimeout").unit("s"),
+    u32(2, "Frequency", 0, MAX32, "center frequency").main("SingleDsFrequency").unit("Hz"),
+];
+const FREQUENCY_RANGE: Scope = &[
+    u16(1, "Timeout", 0, MAX16, "time spent on each step").main("DsFreqRangeTimeout").unit("s"),
+    u32(2, "Start", 0, MAX32, "first frequency").main("DsFreqRangeStart").unit("Hz"),
+    u32(3, "End", 0, MAX32, "last frequency").main("DsFreqRangeEnd").unit("Hz"),
+    u32(4, "StepSize", 0, MAX32, "step").main("DsFreqRangeStepSize").unit("Hz"),
+];
+const CHANNEL_LIST: Scope = &[
+    nested(1, "SingleDownstreamChannel", SINGLE_CHANNEL, "one channel to try")
+        .main("SingleDsChannel")
+        .repeats(),
+    nested(2, "DownstreamFrequencyRange", FREQUENCY_RANGE, "channels to try")
+        .main("DsFreqRange")
+        .repeats(),
+    u16(3, "DefaultScanning", 0, MAX16, "time before the modem's own scan")
+        .main("DefaultScanTimeout")
+        .unit("s"),
+];
+
+const EXTENDED_MIC: Scope = &[
+    u8(1, "ExtendedCmtsMicHmacType", 1, 2, "1 HMAC-MD5, 2 MMH16")
+        .main("ExtendedCMTSMICHMACDigestType"),
+    hex(2, "ExtendedCmtsMicBitmap", 1, 255, "bit n, counted from the left, protects type n")
+        .main("ExtendedCMTSMICHMACBitmap"),
+    hex(3, "ExplicitExtendedCmtsMicDigest", 1, 255, "the digest; without it TLV 7 is the digest")
+        .main("ExtendedCMTSMICHMACDigest"),
+];
+const ATTRIBUTE_MASKS: Scope = &[
+    hex(1, "DownstreamRequired", 4, 4, "attributes that channels must have")
+        .main("CMDownstreamRequiredAttributeMask"),
+    hex(2, "DownstreamForbidden", 4, 4, "attributes that channels must not have")
+        .main("CMDownstreamForbiddenAttributeMask"),
+    hex(3, "UpstreamRequired", 4, 4, "attributes that channels must have")
+        .main("CMUpstreamRequiredAttributeMask"),
+    hex(4, "UpstreamForbidden", 4, 4, "attributes that channels must not have")
+        .main("CMUpstreamForbiddenAttributeMask"),
+];
+
+const fn vendor_identifier() -> Field {
+    hex(super::VENDOR_ID, "VendorIdentifier", 3, 3, "organization; ffffff is the specification")
+}
+
+/// A vendor's own extension field.
+pub(super) const VENDOR: Scope = &[vendor_identifier()];
+
+/// The specification's own extension field (vendor identifier ff:ff:ff).
+pub(super) const EXTENSION: Scope = &[
+    u32(1, "CmLoadBalancingPolicyId", 0, MAX32, "load balancing policy")
+        .main("CMLoadBalancingPolicyID"),
+    u32(2, "CmLoadBalancingPriority", 0, MAX32, "load balancing priority")
+        .main("CMLoadBalancingPriority"),
+    u32(3, "CmLoadBalancingGroupId", 0, MAX32, "load balancing group")
+        .main("CMLoadBalancingGroupID"),
+    u16(4, "CmRangingClassIdExtension", 0, MAX16, "ranging class")
+        .main("CMRangingClassIDExtension"),
+    nested(
+        6,
+        "ExtendedCmtsMicConfiguration",
+        EXTENDED_MIC,
+        "which types the extended CMTS MIC \
+        protects; a CMTS ignores aggregate service flows that no MIC protects",
+    )
+    .main("ExtendedCMTSMICConfiguration"),
+    vendor_identifier(),
+    nested(9, "CmAttributeMasks", ATTRIBUTE_MASKS, "channel attributes").main("CMAttributeMasks"),
+    text(11, "ServiceTypeIdentifier", 1, 16, "service type").main("ServiceTypeIdentifier"),
+];
+
+const TRANSPORT: Scope = &[
+    Field::new(1, "TransportAddress", Kind::Transport, "address and port")
+        .main("SNMPv1v2cTransportAddress"),
+    Field::new(2, "TransportAddressMask", Kind::Transport, "mask of address and port")
+        .main("SNMPv1v2cTransportAddressMask"),
+];
+const COEXISTENCE: Scope = &[
+    text(1, "CommunityName", 1, 32, "SNMP community").main("SNMPv1v2cCommunityName"),
+    nested(2, "TransportAddressAccess", TRANSPORT, "who may use it")
+        .main("SNMPv1v2cTransportAddressAccess")
+        .repeats(),
+    u8(3, "AccessViewType", 1, 2, "1 read only, 2 read and write").main("SNMPv1v2cAccessViewType"),
+    text(4, "AccessViewName", 1, 32, "view").main("SNMPv1v2cAccessViewName"),
+];
+const ACCESS_VIEW: Scope = &[
+    text(1, "AccessViewName", 1, 32, "view").main("SNMPv3AccessViewName"),
+    Field::new(2, "AccessViewSubtree", Kind::Oid, "subtree").main("SNMPv3AccessViewSubtree"),
+    hex(3, "AccessViewMask", 0, 16, "mask of the subtree").main("SNMPv3AccessViewMask"),
+    u8(4, "AccessViewType", 1, 2, "1 included, 2 excluded").main("SNMPv3AccessViewType"),
+];
+const CHANNEL_ASSIGNMENT: Scope = &[
+    u8(1, "TransmitChannelAssignment", 0, 255, "upstream channel").main("CaTransmit").repeats(),
+    u32(2, "ReceiveChannelAssignment", 0, MAX32, "downstream frequency")
+        .main("CaReceive")
+        .unit("Hz")
+        .repeats(),
+];
+
+/// The top level of a file.
+pub const TOP: Scope = &[
+    u32(1, "DownstreamFrequency", 88_000_000, 1_218_000_000, "channel to use").unit("Hz"),
+    u8(2, "UpstreamChannelId", 0, 255, "channel to use"),
+    u8(3, "NetworkAccessControl", 0, 1, "1 lets the devices behind the modem use the network")
+        .main("NetworkAccess"),
+    nested(4, "ClassOfService", CLASS_OF_SERVICE, "DOCSIS 1.0 service class").repeats(),
+    hex(6, "CmMic", 16, 16, "MD5 over the settings, checked by the modem"),
+    hex(7, "CmtsMic", 1, 255, "keyed digest over the protected settings, checked by the CMTS"),
+    text(9, "SoftwareUpgradeFilename", 1, 255, "firmware file").main("SwUpgradeFilename"),
+    Field::new(
+        10,
+        "SnmpWriteAccessControl",
+        Kind::WriteControl,
+        "subtree, then 1 denies and 0 \
+        allows writing below it",
+    )
+    .main("SnmpWriteControl")
+    .repeats(),
+    Field::new(11, "SnmpMibObject", Kind::VarBind, "object that the modem sets").repeats(),
+    Field::new(12, "ModemIpAddress", Kind::Ipv4, "assigned by the network; not for a file")
+        .main("ModemIPAddress"),
+    Field::new(14, "CpeEthernetMacAddress", Kind::Mac, "device that may connect")
+        .main("CpeMacAddress")
+        .repeats(),
+    nested(17, "BaselinePrivacy", PRIVACY, "timers of baseline privacy"),
+    u8(18, "MaximumNumberOfCpes", 1, 254, "devices behind the modem").main("MaxCPE"),
+    u32(19, "TftpServerTimestamp", 0, MAX32, "when the file was sent, since 1900")
+        .main("TftpTimestamp")
+        .unit("s"),
+    Field::new(20, "TftpServerProvisionedModemIpv4Address", Kind::Ipv4, "modem meant")
+        .main("TftpModemAddress"),
+    Field::new(21, "SoftwareUpgradeIpv4TftpServer", Kind::Ipv4, "where firmware comes from")
+        .main("SwUpgradeServer"),
+    nested(
+        22,
+        "UpstreamPacketClassification",
+        classifiers::CLASSIFIER,
+        "which packets enter \
+        which upstream flow",
+    )
+    .main("UsPacketClass")
+    .repeats(),
+    nested(
+        23,
+        "DownstreamPacketClassification",
+        classifiers::CLASSIFIER,
+        "which packets enter \
+        which downstream flow",
+    )
+    .main("DsPacketClass")
+    .repeats(),
+    nested(24, "UpstreamServiceFlow", flows::UPSTREAM, "an upstream flow and its queue")
+        .main("UsServiceFlow")
+        .repeats(),
+    nested(25, "DownstreamServiceFlow", flows::DOWNSTREAM, "a downstream flow and its queue")
+        .main("DsServiceFlow")
+        .repeats(),
+    u16(28, "MaximumNumberOfClassifiers", 0, MAX16, "classifiers accepted").main("MaxClassifiers"),
+    u8(29, "PrivacyEnable", 0, 1, "1 turns baseline privacy on").main("GlobalPrivacyEnable"),
+    hex(32, "ManufacturerCvc", 0, 255, "part of the manufacturer's certificate")
+        .main("MfgCVCData")
+        .repeats(),
+    hex(33, "CoSignerCvc", 0, 255, "part of the co-signer's certificate")
+        .main("CoSignerCVCData")
+        .repeats(),
+    nested(34, "Snmpv3KickstartValue", KICKSTART, "SNMPv3 user and key")
+        .main("SnmpV3Kickstart")
+        .repeats(),
+    hex(35, "SubscriberManagementControl", 3, 3, "devices, then flags").main("SubMgmtControl"),
+    Field::new(36, "SubscriberManagementCpeIpv4List", Kind::Ipv4List, "devices' addresses")
+        .main("SubscriberManagementCPEIPTable"),
+    Field::new(
+        37,
+        "SubscriberManagementFilterGroups",
+        Kind::List { width: 2, low: 4, high: 10 },
+        "filter groups",
+    )
+    .main("SubMgmtFilters"),
+    nested(38, "Snmpv3NotificationReceiver", NOTIFICATION, "who gets notifications")
+        .main("SnmpV3TrapReceiver")
+        .repeats(),
+    u8(39, "Docsis20ModeEnable", 0, 1, "1 turns DOCSIS 2.0 mode on").main("DocsisTwoEnable"),
+    u8(40, "EnableTestModes", 0, 255, "for certification; not for service"),
+    nested(41, "DownstreamChannelList", CHANNEL_LIST, "channels to try").main("DsChannelList"),
+    Field::new(42, "StaticMulticastMacAddress", Kind::Mac, "multicast address to forward")
+        .main("MulticastMACAddress")
+        .repeats(),
+    Field::new(43, "VendorSpecific", Kind::Extension(EXTENSION), "extension or vendor settings")
+        .repeats(),
+    nested(53, "Snmpv1v2cCoexistence", COEXISTENCE, "SNMP community and its rights")
+        .main("SNMPv1v2cCoexistenceConfig")
+        .repeats(),
+    nested(54, "Snmpv3AccessView", ACCESS_VIEW, "SNMP view")
+        .main("SNMPv3AccessViewConfiguration")
+        .repeats(),
+    u8(55, "SnmpCpeAccessControl", 0, 1, "1 lets devices behind the modem use its SNMP")
+        .main("SNMPCPEAccessControl"),
+    nested(56, "ChannelAssignment", CHANNEL_ASSIGNMENT, "channels to use")
+        .main("ChannelAssignmentConfig"),
+    Field::new(58, "SoftwareUpgradeIpv6TftpServer", Kind::Ipv6, "where firmware comes from")
+        .main("SwUpgradeServer6"),
+    Field::new(59, "TftpServerProvisionedModemIpv6Address", Kind::Ipv6, "modem meant")
+        .main("TFTPProvisionedModemIPv6Address"),
+    nested(
+        60,
+        "UpstreamDropPacketClassification",
+        classifiers::DROP,
+        "packets that the modem \
+        drops",
+    )
+    .repeats(),
+    Field::new(
+        62,
+        "UpstreamDropClassifierGroupId",
+        Kind::List { width: 1, low: 1, high: 255 },
+        "groups of drop classifiers at the CMTS",
+    )
+    .main("UpstreamDropClassifierGroupID"),
+    u16(63, "SubscriberManagementControlMaxCpeIpv6", 0, MAX16, "devices with IPv6")
+        .main("SubMgmtControl6"),
+    u32(66, "ManagementEventControl", 0, MAX32, "event to report").repeats(),
+    Field::new(67, "SubscriberManagementCpeIpv6List", Kind::Ipv6List, "devices' addresses")
+        .main("SubscriberManagementCPEIPv6Table"),
+    u16(
+        68,
+        "DefaultUpstreamTargetBuffer",
+        0,
+        MAX16,
+        "target of upstream buffers without their \
+        own, as time at the flow's rate; 100 ms when absent",
+    )
+    .unit("ms"),
+    nested(
+        70,
+        "UpstreamAggregateServiceFlow",
+        flows::UPSTREAM_AGGREGATE,
+        "upstream flows that \
+        share a rate",
+    )
+    .repeats(),
+    nested(
+        71,
+        "DownstreamAggregateServiceFlow",
+        flows::DOWNSTREAM_AGGREGATE,
+        "downstream flows \
+        that share a rate",
+    )
+    .repeats(),
+    u8(76, "CmUpstreamAqmDisable", 0, 1, "1 turns AQM off for all upstream flows")
+        .main("CMUpstreamAQMDisable"),
+    hex(81, "ManufacturerCvcChain", 0, 255, "part of the manufacturer's certificates")
+        .main("ManufacturerCVCChain")
+        .repeats(),
+    hex(82, "CoSignerCvcChain", 0, 255, "part of the co-signer's certificates")
+        .main("CoSignerCVCChain")
+        .repeats(),
+    u8(91, "LowLatencyDisable", 0, 2, "anything but 0 turns low latency support off"),
+    u8(92, "DistributedHqosEnable", 0, 2, "hierarchical QoS in the modem")
+        .main("DistributedHQoSEnable"),
+    nested(
+        93,
+        "UpstreamEnhancedHqosAsf",
+        flows::ENHANCED_HQOS,
+        "upstream flows scheduled together",
+    )
+    .main("UpstreamEHQoSASF")
+    .repeats(),
+    nested(
+        94,
+        "DownstreamEnhancedHqosAsf",
+        flows::ENHANCED_HQOS,
+        "downstream flows scheduled \
+        together",
+    )
+    .main("")
+    .repeats(),
+];

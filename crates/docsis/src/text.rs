@@ -1,0 +1,96 @@
+//! The two text forms: TOML ([`to_toml`], [`from_toml`]) and the `Main { ... }` form of the open
+//! `docsis` encoder ([`to_main`], [`from_main`]).
+//!
+//! TOML carries everything: reading it back gives the same bytes. The `Main` form has no place
+//! for pads, the end marker and the MICs, which its encoder makes itself; it carries all settings
+//! in their order.
+
+mod lexer;
+mod main_read;
+mod main_write;
+mod toml_read;
+mod toml_write;
+
+use thiserror::Error;
+
+pub use main_read::from_main;
+pub use main_write::to_main;
+pub use toml_read::from_toml;
+pub use toml_write::to_toml;
+
+use crate::decode::{DecodeError, Limits};
+use crate::encode::EncodeError;
+use crate::tlv::Config;
+
+/// Bytes of text that are read at most.
+pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why a text is not a configuration, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TextError {
+    /// More than [`MAX_TEXT_BYTES`].
+    #[error("the text has {bytes} bytes; at most {MAX_TEXT_BYTES} are read")]
+    TooLarge {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// Not TOML.
+    #[error("{0}")]
+    Toml(String),
+    /// A setting, or the text around it.
+    #[error("{place}: {problem}")]
+    At {
+        /// The key path or the line.
+        place: String,
+        /// What is wrong and what would be accepted.
+        problem: String,
+    },
+    /// The settings are clear but have no bytes.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The settings together are not a file.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+impl TextError {
+    fn at(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::At { place: place.into(), problem: problem.into() }
+    }
+}
+
+fn check_size(text: &str) -> Result<(), TextError> {
+    match text.len() {
+        bytes if bytes > MAX_TEXT_BYTES => Err(TextError::TooLarge { bytes }),
+        _ => Ok(()),
+    }
+}
+
+/// The model that the same file's bytes would give: raw bytes of aggregates become settings.
+fn normalise(config: &Config) -> Result<Config, TextError> {
+    let bytes = config.encode()?;
+    Ok(Config::decode_lenient(&bytes, &Limits::default())?.0)
+}
+
+/// The closest of some names, if one is close enough to have been meant.
+fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |name: &str| edit_distance(&wanted.to_lowercase(), &name.to_lowercase());
+    let best = names.map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance)?;
+    (best.0 <= 2 + wanted.len() / 4).then_some(best.1)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

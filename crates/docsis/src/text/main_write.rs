@@ -1,0 +1,81 @@
+//! Model to the `Main { ... }` form.
+
+use std::fmt::Write;
+
+use crate::encode::{scope_of, value_bytes};
+use crate::schema::{self, Field, Kind, Scope};
+use crate::tlv::{CM_MIC, CMTS_MIC, Config, Item, Tlv, Value};
+use crate::value;
+
+/// Writes the settings as the open `docsis` encoder reads them. MICs and pads, which that
+/// encoder makes itself, become comments.
+pub fn to_main(config: &Config) -> String {
+    let mut out = String::from("Main\n{\n");
+    for item in &config.items {
+        match item {
+            Item::Pad => out.push_str("\t/* Pad */\n"),
+            Item::Tlv(tlv) if matches!(tlv.code, CM_MIC | CMTS_MIC) => {
+                let name = if tlv.code == CM_MIC { "CmMic" } else { "CmtsMic" };
+                let digest = value::hex(tlv.as_bytes().unwrap_or_default());
+                let _ = writeln!(out, "\t/* {name} {digest} */");
+            }
+            Item::Tlv(tlv) => setting(&mut out, tlv, schema::TOP, 1),
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn setting(out: &mut String, tlv: &Tlv, scope: Scope, depth: usize) {
+    let indent = "\t".repeat(depth);
+    let field = schema::find(scope, tlv.code).filter(|field| !field.main_name.is_empty());
+    match (&tlv.value, field) {
+        // The encoder's grammar has no empty aggregate.
+        (Value::Nested(children), Some(field)) if !children.is_empty() => {
+            let _ = writeln!(out, "{indent}{}\n{indent}{{", field.main_name);
+            let inner = scope_of(tlv, Some(field));
+            for child in children {
+                setting(out, child, inner, depth + 1);
+            }
+            let _ = writeln!(out, "{indent}}}");
+        }
+        (Value::Bytes(bytes), Some(field)) => {
+            let line = named(field, bytes).unwrap_or_else(|| generic(tlv));
+            let _ = writeln!(out, "{indent}{line}");
+        }
+        _ => {
+            let _ = writeln!(out, "{indent}{}", generic(tlv));
+        }
+    }
+}
+
+/// The line with the setting's name; none where the encoder would not read the value back.
+fn named(field: &Field, bytes: &[u8]) -> Option<String> {
+    let text = value::render(&field.kind, bytes)?;
+    let numbers = text.split(',').count();
+    let spelled = match field.kind {
+        Kind::Text { .. } | Kind::TextNul { .. } => quoted(&text)?,
+        // One number is read as an integer, not as a list; more than 128 are not read at all.
+        Kind::List { .. } if !(2..=128).contains(&numbers) => return None,
+        Kind::Ipv4List | Kind::Ipv6List if !(2..=15).contains(&numbers) => return None,
+        Kind::Hex { .. } if bytes.is_empty() => return None,
+        Kind::VarBind => match text.split_once(" String ") {
+            Some((oid, string)) => format!("{oid} String {}", quoted(string)?),
+            None => text,
+        },
+        _ => text,
+    };
+    Some(format!("{} {spelled};", field.main_name))
+}
+
+/// A string literal; none for characters that the encoder's strings cannot carry.
+fn quoted(text: &str) -> Option<String> {
+    let carried = |byte| matches!(byte, b' '..=b'~') && byte != b'\\';
+    text.bytes().all(carried).then(|| format!("\"{}\"", text.replace('"', "\\\"")))
+}
+
+fn generic(tlv: &Tlv) -> String {
+    let bytes = value_bytes(tlv);
+    let (code, length, hex) = (tlv.code, bytes.len(), value::hex(&bytes));
+    format!("GenericTLV TlvCode {code} TlvLength {length} TlvValue {hex};")
+}

@@ -1,0 +1,277 @@
+//! A command behind an emulated link, as Mahimahi's shells do it.
+//!
+//! ```text
+//!   command's namespace                this process          the caller's network
+//!   100.126.N.2, default route ── ul0 ── Gateway ── ulN ── 100.126.N.1, masqueraded
+//! ```
+//!
+//! The command reaches what the caller's network reaches. "Up" is from the command outwards. The
+//! outer address is in the environment, `UNDERLOAD_BASE`. A command that itself puts a command
+//! behind a link nests: the inner link's caller's network is the outer link's namespace.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use underload_aqm::registry::LinkSetup;
+
+use crate::clock::Clock;
+use crate::gateway::{Gateway, GatewayConfig, GatewayError, LaneConfig};
+use crate::journal::{Events, Journal};
+use crate::link_log;
+use crate::namespace::{Namespace, NamespaceError};
+use crate::privilege::Privilege;
+use crate::report::GatewayReport;
+use crate::resolver;
+use crate::tun::{Tun, TunError};
+use crate::uplink::{Uplink, UplinkError};
+
+/// What to run, and behind what.
+#[derive(Clone, Debug)]
+pub struct LinkCommand {
+    /// The links, seen from the command.
+    pub gateway: GatewayConfig,
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Where `uplink.log`, `downlink.log` and `samples.csv` go, if anywhere.
+    pub log: Option<PathBuf>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct LinkOutcome {
+    /// That of the command.
+    pub status: ExitStatus,
+    /// What the links did.
+    pub report: GatewayReport,
+}
+
+/// Why a command could not be run behind a link.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// Nothing to run.
+    #[error("no command given: expected one after `--`")]
+    NoCommand,
+    /// The command could not be started.
+    #[error("{command}: {source}")]
+    Start {
+        /// Its name.
+        command: String,
+        /// Why.
+        source: NamespaceError,
+    },
+    /// The command could not be waited for.
+    #[error("waiting for the command: {0}")]
+    Wait(io::Error),
+    /// A log could not be written.
+    #[error("{path}: {source}", path = path.display())]
+    Log {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address range or the way out failed.
+    #[error(transparent)]
+    Uplink(#[from] UplinkError),
+    /// The namespace failed.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// A device failed.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The gateway failed.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+}
+
+/// Name of the command's device.
+const DEVICE: &str = "ul0";
+/// The only end of the wire that is Ethernet-like is the host's.
+const MTU: u16 = 1500;
+
+impl LinkCommand {
+    /// Runs the command to its end. `note` is told what will not work, in words for the user.
+    ///
+    /// Meanwhile Ctrl-C is the command's affair, and other signals that would end this process
+    /// are passed on to it. Call it from the main thread, before starting others.
+    ///
+    /// # Errors
+    /// Where a step is refused; the system is then as it was before.
+    pub fn run(
+        &self,
+        privilege: Privilege,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<LinkOutcome, LinkError> {
+        let signals = forwarded_signals();
+        // Threads inherit the mask: only this one is to take the signals.
+        let _ = signals.thread_block();
+        let outcome = self.run_with_signals_blocked(privilege, note, signals);
+        let _ = signals.thread_unblock();
+        outcome
+    }
+
+    fn run_with_signals_blocked(
+        &self,
+        privilege: Privilege,
+        note: &mut dyn FnMut(&str),
+        signals: SigSet,
+    ) -> Result<LinkOutcome, LinkError> {
+        let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
+        let uplink = Uplink::create()?;
+        uplink.notes.iter().for_each(|text| note(text));
+        if privilege == Privilege::UserNamespace {
+            uplink.host().configure("link set lo up")?;
+            note(
+                "nothing beyond this machine can be reached without root: \
+                 install `pasta` (Debian: passt), or run as root",
+            );
+        }
+        let (inside, devices) = connect(&uplink, note)?;
+        let logs = self.open_logs()?;
+        let clock = Clock::start();
+        let (journals, logs) = logs;
+        let devices = (&devices.0, &devices.1);
+        let gateway = Gateway::start_with_journals(self.gateway.clone(), devices, clock, journals)?;
+        let mut command = Command::new(program);
+        let base = uplink.range().outer_v4().to_string();
+        command.args(arguments).env("UNDERLOAD_BASE", &base).env("MAHIMAHI_BASE", &base);
+        let started = inside.spawn_in_our_group(command);
+        let child = started.map_err(|source| LinkError::Start {
+            command: program.to_string_lossy().into_owned(),
+            source,
+        })?;
+        let status = attend(child, signals).map_err(LinkError::Wait)?;
+        let report = gateway.stop()?;
+        if let Some(directory) = &self.log {
+            finish_logs(directory, logs, &report)?;
+        }
+        Ok(LinkOutcome { status, report })
+    }
+
+    fn open_logs(&self) -> Result<([Option<Journal>; 2], Vec<LogWriter>), LinkError> {
+        let Some(directory) = &self.log else { return Ok(([None, None], Vec::new())) };
+        fs::create_dir_all(directory)
+            .map_err(|source| LinkError::Log { path: directory.clone(), source })?;
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let words = words.join(" ");
+        let mut writers = Vec::new();
+        let mut open = |direction: &str, lane: &LaneConfig| {
+            let path = directory.join(format!("{direction}.log"));
+            let (link, queue) = (lane.link.label.to_string(), lane.queue.label.to_string());
+            let header = link_log::header(direction, &link, &queue, &path, &words);
+            let (journal, events) = Journal::new();
+            writers.push(LogWriter::start(path, header, lane.link.clone(), events));
+            journal
+        };
+        let journals =
+            [open("uplink", &self.gateway.up), open("downlink", &self.gateway.down)].map(Some);
+        Ok((journals, writers))
+    }
+}
+
+/// A thread that writes one direction's log.
+struct LogWriter {
+    path: PathBuf,
+    thread: JoinHandle<io::Result<u64>>,
+}
+
+impl LogWriter {
+    fn start(path: PathBuf, header: String, link: LinkSetup, events: Receiver<Events>) -> Self {
+        let target = path.clone();
+        let thread =
+            std::thread::spawn(move || link_log::write_events(&target, &header, &link, &events));
+        Self { path, thread }
+    }
+}
+
+fn finish_logs(
+    directory: &Path,
+    logs: Vec<LogWriter>,
+    report: &GatewayReport,
+) -> Result<(), LinkError> {
+    for log in logs {
+        let outcome = log.thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        outcome.map_err(|source| LinkError::Log { path: log.path, source })?;
+    }
+    let path = directory.join("samples.csv");
+    link_log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
+}
+
+/// Makes the command's namespace and both devices, and connects it to the host's network.
+fn connect(
+    uplink: &Uplink,
+    note: &mut dyn FnMut(&str),
+) -> Result<(Namespace, (Tun, Tun)), LinkError> {
+    let range = uplink.range();
+    let (outer_v4, inner_v4) = (range.outer_v4(), range.inner_v4());
+    let (outer_v6, inner_v6) = (range.outer_v6(), range.inner_v6());
+    let outer_name = range.device();
+    let outer = Tun::create(uplink.host(), &outer_name)?;
+    let v6_works = Path::new("/proc/sys/net/ipv6").exists();
+    uplink.host().configure(&format!(
+        "link set {outer_name} mtu {MTU} txqueuelen 10000 up\n\
+         addr add {outer_v4}/30 dev {outer_name}\n"
+    ))?;
+    if v6_works {
+        let line = format!("addr add {outer_v6}/64 dev {outer_name} nodad\n");
+        uplink.host().configure(&line)?;
+    }
+    let inside = Namespace::create_with("link", name_service(outer_v4, note).as_deref())?;
+    let inner = Tun::create(&inside, DEVICE)?;
+    inside.configure(&format!(
+        "link set {DEVICE} mtu {MTU} txqueuelen 10000 addrgenmode none\n\
+         link set {DEVICE} up\n\
+         addr add {inner_v4}/30 dev {DEVICE}\n\
+         route add default via {outer_v4} dev {DEVICE}\n"
+    ))?;
+    if v6_works {
+        inside.configure(&format!("addr add {inner_v6}/64 dev {DEVICE} nodad\n"))?;
+        if uplink.has_v6 {
+            inside.configure(&format!("route add default via {outer_v6} dev {DEVICE}\n"))?;
+        }
+    }
+    Ok((inside, (inner, outer)))
+}
+
+/// The `resolv.conf` that the command must see instead of the machine's, if it must.
+fn name_service(outer: std::net::Ipv4Addr, note: &mut dyn FnMut(&str)) -> Option<String> {
+    let present = fs::read_to_string("/etc/resolv.conf").ok()?;
+    let resolver = resolver::loopback_resolver(&present)?;
+    match resolver::relay(outer, resolver) {
+        Ok(()) => Some(resolver::with_name_server(&present, outer)),
+        Err(error) => {
+            note(&format!("names cannot be resolved: the relay at {outer}:53 failed: {error}"));
+            None
+        }
+    }
+}
+
+/// What ends the command, or tells that it ended.
+fn forwarded_signals() -> SigSet {
+    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    SigSet::from_iter([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
+}
+
+/// Waits for the command, and passes on what is sent to this process. Ctrl-C and Ctrl-\ reach the
+/// command by themselves where it shares our terminal.
+fn attend(mut child: Child, signals: SigSet) -> io::Result<ExitStatus> {
+    use std::io::IsTerminal as _;
+    let shares_terminal = io::stdin().is_terminal();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let signal = signals.wait()?;
+        let from_terminal = matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && shares_terminal;
+        if signal != Signal::SIGCHLD && !from_terminal {
+            let _ = kill(Pid::from_raw(child.id() as i32), signal);
+        }
+    }
+}

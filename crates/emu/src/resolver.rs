@@ -1,0 +1,133 @@
+//! Name service behind a link.
+//!
+//! A command's namespace has a loopback of its own, so a `resolv.conf` that points to a resolver
+//! on the host's loopback (systemd-resolved, dnsmasq) leads nowhere. Then the command sees another
+//! `resolv.conf`, which names the host's end of the link, where a relay passes queries on.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Queries under way, at most; more are dropped, as an overloaded resolver drops them.
+const QUERIES_MAX: usize = 64;
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The name servers in the text of a `resolv.conf`.
+fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
+    let lines = resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    lines.filter_map(|rest| rest.split('%').next()?.trim().parse().ok()).collect()
+}
+
+/// The resolver on the host's loopback that `resolv_conf` relies on, if it relies on nothing else.
+pub fn loopback_resolver(resolv_conf: &str) -> Option<IpAddr> {
+    let servers = name_servers(resolv_conf);
+    let first = *servers.first()?;
+    servers.iter().all(IpAddr::is_loopback).then_some(first)
+}
+
+/// `resolv_conf` with its name servers replaced by `server`.
+pub fn with_name_server(resolv_conf: &str, server: Ipv4Addr) -> String {
+    let kept = resolv_conf.lines().filter(|line| !line.trim().starts_with("nameserver"));
+    let text: String = kept.flat_map(|line| [line, "\n"]).collect();
+    format!("{text}nameserver {server}\n")
+}
+
+/// Answers queries at `address` by asking `resolver`, in threads that end with the process.
+///
+/// # Errors
+/// Where port 53 of the address is taken.
+pub fn relay(address: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
+    let (inside, outside) = (SocketAddr::from((address, 53)), SocketAddr::from((resolver, 53)));
+    let datagrams = Arc::new(UdpSocket::bind(inside)?);
+    let streams = TcpListener::bind(inside)?;
+    let under_way = Arc::new(AtomicUsize::new(0));
+    let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let count = Arc::clone(&under_way);
+    spawn("dns-udp").spawn(move || {
+        let mut query = [0; 4096];
+        while let Ok((length, from)) = datagrams.recv_from(&mut query) {
+            let (query, datagrams) = (query[..length].to_vec(), Arc::clone(&datagrams));
+            in_thread(&count, move || {
+                let answer = ask(&query, outside)?;
+                datagrams.send_to(&answer, from).map(drop)
+            });
+        }
+    })?;
+    spawn("dns-tcp").spawn(move || {
+        for stream in streams.incoming().map_while(Result::ok) {
+            in_thread(&under_way, move || splice(&stream, outside));
+        }
+    })?;
+    Ok(())
+}
+
+/// Runs one query in a thread of its own, unless too many are under way. A failed query is one
+/// that the client will repeat: nothing else is to be done about it.
+fn in_thread(
+    under_way: &Arc<AtomicUsize>,
+    query: impl FnOnce() -> io::Result<()> + Send + 'static,
+) {
+    if under_way.load(Relaxed) >= QUERIES_MAX {
+        return;
+    }
+    under_way.fetch_add(1, Relaxed);
+    let count = Arc::clone(under_way);
+    let started = std::thread::Builder::new().spawn(move || {
+        let _ = query();
+        count.fetch_sub(1, Relaxed);
+    });
+    if started.is_err() {
+        under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+fn ask(query: &[u8], resolver: SocketAddr) -> io::Result<Vec<u8>> {
+    let local: IpAddr = if resolver.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = UdpSocket::bind((local, 0))?;
+    socket.connect(resolver)?;
+    socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+    socket.send(query)?;
+    let mut answer = vec![0; 65_535];
+    let length = socket.recv(&mut answer)?;
+    answer.truncate(length);
+    Ok(answer)
+}
+
+fn splice(client: &TcpStream, resolver: SocketAddr) -> io::Result<()> {
+    let server = TcpStream::connect_timeout(&resolver, ANSWER_LIMIT)?;
+    for stream in [client, &server] {
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| io::copy(&mut &*client, &mut &server));
+        io::copy(&mut &server, &mut &*client).map(drop)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_of_loopback_servers_needs_help() {
+        let v4 = |text: &str| loopback_resolver(text);
+        assert_eq!(v4("nameserver 127.0.0.53\noptions edns0\n"), "127.0.0.53".parse().ok());
+        assert_eq!(v4("nameserver ::1\n"), "::1".parse().ok());
+        assert_eq!(v4("nameserver 127.0.0.1\nnameserver 9.9.9.9\n"), None);
+        assert_eq!(v4("# nothing\n"), None);
+        assert_eq!(v4("nameserver fe80::1%eth0\n"), None);
+    }
+
+    #[test]
+    fn search_domains_and_options_are_kept() {
+        let text =
+            with_name_server("search a.example\nnameserver 127.0.0.53\n", [1, 2, 3, 4].into());
+        assert_eq!(text, "search a.example\nnameserver 1.2.3.4\n");
+    }
+}

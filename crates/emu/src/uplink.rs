@@ -1,0 +1,298 @@
+//! The way from a command's namespace to the host's network: an address range, masquerading, and
+//! forwarding that is switched back when the last user leaves.
+//!
+//! Everything but two things vanishes with this process by itself: the `nft` table and the
+//! forwarding switches. Both are undone on drop; after a crash the next start does it. Whether a
+//! table's owner still lives is told by a lock that the kernel releases: an abstract socket, which
+//! belongs to the network namespace, as the table does.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::namespace::{NamespaceError, Network};
+
+/// Address ranges, and so commands behind a link on one network at a time.
+const SLOTS: u8 = 250;
+const TABLE_PREFIX: &str = "underload-";
+/// Forwarding between devices, as parameters below `/proc/sys`.
+const FORWARD_V4: &str = "net/ipv4/ip_forward";
+const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
+
+/// Why the host's side could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum UplinkError {
+    /// All address ranges are taken.
+    #[error("all {SLOTS} address ranges 100.126.N.0/30 are in use on this host")]
+    NoRange,
+    /// Another start holds the lock for long.
+    #[error("another underload is still setting up its link (waited {0:?})")]
+    Busy(Duration),
+    /// A step was refused.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+/// An address range that nobody else on this network uses while this value lives.
+#[derive(Debug)]
+pub struct Range {
+    number: u8,
+    _lock: UnixListener,
+}
+
+impl Range {
+    /// Takes the first free range; the calling thread must be in the host's network.
+    fn take() -> Result<Self, UplinkError> {
+        let local: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+            .into_iter()
+            .flatten()
+            .filter_map(|device| Some(device.address?.as_sockaddr_in()?.ip().into()))
+            .collect();
+        (0..SLOTS)
+            .filter(|number| {
+                let is_inside = |address: &IpAddr| match address {
+                    IpAddr::V4(v4) => v4.octets()[..3] == [100, 126, *number],
+                    IpAddr::V6(_) => false,
+                };
+                !local.iter().any(is_inside)
+            })
+            .find_map(|number| Some(Self { number, _lock: lock(&number.to_string())? }))
+            .ok_or(UplinkError::NoRange)
+    }
+
+    /// The host's end.
+    pub fn outer_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(100, 126, self.number, 1)
+    }
+
+    /// The command's end.
+    pub fn inner_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(100, 126, self.number, 2)
+    }
+
+    /// The host's end.
+    pub fn outer_v6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd75, 0x6c, 1, u16::from(self.number), 0, 0, 0, 1)
+    }
+
+    /// The command's end.
+    pub fn inner_v6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd75, 0x6c, 1, u16::from(self.number), 0, 0, 0, 2)
+    }
+
+    /// Name of the host's device.
+    pub fn device(&self) -> String {
+        format!("ul{}", self.number)
+    }
+
+    fn table(&self) -> String {
+        format!("{TABLE_PREFIX}{}", self.number)
+    }
+}
+
+/// The abstract socket `underload-NAME`, if nobody in this network has it.
+fn lock(name: &str) -> Option<UnixListener> {
+    let address = SocketAddr::from_abstract_name(format!("{TABLE_PREFIX}{name}")).ok()?;
+    UnixListener::bind_addr(&address).ok()
+}
+
+/// Set-up and tear-down of different processes do not interleave.
+fn lock_setup(limit: Duration) -> Result<UnixListener, UplinkError> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(lock) = lock("setup") {
+            return Ok(lock);
+        }
+        if Instant::now() >= deadline {
+            return Err(UplinkError::Busy(limit));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The host's side of a link.
+#[derive(Debug)]
+pub struct Uplink {
+    host: Network,
+    range: Range,
+    has_table: bool,
+    /// Whether IPv6 leads beyond the host.
+    pub has_v6: bool,
+    /// What does not work, in words for the user.
+    pub notes: Vec<String>,
+}
+
+/// The forwarding switches as they were before the first of all present users came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Before {
+    v4: bool,
+    v6: bool,
+}
+
+impl Before {
+    /// As a word in the comment of a table.
+    fn to_comment(self) -> String {
+        format!("forward4={} forward6={}", u8::from(self.v4), u8::from(self.v6))
+    }
+
+    fn from_comment(text: &str) -> Option<Self> {
+        let switch = |key: &str| {
+            let rest = &text[text.find(key)? + key.len()..];
+            Some(rest.starts_with('1'))
+        };
+        Some(Self { v4: switch("forward4=")?, v6: switch("forward6=")? })
+    }
+}
+
+const SETUP_LIMIT: Duration = Duration::from_secs(10);
+
+impl Uplink {
+    /// Takes an address range of the network that the calling thread is in, and lets it reach
+    /// what that network reaches.
+    ///
+    /// # Errors
+    /// Where no range is free. What is merely out of reach becomes a note.
+    pub fn create() -> Result<Self, UplinkError> {
+        let host = Network::current("host")?;
+        let _setup = lock_setup(SETUP_LIMIT)?;
+        let mut notes = Vec::new();
+        let mut inherited = None;
+        for (number, before) in tables(&host) {
+            match (lock(&number), before) {
+                (Some(_lock), before) => remove_table(&host, &number, before),
+                (None, before) => inherited = inherited.or(before),
+            }
+        }
+        let range = Range::take()?;
+        let mut uplink = Self { host, range, has_table: false, has_v6: false, notes: Vec::new() };
+        if let Err(error) = uplink.masquerade(inherited) {
+            notes.push(format!("nothing beyond this machine can be reached: {error}"));
+        }
+        uplink.notes = notes;
+        Ok(uplink)
+    }
+
+    /// The address range.
+    pub fn range(&self) -> &Range {
+        &self.range
+    }
+
+    /// The host's network.
+    pub fn host(&self) -> &Network {
+        &self.host
+    }
+
+    fn masquerade(&mut self, inherited: Option<Before>) -> Result<(), NamespaceError> {
+        let before = inherited.unwrap_or(Before {
+            v4: read_switch(&self.host, FORWARD_V4)?,
+            v6: read_switch(&self.host, FORWARD_V6)?,
+        });
+        let (name, device) = (self.range.table(), self.range.device());
+        let (v4, v6) = (self.range.inner_v4(), self.range.inner_v6());
+        nft(
+            &self.host,
+            &format!(
+                "table inet {name} {{\n\
+                 comment \"{}\"\n\
+                 chain postrouting {{\n\
+                 type nat hook postrouting priority srcnat;\n\
+                 ip saddr {v4} oifname != \"{device}\" masquerade\n\
+                 ip6 saddr {v6} oifname != \"{device}\" masquerade\n\
+                 }}\n}}\n",
+                before.to_comment()
+            ),
+        )?;
+        self.has_table = true;
+        write_switch(&self.host, FORWARD_V4, true)?;
+        self.has_v6 = before.v6 || leads_beyond_v6(&self.host);
+        if self.has_v6 {
+            write_switch(&self.host, FORWARD_V6, true)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Uplink {
+    fn drop(&mut self) {
+        if !self.has_table {
+            return;
+        }
+        let setup = lock_setup(SETUP_LIMIT);
+        let own = self.range.number.to_string();
+        let before = tables(&self.host).into_iter().find(|(number, _)| *number == own);
+        remove_table(&self.host, &own, before.and_then(|(_, before)| before));
+        drop(setup);
+    }
+}
+
+/// Whether IPv6 has a default route that forwarding would not take away: routes learned from
+/// router advertisements are dropped by a host that becomes a router.
+fn leads_beyond_v6(host: &Network) -> bool {
+    let mut show = Command::new("ip");
+    show.args(["-6", "route", "show", "default"]);
+    let routes = host.run(show, "").unwrap_or_default();
+    !routes.trim().is_empty() && !routes.contains("proto ra")
+}
+
+/// Our tables on this network: number, and the switches that its comment remembers.
+fn tables(host: &Network) -> Vec<(String, Option<Before>)> {
+    // Without nft there are no tables of ours.
+    let list = nft(host, "list tables inet\n").unwrap_or_default();
+    let prefix = format!("table inet {TABLE_PREFIX}");
+    let numbers = list.lines().filter_map(|line| line.trim().strip_prefix(&prefix));
+    numbers
+        .map(|number| {
+            let text = nft(host, &format!("list table inet {TABLE_PREFIX}{number}\n"));
+            (number.to_owned(), text.ok().and_then(|text| Before::from_comment(&text)))
+        })
+        .collect()
+}
+
+/// Removes a table; if it was the last, forwarding becomes again what it was before the first.
+fn remove_table(host: &Network, number: &str, before: Option<Before>) {
+    // Failing here means that somebody removed it by hand, which is as good.
+    let _ = nft(host, &format!("delete table inet {TABLE_PREFIX}{number}\n"));
+    if !tables(host).is_empty() {
+        return;
+    }
+    if let Some(before) = before {
+        let _ = write_switch(host, FORWARD_V4, before.v4);
+        let _ = write_switch(host, FORWARD_V6, before.v6);
+    }
+}
+
+fn nft(host: &Network, script: &str) -> Result<String, NamespaceError> {
+    let mut command = Command::new("nft");
+    command.args(["-f", "-"]);
+    host.run(command, script)
+}
+
+fn read_switch(host: &Network, path: &str) -> Result<bool, NamespaceError> {
+    let text = host.enter(|| std::fs::read_to_string(format!("/proc/sys/{path}")))?;
+    Ok(text.is_ok_and(|text| text.trim() == "1"))
+}
+
+/// Writes a switch only where it changes something: writing forwarding resets other parameters.
+fn write_switch(host: &Network, path: &str, on: bool) -> Result<(), NamespaceError> {
+    if read_switch(host, path)? == on {
+        return Ok(());
+    }
+    host.set_parameter(path, if on { "1" } else { "0" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Before;
+
+    #[test]
+    fn a_table_remembers_the_switches() {
+        for before in [Before { v4: true, v6: false }, Before { v4: false, v6: true }] {
+            let text =
+                format!("table inet underload-3 {{\n comment \"{}\"\n}}", before.to_comment());
+            assert_eq!(Before::from_comment(&text), Some(before));
+        }
+        assert_eq!(Before::from_comment("table inet underload-3 {}"), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! The near end of a flow: what to ask the server for, and the thread that then runs it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Socket, Type};
+use underload_report::schema::Direction;
+
+use super::peer::{Peer, connect, set_marking};
+use super::protocol::{FlowKind, Request, Response, Token};
+use super::tcp_info::TcpInfo;
+use super::{
+    DeliveredLog, FlowLog, HANDSHAKE_MAX, LoadError, LoadFlow, Transport, set_congestion_control,
+    tcp_client, udp_client,
+};
+use crate::clock::RunClock;
+use crate::network::SocketSource;
+
+/// A running flow. Dropping it ends and joins it.
+#[derive(Debug)]
+pub struct FlowHandle {
+    stop: Arc<AtomicBool>,
+    delivered: Arc<DeliveredLog>,
+    thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
+}
+
+/// What a flow's thread has to know.
+pub(super) struct FlowContext {
+    pub flow: LoadFlow,
+    pub server: SocketAddr,
+    pub network: Arc<dyn SocketSource>,
+    pub clock: RunClock,
+    pub stop: Arc<AtomicBool>,
+    pub delivered: Arc<DeliveredLog>,
+    pub duration_max: Duration,
+    pub token: Token,
+}
+
+/// Starts `flow` towards the load server at `server`, with sockets from `network`. The connection is
+/// made by the flow's own thread; what can be refused without it is refused here.
+///
+/// `duration_max` is what the server is told: it ends the flow then, whatever happened to us.
+///
+/// # Errors
+/// [`LoadError`]: a congestion control that the kernel lacks, a parameter out of range, no socket, no
+/// thread.
+pub fn start_flow(
+    flow: &LoadFlow,
+    server: SocketAddr,
+    network: &Arc<dyn SocketSource>,
+    clock: RunClock,
+    duration_max: Duration,
+    token: Token,
+) -> Result<FlowHandle, LoadError> {
+    check(flow)?;
+    let socket = open_socket(flow, server, network.as_ref())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let delivered = Arc::new(DeliveredLog::default());
+    let context = FlowContext {
+        flow: flow.clone(),
+        server,
+        network: Arc::clone(network),
+        clock,
+        stop: Arc::clone(&stop),
+        delivered: Arc::clone(&delivered),
+        duration_max,
+        token,
+    };
+    let thread = Builder::new()
+        .name(format!("load-{}", flow.name))
+        .spawn(move || run(&context, socket))
+        .map_err(|source| socket_error(flow, "starting its thread", source))?;
+    Ok(FlowHandle { stop, delivered, thread: Some(thread) })
+}
+
+impl FlowHandle {
+    /// Payload octets known to be delivered so far.
+    pub fn delivered_octets(&self) -> u64 {
+        self.delivered.last().map_or(0, |record| record.octets)
+    }
+
+    /// Payload octets delivered by `time_ns`, interpolated; `None` while that is not known yet.
+    pub fn octets_at(&self, time_ns: u64) -> Option<u64> {
+        self.delivered.octets_at(time_ns)
+    }
+
+    /// True if it ended by itself, which no flow should.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Tells it to end, without waiting.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends it within a tenth of a second and gives what it recorded.
+    ///
+    /// # Errors
+    /// [`LoadError`] if it never began: no connection, refused by the server.
+    pub fn finish(mut self) -> Result<FlowLog, LoadError> {
+        self.stop();
+        let Some(thread) = self.thread.take() else { return Ok(FlowLog::default()) };
+        let panicked = |_| LoadError::Protocol { what: "a flow's thread panicked" };
+        thread.join().map_err(panicked)?
+    }
+}
+
+impl Drop for FlowHandle {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn check(flow: &LoadFlow) -> Result<(), LoadError> {
+    let Transport::Udp { rate_bit_per_s, packet_octets } = flow.transport else { return Ok(()) };
+    if !(64..=1500).contains(&packet_octets) {
+        return Err(LoadError::Parameter {
+            name: "UDP packet size",
+            value: packet_octets.to_string(),
+            accepted: "64 to 1500 octets",
+        });
+    }
+    if rate_bit_per_s == 0 {
+        return Err(LoadError::Parameter {
+            name: "UDP rate",
+            value: "0".to_owned(),
+            accepted: "1 bit/s and more",
+        });
+    }
+    Ok(())
+}
+
+fn open_socket(
+    flow: &LoadFlow,
+    server: SocketAddr,
+    network: &dyn SocketSource,
+) -> Result<Socket, LoadError> {
+    let domain = Domain::for_address(server);
+    let socket = network
+        .socket(domain, Type::STREAM)
+        .map_err(|source| socket_error(flow, "opening a socket", source))?;
+    if let Transport::Tcp { congestion_control } = &flow.transport {
+        set_congestion_control(&SockRef::from(&socket), congestion_control)?;
+        set_marking(&SockRef::from(&socket), domain, flow.marking)
+            .map_err(|source| socket_error(flow, "setting its DSCP", source))?;
+    }
+    Ok(socket)
+}
+
+fn socket_error(flow: &LoadFlow, step: &'static str, source: std::io::Error) -> LoadError {
+    LoadError::Socket { flow: flow.name.clone(), step, source }
+}
+
+fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
+    let start_ns = context.clock.now_ns() + context.flow.start_after.as_nanos() as u64;
+    while context.clock.now_ns() < start_ns {
+        if context.stop.load(Ordering::Relaxed) {
+            return Ok(FlowLog::default());
+        }
+        let next_look_ns = context.clock.now_ns() + super::POLL_INTERVAL.as_nanos() as u64;
+        context.clock.sleep_until(start_ns.min(next_look_ns));
+    }
+    let opened = match open(context, socket) {
+        // Told to end before it began: nothing happened.
+        Err(LoadError::Cancelled) => return Ok(FlowLog::default()),
+        opened => opened?,
+    };
+    let mut log = match (&context.flow.transport, context.flow.direction) {
+        (Transport::Tcp { .. }, Direction::Up) => tcp_client::send(context, &opened),
+        (Transport::Tcp { .. }, Direction::Down) => tcp_client::receive(context, &opened),
+        (Transport::Udp { .. }, Direction::Up) => udp_client::send(context, &opened)?,
+        (Transport::Udp { .. }, Direction::Down) => udp_client::receive(context, &opened)?,
+    };
+    log.delivered = context.delivered.take();
+    Ok(log)
+}
+
+/// An accepted flow.
+pub(super) struct Opened {
+    pub peer: Peer,
+    /// When the server accepted it, as far as we can know.
+    pub accepted_ns: u64,
+    pub udp_port: u16,
+    pub cookie: u64,
+}
+
+fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {
+    let FlowContext { flow, clock, .. } = context;
+    let until_ns = clock.now_ns() + HANDSHAKE_MAX.as_nanos() as u64;
+    let stop = Arc::clone(&context.stop);
+    let peer = connect(socket, context.server, &flow.name, *clock, stop, until_ns)?;
+    peer.write_all(&request(context).encode()?, until_ns)?;
+    let mut head = [0; Response::HEAD_LEN];
+    peer.read_exact(&mut head, until_ns)?;
+    let answered_ns = clock.now_ns();
+    let mut reason = vec![0; Response::reason_len(&head)?];
+    peer.read_exact(&mut reason, until_ns)?;
+    match Response::decode(&head, &reason)? {
+        Response::Refused { reason } => Err(LoadError::Refused { flow: flow.name.clone(), reason }),
+        Response::Accepted { udp_port, cookie } => {
+            let round_trip_us = TcpInfo::of(&peer.stream).map_or(0, |info| info.rtt_min_us);
+            let half_ns = u64::from(round_trip_us) * 1_000 / 2;
+            let accepted_ns = answered_ns.saturating_sub(half_ns);
+            Ok(Opened { peer, accepted_ns, udp_port, cookie })
+        }
+    }
+}
+
+fn request(context: &FlowContext) -> Request {
+    let flow = &context.flow;
+    let mut request = Request {
+        kind: FlowKind::TcpUp,
+        marking: flow.marking,
+        rate_bit_per_s: 0,
+        packet_octets: 0,
+        duration_max_ms: u32::try_from(context.duration_max.as_millis()).unwrap_or(u32::MAX),
+        congestion_control: String::new(),
+        token: context.token,
+    };
+    match &flow.transport {
+        Transport::Tcp { congestion_control } => {
+            request.congestion_control.clone_from(congestion_control);
+            if flow.direction == Direction::Down {
+                request.kind = FlowKind::TcpDown;
+            }
+        }
+        Transport::Udp { rate_bit_per_s, packet_octets } => {
+            request.rate_bit_per_s = *rate_bit_per_s;
+            request.packet_octets = *packet_octets;
+            request.kind = match flow.direction {
+                Direction::Up => FlowKind::UdpUp,
+                Direction::Down => FlowKind::UdpDown,
+            };
+        }
+    }
+    request
+}

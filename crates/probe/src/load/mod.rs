@@ -1,0 +1,188 @@
+//! The load: flows that fill the path while the probe watches.
+//!
+//! [`LoadServer`] is the far end, [`start_flow`] the near one. Payload is counted where it arrives, 10
+//! times a second, and the sender's view of a TCP flow ([`TcpInfo`]) is recorded as often. Congestion
+//! control is always named: what a machine uses by default (CUBIC, BBR) decides what its user sees.
+//!
+//! ECN on TCP is negotiated by the hosts (`net.ipv4.tcp_ecn` of the network namespace, or the route's
+//! `ecn` feature); a socket cannot ask for it, so it is no parameter here. UDP flows carry any ECN.
+
+mod client;
+mod congestion;
+mod delivered;
+mod pace;
+mod peer;
+mod protocol;
+mod server;
+mod steady;
+mod tcp_client;
+mod tcp_info;
+mod udp_client;
+
+use std::io;
+use std::time::Duration;
+
+use underload_report::schema::{Direction, Marking};
+
+pub use client::{FlowHandle, start_flow};
+pub use congestion::{available_congestion_controls, set_congestion_control};
+pub use delivered::Delivered;
+use delivered::{DeliveredLog, octets_at};
+pub use protocol::{FlowKind, Request, Response, Token};
+pub use server::{LoadServer, LoadServerConfig};
+pub use steady::SteadyDetector;
+pub use tcp_info::TcpInfo;
+
+/// A flow to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFlow {
+    /// Unique in the trial, for example `bulk-0`.
+    pub name: String,
+    /// Where its payload goes.
+    pub direction: Direction,
+    /// How it gets there.
+    pub transport: Transport,
+    /// DSCP and, for UDP, ECN that its packets carry.
+    pub marking: Marking,
+    /// How long after the start of the load it starts.
+    pub start_after: Duration,
+}
+
+/// How a flow's payload travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// As much as TCP can.
+    Tcp {
+        /// Congestion control as the kernel names it, for example `cubic`.
+        congestion_control: String,
+    },
+    /// UDP at a constant rate, evenly spaced.
+    Udp {
+        /// Rate of whole IP packets, bit/s.
+        rate_bit_per_s: u64,
+        /// IP packet, octets, headers included; 64 to 1500.
+        packet_octets: u16,
+    },
+}
+
+/// A TCP sender's state at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpSample {
+    /// When, on the run's clock; see [`Delivered::time_ns`].
+    pub time_ns: u64,
+    /// What the kernel said.
+    pub info: TcpInfo,
+}
+
+/// What a flow recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowLog {
+    /// Cumulative, in order of time.
+    pub delivered: Vec<Delivered>,
+    /// Of the sender, whichever end that is; empty for UDP.
+    pub tcp: Vec<TcpSample>,
+    /// Datagrams that left; `None` for TCP.
+    pub packets_sent: Option<u64>,
+    /// Why it ended before it was told to; `None` if it did not.
+    pub failure: Option<String>,
+}
+
+impl FlowLog {
+    /// Payload delivered between two instants, bit/s, interpolated between records. `None` if the
+    /// records do not reach into the window.
+    pub fn goodput_bit_per_s(&self, start_ns: u64, end_ns: u64) -> Option<u64> {
+        let window_ns = end_ns.checked_sub(start_ns).filter(|window| *window > 0)?;
+        if self.delivered.last()?.time_ns <= start_ns {
+            return None;
+        }
+        let octets_at = |time_ns| octets_at(&self.delivered, time_ns);
+        let octets = octets_at(end_ns).saturating_sub(octets_at(start_ns));
+        Some((u128::from(octets) * 8_000_000_000 / u128::from(window_ns)) as u64)
+    }
+
+    /// Segments that the sender had sent again by the end; `None` for UDP.
+    pub fn retransmits(&self) -> Option<u64> {
+        self.tcp.last().map(|sample| u64::from(sample.info.retransmits))
+    }
+}
+
+/// Why a flow or the load server could not work.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The kernel has no such congestion control, or does not let us use it.
+    #[error("congestion control {name:?} cannot be used here: available are {available}")]
+    CongestionControl {
+        /// What was asked for.
+        name: String,
+        /// What the kernel offers.
+        available: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A parameter is out of range.
+    #[error("{name} is {value}, accepted is {accepted}")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+    /// The far end said no.
+    #[error("the load server refuses flow {flow}: {reason}")]
+    Refused {
+        /// The flow's name.
+        flow: String,
+        /// In the server's words.
+        reason: String,
+    },
+    /// A socket operation failed.
+    #[error("flow {flow}: {step}")]
+    Socket {
+        /// The flow's name, or the server's.
+        flow: String,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The other end does not speak this protocol.
+    #[error("the other end is no load peer of this version: {what}")]
+    Protocol {
+        /// What was wrong.
+        what: &'static str,
+    },
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// From one record to the next.
+pub(crate) const RECORD_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a thread may sleep before it looks whether it should stop.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the other end may take to say hello.
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// Records per flow at most: 28 hours.
+pub(crate) const RECORDS_MAX: usize = 1_000_000;
+/// What TCP may hold that is not yet sent: little, so that "stop" means stop, and enough for bursts.
+pub(crate) const NOT_SENT_OCTETS: u32 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_is_interpolated_between_records() {
+        let record = |time_ns, octets| Delivered { time_ns, octets, packets: 0 };
+        let delivered = vec![record(100, 0), record(200, 1_000), record(400, 1_000)];
+        let log = FlowLog { delivered, ..FlowLog::default() };
+        assert_eq!(log.goodput_bit_per_s(100, 200), Some(80_000_000_000));
+        assert_eq!(log.goodput_bit_per_s(150, 250), Some(40_000_000_000));
+        assert_eq!(log.goodput_bit_per_s(0, 100), Some(0));
+        assert_eq!(log.goodput_bit_per_s(300, 300), None);
+        assert_eq!(log.goodput_bit_per_s(400, 500), None, "nothing is known of that window");
+        assert_eq!(FlowLog::default().goodput_bit_per_s(0, 100), None);
+    }
+}

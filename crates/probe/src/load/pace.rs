@@ -1,0 +1,86 @@
+//! Datagrams at a constant rate, evenly spaced.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::protocol::{DatagramHeader, payload};
+use crate::clock::RunClock;
+use crate::endpoint::ThreadTiming;
+
+/// What a paced sender sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Of whole IP packets, bit/s.
+    pub rate_bit_per_s: u64,
+    /// IP packet, octets.
+    pub packet_octets: u16,
+    /// IP and UDP header, octets.
+    pub header_octets: u16,
+    pub cookie: u64,
+}
+
+/// What it has sent, for other threads to read.
+#[derive(Debug, Default)]
+pub(super) struct PacedCounts {
+    pub packets: AtomicU64,
+    pub octets: AtomicU64,
+}
+
+/// A sender that was held up sends at most this much late; older packets are never sent, so that a
+/// stall does not turn into a burst that the rate does not have.
+const CATCH_UP_MAX: Duration = Duration::from_millis(20);
+
+/// IP and UDP header of packets to this address, octets.
+pub(super) fn header_octets(peer: SocketAddr) -> u16 {
+    match peer.ip() {
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => 48,
+        _ => 28,
+    }
+}
+
+/// Sends on a connected socket until `end_ns` or until `is_stopped`. Blocks the calling thread.
+pub(super) fn send_paced(
+    socket: &UdpSocket,
+    pace: Pace,
+    clock: RunClock,
+    end_ns: u64,
+    is_stopped: impl Fn() -> bool,
+    counts: &PacedCounts,
+) {
+    let timing = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
+    timing.apply();
+    let payload_octets = usize::from(pace.packet_octets.saturating_sub(pace.header_octets));
+    let mut datagram = payload(payload_octets.max(DatagramHeader::LEN));
+    let start_ns = clock.now_ns();
+    let bit_nanos = u128::from(pace.packet_octets) * 8 * 1_000_000_000;
+    let due_ns = |index: u64| {
+        let offset_ns = u128::from(index) * bit_nanos / u128::from(pace.rate_bit_per_s.max(1));
+        start_ns.saturating_add(u64::try_from(offset_ns).unwrap_or(u64::MAX))
+    };
+    let catch_up_ns = CATCH_UP_MAX.as_nanos() as u64;
+    let mut index = 0;
+    let mut sequence = 0;
+    while !is_stopped() {
+        let now_ns = timing.wait_until(clock, due_ns(index).min(end_ns));
+        if now_ns >= end_ns {
+            return;
+        }
+        if now_ns < due_ns(index) {
+            continue;
+        }
+        let is_too_late = now_ns - due_ns(index) > catch_up_ns;
+        index += 1;
+        if is_too_late {
+            continue;
+        }
+        let header = DatagramHeader { cookie: pace.cookie, sequence };
+        datagram[..DatagramHeader::LEN].copy_from_slice(&header.encode());
+        sequence += 1;
+        // A packet that the kernel refuses (full queue, "no such port") was not sent.
+        if let Ok(octets) = socket.send(&datagram) {
+            counts.packets.fetch_add(1, Ordering::Relaxed);
+            counts.octets.fetch_add(octets as u64, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! When is the load steady?
+//!
+//! The paper starts its latency test "as the TCP ramp-up reaches its peak steady state" and does not
+//! say how it knows. The rule here: delivered payload is counted in windows of 500 ms; the load is
+//! steady at the end of the third window in a row that lies within 10 % of the mean of the three and
+//! carried anything at all. The first window, in which flows open, never counts.
+
+/// Watches delivered payload and says when it is steady.
+#[derive(Clone, Debug)]
+pub struct SteadyDetector {
+    start_ns: u64,
+    /// Octets delivered by the end of the last whole window.
+    octets_before: u64,
+    /// Windows that have ended.
+    windows: u64,
+    /// Windows in a row, up to the last one, whose own count is known.
+    seen: usize,
+    /// Octets of the last three windows, oldest first.
+    recent: [u64; WINDOWS],
+}
+
+const WINDOWS: usize = 3;
+
+impl SteadyDetector {
+    /// Length of a window, ns.
+    pub const WINDOW_NS: u64 = 500_000_000;
+    /// How far a window may lie from the mean of its three, percent.
+    pub const TOLERANCE_PERCENT: u64 = 10;
+
+    /// The load starts at `start_ns`.
+    pub fn new(start_ns: u64) -> Self {
+        Self { start_ns, octets_before: 0, windows: 0, seen: 0, recent: [0; WINDOWS] }
+    }
+
+    /// `octets` had been delivered in total by `now_ns`; true once the load is steady. To be told at
+    /// least once per window: longer silence starts the row of three anew.
+    pub fn observe(&mut self, now_ns: u64, octets: u64) -> bool {
+        let elapsed = now_ns.saturating_sub(self.start_ns) / Self::WINDOW_NS;
+        if elapsed <= self.windows {
+            return false;
+        }
+        let in_one_window = elapsed == self.windows + 1;
+        let delivered = octets.saturating_sub(self.octets_before);
+        self.octets_before = octets;
+        self.windows = elapsed;
+        // What came in a stretch of several windows cannot be told apart, and the first window does
+        // not count: the row begins anew.
+        if !in_one_window || elapsed == 1 {
+            self.seen = 0;
+            return false;
+        }
+        self.recent.rotate_left(1);
+        self.recent[WINDOWS - 1] = delivered;
+        self.seen += 1;
+        self.seen >= WINDOWS && self.is_level()
+    }
+
+    fn is_level(&self) -> bool {
+        let sum: u64 = self.recent.iter().sum();
+        let count = WINDOWS as u64;
+        let within =
+            |octets: &u64| (octets * count).abs_diff(sum) * 100 <= sum * Self::TOLERANCE_PERCENT;
+        sum > 0 && self.recent.iter().all(within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The window (from 1) at whose end the detector says steady.
+    fn steady_after(windows: &[u64]) -> Option<usize> {
+        let mut detector = SteadyDetector::new(1_000);
+        let mut total = 0;
+        for (index, octets) in windows.iter().enumerate() {
+            let start_ns = 1_000 + index as u64 * SteadyDetector::WINDOW_NS;
+            assert!(
+                !detector.observe(start_ns + SteadyDetector::WINDOW_NS / 2, total + octets / 2)
+            );
+            total += octets;
+            if detector.observe(start_ns + SteadyDetector::WINDOW_NS, total) {
+                return Some(index + 1);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn three_level_windows_after_the_first_are_steady() {
+        assert_eq!(steady_after(&[100; 10]), Some(4));
+        assert_eq!(steady_after(&[10, 50, 90, 100, 104, 98]), Some(5));
+        assert_eq!(steady_after(&[10, 50, 80, 100, 104, 98]), Some(6), "80 is too far off");
+    }
+
+    #[test]
+    fn nothing_and_anything_that_moves_is_not() {
+        assert_eq!(steady_after(&[0; 20]), None);
+        assert_eq!(steady_after(&[10, 20, 40, 80, 160, 320]), None);
+        assert_eq!(steady_after(&[100, 100, 100, 0, 100, 100, 0, 100, 100]), None);
+    }
+
+    #[test]
+    fn windows_nobody_saw_are_not_taken_for_level() {
+        let mut detector = SteadyDetector::new(0);
+        assert!(!detector.observe(10 * SteadyDetector::WINDOW_NS, 1_000));
+        assert!(!detector.observe(11 * SteadyDetector::WINDOW_NS, 1_100));
+        assert!(!detector.observe(12 * SteadyDetector::WINDOW_NS, 1_200));
+        assert!(detector.observe(13 * SteadyDetector::WINDOW_NS, 1_300));
+    }
+}

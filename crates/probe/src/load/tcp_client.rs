@@ -1,0 +1,169 @@
+//! The near end of bulk TCP.
+
+use std::io::{self, Read, Write};
+
+use nix::poll::PollFlags;
+
+use super::client::{FlowContext, Opened};
+use super::peer::is_temporary;
+use super::protocol::{BLOCK_OCTETS, BlockHeader, Report, payload};
+use super::tcp_info::TcpInfo;
+use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
+
+/// Octets per call: enough that calls are no cost, and a multiple of the block.
+const CHUNK_OCTETS: usize = 256 << 10;
+
+/// Sends until told to stop, and notes what the server says arrived.
+pub(super) fn send(context: &FlowContext, opened: &Opened) -> FlowLog {
+    let mut log = FlowLog::default();
+    log.failure = send_into(context, opened, &mut log).err().map(|error| error.to_string());
+    log
+}
+
+fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
+    let peer = &opened.peer;
+    let payload = payload(CHUNK_OCTETS);
+    let mut reports = ReportReader::default();
+    let mut next_record_ns = peer.clock.now_ns();
+    while !peer.is_stopped() {
+        let ready = peer.wait(PollFlags::POLLIN | PollFlags::POLLOUT, next_record_ns)?;
+        if ready.contains(PollFlags::POLLOUT) {
+            match (&peer.stream).write(&payload) {
+                Err(error) if !is_temporary(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        if ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
+            reports.read(opened, |delivered| context.delivered.note(delivered))?;
+        }
+        let now_ns = peer.clock.now_ns();
+        if now_ns >= next_record_ns {
+            next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
+            if log.tcp.len() < RECORDS_MAX {
+                log.tcp.push(TcpSample { time_ns: now_ns, info: TcpInfo::of(&peer.stream)? });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Receives until told to stop, counting here, and notes what the server says of its connection.
+pub(super) fn receive(context: &FlowContext, opened: &Opened) -> FlowLog {
+    let mut log = FlowLog::default();
+    log.failure = receive_into(context, opened, &mut log).err().map(|error| error.to_string());
+    log
+}
+
+fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
+    let peer = &opened.peer;
+    let mut chunk = vec![0; CHUNK_OCTETS];
+    let mut blocks = BlockReader::default();
+    let mut octets = 0;
+    let mut next_record_ns = 0;
+    while !peer.is_stopped() {
+        let now_ns = peer.clock.now_ns();
+        if now_ns >= next_record_ns {
+            next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
+            context.delivered.note(Delivered { time_ns: now_ns, octets, packets: 0 });
+        }
+        peer.wait(PollFlags::POLLIN, next_record_ns)?;
+        match (&peer.stream).read(&mut chunk) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                octets += count as u64;
+                blocks.read(&chunk[..count], |header| {
+                    let time_ns = opened.accepted_ns.saturating_add(header.elapsed_ns);
+                    let is_new = log.tcp.last().is_none_or(|sample| sample.time_ns < time_ns);
+                    if is_new && log.tcp.len() < RECORDS_MAX {
+                        log.tcp.push(TcpSample { time_ns, info: header.info });
+                    }
+                });
+            }
+            Err(error) if is_temporary(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let time_ns = peer.clock.now_ns();
+    context.delivered.note(Delivered { time_ns, octets, packets: 0 });
+    Ok(())
+}
+
+/// Cuts a stream of reports into reports.
+#[derive(Default)]
+pub(super) struct ReportReader {
+    partial: Vec<u8>,
+}
+
+impl ReportReader {
+    /// Reads what is there, without waiting.
+    pub(super) fn read(
+        &mut self,
+        opened: &Opened,
+        mut found: impl FnMut(Delivered),
+    ) -> io::Result<()> {
+        let mut octets = [0; 40 * Report::LEN];
+        match (&opened.peer.stream).read(&mut octets) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.partial.extend_from_slice(&octets[..count]),
+            Err(error) if is_temporary(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let (whole, rest) = self.partial.as_chunks::<{ Report::LEN }>();
+        for report in whole.iter().map(Report::decode) {
+            let time_ns = opened.accepted_ns.saturating_add(report.elapsed_ns);
+            found(Delivered { time_ns, octets: report.octets, packets: report.packets });
+        }
+        self.partial = rest.to_vec();
+        Ok(())
+    }
+}
+
+/// Finds the header in front of every block of a stream.
+#[derive(Default)]
+struct BlockReader {
+    /// Octets of the current block that were read.
+    position: usize,
+    partial: Vec<u8>,
+}
+
+impl BlockReader {
+    fn read(&mut self, mut octets: &[u8], mut found: impl FnMut(BlockHeader)) {
+        while !octets.is_empty() {
+            let in_header = BlockHeader::LEN.saturating_sub(self.position);
+            let wanted = if in_header > 0 { in_header } else { BLOCK_OCTETS - self.position };
+            let (now, later) = octets.split_at(wanted.min(octets.len()));
+            if in_header > 0 {
+                self.partial.extend_from_slice(now);
+                if let Some(header) = self.partial.first_chunk::<{ BlockHeader::LEN }>() {
+                    found(BlockHeader::decode(header));
+                    self.partial.clear();
+                }
+            }
+            self.position = (self.position + now.len()) % BLOCK_OCTETS;
+            octets = later;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_headers_are_found_however_the_stream_is_cut() {
+        let mut stream = Vec::new();
+        for index in 0..5_u64 {
+            let header = BlockHeader { elapsed_ns: index, info: TcpInfo::default() };
+            stream.extend_from_slice(&header.encode());
+            stream.resize(BLOCK_OCTETS * (index as usize + 1), 0xff);
+        }
+        for piece in [1, 7, 47, 48, 49, 1_000, BLOCK_OCTETS, stream.len()] {
+            let mut blocks = BlockReader::default();
+            let mut found = Vec::new();
+            for octets in stream.chunks(piece) {
+                blocks.read(octets, |header| found.push(header.elapsed_ns));
+            }
+            assert_eq!(found, [0, 1, 2, 3, 4], "in pieces of {piece}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the kernel knows of a TCP connection.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::sys::{TCP_INFO_LEN, tcp_info};
+
+/// The part of Linux's `struct tcp_info` that explains a bulk flow (linux/tcp.h).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round trip, us.
+    pub rtt_us: u32,
+    /// Its mean deviation, us.
+    pub rtt_variance_us: u32,
+    /// Smallest round trip of the recent past, us.
+    pub rtt_min_us: u32,
+    /// Congestion window, segments.
+    pub congestion_window_segments: u32,
+    /// Segments sent again since the connection began.
+    pub retransmits: u32,
+    /// Segments acknowledged with an ECN echo since the connection began.
+    pub delivered_ce: u32,
+    /// Most recent delivery rate, octets per second.
+    pub delivery_rate_octets_per_s: u64,
+    /// Pacing rate, octets per second; all ones when not paced.
+    pub pacing_rate_octets_per_s: u64,
+}
+
+impl TcpInfo {
+    /// Octets of [`TcpInfo::to_octets`].
+    pub const LEN: usize = 40;
+
+    /// Of a connected socket.
+    ///
+    /// # Errors
+    /// What the kernel says, for example because the socket is not TCP.
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
+        let raw = tcp_info(socket.as_fd())?;
+        Ok(Self {
+            rtt_us: native_u32(&raw, 68),
+            rtt_variance_us: native_u32(&raw, 72),
+            rtt_min_us: native_u32(&raw, 148),
+            congestion_window_segments: native_u32(&raw, 80),
+            retransmits: native_u32(&raw, 100),
+            delivered_ce: native_u32(&raw, 196),
+            delivery_rate_octets_per_s: native_u64(&raw, 160),
+            pacing_rate_octets_per_s: native_u64(&raw, 104),
+        })
+    }
+
+    /// As it travels from a sending server, big-endian.
+    pub fn to_octets(self) -> [u8; Self::LEN] {
+        let words = [
+            self.rtt_us,
+            self.rtt_variance_us,
+            self.rtt_min_us,
+            self.congestion_window_segments,
+            self.retransmits,
+            self.delivered_ce,
+        ];
+        let mut octets = [0; Self::LEN];
+        for (target, word) in octets.chunks_exact_mut(4).zip(words) {
+            target.copy_from_slice(&word.to_be_bytes());
+        }
+        octets[24..32].copy_from_slice(&self.delivery_rate_octets_per_s.to_be_bytes());
+        octets[32..40].copy_from_slice(&self.pacing_rate_octets_per_s.to_be_bytes());
+        octets
+    }
+
+    /// The reverse of [`TcpInfo::to_octets`].
+    pub fn from_octets(octets: &[u8; Self::LEN]) -> Self {
+        let word = |offset| u32::from_be_bytes(part(octets, offset));
+        Self {
+            rtt_us: word(0),
+            rtt_variance_us: word(4),
+            rtt_min_us: word(8),
+            congestion_window_segments: word(12),
+            retransmits: word(16),
+            delivered_ce: word(20),
+            delivery_rate_octets_per_s: u64::from_be_bytes(part(octets, 24)),
+            pacing_rate_octets_per_s: u64::from_be_bytes(part(octets, 32)),
+        }
+    }
+}
+
+fn part<const N: usize>(octets: &[u8], offset: usize) -> [u8; N] {
+    let mut value = [0; N];
+    value.copy_from_slice(&octets[offset..offset + N]);
+    value
+}
+
+fn native_u32(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u32 {
+    u32::from_ne_bytes(part(raw, offset))
+}
+
+fn native_u64(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u64 {
+    u64::from_ne_bytes(part(raw, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_loopback_connection_has_plausible_numbers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[1; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let info = TcpInfo::of(&near).unwrap();
+        assert!(info.rtt_us > 0 && info.rtt_us < 5_000_000);
+        assert!((2..10_000).contains(&info.congestion_window_segments));
+        assert_eq!((info.retransmits, info.delivered_ce), (0, 0));
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(TcpInfo::of(&udp).is_err());
+    }
+
+    #[test]
+    fn numbers_survive_the_round_trip() {
+        let info = TcpInfo {
+            rtt_us: 1,
+            rtt_variance_us: 2,
+            rtt_min_us: 3,
+            congestion_window_segments: 4,
+            retransmits: 5,
+            delivered_ce: 6,
+            delivery_rate_octets_per_s: 7,
+            pacing_rate_octets_per_s: u64::MAX,
+        };
+        assert_eq!(TcpInfo::from_octets(&info.to_octets()), info);
+    }
+}

@@ -1,0 +1,209 @@
+//! A whole measurement: probes through an idle phase, a ramp, a load and its end.
+//!
+//! ```text
+//!          idle          ramp            load            drain
+//!  |----------------|------------|------------------|------------|
+//!  probes ==========================================|
+//!  load flows       ============================================ |
+//!                                                   '-- until the last answers are in
+//! ```
+//!
+//! The probe ends before the load does, as in the Comcast study, so that no answer of the load phase
+//! travels through a queue that is already emptying. Samples of the ramp are kept and count for
+//! nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed, and how
+//! late the prober was are part of the result.
+
+mod pressure;
+mod record;
+mod run;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use underload_report::schema::{
+    FlowRecord, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
+};
+
+pub use run::Measurement;
+
+use crate::endpoint::{EndpointError, ProberConfig};
+use crate::load::{FlowLog, LoadError, LoadFlow, Token};
+use crate::network::SocketSource;
+use crate::session::{ClockOffset, ProbeCounts};
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasurementConfig {
+    /// Position of the trial in its run; every sample carries it.
+    pub trial: u32,
+    /// Length of the idle phase.
+    pub idle: Duration,
+    /// How the ramp ends.
+    pub ramp: Ramp,
+    /// Length of the load phase: 7 s up and 11 s down in the Comcast study.
+    pub load: Duration,
+    /// How long to wait, once the load has ended, for queues to empty.
+    pub drain: Duration,
+    /// A probe that is not answered within this counts as lost.
+    pub loss_timeout: Duration,
+    /// The open-loop probe; its `start_ns` is set by the measurement.
+    pub probe: ProberConfig,
+    /// The request-response probe beside it, a second view; `None` for none.
+    pub request_response: Option<RequestResponse>,
+    /// The flows of the load; empty for idle latency throughout.
+    pub loads: Vec<LoadFlow>,
+    /// What the load server wants to see; zeros where it asks for none.
+    pub token: Token,
+}
+
+impl Default for MeasurementConfig {
+    /// 2 s idle, a detected ramp of at most 5 s, 7 s of load, no load flow yet.
+    fn default() -> Self {
+        Self {
+            trial: 0,
+            idle: Duration::from_secs(2),
+            ramp: Ramp::Detected { at_most: Duration::from_secs(5) },
+            load: Duration::from_secs(7),
+            drain: Duration::from_millis(500),
+            loss_timeout: Duration::from_secs(2),
+            probe: ProberConfig::default(),
+            request_response: None,
+            loads: Vec::new(),
+            token: Token([0; 16]),
+        }
+    }
+}
+
+/// How the ramp ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ramp {
+    /// After this long, whatever the load does.
+    Fixed(Duration),
+    /// Once the load is steady in every direction that it has (see [`crate::load::SteadyDetector`]), or
+    /// after `at_most`.
+    Detected {
+        /// The longest ramp.
+        at_most: Duration,
+    },
+}
+
+/// A request-response probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestResponse {
+    /// Unique among the flows, for example `request-response`.
+    pub name: String,
+    /// DSCP and ECN of requests and answers.
+    pub marking: Marking,
+    /// UDP payload, octets.
+    pub payload_octets: u16,
+}
+
+/// Where the far end is, and which network to reach it from.
+#[derive(Clone)]
+pub struct Endpoints {
+    /// Gives the near end's sockets.
+    pub network: Arc<dyn SocketSource>,
+    /// Answers probes.
+    pub reflector: SocketAddr,
+    /// Carries the load.
+    pub load_server: SocketAddr,
+    /// Whether the two ends tell the same time.
+    pub far_clock: FarClock,
+}
+
+/// Whether one-way delays can be read off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FarClock {
+    /// Both ends are one machine.
+    Shared,
+    /// The offset is estimated from the exchange with the shortest round trip.
+    Separate,
+}
+
+/// How far a measurement is, ten times a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Current phase.
+    pub phase: Phase,
+    /// Since the phase began.
+    pub in_phase: Duration,
+    /// How long the phase will be at most.
+    pub phase_max: Duration,
+    /// Payload delivered up since the measurement began, octets.
+    pub octets_up: u64,
+    /// Payload delivered down since the measurement began, octets.
+    pub octets_down: u64,
+    /// Probes sent, all classes.
+    pub probes_sent: u64,
+    /// Answers received, all classes.
+    pub probes_answered: u64,
+}
+
+/// How the ramp ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RampEnd {
+    /// There was nothing to wait for, or the time was given.
+    Fixed,
+    /// The load was steady.
+    Steady,
+    /// The load was not steady when the time was up.
+    NotSteady,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct MeasurementResult {
+    /// One per probe sent; open-loop classes first, then request-response, each by scheduled time.
+    pub samples: Vec<Sample>,
+    /// When each phase ran; a cancelled measurement has fewer.
+    pub phases: Vec<PhaseWindow>,
+    /// Probe classes, request-response, load flows: [`Sample::flow`] is a position in this list.
+    pub flows: Vec<FlowRecord>,
+    /// Curves per load flow: `NAME.goodput` in bit/s, and for TCP `NAME.rtt` in ns,
+    /// `NAME.congestion_window` in segments, `NAME.retransmits` in segments.
+    pub series: Vec<Series>,
+    /// The prober's punctuality; the emulator's part is empty.
+    pub timeliness: Timeliness,
+    /// How the ramp ended.
+    pub ramp_end: RampEnd,
+    /// What did not go as asked, in plain words; empty when all did.
+    pub incomplete: Vec<String>,
+    /// True if it was cancelled; what there was until then is here.
+    pub cancelled: bool,
+    /// What became of the packets of each probe, in the order of `flows`.
+    pub probe_counts: Vec<ProbeCounts>,
+    /// Raw records of the load flows, in the order of the configuration.
+    pub loads: Vec<FlowLog>,
+    /// The far clock's estimated lead; `None` if it is shared or could not be estimated.
+    pub clock_offset: Option<ClockOffset>,
+}
+
+/// Why there is no measurement at all.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The probe could not start.
+    #[error(transparent)]
+    Probe(#[from] EndpointError),
+    /// The load could not start.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// No socket for a probe.
+    #[error("cannot open the {probe} socket")]
+    Socket {
+        /// Which probe.
+        probe: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A parameter is out of range.
+    #[error("{name} is {value}, accepted is {accepted}")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+}

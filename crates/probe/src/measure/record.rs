@@ -1,0 +1,219 @@
+//! From logs to the record of a trial.
+
+use underload_report::schema::{
+    Direction, FlowDirection, FlowRecord, Marking, Metric, Phase, PhaseWindow, Sample, Series,
+    SeriesPoint, Timeliness,
+};
+use underload_report::stats::distribution;
+
+use super::{MeasurementConfig, MeasurementResult, RampEnd};
+use crate::endpoint::ProbeLog;
+use crate::load::{FlowLog, LoadFlow, Transport};
+use crate::session::{ClockOffset, Labels, ProbeCounts, estimate_clock_offset, match_labelled};
+
+/// Everything that a measurement left.
+pub(super) struct Recorded<'a> {
+    pub config: &'a MeasurementConfig,
+    pub phases: Vec<PhaseWindow>,
+    pub probe: ProbeLog,
+    pub request_response: Option<ProbeLog>,
+    pub loads: Vec<FlowLog>,
+    pub ramp_end: RampEnd,
+    pub cancelled: bool,
+    pub clock_is_shared: bool,
+    pub cpu_pressure_percent: Option<f64>,
+}
+
+pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
+    let config = recorded.config;
+    let log = &recorded.probe;
+    let clock_offset = if recorded.clock_is_shared {
+        None
+    } else {
+        estimate_clock_offset(&log.sent, &log.replies)
+    };
+    let markings: Vec<Marking> = config.probe.classes.iter().map(|class| class.marking).collect();
+    let (mut samples, mut counts) =
+        probe_samples(&recorded, log, 0, &markings, false, clock_offset);
+    let timeliness = timeliness(&recorded, &samples);
+    let mut flows: Vec<FlowRecord> = Vec::new();
+    for (class, counts) in config.probe.classes.iter().zip(&counts) {
+        flows.push(probe_record(&class.name, class.marking, counts));
+    }
+    if let (Some(log), Some(request)) = (&recorded.request_response, &config.request_response) {
+        let first_flow = flows.len() as u16;
+        let markings = [request.marking];
+        let (more, request_counts) =
+            probe_samples(&recorded, log, first_flow, &markings, true, clock_offset);
+        samples.extend(more);
+        for counts in &request_counts {
+            flows.push(probe_record(&request.name, request.marking, counts));
+        }
+        counts.extend(request_counts);
+    }
+    let load_window = recorded.phases.iter().find(|window| window.phase == Phase::Load).copied();
+    let mut series = Vec::new();
+    let mut incomplete = Vec::new();
+    for (flow, log) in config.loads.iter().zip(&recorded.loads) {
+        flows.push(load_record(flow, log, load_window));
+        series.extend(load_series(config.trial, flow, log));
+        if let Some(failure) = &log.failure {
+            incomplete.push(format!("flow {} broke: {failure}", flow.name));
+        } else if log.delivered.last().is_none_or(|last| last.octets == 0) && !recorded.cancelled {
+            incomplete.push(format!("flow {} delivered nothing", flow.name));
+        }
+    }
+    if !recorded.clock_is_shared && clock_offset.is_none() {
+        incomplete.push("no answer to estimate the far clock's offset from".to_owned());
+    }
+    MeasurementResult {
+        samples,
+        phases: recorded.phases,
+        flows,
+        series,
+        timeliness,
+        ramp_end: recorded.ramp_end,
+        incomplete,
+        cancelled: recorded.cancelled,
+        probe_counts: counts,
+        loads: recorded.loads,
+        clock_offset,
+    }
+}
+
+fn probe_samples(
+    recorded: &Recorded<'_>,
+    log: &ProbeLog,
+    first_flow: u16,
+    markings: &[Marking],
+    closed_loop: bool,
+    clock_offset: Option<ClockOffset>,
+) -> (Vec<Sample>, Vec<ProbeCounts>) {
+    let labels = Labels {
+        trial: recorded.config.trial,
+        first_flow,
+        markings,
+        phases: &recorded.phases,
+        closed_loop,
+    };
+    let timeout_ns = recorded.config.loss_timeout.as_nanos() as u64;
+    let offset_ns = clock_offset.map_or(0, |estimate| estimate.offset_ns);
+    let collected = match_labelled(&log.sent, &log.replies, timeout_ns, offset_ns, labels);
+    let mut samples = collected.samples;
+    if !recorded.clock_is_shared && clock_offset.is_none() {
+        for sample in &mut samples {
+            (sample.one_way_up_ns, sample.one_way_down_ns) = (None, None);
+        }
+    }
+    (samples, collected.counts)
+}
+
+fn timeliness(recorded: &Recorded<'_>, samples: &[Sample]) -> Timeliness {
+    let mut lateness: Vec<u64> = samples.iter().map(Sample::lateness_ns).collect();
+    let log = &recorded.probe;
+    Timeliness {
+        emulator_lateness: None,
+        prober_lateness: distribution(&mut lateness),
+        probe_slots_planned: log.planned,
+        probe_slots_missed: log.skipped + log.refused,
+        cpu_pressure_percent: recorded.cpu_pressure_percent,
+    }
+}
+
+fn probe_record(name: &str, marking: Marking, counts: &ProbeCounts) -> FlowRecord {
+    let count = |name: &str, value: u64| Metric {
+        name: name.to_owned(),
+        unit: String::new(),
+        value: Some(value as f64),
+    };
+    FlowRecord {
+        name: name.to_owned(),
+        kind: "probe".to_owned(),
+        class: class_name(marking),
+        direction: FlowDirection::Both,
+        metrics: vec![
+            count("sent", counts.sent),
+            count("lost", counts.lost),
+            count("answered_late", counts.answered_late),
+            count("duplicates", counts.duplicates),
+            count("reordered", counts.reordered),
+        ],
+        ..FlowRecord::default()
+    }
+}
+
+fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> FlowRecord {
+    let goodput = window.and_then(|w| log.goodput_bit_per_s(w.start_ns, w.end_ns));
+    let (direction, up, down) = match flow.direction {
+        Direction::Up => (FlowDirection::Up, goodput, None),
+        Direction::Down => (FlowDirection::Down, None, goodput),
+    };
+    let mut record = FlowRecord {
+        name: flow.name.clone(),
+        class: class_name(flow.marking),
+        direction,
+        goodput_up_bit_per_s: up,
+        goodput_down_bit_per_s: down,
+        retransmits: log.retransmits(),
+        ..FlowRecord::default()
+    };
+    match &flow.transport {
+        Transport::Tcp { congestion_control } => {
+            "tcp".clone_into(&mut record.kind);
+            record.congestion_control = Some(congestion_control.clone());
+        }
+        Transport::Udp { .. } => {
+            "udp".clone_into(&mut record.kind);
+            let packets = log.delivered.last().map(|last| last.packets);
+            for (name, value) in [("packets_sent", log.packets_sent), ("packets_received", packets)]
+            {
+                let value = value.map(|count| count as f64);
+                record.metrics.push(Metric { name: name.to_owned(), unit: String::new(), value });
+            }
+        }
+    }
+    record
+}
+
+fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
+    let goodput = log.delivered.windows(2).map(|pair| SeriesPoint {
+        time_ns: pair[1].time_ns,
+        value: (pair[1].octets - pair[0].octets) as f64 * 8e9
+            / (pair[1].time_ns - pair[0].time_ns) as f64,
+    });
+    let named = |name: &str, unit: &str, points: Vec<SeriesPoint>| Series {
+        trial,
+        name: format!("{}.{name}", flow.name),
+        unit: unit.to_owned(),
+        points,
+    };
+    let mut series = vec![named("goodput", "bit/s", goodput.collect())];
+    if matches!(flow.transport, Transport::Tcp { .. }) {
+        let tcp = |value: fn(&crate::load::TcpInfo) -> f64| -> Vec<SeriesPoint> {
+            let point = |sample: &crate::load::TcpSample| SeriesPoint {
+                time_ns: sample.time_ns,
+                value: value(&sample.info),
+            };
+            log.tcp.iter().map(point).collect()
+        };
+        series.push(named("rtt", "ns", tcp(|info| f64::from(info.rtt_us) * 1e3)));
+        let window = tcp(|info| f64::from(info.congestion_window_segments));
+        series.push(named("congestion_window", "segments", window));
+        series.push(named("retransmits", "segments", tcp(|info| f64::from(info.retransmits))));
+    }
+    series
+}
+
+/// As [`FlowRecord::class`] wants it; empty for best effort without ECN.
+fn class_name(marking: Marking) -> String {
+    let ecn = match marking.ecn.bits() {
+        0 => "",
+        1 => " ect1",
+        2 => " ect0",
+        _ => " ce",
+    };
+    if marking == Marking::default() {
+        return String::new();
+    }
+    format!("dscp {}{ecn}", marking.dscp)
+}

@@ -1,0 +1,403 @@
+//! The controller: starts and ends probes and load in order, and watches them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use socket2::{Domain, Type};
+use underload_report::schema::{Direction, Phase, PhaseWindow};
+
+use super::record::{Recorded, assemble};
+use super::{
+    Endpoints, FarClock, MeasureError, MeasurementConfig, MeasurementResult, Progress, Ramp,
+    RampEnd, pressure,
+};
+use crate::clock::RunClock;
+use crate::endpoint::{ProbeLog, Prober, Requester, RequesterConfig};
+use crate::load::{FlowHandle, FlowLog, LoadError, SteadyDetector, start_flow};
+
+/// Runs measurements.
+#[derive(Debug)]
+pub struct Measurement;
+
+/// From one look at everything to the next. A cancelled measurement ends after one of these and what
+/// its threads need to notice, together below 200 ms.
+const STEP: Duration = Duration::from_millis(50);
+/// Between "start" and the first probe: threads have to come up.
+const LEAD_IN: Duration = Duration::from_millis(30);
+/// What the load server's lease has beyond the planned length.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+/// A phase longer than this is a mistake.
+const PHASE_MAX: Duration = Duration::from_hours(1);
+
+impl Measurement {
+    /// Runs one measurement in the calling thread; everything that it starts is over when it returns.
+    ///
+    /// `clock` is the run's: all times of the result count from its start. `progress` is called ten
+    /// times a second or less. When `cancel` becomes true the measurement ends within 200 ms and gives
+    /// what there is, marked as cancelled.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if a probe or a flow could not even start. A flow that breaks later does not
+    /// end the measurement: see [`MeasurementResult::incomplete`].
+    pub fn run(
+        config: &MeasurementConfig,
+        endpoints: &Endpoints,
+        clock: RunClock,
+        progress: &mut dyn FnMut(Progress),
+        cancel: &AtomicBool,
+    ) -> Result<MeasurementResult, MeasureError> {
+        check(config)?;
+        let waited_before_us = pressure::waited_us();
+        let start_ns = clock.now_ns() + LEAD_IN.as_nanos() as u64;
+        let probes = Probes::start(config, endpoints, clock, start_ns)?;
+        let mut run = Run {
+            config,
+            endpoints,
+            clock,
+            progress,
+            cancel,
+            probes,
+            flows: Vec::new(),
+            phases: Vec::new(),
+        };
+        let ramp_end = run.idle_ramp_load(start_ns)?;
+        run.wait_for_answers()?;
+        let cancelled = run.is_cancelled();
+        let logs = run.end_load()?;
+        if !cancelled {
+            run.drain()?;
+        }
+        let end_ns = clock.now_ns();
+        let waited_us = pressure::waited_us().zip(waited_before_us).map(|(now, then)| now - then);
+        let (phases, probes) = (run.phases, run.probes);
+        let (open_loop, request_response) = probes.finish()?;
+        let recorded = Recorded {
+            config,
+            phases,
+            probe: open_loop,
+            request_response,
+            loads: logs,
+            ramp_end,
+            cancelled,
+            clock_is_shared: endpoints.far_clock == FarClock::Shared,
+            cpu_pressure_percent: waited_us
+                .map(|us| us as f64 * 1e5 / end_ns.saturating_sub(start_ns).max(1) as f64),
+        };
+        Ok(assemble(recorded))
+    }
+}
+
+fn check(config: &MeasurementConfig) -> Result<(), MeasureError> {
+    let ramp = match config.ramp {
+        Ramp::Fixed(length) | Ramp::Detected { at_most: length } => length,
+    };
+    let lengths = [
+        ("idle phase", config.idle),
+        ("ramp", ramp),
+        ("load phase", config.load),
+        ("drain phase", config.drain),
+        ("loss timeout", config.loss_timeout),
+    ];
+    for (name, length) in lengths {
+        if length > PHASE_MAX {
+            let (value, accepted) = (format!("{} s", length.as_secs()), "at most 3600 s");
+            return Err(MeasureError::Parameter { name, value, accepted });
+        }
+    }
+    if config.idle + config.load == Duration::ZERO {
+        let (name, value) = ("idle and load phase", "0 s".to_owned());
+        return Err(MeasureError::Parameter { name, value, accepted: "one of them above 0 s" });
+    }
+    Ok(())
+}
+
+struct Probes {
+    open_loop: Prober,
+    request_response: Option<Requester>,
+}
+
+impl Probes {
+    fn start(
+        config: &MeasurementConfig,
+        endpoints: &Endpoints,
+        clock: RunClock,
+        start_ns: u64,
+    ) -> Result<Self, MeasureError> {
+        let target = endpoints.reflector;
+        let mut prober = config.probe.clone();
+        prober.start_ns = start_ns;
+        let first_free_session = prober.first_session.wrapping_add(prober.classes.len() as u16);
+        let timing = prober.timing;
+        let socket = udp_socket(endpoints, "probe")?;
+        let open_loop = Prober::start(socket, target, prober, clock)?;
+        let request_response = match &config.request_response {
+            None => None,
+            Some(request) => {
+                let requester = RequesterConfig {
+                    marking: request.marking,
+                    payload_octets: request.payload_octets,
+                    start_ns,
+                    timeout: config.loss_timeout,
+                    timing,
+                    session: first_free_session,
+                };
+                let socket = udp_socket(endpoints, "request-response")?;
+                Some(Requester::start(socket, target, requester, clock)?)
+            }
+        };
+        Ok(Self { open_loop, request_response })
+    }
+
+    fn end_at(&self, end_ns: u64) {
+        self.open_loop.end_at(end_ns);
+        if let Some(requester) = &self.request_response {
+            requester.end_at(end_ns);
+        }
+    }
+
+    fn finish(self) -> Result<(ProbeLog, Option<ProbeLog>), MeasureError> {
+        let request_response = self.request_response.map(Requester::finish).transpose()?;
+        Ok((self.open_loop.finish()?, request_response))
+    }
+}
+
+fn udp_socket(endpoints: &Endpoints, probe: &'static str) -> Result<UdpSocket, MeasureError> {
+    let failed = |source| MeasureError::Socket { probe, source };
+    let domain = Domain::for_address(endpoints.reflector);
+    let any: IpAddr = match endpoints.reflector {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = endpoints.network.socket(domain, Type::DGRAM).map_err(failed)?;
+    socket.bind(&SocketAddr::new(any, 0).into()).map_err(failed)?;
+    Ok(socket.into())
+}
+
+struct Flow {
+    direction: Direction,
+    handle: Option<FlowHandle>,
+    log: FlowLog,
+}
+
+struct Run<'a> {
+    config: &'a MeasurementConfig,
+    endpoints: &'a Endpoints,
+    clock: RunClock,
+    progress: &'a mut dyn FnMut(Progress),
+    cancel: &'a AtomicBool,
+    probes: Probes,
+    flows: Vec<Flow>,
+    phases: Vec<PhaseWindow>,
+}
+
+impl Run<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Up to the end of the load phase, which is the end of the probes.
+    fn idle_ramp_load(&mut self, start_ns: u64) -> Result<RampEnd, MeasureError> {
+        let config = self.config;
+        let idle_end_ns = start_ns + config.idle.as_nanos() as u64;
+        self.stay(Phase::Idle, start_ns, idle_end_ns, |_, _| false)?;
+        if self.is_cancelled() {
+            return Ok(RampEnd::Fixed);
+        }
+        self.start_load()?;
+        let ramp_end = self.ramp(idle_end_ns)?;
+        let load_start_ns = self.phases.last().map_or(idle_end_ns, |window| window.end_ns);
+        let load_end_ns = load_start_ns + config.load.as_nanos() as u64;
+        self.probes.end_at(load_end_ns);
+        self.stay(Phase::Load, load_start_ns, load_end_ns, |_, _| false)?;
+        Ok(ramp_end)
+    }
+
+    fn start_load(&mut self) -> Result<(), MeasureError> {
+        let config = self.config;
+        let ramp_max = match config.ramp {
+            Ramp::Fixed(length) | Ramp::Detected { at_most: length } => length,
+        };
+        for flow in &config.loads {
+            // A flow that starts later needs no longer lease: all end together.
+            let lease = ramp_max + config.load + config.loss_timeout + LEASE_MARGIN;
+            let (server, network) = (self.endpoints.load_server, &self.endpoints.network);
+            let handle = start_flow(flow, server, network, self.clock, lease, config.token)?;
+            let direction = flow.direction;
+            self.flows.push(Flow { direction, handle: Some(handle), log: FlowLog::default() });
+        }
+        Ok(())
+    }
+
+    fn ramp(&mut self, start_ns: u64) -> Result<RampEnd, MeasureError> {
+        if self.flows.is_empty() {
+            return Ok(RampEnd::Fixed);
+        }
+        let after = |length: Duration| start_ns + length.as_nanos() as u64;
+        match self.config.ramp {
+            Ramp::Fixed(length) => {
+                self.stay(Phase::Ramp, start_ns, after(length), |_, _| false)?;
+                Ok(RampEnd::Fixed)
+            }
+            Ramp::Detected { at_most } => {
+                let mut steady = Steady::new(start_ns);
+                let watch = |flows: &[Flow], now_ns| steady.watch(flows, now_ns);
+                self.stay(Phase::Ramp, start_ns, after(at_most), watch)?;
+                Ok(if steady.is_reached() { RampEnd::Steady } else { RampEnd::NotSteady })
+            }
+        }
+    }
+
+    /// Stays in a phase until `end_ns`, until `is_over` says so, or until cancelled; then records it.
+    fn stay(
+        &mut self,
+        phase: Phase,
+        start_ns: u64,
+        end_ns: u64,
+        mut is_over: impl FnMut(&[Flow], u64) -> bool,
+    ) -> Result<(), MeasureError> {
+        if self.is_cancelled() || end_ns <= start_ns {
+            return Ok(());
+        }
+        let mut now_ns = self.clock.now_ns();
+        let mut steps = 0_u32;
+        while now_ns < end_ns && !is_over(&self.flows, now_ns) && !self.is_cancelled() {
+            self.collect_broken_flows()?;
+            if steps.is_multiple_of(2) {
+                self.tell(phase, now_ns.saturating_sub(start_ns), end_ns - start_ns);
+            }
+            steps += 1;
+            self.clock.sleep_until(end_ns.min(now_ns + STEP.as_nanos() as u64));
+            now_ns = self.clock.now_ns();
+        }
+        let end_ns = now_ns.min(end_ns);
+        self.phases.push(PhaseWindow { phase, start_ns, end_ns: end_ns.max(start_ns) });
+        Ok(())
+    }
+
+    fn tell(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {
+        let octets = |wanted| {
+            let of_direction = self.flows.iter().filter(|flow| flow.direction == wanted);
+            of_direction.map(Flow::delivered_octets).sum()
+        };
+        let (probes_sent, probes_answered) = self.probes.open_loop.progress();
+        let now = Progress {
+            phase,
+            in_phase: Duration::from_nanos(in_phase_ns),
+            phase_max: Duration::from_nanos(phase_max_ns),
+            octets_up: octets(Direction::Up),
+            octets_down: octets(Direction::Down),
+            probes_sent,
+            probes_answered,
+        };
+        (self.progress)(now);
+    }
+
+    /// A flow that never began is an error; one that broke keeps what it had.
+    fn collect_broken_flows(&mut self) -> Result<(), LoadError> {
+        for flow in &mut self.flows {
+            if flow.handle.as_ref().is_some_and(FlowHandle::is_over)
+                && let Some(handle) = flow.handle.take()
+            {
+                flow.log = handle.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// With the load still on, until every probe is answered or lost.
+    fn wait_for_answers(&mut self) -> Result<(), MeasureError> {
+        if self.is_cancelled() {
+            self.probes.end_at(self.clock.now_ns());
+        }
+        let until_ns = self.clock.now_ns() + self.config.loss_timeout.as_nanos() as u64;
+        while self.clock.now_ns() < until_ns && !self.is_cancelled() {
+            let (sent, answered) = self.probes.open_loop.progress();
+            if answered >= sent {
+                break;
+            }
+            self.collect_broken_flows()?;
+            let next_look_ns = self.clock.now_ns() + STEP.as_nanos() as u64;
+            self.clock.sleep_until(until_ns.min(next_look_ns));
+        }
+        Ok(())
+    }
+
+    fn end_load(&mut self) -> Result<Vec<FlowLog>, MeasureError> {
+        for handle in self.flows.iter().filter_map(|flow| flow.handle.as_ref()) {
+            handle.stop();
+        }
+        let mut logs = Vec::new();
+        for flow in self.flows.drain(..) {
+            logs.push(match flow.handle {
+                Some(handle) => handle.finish()?,
+                None => flow.log,
+            });
+        }
+        Ok(logs)
+    }
+
+    fn drain(&mut self) -> Result<(), MeasureError> {
+        let Some(start_ns) = self.phases.last().map(|window| window.end_ns) else { return Ok(()) };
+        let end_ns = self.clock.now_ns() + self.config.drain.as_nanos() as u64;
+        self.stay(Phase::Drain, start_ns, end_ns, |_, _| false)
+    }
+}
+
+impl Flow {
+    fn delivered_octets(&self) -> u64 {
+        let of_log = || self.log.delivered.last().map_or(0, |record| record.octets);
+        self.handle.as_ref().map_or_else(of_log, FlowHandle::delivered_octets)
+    }
+
+    /// By `time_ns`; `None` while a running flow has not told.
+    fn octets_at(&self, time_ns: u64) -> Option<u64> {
+        match &self.handle {
+            Some(handle) => handle.octets_at(time_ns),
+            None => Some(self.delivered_octets()),
+        }
+    }
+}
+
+/// Watches both directions of the load.
+struct Steady {
+    directions: Vec<(Direction, SteadyDetector, bool)>,
+    next_window_end_ns: u64,
+    has_load: [bool; 2],
+}
+
+impl Steady {
+    fn new(start_ns: u64) -> Self {
+        let detector = SteadyDetector::new(start_ns);
+        let directions =
+            vec![(Direction::Up, detector.clone(), false), (Direction::Down, detector, false)];
+        let next_window_end_ns = start_ns + SteadyDetector::WINDOW_NS;
+        Self { directions, next_window_end_ns, has_load: [false; 2] }
+    }
+
+    /// True once every direction that has a flow was steady. Each window is judged when all flows have
+    /// told what they delivered in it, or half a second after its end.
+    fn watch(&mut self, flows: &[Flow], now_ns: u64) -> bool {
+        let end_ns = self.next_window_end_ns;
+        let told = flows.iter().all(|flow| flow.octets_at(end_ns).is_some());
+        if now_ns < end_ns || !told && now_ns < end_ns + SteadyDetector::WINDOW_NS {
+            return self.is_reached();
+        }
+        self.next_window_end_ns += SteadyDetector::WINDOW_NS;
+        for (index, (direction, detector, steady)) in self.directions.iter_mut().enumerate() {
+            let of_direction = || flows.iter().filter(|flow| flow.direction == *direction);
+            let octets_of =
+                |flow: &Flow| flow.octets_at(end_ns).unwrap_or_else(|| flow.delivered_octets());
+            let octets = of_direction().map(octets_of).sum();
+            self.has_load[index] = of_direction().next().is_some();
+            *steady |= detector.observe(end_ns, octets);
+        }
+        self.is_reached()
+    }
+
+    fn is_reached(&self) -> bool {
+        let mut loaded =
+            self.directions.iter().zip(self.has_load).filter(|(_, has)| *has).peekable();
+        loaded.peek().is_some() && loaded.all(|((_, _, steady), _)| *steady)
+    }
+}

@@ -1,0 +1,102 @@
+//! Idle and working latency: the overview plot and the table of every arm.
+
+use std::fmt::Write as _;
+
+use super::{Headings, arm_row, figures, phase_words, table};
+use crate::plot::{Plot, escape};
+use crate::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
+use crate::subject::Subject;
+use crate::words::{significant, thousands};
+
+pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> String {
+    let mut html = String::from("<h2>Idle and working latency</h2>\n");
+    html += "<p class=\"note\">Round-trip time of a probe sent on a fixed schedule: idle before the \
+             load begins, working while it is steady. Quantiles pool every sample of an arm's valid \
+             trials (nearest rank). The small line is the 95 % interval of the mean of the trials' \
+             own quantiles (Student's t).</p>\n";
+    html += &figures(overview, Headings::Hidden);
+    let mut rows = String::new();
+    for subject in subjects {
+        let phases = [Phase::Idle, Phase::Load];
+        let latencies: Vec<&ArmLatency> =
+            phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
+        rows += &arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned());
+    }
+    html += &table(&head("phase"), &rows);
+    html + &other_probes(subjects)
+}
+
+/// Every other probe, delay and phase, for those who look for it.
+fn other_probes(subjects: &[Subject<'_>]) -> String {
+    let mut rows = String::new();
+    for subject in subjects {
+        let headline = |latency: &ArmLatency| {
+            subject.summary.headline(latency.phase).is_some_and(|headline| headline == latency)
+                && matches!(latency.phase, Phase::Idle | Phase::Load)
+        };
+        let others: Vec<&ArmLatency> =
+            subject.summary.latencies.iter().filter(|latency| !headline(latency)).collect();
+        rows += &arm_rows(subject, &others, |latency| {
+            let mut words = vec![latency.probe.as_str(), phase_words(latency.phase)];
+            if latency.measure != LatencyMeasure::RoundTrip {
+                words.push(latency.measure.name());
+            }
+            if latency.closed_loop {
+                words.push("closed loop: its percentiles hide load");
+            }
+            words.join(", ")
+        });
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&head("probe and phase"), &rows);
+    format!("<details>\n<summary>Every probe, delay and phase</summary>\n{table}</details>\n")
+}
+
+fn head(what: &str) -> String {
+    let mut html = format!("<th class=\"text\">{what}</th>");
+    for quantile in Quantile::ALL {
+        let _ = write!(html, "<th>{}<br><span class=\"unit\">ms</span></th>", quantile.name());
+    }
+    html + "<th>samples</th><th>lost</th><th>window<br><span class=\"unit\">s</span></th>"
+}
+
+fn arm_rows(
+    subject: &Subject<'_>,
+    latencies: &[&ArmLatency],
+    describe: impl Fn(&ArmLatency) -> String,
+) -> String {
+    if latencies.is_empty() {
+        return String::new();
+    }
+    let mut rows = arm_row(subject, 4 + Quantile::ALL.len());
+    for latency in latencies {
+        let _ = write!(rows, "<tr><td class=\"text\">{}</td>", escape(&describe(latency)));
+        for quantile in Quantile::ALL {
+            rows += &quantile_cell(latency, quantile);
+        }
+        let (sent, lost) = (thousands(latency.sent), thousands(latency.lost));
+        let window = significant(latency.window_ns as f64 / 1e9);
+        let _ = writeln!(rows, "<td>{sent}</td><td>{lost}</td><td>{window}</td></tr>");
+    }
+    rows
+}
+
+fn quantile_cell(latency: &ArmLatency, quantile: Quantile) -> String {
+    let Some(value) = latency.value_ns(quantile) else { return "<td>–</td>".to_owned() };
+    let value = crate::words::ms(value);
+    let strong = matches!(quantile, Quantile::P50 | Quantile::P99);
+    let value = if strong { format!("<b>{value}</b>") } else { value };
+    let interval = latency.over_repeats.get(&quantile).and_then(|interval| range(interval, 1e6));
+    let interval = interval
+        .map(|range| format!("<br><span class=\"interval\">{range}</span>"))
+        .unwrap_or_default();
+    format!("<td>{value}{interval}</td>")
+}
+
+/// `23.9–25.1`, in units of `divisor`; a delay or rate cannot lie below zero.
+pub(super) fn range(interval: &Interval, divisor: f64) -> Option<String> {
+    let (low, high) = (interval.low?.max(0.0) / divisor, interval.high? / divisor);
+    Some(format!("{}–{}", significant(low), significant(high)))
+}

@@ -1,0 +1,302 @@
+//! Queues, applications, published numbers, trials, provenance.
+
+use std::fmt::Write as _;
+
+use super::latency::range;
+use super::{arm_row, phase_words, table};
+use crate::RunData;
+use crate::plot::escape;
+use crate::schema::{
+    ArmBottleneck, Direction, Expectation, Interval, Phase, Quantile, TrialRecord, Validity,
+    Verdict,
+};
+use crate::subject::{Subject, run_suffix};
+use crate::words::{mbit, ms, significant, thousands};
+
+/// Trials listed one by one; more are in `run.json`.
+const MOST_TRIALS: usize = 200;
+
+pub(super) fn queue_section(subjects: &[Subject<'_>]) -> String {
+    let mut rows = String::new();
+    for subject in subjects {
+        let directions = [Direction::Up, Direction::Down].into_iter();
+        let of_arm: String = directions.map(|direction| queue_row(subject, direction)).collect();
+        if !of_arm.is_empty() {
+            rows += &arm_row(subject, 8);
+            rows += &of_arm;
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = "<th class=\"text\">bottleneck</th>\
+                <th>goodput<br><span class=\"unit\">Mbit/s</span></th>\
+                <th>link<br><span class=\"unit\">Mbit/s</span></th>\
+                <th>in use<br><span class=\"unit\">%</span></th>\
+                <th>dropped<br><span class=\"unit\">packets, %</span></th>\
+                <th>marked<br><span class=\"unit\">packets, %</span></th>\
+                <th>sojourn p50<br><span class=\"unit\">ms</span></th>\
+                <th>p99<br><span class=\"unit\">ms</span></th>";
+    format!(
+        "<h2>Throughput and queues</h2>\n<p class=\"note\">Goodput is the payload of all flows in \
+         the load phase; link is what the bottleneck sent. Drops and marks are totals of all valid \
+         trials with their share of the packets offered. Sojourn is the time in the queue, without \
+         the packet's own transmission, mean over repeats.</p>\n{}",
+        table(head, &rows)
+    )
+}
+
+fn queue_row(subject: &Subject<'_>, direction: Direction) -> String {
+    let carried = subject.summary.throughput(direction);
+    let queue = subject.summary.widest_bottleneck(direction);
+    if carried.is_none() && queue.is_none() {
+        return String::new();
+    }
+    let rate = |rate: Option<Interval>| rate.map_or("–".to_owned(), |rate| interval(&rate, 1e6));
+    let described = queue.map_or_else(
+        || format!("{direction}stream"),
+        |queue| {
+            let phase = phase_words(queue.phase);
+            format!("{direction}: {} into {}, {phase}", queue.queue, queue.link)
+        },
+    );
+    let sojourn = |quantile| {
+        let load = subject.summary.bottleneck(direction, Phase::Load).or(queue);
+        let found = load.and_then(|queue| queue.sojourn.get(&quantile));
+        found.map_or("–".to_owned(), |found| interval(found, 1e6))
+    };
+    let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
+    let link = carried.and_then(|carried| carried.link_bit_per_s);
+    let used = carried.and_then(|carried| carried.utilisation_percent);
+    let counted = |part: &dyn Fn(&ArmBottleneck) -> u64| {
+        queue.map_or("–".to_owned(), |queue| share(part(queue), queue.offered.packets))
+    };
+    format!(
+        "<tr><td class=\"text wide\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        escape(&described),
+        rate(goodput),
+        rate(link),
+        used.map_or("–".to_owned(), |used| interval(&used, 1.0)),
+        counted(&ArmBottleneck::dropped_packets),
+        queue.map(reasons).unwrap_or_default(),
+        counted(&ArmBottleneck::marked_packets),
+        sojourn(Quantile::P50),
+        sojourn(Quantile::P99),
+    )
+}
+
+fn reasons(queue: &ArmBottleneck) -> String {
+    let dropped: Vec<String> = queue
+        .drops
+        .iter()
+        .filter(|(_, count)| count.packets > 0)
+        .map(|(reason, count)| format!("{} {}", thousands(count.packets), escape(reason)))
+        .collect();
+    if dropped.is_empty() {
+        return String::new();
+    }
+    format!("<br><span class=\"interval\">{}</span>", dropped.join("<br>"))
+}
+
+fn share(part: u64, whole: u64) -> String {
+    let percent = part as f64 * 100.0 / (whole as f64).max(1.0);
+    format!("{}, {}", thousands(part), significant(percent))
+}
+
+fn interval(interval: &Interval, divisor: f64) -> String {
+    let mean = significant(interval.mean / divisor);
+    match range(interval, divisor) {
+        Some(range) => format!("{mean}<br><span class=\"interval\">{range}</span>"),
+        None => mean,
+    }
+}
+
+pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
+    let mut rows = String::new();
+    for subject in subjects {
+        if !subject.summary.metrics.is_empty() {
+            rows += &arm_row(subject, 5);
+        }
+        for metric in &subject.summary.metrics {
+            let _ = writeln!(
+                rows,
+                "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td>\
+                 <td>{}</td><td class=\"text\">{}</td><td>{}</td></tr>",
+                escape(&metric.flow),
+                escape(&metric.name.replace('_', " ")),
+                interval(&metric.value, 1.0),
+                escape(&metric.unit),
+                metric.value.repeats
+            );
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = "<th class=\"text\">flow</th>\
+                <th class=\"text\">what</th><th>value</th><th class=\"text\">unit</th>\
+                <th>trials</th>";
+    format!("<h2>What the applications felt</h2>\n{}", table(head, &rows))
+}
+
+pub(super) fn expectation_section(runs: &[RunData]) -> String {
+    let mut rows = String::new();
+    for (number, run) in runs.iter().enumerate() {
+        let suffix = run_suffix(runs, number);
+        for expected in &run.record.expectations {
+            rows += &expectation_row(expected, &suffix);
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = "<th class=\"text\">arm</th><th class=\"text\">metric</th><th>published</th>\
+                <th>ours</th><th class=\"text\">unit</th><th class=\"text\">outcome</th>\
+                <th class=\"text\">source and note</th>";
+    format!(
+        "<h2>Against published numbers</h2>\n<p class=\"note\">A miss stays a miss: bands come from \
+         the source, not from this run.</p>\n{}",
+        table(head, &rows)
+    )
+}
+
+fn expectation_row(expected: &Expectation, suffix: &str) -> String {
+    let arm = match &expected.relative_to {
+        Some(other) => format!("{} / {other}{suffix}", expected.arm),
+        None => format!("{}{suffix}", expected.arm),
+    };
+    let band = match (expected.low, expected.high) {
+        (Some(low), Some(high)) if (high - low).abs() < f64::EPSILON => significant(low),
+        (Some(low), Some(high)) => format!("{}–{}", significant(low), significant(high)),
+        (Some(low), None) => format!("≥ {}", significant(low)),
+        (None, Some(high)) => format!("≤ {}", significant(high)),
+        (None, None) => "any".to_owned(),
+    };
+    let unit = if expected.unit == "1" { "" } else { &expected.unit };
+    let (class, outcome) = match expected.verdict {
+        Verdict::Met => ("met", "met".to_owned()),
+        Verdict::NotMeasured => ("unmeasured", "not measured".to_owned()),
+        Verdict::Missed { by } => {
+            let side = if by < 0.0 { "below" } else { "above" };
+            ("missed", format!("missed, {} {unit} {side}", significant(by.abs())))
+        }
+    };
+    let mut source = escape(&expected.source);
+    if !expected.note.is_empty() {
+        let _ = write!(source, "<br><span class=\"interval\">{}</span>", escape(&expected.note));
+    }
+    format!(
+        "<tr><th class=\"text\">{}</th><td class=\"text\"><code>{}</code></td><td>{}</td>\
+         <td><b>{}</b></td><td class=\"text\">{}</td><td class=\"text\">\
+         <span class=\"{class}\">{}</span></td><td class=\"text wide\">{source}</td></tr>\n",
+        escape(&arm),
+        escape(&expected.metric),
+        band,
+        expected.measured.map_or("–".to_owned(), significant),
+        escape(unit),
+        escape(&outcome),
+    )
+}
+
+pub(super) fn trial_section(runs: &[RunData]) -> String {
+    let mut rows = String::new();
+    for (number, run) in runs.iter().enumerate() {
+        let suffix = run_suffix(runs, number);
+        for trial in run.record.trials.iter().take(MOST_TRIALS) {
+            rows += &trial_row(trial, &suffix);
+        }
+    }
+    let head = "<th>trial</th><th class=\"text\">arm</th><th>repeat</th><th>seed</th>\
+                <th>load p50<br><span class=\"unit\">ms</span></th>\
+                <th>load p99<br><span class=\"unit\">ms</span></th>\
+                <th>goodput up/down<br><span class=\"unit\">Mbit/s</span></th>\
+                <th>lateness p99<br><span class=\"unit\">emulator/prober, ms</span></th>\
+                <th class=\"text\">counts?</th>";
+    let all: usize = runs.iter().map(|run| run.record.trials.len()).sum();
+    let note = if runs.iter().any(|run| run.record.trials.len() > MOST_TRIALS) {
+        format!("<p class=\"note\">The first {MOST_TRIALS} of each run; all are in run.json.</p>\n")
+    } else {
+        String::new()
+    };
+    format!(
+        "<h2>Trials and provenance</h2>\n<details>\n<summary>All {} trials</summary>\n{note}{}\
+         </details>\n",
+        thousands(all as u64),
+        table(head, &rows)
+    )
+}
+
+fn trial_row(trial: &TrialRecord, suffix: &str) -> String {
+    let mut latencies = trial.latencies.iter();
+    let load = latencies
+        .find(|latency| latency.window.phase == Phase::Load && !latency.closed_loop)
+        .and_then(|latency| latency.distribution);
+    let delay = |quantile: Quantile| load.map_or("–".to_owned(), |load| ms(quantile.of(&load)));
+    let sum = |rates: Vec<u64>| {
+        if rates.is_empty() { "–".to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
+    };
+    let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
+    let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
+    let late = |late: Option<crate::schema::Distribution>| {
+        late.map_or("–".to_owned(), |late| ms(late.p99_ns))
+    };
+    let timeliness = &trial.timeliness;
+    let verdict = match &trial.validity {
+        Validity::Valid => "yes".to_owned(),
+        Validity::Invalid { reasons } => {
+            let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+            format!("<span class=\"missed\">no</span>: {}", escape(&reasons.join("; ")))
+        }
+    };
+    format!(
+        "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+         <td>{} / {}</td><td>{} / {}</td><td class=\"text\">{verdict}</td></tr>\n",
+        trial.index,
+        escape(&format!("{}{suffix}", trial.arm)),
+        trial.repeat,
+        trial.seed,
+        delay(Quantile::P50),
+        delay(Quantile::P99),
+        sum(up),
+        sum(down),
+        late(timeliness.emulator_lateness),
+        late(timeliness.prober_lateness),
+    )
+}
+
+pub(super) fn provenance_section(runs: &[RunData]) -> String {
+    let mut html = String::new();
+    for (number, run) in runs.iter().enumerate() {
+        let (record, host) = (&run.record, &run.record.host);
+        let suffix = run_suffix(runs, number);
+        if !suffix.is_empty() {
+            let _ = writeln!(html, "<h3>{}</h3>", escape(suffix.trim_matches([' ', '(', ')'])));
+        }
+        html += "<dl>\n";
+        let machine = [
+            host.operating_system.clone(),
+            format!("kernel {}", host.kernel),
+            host.processor.clone(),
+            format!("{} cores", host.cores),
+            format!("clock {}", host.clock),
+        ];
+        let machine: Vec<String> = machine.into_iter().filter(|part| !part.is_empty()).collect();
+        for (name, value) in [
+            ("Program", format!("underload {}, commit {}", record.tool_version, record.commit)),
+            ("Scenario", record.scenario.name.clone()),
+            ("World", format!("{} ({})", record.world.name(), record.world.description())),
+            ("Seed", record.seed.to_string()),
+            ("Started", format!("{}, took {} s", host.started, significant(host.duration_s))),
+            ("Machine", machine.join(", ")),
+        ] {
+            let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+        }
+        html += "</dl>\n";
+        let _ = writeln!(
+            html,
+            "<details>\n<summary>The scenario</summary>\n<pre>{}</pre>\n</details>",
+            escape(&record.scenario.text)
+        );
+    }
+    html
+}

@@ -1,0 +1,216 @@
+//! What all charts share: size, axes, legend, and drawing by ink instead of colour.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use plotters::chart::{ChartBuilder, ChartContext};
+use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::types::RangedCoordf64;
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, PathElement, Rectangle, Text};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, IntoFont, ShapeStyle, TextStyle};
+
+use super::canvas::{Canvas, Ink, UNIT};
+use super::{Plot, PlotError};
+
+/// Width of every chart, pixels: two stand side by side on a desk, one fills a phone.
+pub(super) const WIDTH: u32 = 480;
+
+const LEFT: u32 = 50;
+const RIGHT: u32 = 14;
+const LINE_HEIGHT: u32 = 17;
+const TEXT_SIZE: f64 = 12.0;
+
+pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
+pub(super) type Panel<'a> =
+    ChartContext<'a, Canvas<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// One axis: its name with unit, and what it spans.
+#[derive(Debug, Clone)]
+pub(super) struct Axis<'a> {
+    pub(super) name: &'a str,
+    pub(super) range: Range<f64>,
+}
+
+/// Draws a plot of the given height. `draw` fails with what went wrong.
+pub(super) fn plot(
+    name: &str,
+    title: String,
+    caption: String,
+    height: u32,
+    draw: impl FnOnce(&Area<'_>) -> Result<(), String>,
+) -> Result<Plot, PlotError> {
+    let mut body = String::new();
+    {
+        let canvas = Canvas { body: &mut body, width: WIDTH, height };
+        let area = canvas.into_drawing_area();
+        draw(&area).map_err(|reason| PlotError { name: name.to_owned(), reason })?;
+    }
+    Ok(Plot { name: name.to_owned(), title, caption, body, width: WIDTH, height })
+}
+
+/// Axes between the rows `top` and `bottom` of the area, pixels; the names stand outside.
+pub(super) fn panel<'a>(
+    area: &Area<'a>,
+    top: u32,
+    bottom: u32,
+    x: &Axis<'_>,
+    y: &Axis<'_>,
+) -> Result<Panel<'a>, String> {
+    let part = area.clone().shrink((0, top * UNIT), (WIDTH * UNIT, (bottom - top) * UNIT));
+    let mut chart = ChartBuilder::on(&part)
+        .margin_left(2 * UNIT)
+        .margin_right(RIGHT * UNIT)
+        .margin_top(20 * UNIT)
+        .x_label_area_size(if x.name.is_empty() { 6 * UNIT } else { 22 * UNIT })
+        .y_label_area_size((LEFT - 2) * UNIT)
+        .build_cartesian_2d(x.range.clone(), y.range.clone())
+        .map_err(words)?;
+    let labels = style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Left, VPos::Top);
+    let tick = |value: &f64| number(*value);
+    let mut mesh = chart.configure_mesh();
+    let _ = mesh
+        .light_line_style(plotters::style::TRANSPARENT)
+        .bold_line_style(line(Ink::Grid, 1.0))
+        .axis_style(line(Ink::Axis, 1.0))
+        .disable_x_mesh()
+        .label_style(labels)
+        .set_all_tick_mark_size(4 * UNIT as i32)
+        .x_labels(if x.name.is_empty() { 0 } else { 8 })
+        .y_labels(if bottom - top < 130 { 4 } else { 6 })
+        .x_label_formatter(&tick)
+        .y_label_formatter(&tick);
+    mesh.draw().map_err(words)?;
+    let above = (LEFT as i32 - 6, top as i32 + 15);
+    text(area, y.name, above, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Left, VPos::Bottom))?;
+    if !x.name.is_empty() {
+        let below = ((WIDTH - RIGHT) as i32, bottom as i32);
+        text(area, x.name, below, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Right, VPos::Top))?;
+    }
+    Ok(chart)
+}
+
+/// Rows of swatches and names; gives the height they take, pixels.
+pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Result<u32, String> {
+    let (mut x, mut y) = (4, 2);
+    for (ink, name) in entries {
+        let name = shorten(name, 58);
+        let width = 30 + text_width(&name, TEXT_SIZE);
+        if x > 4 && x + width > WIDTH {
+            (x, y) = (4, y + LINE_HEIGHT);
+        }
+        if let Some(area) = area {
+            let middle = (y + LINE_HEIGHT / 2) as i32;
+            let swatch = [(x as i32, middle), (x as i32 + 22, middle)];
+            polyline(area, &swatch, *ink, 2.5)?;
+            let at = (x as i32 + 27, middle);
+            text(area, &name, at, style(TEXT_SIZE, Ink::Text, HPos::Left, VPos::Center))?;
+        }
+        x += width + 12;
+    }
+    Ok(y + LINE_HEIGHT + 2)
+}
+
+/// Text at a place of the area, pixels.
+pub(super) fn text(
+    area: &Area<'_>,
+    text: &str,
+    at: (i32, i32),
+    style: TextStyle<'_>,
+) -> Result<(), String> {
+    area.draw(&Text::new(text, units(at), style)).map_err(words)
+}
+
+/// A line through points of the area, pixels.
+pub(super) fn polyline(
+    area: &Area<'_>,
+    points: &[(i32, i32)],
+    ink: Ink,
+    width: f64,
+) -> Result<(), String> {
+    let points: Vec<(i32, i32)> = points.iter().map(|point| units(*point)).collect();
+    area.draw(&PathElement::new(points, line(ink, width))).map_err(words)
+}
+
+/// A filled rectangle of the area, pixels.
+pub(super) fn rectangle(
+    area: &Area<'_>,
+    from: (i32, i32),
+    to: (i32, i32),
+    ink: Ink,
+) -> Result<(), String> {
+    area.draw(&Rectangle::new([units(from), units(to)], ink.color().filled())).map_err(words)
+}
+
+/// A small ring of the area, pixels.
+pub(super) fn ring(area: &Area<'_>, at: (i32, i32), ink: Ink) -> Result<(), String> {
+    let radius = 4 * UNIT as i32;
+    area.draw(&Circle::new(units(at), radius, line(ink, 1.5))).map_err(words)
+}
+
+/// A line through values of a panel.
+pub(super) fn curve(
+    panel: &mut Panel<'_>,
+    points: Vec<(f64, f64)>,
+    ink: Ink,
+    width: f64,
+) -> Result<(), String> {
+    panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
+}
+
+/// A filled rectangle of a panel.
+pub(super) fn bar(
+    panel: &mut Panel<'_>,
+    from: (f64, f64),
+    to: (f64, f64),
+    ink: Ink,
+) -> Result<(), String> {
+    let bar = Rectangle::new([from, to], ink.color().filled());
+    panel.draw_series([bar]).map(drop).map_err(words)
+}
+
+/// Text in an ink, anchored.
+pub(super) fn style(size: f64, ink: Ink, h_pos: HPos, v_pos: VPos) -> TextStyle<'static> {
+    let font = ("sans-serif", size * f64::from(UNIT)).into_font();
+    let color = ink.color().to_backend_color();
+    TextStyle { font, color, pos: Pos::new(h_pos, v_pos) }
+}
+
+/// A little more than the largest value, so that curves do not touch the frame; 1 for nothing.
+pub(super) fn above(largest: f64) -> f64 {
+    if largest > 0.0 { largest * 1.06 } else { 1.0 }
+}
+
+/// A tick's number: no more digits than it needs.
+pub(super) fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// At most `columns` characters.
+pub(super) fn shorten(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(columns - 1).collect();
+    format!("{kept}…")
+}
+
+fn text_width(text: &str, size: f64) -> u32 {
+    (text.chars().count() as f64 * size * 0.54).ceil() as u32
+}
+
+fn line(ink: Ink, width: f64) -> ShapeStyle {
+    ink.color().stroke_width((width * f64::from(UNIT)) as u32)
+}
+
+fn units((x, y): (i32, i32)) -> (i32, i32) {
+    (x * UNIT as i32, y * UNIT as i32)
+}
+
+fn words(error: impl Display) -> String {
+    error.to_string()
+}

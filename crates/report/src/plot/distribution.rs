@@ -1,0 +1,216 @@
+//! Distributions over trials: Figures 3 to 6 of Comcast 2021.
+
+use super::canvas::Ink;
+use super::chart::{self, Axis};
+use super::{Plot, PlotError};
+use crate::schema::{Phase, Quantile};
+use crate::stats::{Ecdf, FixedBins};
+use crate::subject::Subject;
+use crate::words::thousands;
+
+/// With fewer trials per arm than this, a CDF over trials is a few steps that say nothing.
+const FEW_TRIALS: usize = 10;
+
+/// Width of the paper's bars.
+const BIN_NS: u64 = 15_000_000;
+
+/// Bars that fit side by side.
+const BINS: usize = 40;
+
+/// Points of a curve; more cannot be seen.
+const CURVE_POINTS: usize = 400;
+
+/// CDFs of mean and maximum working latency over trials, or of the round trips of all samples when
+/// there are few trials.
+pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    let trials = |subject: &Subject<'_>| subject.latencies(Phase::Load).len();
+    let most = subjects.iter().map(trials).max().unwrap_or(0);
+    if most >= FEW_TRIALS {
+        let mean = over_trials(subjects, Quantile::Mean, "cdf-mean", "mean")?;
+        let max = over_trials(subjects, Quantile::Max, "cdf-max", "maximum")?;
+        return Ok(mean.into_iter().chain(max).collect());
+    }
+    let mut plots = Vec::new();
+    for (phase, name, words) in
+        [(Phase::Load, "cdf-load", "Working latency"), (Phase::Idle, "cdf-idle", "Idle latency")]
+    {
+        plots.extend(over_samples(subjects, phase, name, words)?);
+    }
+    Ok(plots)
+}
+
+fn over_trials(
+    subjects: &[Subject<'_>],
+    quantile: Quantile,
+    name: &str,
+    words: &str,
+) -> Result<Option<Plot>, PlotError> {
+    let curves = curves(subjects, |subject| {
+        let latencies = subject.latencies(Phase::Load);
+        let values = latencies.iter().filter_map(|(_, summary)| summary.distribution.as_ref());
+        values.map(|distribution| quantile.of(distribution)).collect()
+    });
+    let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
+    let caption = format!(
+        "One value per valid trial ({} trials per arm): the {words} round trip of the load phase.",
+        range_of(counts)
+    );
+    let title = format!("Cumulative distribution of {words} working latency");
+    cdf(name, title, caption, "share of trials", &curves)
+}
+
+fn over_samples(
+    subjects: &[Subject<'_>],
+    phase: Phase,
+    name: &str,
+    words: &str,
+) -> Result<Option<Plot>, PlotError> {
+    let curves = curves(subjects, |subject| subject.round_trips(phase));
+    let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
+    let caption = format!(
+        "All probe samples of the {phase} phase, valid trials pooled ({} samples per arm); there \
+         are too few trials for a distribution over trials.",
+        range_of(counts)
+    );
+    let title = format!("{words}: cumulative distribution over samples");
+    cdf(name, title, caption, "share of samples", &curves)
+}
+
+fn curves<'s, 'a>(
+    subjects: &'s [Subject<'a>],
+    values: impl Fn(&Subject<'a>) -> Vec<u64>,
+) -> Vec<(&'s Subject<'a>, Ecdf)> {
+    let curve = |subject: &'s Subject<'a>| {
+        let ms = values(subject).into_iter().map(|ns| ns as f64 / 1e6);
+        Ecdf::new(ms).map(|ecdf| (subject, ecdf))
+    };
+    subjects.iter().filter_map(curve).collect()
+}
+
+fn cdf(
+    name: &str,
+    title: String,
+    caption: String,
+    share: &str,
+    curves: &[(&Subject<'_>, Ecdf)],
+) -> Result<Option<Plot>, PlotError> {
+    let last = |ecdf: &Ecdf| ecdf.sorted().last().copied().unwrap_or(0.0);
+    let Some(largest) = curves.iter().map(|(_, ecdf)| last(ecdf)).reduce(f64::max) else {
+        return Ok(None);
+    };
+    let names: Vec<(Ink, String)> =
+        curves.iter().map(|(subject, _)| (Ink::Arm(subject.position), subject.title())).collect();
+    let mut legend_height = 0;
+    let measure = chart::legend(None, &names).map(|height| legend_height = height);
+    let height = legend_height + 280;
+    chart::plot(name, title, caption, height, |area| {
+        measure?;
+        chart::legend(Some(area), &names)?;
+        let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(largest) };
+        let y = Axis { name: share, range: 0.0..1.0 };
+        let mut panel = chart::panel(area, legend_height, height - 16, &x, &y)?;
+        for (subject, ecdf) in curves {
+            let points = staircase(ecdf, x.range.end);
+            chart::curve(&mut panel, points, Ink::Arm(subject.position), 2.0)?;
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
+/// The steps of the function from 0 to `end`, thinned to what can be seen.
+fn staircase(ecdf: &Ecdf, end: f64) -> Vec<(f64, f64)> {
+    let steps = ecdf.steps();
+    let pixel = end / CURVE_POINTS as f64;
+    let (mut points, mut share) = (Vec::new(), 0.0);
+    let mut drawn_to = f64::NEG_INFINITY;
+    for (position, (x, next)) in steps.iter().enumerate() {
+        let is_last = position + 1 == steps.len();
+        if *x - drawn_to < pixel && !is_last {
+            continue;
+        }
+        // A skipped step's height is reached before this one's.
+        let before = if position > 0 { steps[position - 1].1 } else { 0.0 };
+        points.push((*x, share));
+        points.push((*x, before.max(share)));
+        points.push((*x, *next));
+        (share, drawn_to) = (*next, *x);
+    }
+    points.push((end, share));
+    points
+}
+
+/// A bar chart per arm of the mean working latency in bins of 15 ms: over trials as the paper has
+/// it, over samples when there are few trials.
+pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
+        .iter()
+        .map(|subject| {
+            let latencies = subject.latencies(Phase::Load);
+            if latencies.len() < FEW_TRIALS {
+                return (subject, subject.round_trips(Phase::Load), "samples");
+            }
+            let means = latencies.iter().filter_map(|(_, summary)| summary.distribution);
+            (subject, means.map(|distribution| distribution.mean_ns).collect(), "trials")
+        })
+        .filter(|(_, values, _)| !values.is_empty())
+        .collect();
+    // One scale for all, so that the bars can be compared; it leaves a long tail to the last words.
+    let longest = values.iter().filter_map(|(_, values, _)| {
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        crate::stats::nearest_rank(&sorted, 0.995)
+    });
+    let bins = longest.max().map_or(0, |longest| (longest / BIN_NS + 1) as usize).clamp(4, BINS);
+    let counted: Vec<(&Subject<'_>, FixedBins, &str)> = values
+        .into_iter()
+        .map(|(subject, values, of)| (subject, FixedBins::count(values, BIN_NS, bins), of))
+        .collect();
+    let highest = counted.iter().flat_map(|(_, bins, _)| shares(bins)).fold(0.0, f64::max);
+    counted.iter().map(|(subject, bins, of)| histogram(subject, bins, of, highest)).collect()
+}
+
+fn histogram(
+    subject: &Subject<'_>,
+    bins: &FixedBins,
+    of: &str,
+    highest: f64,
+) -> Result<Plot, PlotError> {
+    let what = if of == "trials" { "mean round trip per trial" } else { "round trip per sample" };
+    let count: u64 = bins.counts.iter().sum::<u64>() + bins.beyond;
+    let beyond = match bins.beyond {
+        0 => String::new(),
+        beyond => format!("; {} beyond the axis", thousands(beyond)),
+    };
+    let caption = format!("{what} under load, 15 ms bins, {} {of}{beyond}.", thousands(count));
+    let name = format!("histogram-{}", subject.position);
+    chart::plot(&name, subject.title(), caption, 200, |area| {
+        let width_ms = bins.width_ns as f64 / 1e6;
+        let end = width_ms * bins.counts.len() as f64;
+        let x = Axis { name: "round-trip time, ms", range: 0.0..end };
+        let y_name = if of == "trials" { "% of trials" } else { "% of samples" };
+        let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
+        let mut panel = chart::panel(area, 0, 184, &x, &y)?;
+        for (bin, share) in shares(bins).into_iter().enumerate().filter(|(_, share)| *share > 0.0) {
+            let gap = width_ms * 0.06;
+            let (from, to) = (width_ms * bin as f64 + gap, width_ms * (bin + 1) as f64 - gap);
+            chart::bar(&mut panel, (from, 0.0), (to, share), Ink::Arm(subject.position))?;
+        }
+        Ok(())
+    })
+}
+
+fn shares(bins: &FixedBins) -> Vec<f64> {
+    let count = (bins.counts.iter().sum::<u64>() + bins.beyond).max(1) as f64;
+    bins.counts.iter().map(|in_bin| *in_bin as f64 * 100.0 / count).collect()
+}
+
+fn range_of(counts: impl Iterator<Item = usize> + Clone) -> String {
+    let least = counts.clone().min().unwrap_or(0) as u64;
+    let most = counts.max().unwrap_or(0) as u64;
+    if least == most {
+        thousands(most)
+    } else {
+        format!("{} to {}", thousands(least), thousands(most))
+    }
+}

@@ -1,0 +1,89 @@
+//! The plots of a report, as SVG without scripts, fonts or fixed colours.
+
+mod canvas;
+mod chart;
+mod distribution;
+mod overview;
+mod timeline;
+
+pub(crate) use canvas::{escape, ink_rules};
+pub(crate) use timeline::MOST_TIMELINES;
+
+use crate::subject::Subject;
+
+/// Colours of light, dark and print; see [`ink_rules`] for what uses them.
+pub(crate) const COLOURS: &str = include_str!("colours.css");
+
+/// A plot of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plot {
+    /// Its file name without the ending, for example `cdf-mean`.
+    pub name: String,
+    /// What it shows, one line.
+    pub title: String,
+    /// How to read it: windows, counts, what was left out.
+    pub caption: String,
+    /// What the `svg` element holds.
+    body: String,
+    width: u32,
+    height: u32,
+}
+
+impl Plot {
+    /// The element as it stands in the page, which brings the style sheet.
+    pub(crate) fn inline(&self) -> String {
+        self.element("")
+    }
+
+    /// A file of its own.
+    pub fn svg(&self) -> String {
+        let style = format!(
+            "<style>\n{COLOURS}{}\nsvg.plot {{ background: var(--paper); }}\n</style>\n",
+            ink_rules()
+        );
+        self.element(&style)
+    }
+
+    fn element(&self, style: &str) -> String {
+        let (title, body) = (escape(&self.title), &self.body);
+        let (width, height) = (self.width, self.height);
+        format!(
+            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+             viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
+             <title>{title}</title>\n{style}{body}</svg>\n"
+        )
+    }
+}
+
+/// A plot could not be laid out.
+#[derive(Debug, thiserror::Error)]
+#[error("plot {name}: {reason}")]
+pub struct PlotError {
+    name: String,
+    reason: String,
+}
+
+/// The groups of plots in a report; a group without data is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Plots {
+    pub(crate) overview: Vec<Plot>,
+    pub(crate) distributions: Vec<Plot>,
+    pub(crate) histograms: Vec<Plot>,
+    pub(crate) timelines: Vec<Plot>,
+}
+
+impl Plots {
+    pub(crate) fn of(subjects: &[Subject<'_>]) -> Result<Plots, PlotError> {
+        Ok(Plots {
+            overview: overview::working_latency(subjects)?.into_iter().collect(),
+            distributions: distribution::cdfs(subjects)?,
+            histograms: distribution::histograms(subjects)?,
+            timelines: timeline::timelines(subjects)?,
+        })
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Plot> {
+        let groups = [&self.overview, &self.distributions, &self.histograms, &self.timelines];
+        groups.into_iter().flatten()
+    }
+}

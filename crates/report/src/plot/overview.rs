@@ -1,0 +1,115 @@
+//! All arms at a glance: idle, p50 to p99, maximum.
+
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::canvas::Ink;
+use super::chart::{self, WIDTH};
+use super::{Plot, PlotError};
+use crate::schema::{Phase, Quantile};
+use crate::subject::Subject;
+use crate::words;
+
+const ROW: i32 = 40;
+const TOP: i32 = 24;
+const LEFT: i32 = 6;
+
+/// One row per arm; `None` when no arm has a working latency.
+pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
+    let rows: Vec<Row<'_>> = subjects.iter().filter_map(Row::of).collect();
+    // The longest outlier would leave no room for the others: the axis ends past every p99.9.
+    let Some(end_ns) = rows.iter().map(|row| row.p999_ns).max() else { return Ok(None) };
+    let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
+    let height = (TOP + ROW * rows.len() as i32 + 34) as u32;
+    let caption = "Bar: p50 to p99, line: to p99.9, tick: p50, ring: idle p50. Round trip of the \
+                   open-loop probe, all valid trials of an arm pooled.";
+    let title = "Working latency at a glance".to_owned();
+    chart::plot("overview", title, caption.to_owned(), height, |area| {
+        scale.draw_grid(area, height as i32)?;
+        let head = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
+        chart::text(area, "p50 / p99", (WIDTH as i32 - LEFT - 8, 2), head)?;
+        for (number, row) in rows.iter().enumerate() {
+            row.draw(area, &scale, TOP + ROW * number as i32)?;
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
+struct Scale {
+    end_ms: f64,
+}
+
+impl Scale {
+    fn x(&self, ns: u64) -> i32 {
+        let width = f64::from(WIDTH as i32 - 2 * LEFT - 8);
+        LEFT + (ns as f64 / 1e6 / self.end_ms * width).round() as i32
+    }
+
+    fn draw_grid(&self, area: &chart::Area<'_>, height: i32) -> Result<(), String> {
+        let bottom = height - 32;
+        let muted = |h_pos| chart::style(11.0, Ink::Muted, h_pos, VPos::Top);
+        for quarter in 0..=4 {
+            let ms = self.end_ms * f64::from(quarter) / 4.0;
+            let x = self.x((ms * 1e6) as u64);
+            chart::polyline(area, &[(x, TOP - 6), (x, bottom)], Ink::Grid, 1.0)?;
+            let anchor = match quarter {
+                0 => HPos::Left,
+                4 => HPos::Right,
+                _ => HPos::Center,
+            };
+            chart::text(area, &chart::number(ms), (x, bottom + 3), muted(anchor))?;
+        }
+        let name = (WIDTH as i32 - LEFT - 8, bottom + 17);
+        chart::text(area, "round-trip time under load, ms", name, muted(HPos::Right))
+    }
+}
+
+/// What one arm shows.
+struct Row<'a> {
+    subject: &'a Subject<'a>,
+    idle_p50_ns: Option<u64>,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+}
+
+impl<'a> Row<'a> {
+    fn of(subject: &'a Subject<'a>) -> Option<Row<'a>> {
+        let load = subject.summary.headline(Phase::Load)?;
+        let idle = subject.summary.headline(Phase::Idle);
+        Some(Row {
+            subject,
+            idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
+            p50_ns: load.value_ns(Quantile::P50)?,
+            p99_ns: load.value_ns(Quantile::P99)?,
+            p999_ns: load.value_ns(Quantile::P999)?,
+        })
+    }
+
+    fn draw(&self, area: &chart::Area<'_>, scale: &Scale, top: i32) -> Result<(), String> {
+        let position = self.subject.position;
+        let (arm, pale) = (Ink::Arm(position), Ink::Pale(position));
+        let middle = top + 23;
+        let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
+        chart::text(area, &chart::shorten(&self.subject.title(), 50), (LEFT, top), name)?;
+        let values = format!("{} / {} ms", words::ms(self.p50_ns), words::ms(self.p99_ns));
+        let right = chart::style(12.0, Ink::Text, HPos::Right, VPos::Top);
+        chart::text(area, &values, (WIDTH as i32 - LEFT - 8, top), right)?;
+        let (p50, p99) = (scale.x(self.p50_ns), scale.x(self.p99_ns));
+        let end = scale.x(self.p999_ns).max(p50 + 1);
+        chart::rectangle(area, (p50, middle - 1), (end, middle + 1), arm)?;
+        chart::rectangle(area, (p50, middle - 5), (p99.max(p50 + 2), middle + 5), pale)?;
+        chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), arm)?;
+        match self.idle_p50_ns {
+            Some(idle) => chart::ring(area, (scale.x(idle), middle), Ink::Muted),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The smallest round number that is no less than the value and whose quarter is short.
+fn nice_end(value: f64) -> f64 {
+    let power = 10f64.powf(value.max(0.001).log10().floor());
+    let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
+    steps.into_iter().map(|step| step * power).find(|end| *end >= value).unwrap_or(value)
+}

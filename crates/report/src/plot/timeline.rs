@@ -1,0 +1,310 @@
+//! What happened over time in one trial per arm: latency, backlog, throughput, drops and marks.
+
+use std::ops::Range;
+
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::canvas::Ink;
+use super::chart::{self, Axis, WIDTH};
+use super::{Plot, PlotError};
+use crate::schema::{Direction, Phase, SeriesKind, SeriesPoint, TrialRecord};
+use crate::subject::Subject;
+
+/// Arms beyond this many have no time plots: the page would be long and nobody would read it.
+pub(crate) const MOST_TIMELINES: usize = 12;
+
+/// Buckets along the time axis, about one per pixel.
+const BUCKETS: usize = 400;
+
+const PANEL: u32 = 128;
+
+/// One figure per arm, all on the same scales.
+pub(super) fn timelines(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    let recorded: Vec<Timeline<'_>> =
+        subjects.iter().take(MOST_TIMELINES).filter_map(Timeline::of).collect();
+    let kinds = Kind::all();
+    let limits: Vec<f64> = kinds
+        .iter()
+        .map(|kind| recorded.iter().map(|timeline| timeline.largest(*kind)).fold(0.0, f64::max))
+        .collect();
+    let shown: Vec<(Kind, f64)> = kinds
+        .into_iter()
+        .zip(limits)
+        .filter(|(kind, _)| recorded.iter().any(|timeline| timeline.has(*kind)))
+        .collect();
+    if shown.is_empty() {
+        return Ok(Vec::new());
+    }
+    recorded.iter().map(|timeline| timeline.plot(&shown)).collect()
+}
+
+/// What a panel shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    RoundTrip,
+    Sojourn(Direction),
+    Backlog(Direction),
+    Throughput(Direction),
+    DropsAndMarks(Direction),
+}
+
+impl Kind {
+    fn all() -> Vec<Kind> {
+        let mut kinds = vec![Kind::RoundTrip];
+        for direction in [Direction::Up, Direction::Down] {
+            kinds.push(Kind::Sojourn(direction));
+            kinds.push(Kind::Backlog(direction));
+            kinds.push(Kind::Throughput(direction));
+            kinds.push(Kind::DropsAndMarks(direction));
+        }
+        kinds
+    }
+
+    fn name(self) -> String {
+        match self {
+            Kind::RoundTrip => "round-trip time, ms".to_owned(),
+            Kind::Sojourn(direction) => format!("sojourn in the {direction} queue, ms"),
+            Kind::Backlog(direction) => format!("backlog of the {direction} queue, KiB"),
+            Kind::Throughput(direction) => format!("throughput of the {direction} link, Mbit/s"),
+            Kind::DropsAndMarks(direction) => {
+                format!("packets dropped (red) and marked in the {direction} queue")
+            }
+        }
+    }
+
+    /// The recorded series, and what its values are divided by for the panel's unit.
+    fn source(self) -> Option<(String, f64)> {
+        match self {
+            Kind::RoundTrip | Kind::DropsAndMarks(_) => None,
+            Kind::Sojourn(direction) => Some((SeriesKind::Sojourn.name(direction), 1e6)),
+            Kind::Backlog(direction) => Some((SeriesKind::Backlog.name(direction), 1024.0)),
+            Kind::Throughput(direction) => Some((SeriesKind::Throughput.name(direction), 1e6)),
+        }
+    }
+}
+
+/// The trial that stands for an arm.
+struct Timeline<'a> {
+    subject: &'a Subject<'a>,
+    trial: &'a TrialRecord,
+    end_ns: u64,
+    round_trips: Vec<SeriesPoint>,
+    lost_ns: Vec<u64>,
+}
+
+impl<'a> Timeline<'a> {
+    fn of(subject: &'a Subject<'a>) -> Option<Timeline<'a>> {
+        let trial = subject.representative()?;
+        let headline = subject.summary.headline(Phase::Load);
+        let probe = headline.map(|headline| headline.probe.as_str());
+        let flow = trial.flows.iter().position(|flow| Some(flow.name.as_str()) == probe);
+        let samples = || {
+            let of_trial = subject.run.samples_of(trial.index).iter();
+            of_trial.filter(move |sample| flow == Some(usize::from(sample.flow)))
+        };
+        let round_trips: Vec<SeriesPoint> = samples()
+            .filter_map(|sample| {
+                let value = sample.rtt_ns? as f64 / 1e6;
+                Some(SeriesPoint { time_ns: sample.sent_ns, value })
+            })
+            .collect();
+        let lost_ns = samples().filter(|sample| sample.rtt_ns.is_none());
+        let series_end = subject.run.series.iter().filter(|series| series.trial == trial.index);
+        let ends = series_end.filter_map(|series| series.points.last()).map(|point| point.time_ns);
+        let phases_end = trial.phases.iter().map(|phase| phase.end_ns);
+        let end_ns = ends.chain(phases_end).max().filter(|end| *end > 0)?;
+        let lost_ns = lost_ns.map(|sample| sample.sent_ns).collect();
+        Some(Timeline { subject, trial, end_ns, round_trips, lost_ns })
+    }
+
+    fn series(&self, kind: SeriesKind, direction: Direction) -> &[SeriesPoint] {
+        let series = self.subject.run.series_of(self.trial.index, &kind.name(direction));
+        series.map_or(&[], |series| series.points.as_slice())
+    }
+
+    /// The curve of a panel in the panel's unit, thinned to its smallest and largest per bucket.
+    fn curve(&self, kind: Kind) -> Vec<(f64, f64)> {
+        match kind.source() {
+            None => thin(&self.round_trips, self.end_ns, 1.0),
+            Some((name, divisor)) => {
+                let series = self.subject.run.series_of(self.trial.index, &name);
+                series.map_or(Vec::new(), |series| thin(&series.points, self.end_ns, divisor))
+            }
+        }
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::DropsAndMarks(direction) => [SeriesKind::Drops, SeriesKind::Marks]
+                .into_iter()
+                .any(|kind| !self.series(kind, direction).is_empty()),
+            _ => !self.curve(kind).is_empty(),
+        }
+    }
+
+    fn largest(&self, kind: Kind) -> f64 {
+        let largest_of = |points: Vec<(f64, f64)>| {
+            points.into_iter().map(|(_, value)| value).fold(0.0, f64::max)
+        };
+        match kind {
+            Kind::DropsAndMarks(direction) => [SeriesKind::Drops, SeriesKind::Marks]
+                .into_iter()
+                .map(|kind| largest_of(sums(self.series(kind, direction), self.end_ns)))
+                .fold(0.0, f64::max),
+            _ => largest_of(self.curve(kind)),
+        }
+    }
+
+    fn plot(&self, shown: &[(Kind, f64)]) -> Result<Plot, PlotError> {
+        let name = format!("timeline-{}", self.subject.position);
+        let TrialRecord { index, repeat, .. } = self.trial;
+        let lost = match self.lost_ns.len() {
+            0 => String::new(),
+            lost => format!(" {lost} probes lost (red ticks)."),
+        };
+        let caption = format!(
+            "Trial {index} (repeat {repeat}), the one with the middle median working latency. \
+             Shaded: the load phase.{lost}"
+        );
+        let height = 8 + PANEL * shown.len() as u32 + 34;
+        chart::plot(&name, self.subject.title(), caption, height, |area| {
+            for (number, (kind, limit)) in shown.iter().enumerate() {
+                let top = 8 + PANEL * number as u32;
+                let is_last = number + 1 == shown.len();
+                let bottom = if is_last { top + PANEL + 16 } else { top + PANEL };
+                let x_name = if is_last { "time since the trial began, s" } else { "" };
+                self.draw_panel(area, top..bottom, x_name, *kind, *limit)?;
+            }
+            self.draw_phase_names(area)
+        })
+    }
+
+    fn draw_panel(
+        &self,
+        area: &chart::Area<'_>,
+        rows: Range<u32>,
+        x_name: &str,
+        kind: Kind,
+        limit: f64,
+    ) -> Result<(), String> {
+        let end = self.end_ns as f64 / 1e9;
+        let counts = matches!(kind, Kind::DropsAndMarks(_));
+        let name = if counts {
+            format!("{}, per {:.0} ms", kind.name(), end * 1e3 / BUCKETS as f64)
+        } else {
+            kind.name()
+        };
+        // Packets are whole, and so are the numbers at their axis.
+        let limit = if counts { limit.max(4.0) } else { limit };
+        let x = Axis { name: x_name, range: 0.0..end };
+        let y = Axis { name: &name, range: 0.0..chart::above(limit) };
+        let mut panel = chart::panel(area, rows.start, rows.end, &x, &y)?;
+        for phase in self.trial.phases.iter().filter(|phase| phase.phase == Phase::Load) {
+            let (from, to) = (phase.start_ns as f64 / 1e9, phase.end_ns as f64 / 1e9);
+            chart::bar(&mut panel, (from, 0.0), (to.min(end), y.range.end), Ink::Band)?;
+        }
+        let Kind::DropsAndMarks(direction) = kind else {
+            let solid = Ink::Solid(self.subject.position);
+            chart::curve(&mut panel, self.curve(kind), solid, 1.2)?;
+            if kind == Kind::RoundTrip {
+                for lost_ns in &self.lost_ns {
+                    let at = *lost_ns as f64 / 1e9;
+                    let tick = vec![(at, 0.0), (at, y.range.end * 0.06)];
+                    chart::curve(&mut panel, tick, Ink::Alert, 1.0)?;
+                }
+            }
+            return Ok(());
+        };
+        let width = end / BUCKETS as f64;
+        for (series, ink) in [
+            (SeriesKind::Marks, Ink::Solid(self.subject.position)),
+            (SeriesKind::Drops, Ink::Alert),
+        ] {
+            let bars = sums(self.series(series, direction), self.end_ns);
+            for (at, value) in bars.into_iter().filter(|(_, value)| *value > 0.0) {
+                chart::bar(&mut panel, (at, 0.0), (at + width, value), ink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_phase_names(&self, area: &chart::Area<'_>) -> Result<(), String> {
+        let plot_width = f64::from(WIDTH - 64);
+        for phase in &self.trial.phases {
+            let middle = phase.start_ns.midpoint(phase.end_ns.min(self.end_ns));
+            let x = 50 + (middle as f64 / self.end_ns as f64 * plot_width) as i32;
+            let share = phase.length_ns() as f64 / self.end_ns as f64;
+            if share * plot_width > 34.0 && x > 200 {
+                let style = chart::style(10.0, Ink::Muted, HPos::Center, VPos::Bottom);
+                chart::text(area, phase.phase.name(), (x, 24), style)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Smallest and largest value per bucket of time, in the order in which they came: peaks survive.
+fn thin(points: &[SeriesPoint], end_ns: u64, divisor: f64) -> Vec<(f64, f64)> {
+    let usable = points.iter().filter(|point| point.value.is_finite() && point.time_ns <= end_ns);
+    let at = |point: &SeriesPoint| (point.time_ns as f64 / 1e9, point.value / divisor);
+    let usable: Vec<&SeriesPoint> = usable.collect();
+    let mut thinned = Vec::new();
+    for in_bucket in usable.chunk_by(|a, b| bucket(a.time_ns, end_ns) == bucket(b.time_ns, end_ns))
+    {
+        let by_value = |a: &&&SeriesPoint, b: &&&SeriesPoint| a.value.total_cmp(&b.value);
+        let (low, high) = (in_bucket.iter().min_by(by_value), in_bucket.iter().max_by(by_value));
+        let (Some(low), Some(high)) = (low, high) else { continue };
+        let (first, second) = if low.time_ns <= high.time_ns { (low, high) } else { (high, low) };
+        thinned.push(at(first));
+        if first.time_ns != second.time_ns {
+            thinned.push(at(second));
+        }
+    }
+    thinned
+}
+
+/// Sum per bucket of time, at the bucket's start in seconds.
+fn sums(points: &[SeriesPoint], end_ns: u64) -> Vec<(f64, f64)> {
+    let usable = points.iter().filter(|point| point.value.is_finite() && point.time_ns <= end_ns);
+    let mut sums: Vec<(usize, f64)> = Vec::new();
+    for point in usable {
+        let bucket = bucket(point.time_ns, end_ns);
+        match sums.last_mut() {
+            Some((last, sum)) if *last == bucket => *sum += point.value,
+            _ => sums.push((bucket, point.value)),
+        }
+    }
+    let width = end_ns as f64 / 1e9 / BUCKETS as f64;
+    sums.into_iter().map(|(bucket, sum)| (bucket as f64 * width, sum)).collect()
+}
+
+fn bucket(time_ns: u64, end_ns: u64) -> usize {
+    let bucket = u128::from(time_ns) * BUCKETS as u128 / u128::from(end_ns.max(1));
+    (bucket as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_every_peak() {
+        let point = |time_ns: u64| {
+            let value = if time_ns == 7_777 { 900.0 } else { (time_ns % 10) as f64 };
+            SeriesPoint { time_ns, value }
+        };
+        let points: Vec<SeriesPoint> = (0..100_000).map(point).collect();
+        let thinned = thin(&points, 100_000, 1.0);
+        assert!(thinned.len() <= 2 * BUCKETS);
+        assert!(thinned.iter().any(|(_, value)| *value >= 900.0));
+        assert!(thinned.is_sorted_by(|a, b| a.0 <= b.0), "time goes on");
+    }
+
+    #[test]
+    fn sums_lose_no_packet() {
+        let points: Vec<SeriesPoint> =
+            (0..5000).map(|time_ns| SeriesPoint { time_ns, value: 1.0 }).collect();
+        let total: f64 = sums(&points, 4_999).iter().map(|(_, sum)| sum).sum();
+        assert!((total - 5000.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a report compares: the arms of one run, or of several runs side by side.
+
+use crate::RunData;
+use crate::schema::{ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord};
+
+/// One arm of one run.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject<'a> {
+    pub(crate) run: &'a RunData,
+    pub(crate) arm: &'a ArmRecord,
+    pub(crate) summary: &'a ArmSummary,
+    /// Short name, with the world when several runs are compared.
+    pub(crate) name: String,
+    /// Position among all subjects: its colour and dash.
+    pub(crate) position: usize,
+}
+
+/// Every arm that has a summary, in order of runs and arms.
+pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
+    let mut all = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        for arm in &run.record.arms {
+            let mut summaries = run.record.summaries.iter();
+            let Some(summary) = summaries.find(|summary| summary.arm == arm.name) else { continue };
+            let name = format!("{}{}", arm.name, run_suffix(runs, number));
+            all.push(Subject { run, arm, summary, name, position: all.len() });
+        }
+    }
+    all
+}
+
+/// ` (sim)` where runs differ by world, ` (run 2, sim)` where they do not, nothing for one run.
+pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
+    let Some(world) = runs.get(number).map(|run| run.record.world) else { return String::new() };
+    let alike = runs.iter().filter(|run| run.record.world == world).count();
+    match (runs.len(), alike) {
+        (0 | 1, _) => String::new(),
+        (_, 1) => format!(" ({})", world.name()),
+        _ => format!(" (run {}, {})", number + 1, world.name()),
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// The name with disciplines and profiles: the label alone where it says the name already.
+    pub(crate) fn title(&self) -> String {
+        let (name, label) = (&self.arm.name, &self.arm.label);
+        let suffix = &self.name[name.len()..];
+        if label.is_empty() {
+            self.name.clone()
+        } else if label.starts_with(name.as_str()) {
+            format!("{label}{suffix}")
+        } else {
+            format!("{name} ({label}){suffix}")
+        }
+    }
+
+    /// Its valid trials.
+    pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> {
+        let arm = &self.arm.name;
+        let trials = self.run.record.trials.iter();
+        trials.filter(move |trial| trial.arm == *arm && trial.validity.is_valid())
+    }
+
+    /// The headline latency of a phase in each valid trial that has it.
+    pub(crate) fn latencies(&self, phase: Phase) -> Vec<(&'a TrialRecord, &'a LatencySummary)> {
+        let Some(headline) = self.summary.headline(phase) else { return Vec::new() };
+        let of = |trial: &'a TrialRecord| {
+            let same = |summary: &&LatencySummary| {
+                summary.probe == headline.probe
+                    && summary.measure == headline.measure
+                    && summary.window.phase == phase
+            };
+            trial.latencies.iter().find(same).map(|summary| (trial, summary))
+        };
+        self.trials().filter_map(of).collect()
+    }
+
+    /// Round trips of the headline probe in a phase, ns, over all valid trials.
+    pub(crate) fn round_trips(&self, phase: Phase) -> Vec<u64> {
+        let mut delays = Vec::new();
+        for (trial, summary) in self.latencies(phase) {
+            let Some(flow) = trial.flows.iter().position(|flow| flow.name == summary.probe) else {
+                continue;
+            };
+            let samples = self.run.samples_of(trial.index).iter();
+            let inside = samples.filter(|sample| {
+                usize::from(sample.flow) == flow && summary.window.contains(sample.scheduled_ns)
+            });
+            delays.extend(inside.filter_map(|sample| sample.rtt_ns));
+        }
+        delays
+    }
+
+    /// The valid trial whose median working latency is the middle one: the one that plots show.
+    pub(crate) fn representative(&self) -> Option<&'a TrialRecord> {
+        let mut ranked: Vec<(u64, &TrialRecord)> = self
+            .latencies(Phase::Load)
+            .into_iter()
+            .filter_map(|(trial, summary)| {
+                summary.distribution.map(|distribution| (distribution.p50_ns, trial))
+            })
+            .collect();
+        ranked.sort_by_key(|(median, trial)| (*median, trial.index));
+        let middle = ranked.get(ranked.len().saturating_sub(1) / 2);
+        middle.map(|(_, trial)| *trial).or_else(|| self.trials().next())
+    }
+}

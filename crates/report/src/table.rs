@@ -1,0 +1,122 @@
+//! The arm table for a terminal: plain text within 100 columns.
+
+use crate::RunData;
+use crate::schema::{ArmLatency, Direction, Phase, Quantile};
+use crate::subject::{Subject, subjects};
+use crate::words::{mbit, ms, significant};
+
+/// Widest line.
+const COLUMNS: usize = 100;
+
+/// Idle and working latency of every arm, then throughput, drops and marks; each line ends in a
+/// newline. Latencies are round trips of the first open-loop probe, milliseconds, all valid trials
+/// of an arm pooled.
+pub fn table(runs: &[RunData]) -> String {
+    let subjects = subjects(runs);
+    let mut rows = vec![Row::Cells(head())];
+    for subject in &subjects {
+        rows.push(Row::Title(format!("{}, {}", subject.title(), trials(subject))));
+        for phase in [Phase::Idle, Phase::Load] {
+            rows.extend(subject.summary.headline(phase).map(|latency| Row::Cells(line(latency))));
+        }
+        for direction in [Direction::Up, Direction::Down] {
+            rows.extend(carried(subject, direction).map(Row::Note));
+        }
+    }
+    let mut text = String::from("round-trip time, ms\n");
+    text += &render(&rows);
+    text
+}
+
+enum Row {
+    Title(String),
+    Cells(Vec<String>),
+    Note(String),
+}
+
+fn head() -> Vec<String> {
+    let quantiles = Quantile::ALL.into_iter().map(|quantile| quantile.name().to_owned());
+    let first = ["phase", "window", "samples", "lost"].map(str::to_owned);
+    first.into_iter().chain(quantiles).collect()
+}
+
+fn line(latency: &ArmLatency) -> Vec<String> {
+    let mut cells = vec![
+        latency.phase.name().to_owned(),
+        format!("{} s", significant(latency.window_ns as f64 / 1e9)),
+        latency.sent.to_string(),
+        latency.lost.to_string(),
+    ];
+    for quantile in Quantile::ALL {
+        let value = latency.value_ns(quantile).map(ms);
+        cells.push(value.unwrap_or_else(|| "-".to_owned()));
+    }
+    cells
+}
+
+fn trials(subject: &Subject<'_>) -> String {
+    let (valid, invalid) = (subject.summary.trials_valid, subject.summary.trials_invalid);
+    match invalid {
+        0 => crate::words::count(u64::from(valid), "trial"),
+        _ => format!("{valid} of {} trials valid", valid + invalid),
+    }
+}
+
+fn carried(subject: &Subject<'_>, direction: Direction) -> Option<String> {
+    let carried = subject.summary.throughput(direction);
+    let queue = subject.summary.widest_bottleneck(direction);
+    let mut parts = Vec::new();
+    if let Some(goodput) = carried.and_then(|carried| carried.goodput_bit_per_s) {
+        parts.push(format!("goodput {} Mbit/s", mbit(goodput.mean)));
+    }
+    if let Some(used) = carried.and_then(|carried| carried.utilisation_percent) {
+        parts.push(format!("link {} % used", significant(used.mean)));
+    }
+    if let Some(queue) = queue {
+        let share = |part: u64| part as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
+        let (dropped, marked) = (queue.dropped_packets(), queue.marked_packets());
+        parts.push(format!("{dropped} dropped ({} %)", significant(share(dropped))));
+        parts.push(format!("{marked} marked ({} %)", significant(share(marked))));
+    }
+    if parts.is_empty() { None } else { Some(format!("{direction:<5} {}", parts.join(", "))) }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        let Row::Cells(cells) = row else { continue };
+        widths.resize(widths.len().max(cells.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let line = match row {
+            Row::Title(title) => fold(title, COLUMNS).join("\n"),
+            Row::Note(note) => format!("  {note}"),
+            Row::Cells(cells) => {
+                let mut line = String::from("  ");
+                for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                    let gap = if column == 0 { "" } else { "  " };
+                    let padded = if column == 0 {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    };
+                    line = line + gap + &padded;
+                }
+                line
+            }
+        };
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Long names go on below, so that no discipline is cut off.
+fn fold(text: &str, columns: usize) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    characters.chunks(columns).map(|chunk| chunk.iter().collect()).collect()
+}

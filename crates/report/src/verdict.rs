@@ -1,0 +1,225 @@
+//! The result in plain words, for people who will not read the table.
+
+use crate::RunData;
+use crate::schema::{
+    Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
+};
+use crate::stats::hodges_lehmann_ratio;
+use crate::subject::{Subject, run_suffix, subjects};
+use crate::summarise::CONFIDENCE;
+use crate::words::{count, mbit, ms, significant};
+
+/// Ratios closer to 1 than this are called alike.
+const ALIKE: f64 = 1.1;
+
+/// Arms that get a sentence of their own.
+const MOST_LINES: usize = 8;
+
+/// Repeats per arm from which an interval is worth printing.
+const FEW_REPEATS: usize = 5;
+
+/// The result in sentences: first the headline, then what qualifies it. Never empty.
+pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
+    let subjects = subjects(runs);
+    let loaded: Vec<Measured<'_>> = subjects.iter().filter_map(Measured::of).collect();
+    let mut lines = match loaded.as_slice() {
+        [] => vec![no_latency(&subjects)],
+        [only] => vec![single(only)],
+        _ => comparison(&loaded),
+    };
+    lines.extend(expectations(runs));
+    lines
+}
+
+/// What keeps the result from being believed: late machines, unfinished runs. Empty when nothing
+/// does.
+pub fn warnings(runs: &[RunData]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        let suffix = run_suffix(runs, number);
+        if !run.record.complete {
+            let done = count(run.record.trials.len() as u64, "trial");
+            lines.push(format!("The run{suffix} was cut short; these are the {done} it finished."));
+        }
+        lines.extend(invalid(&run.record, &suffix));
+    }
+    lines
+}
+
+fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
+    let reasons = |trial: &TrialRecord| match &trial.validity {
+        Validity::Valid => None,
+        Validity::Invalid { reasons } => Some(reasons.clone()),
+    };
+    let invalid: Vec<Vec<InvalidReason>> = record.trials.iter().filter_map(reasons).collect();
+    let first = invalid.first()?.first();
+    let example = first.map(|reason| format!(", for example because {reason}")).unwrap_or_default();
+    let (number, all) = (invalid.len(), count(record.trials.len() as u64, "trial"));
+    let verb = if number == 1 { "is" } else { "are" };
+    Some(format!(
+        "{number} of {all}{suffix} {verb} invalid and left out{example}: the machine, not the line, \
+         may have caused the delay. Run again on an idle machine."
+    ))
+}
+
+/// An arm with a working latency.
+struct Measured<'a> {
+    subject: &'a Subject<'a>,
+    p50_ns: u64,
+    p99_ns: u64,
+    idle_p50_ns: Option<u64>,
+}
+
+impl<'a> Measured<'a> {
+    fn of(subject: &'a Subject<'a>) -> Option<Measured<'a>> {
+        let load = subject.summary.headline(Phase::Load)?;
+        let idle = subject.summary.headline(Phase::Idle);
+        Some(Measured {
+            subject,
+            p50_ns: load.value_ns(Quantile::P50)?,
+            p99_ns: load.value_ns(Quantile::P99)?,
+            idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
+        })
+    }
+
+    fn throughput(&self) -> Option<String> {
+        let describe = |direction: Direction| {
+            let carried = self.subject.summary.throughput(direction)?;
+            let rate = carried.goodput_bit_per_s.or(carried.link_bit_per_s)?;
+            Some(format!("{} Mbit/s {direction}", mbit(rate.mean)))
+        };
+        let both: Vec<String> =
+            [Direction::Up, Direction::Down].into_iter().filter_map(describe).collect();
+        (!both.is_empty()).then(|| both.join(" and "))
+    }
+}
+
+fn no_latency(subjects: &[Subject<'_>]) -> String {
+    let trials: u64 = subjects.iter().map(|subject| subject.trials().count() as u64).sum();
+    match trials {
+        0 => "No valid trial, so nothing can be said.".to_owned(),
+        _ => format!("{}, none with a working latency.", count(trials, "valid trial")),
+    }
+}
+
+fn single(only: &Measured<'_>) -> String {
+    let against_idle = only.idle_p50_ns.map_or(String::new(), |idle| {
+        format!(", {} the idle latency of {} ms", times(only.p50_ns, idle), ms(idle))
+    });
+    format!(
+        "With {} the working latency is {} ms at p50{against_idle}; {} ms at p99.",
+        only.subject.title(),
+        ms(only.p50_ns),
+        ms(only.p99_ns)
+    )
+}
+
+fn comparison(measured: &[Measured<'_>]) -> Vec<String> {
+    let key = |arm: &&Measured<'_>| arm.p50_ns;
+    let (Some(best), Some(worst)) =
+        (measured.iter().min_by_key(key), measured.iter().max_by_key(key))
+    else {
+        return Vec::new();
+    };
+    let mut lines = vec![headline(best, worst)];
+    if let (Some(best_rate), Some(worst_rate)) = (best.throughput(), worst.throughput()) {
+        lines.push(format!(
+            "Throughput: {best_rate} with {}, {worst_rate} with {}.",
+            best.subject.name, worst.subject.name
+        ));
+    }
+    if let Some(certainty) = certainty(best.subject, worst.subject) {
+        lines.push(certainty);
+    }
+    let between = |arm: &&Measured<'_>| {
+        let position = arm.subject.position;
+        position != best.subject.position && position != worst.subject.position
+    };
+    for arm in measured.iter().filter(between).take(MOST_LINES) {
+        let (name, p50, p99) = (arm.subject.title(), ms(arm.p50_ns), ms(arm.p99_ns));
+        lines.push(format!("{name}: {p50} ms at p50, {p99} ms at p99."));
+    }
+    lines
+}
+
+fn headline(best: &Measured<'_>, worst: &Measured<'_>) -> String {
+    let ratio = worst.p50_ns as f64 / (best.p50_ns as f64).max(1.0);
+    if ratio < ALIKE {
+        return format!(
+            "The arms hardly differ: working latency is {} to {} ms at p50.",
+            ms(best.p50_ns),
+            ms(worst.p50_ns)
+        );
+    }
+    format!(
+        "With {} the working latency is {} ms at p50 against {} ms with {}, {}x lower \
+         (p99: {} against {} ms).",
+        best.subject.title(),
+        ms(best.p50_ns),
+        ms(worst.p50_ns),
+        worst.subject.title(),
+        factor(ratio),
+        ms(best.p99_ns),
+        ms(worst.p99_ns)
+    )
+}
+
+/// How sure the repeats make us, from the medians of the trials.
+fn certainty(best: &Subject<'_>, worst: &Subject<'_>) -> Option<String> {
+    let (best_medians, worst_medians) = (medians(best), medians(worst));
+    let fewest = best_medians.len().min(worst_medians.len());
+    if fewest == 0 {
+        return None;
+    }
+    let repeats = count(fewest as u64, "trial");
+    if fewest < FEW_REPEATS {
+        return Some(format!("That is from {repeats} per arm, too few to say how sure it is."));
+    }
+    let ratio = hodges_lehmann_ratio(&worst_medians, &best_medians, CONFIDENCE)?;
+    let (low, high) = (ratio.low?, ratio.high?);
+    let percent = (CONFIDENCE * 100.0).round();
+    if low <= 1.0 {
+        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
+    }
+    Some(format!(
+        "Over {repeats} per arm the ratio of medians lies between {} and {} ({percent} % interval).",
+        significant(low),
+        significant(high)
+    ))
+}
+
+fn medians(subject: &Subject<'_>) -> Vec<f64> {
+    let latencies = subject.latencies(Phase::Load).into_iter();
+    latencies
+        .filter_map(|(_, summary)| summary.distribution)
+        .map(|distribution| distribution.p50_ns as f64)
+        .collect()
+}
+
+fn expectations(runs: &[RunData]) -> Option<String> {
+    let verdicts: Vec<Verdict> = runs
+        .iter()
+        .flat_map(|run| &run.record.expectations)
+        .map(|expectation| expectation.verdict)
+        .collect();
+    if verdicts.is_empty() {
+        return None;
+    }
+    let met = verdicts.iter().filter(|verdict| **verdict == Verdict::Met).count();
+    let unmeasured = verdicts.iter().filter(|verdict| **verdict == Verdict::NotMeasured).count();
+    let (missed, all) = (verdicts.len() - met - unmeasured, verdicts.len());
+    let unmeasured = match unmeasured {
+        0 => String::new(),
+        number => format!("; {number} not measured"),
+    };
+    Some(format!("Of {all} published numbers {met} are met and {missed} missed{unmeasured}."))
+}
+
+fn times(value: u64, of: u64) -> String {
+    let ratio = value as f64 / (of as f64).max(1.0);
+    if ratio < ALIKE { "about".to_owned() } else { format!("{} times", factor(ratio)) }
+}
+
+fn factor(ratio: f64) -> String {
+    if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+}

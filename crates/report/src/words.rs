@@ -1,0 +1,66 @@
+//! Numbers as people read them.
+
+/// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
+pub(crate) fn ms(ns: u64) -> String {
+    significant(ns as f64 / 1e6)
+}
+
+/// Bits per second as Mbit/s with three significant digits.
+pub(crate) fn mbit(bit_per_s: f64) -> String {
+    significant(bit_per_s / 1e6)
+}
+
+/// Three significant digits, and never more than three behind the point.
+pub(crate) fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
+        magnitude if magnitude >= 99.95 => 0,
+        magnitude if magnitude >= 9.995 => 1,
+        magnitude if magnitude >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Digits in groups of three, by a narrow space.
+pub(crate) fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut grouped = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            grouped.push('\u{202f}');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A count with its noun, which takes an s unless the count is one.
+pub(crate) fn count(value: u64, noun: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (ns, text) in [
+            (52_000, "0.052"),
+            (1_740_000, "1.74"),
+            (24_060_000, "24.1"),
+            (99_960_000, "100"),
+            (250_700_000, "251"),
+            (0, "0.000"),
+        ] {
+            assert_eq!(ms(ns), text);
+        }
+        assert_eq!(thousands(1234), "1234");
+        assert_eq!(thousands(26_000), "26\u{202f}000");
+        assert_eq!(count(1, "trial"), "1 trial");
+    }
+}

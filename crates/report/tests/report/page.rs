@@ -1,0 +1,197 @@
+//! The page as a stranger gets it.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+
+use underload_report::schema::{ArmRecord, RunRecord, Validity, World};
+use underload_report::{
+    LatencyPools, RunData, conclude, plots, render, summary_lines, warnings, write_report,
+};
+
+use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+
+/// A concluded run in memory.
+pub fn run(world: World, queues: &[Queue], repeats: u32, interval_ns: u64) -> RunData {
+    conclude_all(synthetic::record(world, queues), synthetic::trials(queues, repeats, interval_ns))
+}
+
+fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> RunData {
+    let mut pools = LatencyPools::default();
+    let (mut samples, mut series) = (Vec::new(), Vec::new());
+    for trial in trials {
+        pools.add(&trial.record, &trial.samples);
+        record.trials.push(trial.record);
+        samples.extend(trial.samples);
+        series.extend(trial.series);
+    }
+    conclude(&mut record, &pools);
+    record.complete = true;
+    RunData { record, samples, series }
+}
+
+/// Tags must nest; that is all a browser needs to show every part where it belongs.
+fn expect_well_formed(markup: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in markup.split('<').skip(1) {
+        let name_end = tag.find([' ', '>', '/', '\n']).unwrap_or(tag.len());
+        let inside = tag.split('>').next().unwrap_or_default();
+        if let Some(closing) = tag.strip_prefix('/') {
+            let name = closing.split('>').next().unwrap_or_default();
+            assert_eq!(open.pop(), Some(name), "</{name}> closes another tag");
+        } else if !inside.ends_with('/') && !["!DOCTYPE", "meta", "br"].contains(&&tag[..name_end])
+        {
+            open.push(&tag[..name_end]);
+        }
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+}
+
+#[test]
+fn the_page_is_whole_self_contained_and_small() -> Result<(), Box<dyn Error>> {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL];
+    let html = render(&[run(World::Live, &queues, 5, 1_000_000)])?;
+    expect_well_formed(&html);
+    assert!(html.len() < 1_500_000, "{} bytes", html.len());
+    for remote in ["<script", "<link", "<img", "@import", "url(", "src="] {
+        assert!(!html.contains(remote), "{remote} in a page that must stand alone");
+    }
+    let links = html.matches("http").count() - html.matches("http://www.w3.org/2000/svg").count();
+    assert_eq!(links, 0, "the page points elsewhere");
+    for part in ["p99.9", "docsis-pie:profile=rfc,target=10ms", "Figure 3", "0123456789abcdef"] {
+        assert!(html.contains(part), "{part} is missing");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_same_run_gives_the_same_page() -> Result<(), Box<dyn Error>> {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let page = || render(&[run(World::Sim, &queues, 2, 20_000_000)]);
+    assert_eq!(page()?, page()?);
+    Ok(())
+}
+
+#[test]
+fn the_first_line_says_who_wins_and_by_how_much() {
+    let lines = summary_lines(&[run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 6, 10_000_000)]);
+    assert!(lines[0].starts_with("With docsis-pie:profile=rfc,target=10ms the"), "{}", lines[0]);
+    assert!(lines[0].contains("ms at p50 against"), "{}", lines[0]);
+    assert!(lines[0].contains("x lower"), "{}", lines[0]);
+    assert!(lines.iter().any(|line| line.contains("95 % interval")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("Of 5 published numbers")), "{lines:?}");
+}
+
+#[test]
+fn arms_that_are_alike_are_said_to_be() {
+    let twin = Queue { name: "twin", ..DOCSIS_PIE };
+    let lines = summary_lines(&[run(World::Live, &[DOCSIS_PIE, twin], 2, 10_000_000)]);
+    assert!(lines[0].starts_with("The arms hardly differ"), "{}", lines[0]);
+}
+
+#[test]
+fn invalid_and_missing_trials_are_announced() -> Result<(), Box<dyn Error>> {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let mut trials = synthetic::trials(&queues, 2, 20_000_000);
+    for trial in &mut trials[..2] {
+        trial.record.validity = synthetic::late();
+    }
+    let mut data = conclude_all(synthetic::record(World::Live, &queues), trials);
+    data.record.complete = false;
+    let said = warnings(std::slice::from_ref(&data));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].starts_with("2 of 4 trials are invalid"), "{}", said[1]);
+    assert!(said[1].contains("4.2 ms late"), "{}", said[1]);
+    let html = render(&[data])?;
+    expect_well_formed(&html);
+    assert!(html.contains("2 of 4 trials are invalid"));
+    Ok(())
+}
+
+#[test]
+fn a_run_without_any_trial_still_has_a_page() -> Result<(), Box<dyn Error>> {
+    let record = synthetic::record(World::Live, &[BUFFER_CONTROL]);
+    let html = render(&[conclude_all(record, Vec::new())])?;
+    expect_well_formed(&html);
+    assert!(html.contains("No valid trial"));
+    assert!(render(&[]).is_err());
+    Ok(())
+}
+
+#[test]
+fn names_from_files_cannot_become_markup() -> Result<(), Box<dyn Error>> {
+    let hostile = "<script>alert('x')</script>\"&";
+    let mut trials = synthetic::trials(&[DOCSIS_PIE], 1, 20_000_000);
+    let mut record = synthetic::record(World::Live, &[DOCSIS_PIE]);
+    record.scenario.title = hostile.to_owned();
+    record.scenario.text = format!("</pre>{hostile}");
+    record.arms = vec![ArmRecord { name: hostile.to_owned(), label: hostile.to_owned() }];
+    record.commit = hostile.to_owned();
+    for trial in &mut trials {
+        trial.record.arm = hostile.to_owned();
+        trial.record.bottlenecks[0].queue = hostile.to_owned();
+        trial.record.flows[1].metrics[0].name = hostile.to_owned();
+    }
+    for expectation in &mut record.expectations {
+        expectation.note = hostile.to_owned();
+        expectation.arm = hostile.to_owned();
+        expectation.metric = hostile.to_owned();
+    }
+    let data = [conclude_all(record, trials)];
+    let html = render(&data)?;
+    expect_well_formed(&html);
+    assert!(!html.contains("<script"));
+    for plot in plots(&data)? {
+        expect_well_formed(&plot.svg());
+        assert!(!plot.svg().contains("<script"));
+    }
+    Ok(())
+}
+
+#[test]
+fn several_runs_are_told_apart_by_world() -> Result<(), Box<dyn Error>> {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let runs = [run(World::Live, &queues, 2, 20_000_000), run(World::Sim, &queues, 2, 20_000_000)];
+    let html = render(&runs)?;
+    expect_well_formed(&html);
+    assert!(html.contains("docsis-pie (live)") && html.contains("docsis-pie (sim)"));
+    let twice = [run(World::Sim, &queues, 1, 20_000_000), run(World::Sim, &queues, 1, 20_000_000)];
+    assert!(render(&twice)?.contains("docsis-pie (run 2, sim)"));
+    Ok(())
+}
+
+#[test]
+fn files_hold_the_page_and_every_plot() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let data = [run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 12, 50_000_000)];
+    let page = write_report(directory.path(), &data)?;
+    assert_eq!(std::fs::read_to_string(page)?, render(&data)?);
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(directory.path().join("plots"))? {
+        let path = entry?.path();
+        let svg = std::fs::read_to_string(&path)?;
+        expect_well_formed(&svg);
+        assert!(svg.contains("prefers-color-scheme"), "{path:?} has no dark colours");
+        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    for name in ["overview", "cdf-mean", "cdf-max", "histogram-0", "timeline-1"] {
+        assert!(names.contains(name), "{name} is not among {names:?}");
+    }
+    Ok(())
+}
+
+/// Writes pages for looking at, into the directory that `UNDERLOAD_LOOK` names.
+#[test]
+#[ignore = "writes files for a person to look at"]
+fn pages_to_look_at() -> Result<(), Box<dyn Error>> {
+    let directory = std::env::var("UNDERLOAD_LOOK").map(std::path::PathBuf::from)?;
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL];
+    let pair = [BUFFER_CONTROL, DOCSIS_PIE];
+    let mut few = synthetic::trials(&queues, 5, 1_000_000);
+    few[1].record.validity = Validity::clone(&synthetic::late());
+    let few = conclude_all(synthetic::record(World::Live, &queues), few);
+    write_report(&directory.join("few"), &[few])?;
+    write_report(&directory.join("many"), &[run(World::Sim, &pair, 60, 20_000_000)])?;
+    let runs = [run(World::Live, &queues, 6, 10_000_000), run(World::Sim, &queues, 6, 10_000_000)];
+    write_report(&directory.join("combined"), &runs)?;
+    Ok(())
+}

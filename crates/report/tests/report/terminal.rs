@@ -1,0 +1,49 @@
+//! What a terminal shows.
+
+use std::error::Error;
+
+use underload_report::schema::World;
+use underload_report::{RunDir, load, table};
+
+use crate::page::run;
+use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
+
+#[test]
+fn the_table_is_aligned_and_within_100_columns() {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let text = table(&[run(World::Live, &queues, 2, 10_000_000)]);
+    let expected = "\
+round-trip time, ms
+  phase  window  samples  lost   p50   p90   p95   p99  p99.9   max  mean
+buffer-control (fifo:profile=docsis,target=250ms), 2 trials
+  idle   6.00 s      600     0  17.6  17.9  18.0  18.0   18.0  18.0  17.6
+  load   14.0 s     1400     2   225   249   254   261    263   263   230
+  up    goodput 9.43 Mbit/s, link 99.0 % used, 84 dropped (0.719 %), 14 marked (0.120 %)
+docsis-pie:profile=rfc,target=10ms, 2 trials
+  idle   6.00 s      600     0  17.5  17.9  18.0  18.0   18.0  18.0  17.5
+  load   14.0 s     1400     2  24.0  27.5  28.3  29.1   29.5  29.5  24.7
+  up    goodput 9.43 Mbit/s, link 99.0 % used, 84 dropped (0.719 %), 14 marked (0.120 %)
+";
+    assert_eq!(text, expected);
+    assert!(text.lines().all(|line| line.chars().count() <= 100));
+}
+
+#[test]
+fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let (live, sim) = (directory.path().join("live"), directory.path().join("sim"));
+    for (path, world) in [(&live, World::Live), (&sim, World::Sim)] {
+        let mut run = RunDir::create(path, synthetic::record(world, &[DOCSIS_PIE]))?;
+        for trial in synthetic::trials(&[DOCSIS_PIE], 2, 50_000_000) {
+            run.append_trial(&trial.record, &trial.samples, &trial.series)?;
+        }
+        run.finish(1.0)?;
+    }
+    let runs = load(&[&live, &sim])?;
+    let text = table(&runs);
+    assert!(text.contains("docsis-pie:profile=rfc,target=10ms (live), 2 trials"), "{text}");
+    assert!(text.contains("docsis-pie:profile=rfc,target=10ms (sim), 2 trials"), "{text}");
+    let missing = load(&[directory.path().join("nowhere")]).err().ok_or("read nothing")?;
+    assert!(missing.to_string().contains("nowhere/run.json"), "{missing}");
+    Ok(())
+}
