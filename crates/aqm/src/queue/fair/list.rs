@@ -2,9 +2,14 @@
 
 /// Has room for the index of its successor.
 pub(super) trait Linked {
-    /// The successor's index; meaningful only while in a list that goes on.
+    /// The successor's index, [`LAST`] or [`UNLISTED`].
     fn next(&mut self) -> &mut u32;
 }
+
+/// The successor of the last flow of a list.
+const LAST: u32 = u32::MAX - 1;
+/// The successor of a flow that is in no list.
+pub(super) const UNLISTED: u32 = u32::MAX;
 
 /// Indices of flows in order of service.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +27,7 @@ impl FlowList {
 
     /// Adds a flow that is in no list.
     pub(super) fn push<F: Linked>(&mut self, index: usize, flows: &mut [F]) {
+        *flows[index].next() = LAST;
         let index = index as u32;
         self.ends = match self.ends {
             None => Some((index, index)),
@@ -34,9 +40,8 @@ impl FlowList {
 
     /// Takes the first flow out, if any.
     pub(super) fn pop<F: Linked>(&mut self, flows: &mut [F]) {
-        self.ends = match self.ends {
-            Some((first, last)) if first != last => Some((*flows[first as usize].next(), last)),
-            _ => None,
-        };
+        let Some((first, last)) = self.ends else { return };
+        let next = core::mem::replace(flows[first as usize].next(), UNLISTED);
+        self.ends = if first == last { None } else { Some((next, last)) };
     }
 }

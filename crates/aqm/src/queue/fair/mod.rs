@@ -31,7 +31,7 @@ use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::time::Time;
 use fattest::Fattest;
-use list::{FlowList, Linked};
+use list::{FlowList, Linked, UNLISTED};
 use slab::{Chain, Slab};
 
 /// The parameters of the scheduler; the AQM brings its own.
@@ -62,14 +62,25 @@ pub struct Fair<A, P> {
     shared: Shared<P>,
 }
 
+/// A flow; with Linux's CoDel exactly one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Flow<A> {
     aqm: A,
     chain: Chain,
+    /// Its successor in the new or old list.
     next: u32,
-    is_active: bool,
     /// Bytes that it may still send in this turn.
-    credit: i64,
+    credit: i32,
+}
+
+const _: () = assert!(size_of::<Flow<crate::queue::codel::Linux>>() == 64);
+
+impl<A> Flow<A> {
+    /// Whether it is in the new or the old list.
+    fn is_active(&self) -> bool {
+        self.next != UNLISTED
+    }
 }
 
 impl<A> Linked for Flow<A> {
@@ -90,13 +101,7 @@ struct Shared<P> {
 impl<A: Aqm, P> Fair<A, P> {
     /// An empty queue; `aqm` makes the AQM of the flow with the given number.
     pub fn new(config: FairConfig, mut aqm: impl FnMut(u32) -> A) -> Self {
-        let flow = |index| Flow {
-            aqm: aqm(index),
-            chain: Chain::EMPTY,
-            next: 0,
-            is_active: false,
-            credit: 0,
-        };
+        let flow = |index| Flow { aqm: aqm(index), chain: Chain::EMPTY, next: UNLISTED, credit: 0 };
         Self {
             config,
             flows: (0..config.flows).map(flow).collect(),
@@ -178,7 +183,7 @@ impl<A: Aqm, P> Fair<A, P> {
             if flow.credit > 0 || (flow.credit == 0 && !self.config.turn_ends_at_zero) {
                 return Some((index, is_new));
             }
-            flow.credit += i64::from(self.config.quantum_bytes);
+            flow.credit = flow.credit.saturating_add_unsigned(self.config.quantum_bytes);
             self.take_from(is_new);
             self.old.push(index, &mut self.flows);
         }
@@ -196,8 +201,6 @@ impl<A: Aqm, P> Fair<A, P> {
         self.take_from(is_new);
         if is_new == IsNew::Yes && self.old.first().is_some() {
             self.old.push(index, &mut self.flows);
-        } else {
-            self.flows[index].is_active = false;
         }
     }
 }
@@ -232,9 +235,8 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
         self.shared.bytes.add(index, packet.meta.len);
         let flow = &mut self.flows[index];
         let node = flow.chain.push(packet, &mut self.shared.slab);
-        if !flow.is_active {
-            flow.is_active = true;
-            flow.credit = i64::from(self.config.quantum_bytes);
+        if !flow.is_active() {
+            flow.credit = 0_i32.saturating_add_unsigned(self.config.quantum_bytes);
             self.new.push(index, &mut self.flows);
         }
         let mut admit = Admit::Queued;
@@ -251,7 +253,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
             let flow = &mut self.flows[index];
             let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
             if let Some(packet) = flow.aqm.dequeue(now, &mut store, observer) {
-                flow.credit -= i64::from(packet.meta.len);
+                flow.credit = flow.credit.saturating_sub_unsigned(packet.meta.len);
                 self.shared.stats.sent.add(packet.meta.len);
                 return Dequeue::Packet(packet);
             }
@@ -269,7 +271,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
-        let active = self.flows.iter().filter(|flow| flow.is_active).count();
+        let active = self.flows.iter().filter(|flow| flow.is_active()).count();
         visit("fair.active_flows", active as f64);
     }
 }
