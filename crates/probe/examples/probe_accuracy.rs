@@ -4,18 +4,15 @@
 //!
 //! Makes two network namespaces joined by a veth pair, which needs root, and deletes them afterwards.
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
+mod support;
+
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, setns};
+use support::{Failure, Namespace, Stopped, ip, text_of};
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Prober, ProberConfig, Reflector, ReflectorConfig, ThreadTiming};
 use underload_probe::session::match_replies;
 use underload_report::schema::{Marking, Sample};
-
-type Failure = Box<dyn std::error::Error>;
 
 #[expect(clippy::print_stdout, reason = "printing is this program's purpose")]
 fn main() -> Result<(), Failure> {
@@ -41,11 +38,11 @@ fn main() -> Result<(), Failure> {
 
 #[expect(clippy::print_stdout, reason = "printing is this program's purpose")]
 fn ours(wire: &Wire, name: &str, seconds: u64, timing: ThreadTiming) -> Result<(), Failure> {
-    let far = wire.far.socket("10.99.0.2:0")?;
-    let near = wire.near.socket("10.99.0.1:0")?;
+    let far = wire.far.udp("10.99.0.2:0")?;
+    let near = wire.near.udp("10.99.0.1:0")?;
     let target = far.local_addr()?;
-    let policy = ReflectorConfig { timing, ..ReflectorConfig::default() };
-    let _reflector = Reflector::start(vec![far], policy)?;
+    let reflector = ReflectorConfig { timing, ..ReflectorConfig::lab() };
+    let _reflector = Reflector::start(vec![far], reflector)?;
     let clock = RunClock::start();
     let processor_before = processor_time()?;
     let start_ns = 50_000_000;
@@ -103,20 +100,6 @@ fn irtt(wire: &Wire, seconds: u64) {
     print_row("irtt", round_trips.len() as u64, seconds * 1_000, round_trips);
 }
 
-fn text_of(name: &str, output: io::Result<std::process::Output>) -> Option<String> {
-    match output {
-        Ok(output) if output.status.success() => String::from_utf8(output.stdout).ok(),
-        Ok(output) => {
-            eprintln!("SKIPPED {name}: {}", String::from_utf8_lossy(&output.stderr));
-            None
-        }
-        Err(error) => {
-            eprintln!("SKIPPED {name}: {error}");
-            None
-        }
-    }
-}
-
 #[expect(clippy::print_stdout, reason = "printing is this program's purpose")]
 fn print_row(name: &str, sent: u64, planned: u64, mut nanos: Vec<u64>) {
     nanos.sort_unstable();
@@ -134,24 +117,10 @@ fn processor_time() -> Result<Duration, Failure> {
     Ok(Duration::new(total.tv_sec() as u64, total.tv_usec() as u32 * 1_000))
 }
 
-/// Two namespaces and a veth pair; deleted when dropped.
+/// Two namespaces and a veth pair.
 struct Wire {
     near: Namespace,
     far: Namespace,
-}
-
-struct Namespace {
-    name: String,
-}
-
-/// A child process that ends with its owner.
-struct Stopped(Child);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Wire {
@@ -170,46 +139,4 @@ impl Wire {
         }
         Ok(Self { near, far })
     }
-}
-
-impl Namespace {
-    fn new(name: String) -> Result<Self, Failure> {
-        ip(&["netns", "add", &name])?;
-        Ok(Self { name })
-    }
-
-    /// A UDP socket of this namespace, made by a thread that entered it.
-    fn socket(&self, address: &str) -> Result<UdpSocket, Failure> {
-        let address: SocketAddr = address.parse()?;
-        let namespace = std::fs::File::open(format!("/run/netns/{}", self.name))?;
-        let bind = move || {
-            setns(namespace, CloneFlags::CLONE_NEWNET)?;
-            UdpSocket::bind(address)
-        };
-        let socket: io::Result<UdpSocket> =
-            std::thread::spawn(bind).join().map_err(|_| "the thread in the namespace panicked")?;
-        Ok(socket?)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, program]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "del", &self.name]);
-    }
-}
-
-fn ip(arguments: &[&str]) -> Result<(), Failure> {
-    let output = Command::new("ip").args(arguments).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let reason = String::from_utf8_lossy(&output.stderr);
-    Err(format!("ip {}: {}", arguments.join(" "), reason.trim()).into())
 }
