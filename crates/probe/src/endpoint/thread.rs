@@ -49,13 +49,14 @@ impl ThreadTiming {
         if wake_ns > now_ns {
             clock.sleep_until(wake_ns);
         }
+        // No pause instruction in this loop: a hypervisor may take many of them for a sign that the
+        // processor is better given to somebody else.
         loop {
             let now_ns = clock.now_ns();
             // A sleep cut short by a signal must not turn into a long spin.
             if now_ns >= deadline_ns || deadline_ns - now_ns > self.spin_ns {
                 return now_ns;
             }
-            std::hint::spin_loop();
         }
     }
 }
