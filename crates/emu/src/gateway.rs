@@ -121,10 +121,10 @@ impl GatewayConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The system refused a descriptor, a thread or an offload.
-    #[error("starting the gateway: {0}")]
-    Start(io::Error),
+    #[error("starting the gateway")]
+    Start(#[source] io::Error),
     /// A device failed while packets were carried.
-    #[error("the gateway stopped: device {device}: {source}")]
+    #[error("the gateway stopped: device {device}")]
     Device {
         /// Which one.
         device: String,

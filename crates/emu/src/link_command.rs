@@ -12,12 +12,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::thread::JoinHandleExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
+use nix::errno::Errno;
+use nix::sys::pthread::pthread_kill;
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use underload_aqm::registry::LinkSetup;
 
@@ -59,7 +65,7 @@ pub enum LinkError {
     #[error("no command given: expected one after `--`")]
     NoCommand,
     /// The command could not be started.
-    #[error("{command}: {source}")]
+    #[error("{command} cannot be run")]
     Start {
         /// Its name.
         command: String,
@@ -67,10 +73,10 @@ pub enum LinkError {
         source: NamespaceError,
     },
     /// The command could not be waited for.
-    #[error("waiting for the command: {0}")]
-    Wait(io::Error),
+    #[error("waiting for the command")]
+    Wait(#[source] io::Error),
     /// A log could not be written.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{} cannot be written", path.display())]
     Log {
         /// Which file.
         path: PathBuf,
@@ -253,25 +259,37 @@ fn name_service(outer: std::net::Ipv4Addr, note: &mut dyn FnMut(&str)) -> Option
     }
 }
 
-/// What ends the command, or tells that it ended.
+/// What would end this process, and is the command's affair.
 fn forwarded_signals() -> SigSet {
-    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-    SigSet::from_iter([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
+    use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    SigSet::from_iter([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
 }
 
-/// Waits for the command, and passes on what is sent to this process. Ctrl-C and Ctrl-\ reach the
-/// command by themselves where it shares our terminal.
+/// Waits for the command, while a thread passes on what is sent to this process. Ctrl-C and Ctrl-\
+/// reach the command by themselves where it shares our terminal.
 fn attend(mut child: Child, signals: SigSet) -> io::Result<ExitStatus> {
     use std::io::IsTerminal as _;
+    let id = Pid::from_raw(child.id() as i32);
+    let has_ended = Arc::new(AtomicBool::new(false));
     let shares_terminal = io::stdin().is_terminal();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+    let is_over = Arc::clone(&has_ended);
+    let forwarder = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if is_over.load(Relaxed) {
+                return;
+            }
+            let is_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
+            if !(is_key && shares_terminal) {
+                let _ = kill(id, signal);
+            }
         }
-        let signal = signals.wait()?;
-        let from_terminal = matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && shares_terminal;
-        if signal != Signal::SIGCHLD && !from_terminal {
-            let _ = kill(Pid::from_raw(child.id() as i32), signal);
-        }
-    }
+    })?;
+    // Not reaped yet, its number cannot become another process's while signals are passed on.
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while waitid(Id::Pid(id), flags) == Err(Errno::EINTR) {}
+    has_ended.store(true, Relaxed);
+    pthread_kill(forwarder.as_pthread_t(), Signal::SIGUSR1)?;
+    // A panic in it has no bearing on the command's end.
+    let _ = forwarder.join();
+    child.wait()
 }

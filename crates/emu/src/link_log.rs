@@ -149,15 +149,22 @@ impl Capacity {
             self.reached = limit.min(self.reached + Span::from_millis(10));
             while let Some((time, packet)) = self.link.poll(self.reached, &mut ()) {
                 let ms = time.as_nanos() / 1_000_000;
-                if ms != self.ms && self.bytes > 0 {
-                    writeln!(file, "{} # {}", self.ms, self.bytes)?;
-                    self.bytes = 0;
+                if ms != self.ms {
+                    self.flush(file)?;
                 }
                 self.ms = ms;
                 self.bytes += u64::from(packet.meta.len);
             }
         }
-        Ok(())
+        // No more can come for a millisecond that is over.
+        if self.ms < limit.as_nanos() / 1_000_000 { self.flush(file) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, file: &mut impl Write) -> io::Result<()> {
+        match std::mem::take(&mut self.bytes) {
+            0 => Ok(()),
+            bytes => writeln!(file, "{} # {bytes}", self.ms),
+        }
     }
 }
 

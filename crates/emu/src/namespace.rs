@@ -26,7 +26,7 @@ use crate::sys;
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// A step of the set-up failed.
-    #[error("{step} in the {namespace} namespace: {source}")]
+    #[error("{step} in the {namespace} namespace")]
     Step {
         /// What was tried.
         step: &'static str,

@@ -28,7 +28,7 @@ pub enum PrivilegeError {
         threads: usize,
     },
     /// The machine forbids user namespaces to users.
-    #[error("creating a user namespace is refused ({source}): run as root, or {advice}")]
+    #[error("creating a user namespace is refused: run as root, or {advice}")]
     Refused {
         /// What the kernel said.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum PrivilegeError {
         advice: String,
     },
     /// The user namespace exists but its user table could not be written.
-    #[error("{file} cannot be written: {source}: run as root")]
+    #[error("{file} cannot be written: run as root")]
     Map {
         /// Which file.
         file: &'static str,

@@ -2,7 +2,6 @@
 
 use nix::poll::{PollFd, ppoll};
 use nix::sys::prctl;
-use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
 use underload_aqm::time::{Span, Time};
 
@@ -112,7 +111,7 @@ impl Waiter {
         let nanos = sleep.as_nanos();
         let limit = TimeSpec::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as i64);
         // An interrupted wait is a short wait: the caller looks again.
-        let _ = ppoll(inputs, Some(limit), Some(SigSet::empty()));
+        let _ = ppoll(inputs, Some(limit), None);
     }
 }
 

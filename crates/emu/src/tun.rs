@@ -20,10 +20,10 @@ pub struct Tun {
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
     /// The device file is missing or closed to us.
-    #[error("/dev/net/tun cannot be opened: {0}: try `modprobe tun`, and mode 0666 for non-root")]
-    Open(io::Error),
+    #[error("/dev/net/tun cannot be opened: try `modprobe tun`, and mode 0666 for non-root")]
+    Open(#[source] io::Error),
     /// The kernel refused the device.
-    #[error("creating TUN device {name} in the {network} network: {source}")]
+    #[error("creating TUN device {name} in the {network} network")]
     Attach {
         /// Name of the device.
         name: String,
