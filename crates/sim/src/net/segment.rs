@@ -11,8 +11,10 @@ pub struct Segment {
     pub body: Body,
 }
 
-/// The kinds of packets.
+/// The kinds of packets. The tag is a whole word with room for the tags of the types around it, so
+/// that copying a packet never splits it at odd bytes.
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 pub enum Body {
     /// TCP connection request.
     Syn,
@@ -63,16 +65,25 @@ pub struct Acknowledgement {
     pub cumulative: u32,
     /// Bytes the receiver takes beyond `cumulative`.
     pub window_bytes: u32,
-    /// Data packets that arrived CE so far (as accurate ECN counts them).
-    pub marked: u32,
+    /// Data packets that arrived CE so far (as accurate ECN counts them), modulo 2^16.
+    pub marked: u16,
     /// Selectively acknowledged blocks, most recent first, as offsets from `cumulative`.
     pub blocks: [SackBlock; 3],
     /// ECN echo (RFC 3168).
     pub echo: bool,
-    /// It reports a segment that had arrived before (RFC 2883).
-    pub duplicate: bool,
-    /// The segment that caused it was a first transmission (what RFC 3522 reads from time stamps).
-    pub original: bool,
+    /// What caused it.
+    pub cause: Arrival,
+}
+
+/// The segment that caused an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A first transmission (what RFC 3522 reads from time stamps).
+    Original,
+    /// A retransmission.
+    Retransmission,
+    /// A segment that had arrived before (RFC 2883).
+    Duplicate,
 }
 
 impl Acknowledgement {
@@ -107,6 +118,6 @@ pub struct Datagram {
 pub struct Feedback {
     /// Bytes received or known lost.
     pub received_bytes: u32,
-    /// Cumulative bytes, in units of 100, that may drain in each of the next eight ticks.
+    /// Cumulative packets that may drain in each of the next eight ticks.
     pub forecast: [u16; 8],
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 
-use crate::net::{Acknowledgement, Data, SackBlock};
+use crate::net::{Acknowledgement, Arrival, Data, SackBlock};
 
 /// Received segments `start..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub(super) struct Receiver {
     /// Acknowledgements still to be sent at once.
     quick: u32,
     /// CE packets so far.
-    marked: u32,
+    marked: u16,
     /// Whether the packet before was CE.
     last_marked: bool,
     /// ECE is to be sent until the sender answers.
     echo: bool,
-    last_original: bool,
+    last: Arrival,
     accurate: bool,
 }
 
@@ -59,7 +59,7 @@ impl Receiver {
             marked: 0,
             last_marked: false,
             echo: false,
-            last_original: true,
+            last: Arrival::Original,
             accurate,
         }
     }
@@ -72,11 +72,11 @@ impl Receiver {
     /// Takes a segment in; an acknowledgement comes out unless it is delayed.
     pub(super) fn on_data(&mut self, now: Time, data: Data, ecn: Ecn) -> Option<Acknowledgement> {
         let mark_changed = self.note_ecn(data, ecn);
-        self.last_original = !data.retransmission;
+        self.last = if data.retransmission { Arrival::Retransmission } else { Arrival::Original };
         let fills_gap = !self.islands.is_empty();
         let fresh = self.store(data);
         if !fresh {
-            return Some(self.acknowledge(true));
+            return Some(self.acknowledge(Arrival::Duplicate));
         }
         self.unacknowledged += 1;
         let at_once = self.unacknowledged >= SEGMENTS_PER_ACKNOWLEDGEMENT
@@ -86,7 +86,7 @@ impl Receiver {
             || mark_changed;
         if at_once {
             self.quick = self.quick.saturating_sub(1);
-            return Some(self.acknowledge(false));
+            return Some(self.acknowledge(self.last));
         }
         self.delayed_until.get_or_insert(now + DELAY);
         None
@@ -94,7 +94,7 @@ impl Receiver {
 
     /// The delayed acknowledgement, once it is due.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Acknowledgement> {
-        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(false))
+        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(self.last))
     }
 
     fn note_ecn(&mut self, data: Data, ecn: Ecn) -> bool {
@@ -102,7 +102,7 @@ impl Receiver {
         if data.window_reduced {
             self.echo = false;
         }
-        self.marked += u32::from(marked);
+        self.marked = self.marked.wrapping_add(u16::from(marked));
         self.echo |= marked;
         let changed = marked != self.last_marked;
         self.last_marked = marked;
@@ -185,7 +185,7 @@ impl Receiver {
         }
     }
 
-    fn acknowledge(&mut self, duplicate: bool) -> Acknowledgement {
+    fn acknowledge(&mut self, cause: Arrival) -> Acknowledgement {
         self.unacknowledged = 0;
         self.delayed_until = None;
         let mut blocks = [SackBlock::default(); 3];
@@ -205,8 +205,7 @@ impl Receiver {
             marked: self.marked,
             blocks,
             echo: self.echo && !self.accurate,
-            duplicate,
-            original: self.last_original,
+            cause,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::congestion::{
     Ack, Cause, CongestionControl, Controller, Delivered, Loss, State, Window,
 };
 use crate::flow::Port;
-use crate::net::{Acknowledgement, Body, Data};
+use crate::net::{Acknowledgement, Arrival, Body, Data};
 
 use super::recovery::{Reduction, Step};
 use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
@@ -77,7 +77,7 @@ pub(super) struct Sender {
     /// Bytes not segmented yet; `u64::MAX`: never ends.
     backlog: u64,
     peer_window: u64,
-    peer_marked: u32,
+    peer_marked: u16,
     announce_reduction: bool,
     release_at: Time,
     waiting_release: bool,
@@ -214,7 +214,7 @@ impl Sender {
             self.delivered_at = now;
         }
         let rtt = self.update_rtt(now, &delivery);
-        let marked = ack.marked.wrapping_sub(self.peer_marked);
+        let marked = u32::from(ack.marked.wrapping_sub(self.peer_marked));
         self.peer_marked = ack.marked;
         self.update_newest(now, &delivery);
         let lost = self.find_losses(now);
@@ -314,7 +314,7 @@ impl Sender {
     fn change_state(&mut self, now: Time, ack: &Acknowledgement, delivery: &Delivery, lost: u32) {
         let answered = self.probe.take_if(|(sent, _)| ack.cumulative >= *sent);
         // The probe itself repaired a loss that nothing else reported.
-        if answered.is_some_and(|(_, repaired)| repaired && !ack.duplicate)
+        if answered.is_some_and(|(_, repaired)| repaired && ack.cause != Arrival::Duplicate)
             && self.state == State::Open
         {
             self.reduce(now, Cause::Loss);
@@ -322,7 +322,7 @@ impl Sender {
         }
         if self.state == State::Timeout && delivery.acknowledged > 0 {
             let prior = self.prior.take();
-            if let Some(prior) = prior.filter(|_| ack.original) {
+            if let Some(prior) = prior.filter(|_| ack.cause == Arrival::Original) {
                 self.undo(prior);
             }
         }
