@@ -49,8 +49,10 @@ impl<'a> Subject<'a> {
             self.name.clone()
         } else if label.starts_with(name.as_str()) {
             format!("{label}{suffix}")
+        } else if suffix.is_empty() {
+            format!("{name} ({label})")
         } else {
-            format!("{name} ({label}){suffix}")
+            format!("{name}{suffix}: {label}")
         }
     }
 

@@ -12,8 +12,8 @@ use crate::words::{count, mbit, ms, significant};
 /// Ratios closer to 1 than this are called alike.
 const ALIKE: f64 = 1.1;
 
-/// Arms that get a sentence of their own.
-const MOST_LINES: usize = 8;
+/// Arms between the best and the worst that get a sentence each; more are left to the table.
+const MOST_LINES: usize = 4;
 
 /// Repeats per arm from which an interval is worth printing.
 const FEW_REPEATS: usize = 5;
@@ -22,11 +22,18 @@ const FEW_REPEATS: usize = 5;
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
     let subjects = subjects(runs);
     let loaded: Vec<Measured<'_>> = subjects.iter().filter_map(Measured::of).collect();
-    let mut lines = match loaded.as_slice() {
+    // Arms are compared within one run; runs are compared arm by arm.
+    let first_run = loaded.first().map(|first| &first.subject.run.record);
+    let within = |arm: &&Measured<'_>| {
+        first_run.is_some_and(|first| std::ptr::eq(&raw const arm.subject.run.record, first))
+    };
+    let first_arms: Vec<&Measured<'_>> = loaded.iter().filter(within).collect();
+    let mut lines = match first_arms.as_slice() {
         [] => vec![no_latency(&subjects)],
         [only] => vec![single(only)],
-        _ => comparison(&loaded),
+        _ => comparison(&first_arms),
     };
+    lines.extend(first_arms.iter().filter_map(|arm| across_runs(arm, &loaded)));
     lines.extend(expectations(runs));
     lines
 }
@@ -114,8 +121,8 @@ fn single(only: &Measured<'_>) -> String {
     )
 }
 
-fn comparison(measured: &[Measured<'_>]) -> Vec<String> {
-    let key = |arm: &&Measured<'_>| arm.p50_ns;
+fn comparison(measured: &[&Measured<'_>]) -> Vec<String> {
+    let key = |arm: &&&Measured<'_>| arm.p50_ns;
     let (Some(best), Some(worst)) =
         (measured.iter().min_by_key(key), measured.iter().max_by_key(key))
     else {
@@ -131,15 +138,38 @@ fn comparison(measured: &[Measured<'_>]) -> Vec<String> {
     if let Some(certainty) = certainty(best.subject, worst.subject) {
         lines.push(certainty);
     }
-    let between = |arm: &&Measured<'_>| {
-        let position = arm.subject.position;
-        position != best.subject.position && position != worst.subject.position
-    };
-    for arm in measured.iter().filter(between).take(MOST_LINES) {
+    let ends = [best.subject.position, worst.subject.position];
+    let between: Vec<&&Measured<'_>> =
+        measured.iter().filter(|arm| !ends.contains(&arm.subject.position)).collect();
+    if between.len() > MOST_LINES {
+        lines.push(format!("{} more arms lie between them; the table has all.", between.len()));
+        return lines;
+    }
+    for arm in between {
         let (name, p50, p99) = (arm.subject.title(), ms(arm.p50_ns), ms(arm.p99_ns));
         lines.push(format!("{name}: {p50} ms at p50, {p99} ms at p99."));
     }
     lines
+}
+
+/// The same arm in other runs: simulated beside live.
+fn across_runs(arm: &Measured<'_>, all: &[Measured<'_>]) -> Option<String> {
+    let same = |other: &&Measured<'_>| {
+        other.subject.arm.name == arm.subject.arm.name
+            && other.subject.position != arm.subject.position
+    };
+    let others: Vec<String> = all
+        .iter()
+        .filter(same)
+        .map(|other| {
+            let change = (other.p50_ns as f64 / (arm.p50_ns as f64).max(1.0) - 1.0) * 100.0;
+            let (p50, p99) = (ms(other.p50_ns), ms(other.p99_ns));
+            format!("{} {p50} ms at p50 ({change:+.0} %), {p99} at p99", other.subject.name)
+        })
+        .collect();
+    let (name, p50, p99) = (&arm.subject.name, ms(arm.p50_ns), ms(arm.p99_ns));
+    (!others.is_empty())
+        .then(|| format!("{name} {p50} ms at p50, {p99} at p99; {}.", others.join("; ")))
 }
 
 fn headline(best: &Measured<'_>, worst: &Measured<'_>) -> String {

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, PathElement, Rectangle, Text};
+use plotters::element::{Circle, PathElement, Polygon, Rectangle, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, ShapeStyle, TextStyle};
 
@@ -158,6 +158,15 @@ pub(super) fn curve(
     width: f64,
 ) -> Result<(), String> {
     panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
+}
+
+/// A filled outline of a panel.
+pub(super) fn surface(
+    panel: &mut Panel<'_>,
+    outline: Vec<(f64, f64)>,
+    ink: Ink,
+) -> Result<(), String> {
+    panel.draw_series([Polygon::new(outline, ink.color().filled())]).map(drop).map_err(words)
 }
 
 /// A filled rectangle of a panel.

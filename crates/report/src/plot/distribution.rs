@@ -6,6 +6,7 @@ use super::{Plot, PlotError};
 use crate::schema::{Phase, Quantile};
 use crate::stats::{Ecdf, FixedBins};
 use crate::subject::Subject;
+use crate::summarise::CONFIDENCE;
 use crate::words::thousands;
 
 /// With fewer trials per arm than this, a CDF over trials is a few steps that say nothing.
@@ -16,6 +17,9 @@ const BIN_NS: u64 = 15_000_000;
 
 /// Bars that fit side by side.
 const BINS: usize = 40;
+
+/// Curves that may have bands around them; more would cover one another.
+const MOST_BANDS: usize = 4;
 
 /// Points of a curve; more cannot be seen.
 const CURVE_POINTS: usize = 400;
@@ -52,11 +56,13 @@ fn over_trials(
     });
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
-        "One value per valid trial ({} trials per arm): the {words} round trip of the load phase.",
-        range_of(counts)
+        "One value per valid trial ({} trials per arm): the {words} round trip of the load \
+         phase.{}",
+        range_of(counts),
+        if banded(&curves) { " Shaded: 95 % band (Dvoretzky-Kiefer-Wolfowitz)." } else { "" }
     );
     let title = format!("Cumulative distribution of {words} working latency");
-    cdf(name, title, caption, "share of trials", &curves)
+    cdf(name, title, caption, Of::Trials, &curves)
 }
 
 fn over_samples(
@@ -73,7 +79,7 @@ fn over_samples(
         range_of(counts)
     );
     let title = format!("{words}: cumulative distribution over samples");
-    cdf(name, title, caption, "share of samples", &curves)
+    cdf(name, title, caption, Of::Samples, &curves)
 }
 
 fn curves<'s, 'a>(
@@ -91,9 +97,13 @@ fn cdf(
     name: &str,
     title: String,
     caption: String,
-    share: &str,
+    of: Of,
     curves: &[(&Subject<'_>, Ecdf)],
 ) -> Result<Option<Plot>, PlotError> {
+    let share = match of {
+        Of::Trials => "share of trials",
+        Of::Samples => "share of samples",
+    };
     let last = |ecdf: &Ecdf| ecdf.sorted().last().copied().unwrap_or(0.0);
     let Some(largest) = curves.iter().map(|(_, ecdf)| last(ecdf)).reduce(f64::max) else {
         return Ok(None);
@@ -111,11 +121,34 @@ fn cdf(
         let mut panel = chart::panel(area, legend_height, height - 16, &x, &y)?;
         for (subject, ecdf) in curves {
             let points = staircase(ecdf, x.range.end);
+            // Samples of a trial are not independent: a band around them would be far too narrow.
+            if of == Of::Trials && banded(curves) {
+                let half = ecdf.band(CONFIDENCE).half_height;
+                chart::surface(&mut panel, band(&points, half), Ink::Pale(subject.position))?;
+            }
             chart::curve(&mut panel, points, Ink::Arm(subject.position), 2.0)?;
         }
         Ok(())
     })
     .map(Some)
+}
+
+/// What a distribution is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Trials,
+    Samples,
+}
+
+fn banded(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
+    curves.len() <= MOST_BANDS
+}
+
+/// The outline of all points within `half` above and below the staircase, cut at 0 and 1.
+fn band(stairs: &[(f64, f64)], half: f64) -> Vec<(f64, f64)> {
+    let upper = stairs.iter().map(|(x, share)| (*x, (share + half).min(1.0)));
+    let lower = stairs.iter().rev().map(|(x, share)| (*x, (share - half).max(0.0)));
+    upper.chain(lower).collect()
 }
 
 /// The steps of the function from 0 to `end`, thinned to what can be seen.

@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
+use parquet::basic::{
+    Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
+};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -14,7 +16,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::StoreError;
 
@@ -234,13 +236,18 @@ fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
 }
 
 fn file_writer(file: File, layout: &Layout) -> ParquetResult<SerializedFileWriter<File>> {
-    let properties = WriterProperties::builder()
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
-        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned())
-        .build();
-    SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties))
+        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
+    // Times and counters hardly repeat but grow steadily: differences are small, dictionaries large.
+    for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Long) {
+        properties = properties
+            .set_column_dictionary_enabled(ColumnPath::from(*name), false)
+            .set_column_encoding(ColumnPath::from(*name), Encoding::DELTA_BINARY_PACKED);
+    }
+    SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties.build()))
 }
 
 fn schema(layout: &Layout) -> ParquetResult<TypePtr> {

@@ -132,7 +132,8 @@ impl RunDir {
         for (name, layout) in [(SAMPLES, rows::SAMPLES), (SERIES, rows::SERIES)] {
             let (merged, temporary) = (self.path.join(name), temporary(&self.path, name));
             let parts = (0..self.record.trials.len()).map(|trial| part(&self.path, trial, name));
-            columns::merge(&temporary, layout, parts.filter(|part| part.exists()))?;
+            let written = columns::merge(&temporary, layout, parts.filter(|part| part.exists()));
+            or_remove(&temporary, written)?;
             fs::rename(&temporary, &merged).map_err(StoreError::io(&merged, "replace"))?;
         }
         write_record(&self.path, &self.record)?;
@@ -149,7 +150,9 @@ impl RunDir {
         layout: &columns::Layout,
         columns: &[columns::Column],
     ) -> Result<(), StoreError> {
-        columns::write(&part(&self.path, trial, name), layout, columns)
+        let path = part(&self.path, trial, name);
+        let written = columns::write(&path, layout, columns);
+        or_remove(&path, written)
     }
 
     fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {
@@ -175,6 +178,15 @@ fn temporary(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!(".{name}.new"))
 }
 
+/// Removes a file that could not be written whole, so that a full disk is not kept full by it.
+fn or_remove(path: &Path, written: Result<(), StoreError>) -> Result<(), StoreError> {
+    if written.is_err() {
+        // What failed first is what the caller must hear of.
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
 /// Replaces `run.json` in one step.
 fn write_record(directory: &Path, record: &RunRecord) -> Result<(), StoreError> {
     let (path, temporary) = (directory.join(RECORD), temporary(directory, RECORD));
@@ -182,8 +194,7 @@ fn write_record(directory: &Path, record: &RunRecord) -> Result<(), StoreError> 
         .map_err(|source| StoreError::Json { path: path.clone(), source })?;
     json.push(b'\n');
     let mut file = File::create(&temporary).map_err(StoreError::io(&temporary, "create"))?;
-    file.write_all(&json)
-        .and_then(|()| file.sync_all())
-        .map_err(StoreError::io(&temporary, "write"))?;
+    let written = file.write_all(&json).and_then(|()| file.sync_all());
+    or_remove(&temporary, written.map_err(StoreError::io(&temporary, "write")))?;
     fs::rename(&temporary, &path).map_err(StoreError::io(&path, "replace"))
 }
