@@ -1,0 +1,190 @@
+//! Nanoseconds per packet (one enqueue and one dequeue) of every queue discipline at a standing
+//! queue, beside a plain ring buffer, in one run: `cargo bench -p underload-aqm`.
+//!
+//! The table interleaves short rounds of all subjects, so that whatever else the machine does
+//! meets all of them, and shows the median round. Criterion's own measurements follow, to compare
+//! with an earlier commit (`-- --baseline NAME`); `-- --table` prints the table alone.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::time::Instant;
+
+use criterion::Criterion;
+use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use underload_aqm::qdisc::{Dequeue, Qdisc};
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::{LinkFacts, QUEUES, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+
+fn main() {
+    let table_only = std::env::args().any(|argument| argument == "--table");
+    print_table();
+    if !table_only {
+        let mut criterion = Criterion::default().configure_from_args();
+        let mut group = criterion.benchmark_group("queues");
+        group.throughput(criterion::Throughput::Elements(PACKETS_PER_ROUND));
+        for mut subject in subjects() {
+            let name = subject.name.clone();
+            group.bench_function(&name, |bencher| bencher.iter(|| subject.round()));
+        }
+        group.finish();
+        criterion.final_summary();
+    }
+}
+
+/// Packets of one round; long enough to drown the reading of the clock.
+const PACKETS_PER_ROUND: u64 = 20_000;
+const ROUNDS: usize = 51;
+
+/// Something that packets pass through, with its traffic.
+struct Subject {
+    name: String,
+    queue: Queue,
+    standing: u32,
+    flows: u32,
+    now: Time,
+    offered: u32,
+}
+
+enum Queue {
+    Ring(VecDeque<Packet<u64>>),
+    Discipline(Box<dyn Qdisc<u64>>),
+}
+
+impl Subject {
+    /// One packet leaves every 10 us (1.2 Gbit/s of 1500 bytes); one arrives for it, and a second
+    /// while the queue is shorter than its standing length. The delay stays below every target:
+    /// senders that do not react would otherwise measure drops alone.
+    fn round(&mut self) {
+        for _ in 0..PACKETS_PER_ROUND {
+            self.now += Span::from_micros(10);
+            match &mut self.queue {
+                Queue::Ring(ring) => {
+                    ring.push_back(packet(&mut self.offered, self.flows));
+                    if ring.len() < self.standing as usize {
+                        ring.push_back(packet(&mut self.offered, self.flows));
+                    }
+                    black_box(ring.pop_front());
+                }
+                Queue::Discipline(queue) => {
+                    let _ = queue.enqueue(self.now, packet(&mut self.offered, self.flows), &mut ());
+                    if queue.backlog().packets < self.standing {
+                        let second = packet(&mut self.offered, self.flows);
+                        let _ = queue.enqueue(self.now, second, &mut ());
+                    }
+                    match queue.dequeue(self.now, &mut ()) {
+                        Dequeue::Packet(packet) => {
+                            black_box(packet);
+                        }
+                        Dequeue::Empty | Dequeue::NotBefore(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn nanos_per_packet(&mut self) -> f64 {
+        let start = Instant::now();
+        self.round();
+        start.elapsed().as_nanos() as f64 / PACKETS_PER_ROUND as f64
+    }
+}
+
+fn packet(number: &mut u32, flows: u32) -> Packet<u64> {
+    *number = number.wrapping_add(1);
+    // A stride prime to the number of flows visits all of them, no two in a row.
+    let mut meta = Meta::new(1_500, number.wrapping_mul(7_919) % flows);
+    meta.ecn = Ecn::Ect0;
+    meta.dscp = Dscp::DEFAULT;
+    Packet { meta, payload: u64::from(*number) }
+}
+
+fn subjects() -> Vec<Subject> {
+    let subject = |name: &str, queue, standing, flows| Subject {
+        name: name.to_string(),
+        queue,
+        standing,
+        flows,
+        now: Time::ZERO,
+        offered: 0,
+    };
+    let mut subjects = vec![
+        subject("ring buffer", Queue::Ring(VecDeque::new()), STANDING, 1),
+        subject("ring buffer, long", Queue::Ring(VecDeque::new()), 2 * MANY_FLOWS, MANY_FLOWS),
+    ];
+    let facts =
+        LinkFacts { rate: Some(Rate::from_megabits_per_second(1_200)), ..LinkFacts::default() };
+    let build = |spec: &str| {
+        let setup = QueueSetup::parse(spec, &facts).expect("a spec of the registry");
+        (setup.label.to_string(), setup.build(&Rng::new(1)))
+    };
+    for entry in QUEUES {
+        let name = entry.definition.name;
+        let profiles = entry.definition.profiles;
+        let specs = match profiles {
+            [] => vec![name.to_string()],
+            some => some.iter().map(|p| format!("{name}:profile={}", p.name)).collect(),
+        };
+        for spec in specs {
+            let (label, queue) = build(&spec);
+            subjects.push(subject(&label, Queue::Discipline(queue), STANDING, 1));
+        }
+    }
+    let (label, queue) = build("fq-codel");
+    let label = format!("{label}, {MANY_FLOWS} flows");
+    subjects.push(subject(&label, Queue::Discipline(queue), 2 * MANY_FLOWS, MANY_FLOWS));
+    subjects
+}
+
+/// 1.28 ms of packets.
+const STANDING: u32 = 128;
+const MANY_FLOWS: u32 = 1_000;
+/// Where plain tail-drop stands among the subjects: what the traits and counters cost by themselves.
+const FIFO: usize = 2;
+
+fn print_table() {
+    let mut subjects = subjects();
+    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
+    for round in 0..=ROUNDS {
+        for (subject, times) in subjects.iter_mut().zip(&mut rounds) {
+            let nanos = subject.nanos_per_packet();
+            // The first round warms up.
+            if round > 0 {
+                times.push(nanos);
+            }
+        }
+    }
+    let medians: Vec<f64> = rounds.iter_mut().map(|times| median(times)).collect();
+    println!(
+        "{:<36} {:>9} {:>7} {:>7} {:>5}",
+        "discipline", "ns/packet", "ratio", "to fifo", "goal"
+    );
+    for (index, subject) in subjects.iter().enumerate() {
+        let long = subject.standing > STANDING;
+        let ratio = medians[index] / medians[usize::from(long)];
+        let to_fifo = medians[index] / medians[FIFO];
+        let goal = goal(&subject.name).map_or(String::new(), |goal| format!("{goal:.0}x"));
+        let (name, nanos) = (&subject.name, medians[index]);
+        println!("{name:<36} {nanos:>9.1} {ratio:>6.2}x {to_fifo:>6.2}x {goal:>5}");
+    }
+    println!("median of {ROUNDS} rounds of {PACKETS_PER_ROUND} packets, interleaved");
+}
+
+fn goal(name: &str) -> Option<f64> {
+    let within_two = ["codel", "pie", "docsis-pie", "bode"];
+    let discipline = name.split([':', ',']).next().unwrap_or(name);
+    match discipline {
+        "fq-codel" => Some(6.0),
+        _ if within_two.contains(&discipline) => Some(2.0),
+        _ => None,
+    }
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
