@@ -5,9 +5,13 @@
 
 mod exit;
 mod link_spec;
+mod live;
+mod present;
 mod queues;
 mod replay;
+mod report;
 mod run;
+mod scenarios;
 
 use std::process::ExitCode;
 
@@ -25,6 +29,10 @@ struct CommandLine {
 enum Command {
     /// Runs a scenario: every arm, every repeat, with a table, a record and a report.
     Run(run::Arguments),
+    /// Lists the built-in scenarios, or prints one.
+    Scenarios(scenarios::Arguments),
+    /// Makes one report of one or several runs, simulated and measured together.
+    Report(report::Arguments),
     /// Replays packets through a queue and a link: what would they have done to them?
     Replay(replay::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
@@ -35,6 +43,8 @@ fn main() -> ExitCode {
     let command_line = CommandLine::parse();
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Scenarios(arguments) => scenarios::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Queues(arguments) => queues::run(arguments),
     };

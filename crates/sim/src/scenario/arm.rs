@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use toml::Table;
+use underload_aqm::registry::LoadFile;
 
 use super::document::{Base, Document};
 use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
-use super::path::Path;
+use super::path::{Lane, Path};
 use super::phases::Phases;
 use super::variants::{Variant, combinations};
 
@@ -28,6 +29,23 @@ pub struct Arm {
 const SET_UP_SECONDS: f64 = 0.5;
 
 impl Arm {
+    /// What a reader sees: the bottleneck of each direction that has one, disciplines with their
+    /// profiles, for example `docsis-pie before 35mbit up`.
+    pub fn label(&self) -> String {
+        let lane = |lane: &Lane, direction| {
+            let queue = &lane.queue.label;
+            format!("{queue} before {} {direction}", lane.link_label())
+        };
+        let mut labels = Vec::new();
+        if !self.path.up.is_wide {
+            labels.push(lane(&self.path.up, "up"));
+        }
+        if !self.path.down.is_wide {
+            labels.push(lane(&self.path.down, "down"));
+        }
+        labels.join("; ")
+    }
+
     pub(super) fn estimate_seconds(&self) -> f64 {
         self.phases.estimate().as_nanos() as f64 / 1e9 + SET_UP_SECONDS
     }
@@ -44,11 +62,12 @@ pub(super) fn resolve(
     base: &Base,
     dimensions: &[Vec<Variant>],
     document: &Document,
+    load: &mut LoadFile<'_>,
 ) -> Result<Vec<Arm>, ScenarioError> {
     let mut arms: Vec<Arm> = Vec::new();
     for variants in combinations(dimensions) {
         let mut tables = base.clone();
-        let arm = combine(&mut tables, &variants);
+        let arm = combine(&mut tables, &variants, load);
         arms.push(arm.map_err(|fault| {
             let origin = tables.origin(&fault.key);
             document.locate(fault, origin)
@@ -59,7 +78,11 @@ pub(super) fn resolve(
 }
 
 /// Lays the variants over the tables and reads the arm out of them.
-fn combine(tables: &mut Base, variants: &[&Variant]) -> Result<Arm, Fault> {
+fn combine(
+    tables: &mut Base,
+    variants: &[&Variant],
+    load: &mut LoadFile<'_>,
+) -> Result<Arm, Fault> {
     for (index, variant) in variants.iter().enumerate() {
         for change in &variant.changes {
             let earlier = variants[..index]
@@ -77,7 +100,7 @@ fn combine(tables: &mut Base, variants: &[&Variant]) -> Result<Arm, Fault> {
     check_flows(&flows)?;
     Ok(Arm {
         name: name(variants),
-        path: Path::read(tables.path.clone())?,
+        path: Path::read(tables.path.clone(), load)?,
         phases: Phases::read(tables.phases.clone())?,
         flows,
     })

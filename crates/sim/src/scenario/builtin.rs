@@ -21,7 +21,17 @@ pub fn find(name: &str) -> Option<BuiltIn> {
     scenarios().find(|scenario| scenario.name == name)
 }
 
-/// The content of a file beside the scenarios, for example `bode/synthetic-cellular.trace`.
-pub fn find_file(name: &str) -> Option<&'static str> {
-    FILES.iter().find(|file| file.name == name).map(|file| file.text)
+/// The content of a file that came with the scenarios, for example
+/// `bode/synthetic-cellular.trace`.
+///
+/// # Errors
+/// Says which files there are.
+pub fn load_file(name: &str) -> Result<Vec<u8>, String> {
+    match FILES.iter().find(|file| file.name == name) {
+        Some(file) => Ok(file.text.as_bytes().to_vec()),
+        None => {
+            let known: Vec<&str> = FILES.iter().map(|file| file.name).collect();
+            Err(format!("no such file; built in are {}", known.join(", ")))
+        }
+    }
 }

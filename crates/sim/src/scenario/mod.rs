@@ -42,6 +42,7 @@
 
 mod arm;
 pub mod builtin;
+mod cellular;
 mod document;
 mod error;
 mod flow;
@@ -56,9 +57,11 @@ mod variants;
 mod tests;
 
 use toml::{Table, Value};
+use underload_aqm::registry::LoadFile;
 use underload_report::schema::{Expectation, World};
 
 pub use arm::Arm;
+pub use cellular::CellularModel;
 pub use error::ScenarioError;
 pub use flow::{
     APPLICATIONS, Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowDirection, FlowKind,
@@ -116,16 +119,23 @@ impl Scenario {
     /// # Errors
     /// The first fault, with its line and key and what would be accepted.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
-        Self::parse_with(text, name, &Options { short: true, ..Options::default() })?;
-        Self::parse_with(text, name, &Options::default())
+        let load = &mut builtin::load_file;
+        Self::parse_with(text, name, &Options { short: true, ..Options::default() }, load)?;
+        Self::parse_with(text, name, &Options::default(), load)
     }
 
-    /// Reads a scenario file with what the command line says.
+    /// Reads a scenario file with what the command line says. Files that links name, such as
+    /// traces, are taken from `load`; [`builtin::load_file`] knows those built in.
     ///
     /// # Errors
     /// As [`Scenario::parse`]; also an override, arm or number on the command line that does not
-    /// fit the file.
-    pub fn parse_with(text: &str, name: &str, options: &Options) -> Result<Self, ScenarioError> {
+    /// fit the file, and a file that cannot be loaded.
+    pub fn parse_with(
+        text: &str,
+        name: &str,
+        options: &Options,
+        load: &mut LoadFile<'_>,
+    ) -> Result<Self, ScenarioError> {
         let mut document = Document::parse(text, name)?;
         let mut root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
@@ -147,7 +157,7 @@ impl Scenario {
         }
         apply_set(&options.set, &mut base, &dimensions)
             .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
-        let arms = arm::resolve(&base, &dimensions, &document)?;
+        let arms = arm::resolve(&base, &dimensions, &document, load)?;
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, &dimensions).map_err(plain)?;
         let scenario = Self {

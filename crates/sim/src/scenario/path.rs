@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Table;
 use underload_aqm::config::{ConfigError, Spec};
-use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
 use underload_aqm::time::Span;
 
 use super::error::Fault;
@@ -26,11 +26,24 @@ pub struct Lane {
     pub link: LinkSetup,
     /// The queue, ready to be built.
     pub queue: QueueSetup,
+    /// True where the scenario names no link in this direction: wide, and no bottleneck.
+    pub is_wide: bool,
+}
+
+impl Lane {
+    /// The link's SPEC without delay, loss and overhead: what distinguishes it for a reader.
+    pub fn link_label(&self) -> String {
+        let mut label = self.link.label.clone();
+        let shared = ["delay", "loss", "overhead"];
+        label.items.retain(|item| !item.key.as_deref().is_some_and(|key| shared.contains(&key)));
+        label.to_string()
+    }
 }
 
 impl Path {
-    pub(super) fn read(table: Table) -> Result<Self, Fault> {
-        read_section(table).and_then(Keys::check).map_err(|fault| fault.under("path"))
+    pub(super) fn read(table: Table, load: &mut LoadFile<'_>) -> Result<Self, Fault> {
+        let keys: Result<Keys, Fault> = read_section(table);
+        keys.and_then(|keys| keys.check(load)).map_err(|fault| fault.under("path"))
     }
 
     /// The round trip without load and without transmission times.
@@ -70,7 +83,7 @@ struct LaneKeys {
 }
 
 impl Keys {
-    fn check(self) -> Result<Path, Fault> {
+    fn check(self, load: &mut LoadFile<'_>) -> Result<Path, Fault> {
         if self.up.is_none() && self.down.is_none() {
             let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
             return Err(Fault::new("up", problem));
@@ -91,7 +104,7 @@ impl Keys {
             delay: down_delay,
             loss: self.down_loss,
         };
-        Ok(Path { up: up.check(overhead)?, down: down.check(overhead)? })
+        Ok(Path { up: up.check(overhead, load)?, down: down.check(overhead, load)? })
     }
 
     /// Up and down, either given or the halves of the round trip.
@@ -112,10 +125,11 @@ impl Keys {
 }
 
 impl LaneKeys {
-    fn check(self, overhead: Option<u64>) -> Result<Lane, Fault> {
+    fn check(self, overhead: Option<u64>, load: &mut LoadFile<'_>) -> Result<Lane, Fault> {
         let at_link = |error: ConfigError| Fault::new(self.direction, error.to_string());
         let queue_key = format!("{}_queue", self.direction);
         let at_queue = |error: ConfigError| Fault::new(queue_key.clone(), error.to_string());
+        let is_wide = self.link.is_none();
         let (link, queue) = match (self.link, self.queue) {
             (Some(link), Some(queue)) => (link.0, queue.0),
             (None, None) => (
@@ -142,9 +156,8 @@ impl LaneKeys {
             None => link,
         });
         // Through the text form: a value with a comma must not become two items.
-        let link = Spec::parse(&link.to_string()).and_then(|spec| LinkSetup::from_spec(&spec));
-        let link = link.map_err(at_link)?;
+        let link = LinkSetup::parse_with(&link.to_string(), load).map_err(at_link)?;
         let queue = QueueSetup::from_spec(&queue, &link.facts()).map_err(at_queue)?;
-        Ok(Lane { link, queue })
+        Ok(Lane { link, queue, is_wide })
     }
 }

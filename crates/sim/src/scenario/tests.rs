@@ -34,7 +34,7 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
 }
 
 fn parse_with(text: &str, options: &Options) -> Result<Scenario, ScenarioError> {
-    Scenario::parse_with(text, "case.toml", options)
+    Scenario::parse_with(text, "case.toml", options, &mut builtin::load_file)
 }
 
 #[test]

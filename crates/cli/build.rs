@@ -1,0 +1,24 @@
+//! Tells the program which commit it was built from.
+
+use std::process::Command;
+
+fn main() {
+    let commit = git(&["rev-parse", "HEAD"]).map_or("unknown".to_owned(), |commit| {
+        match git(&["status", "--porcelain", "--untracked-files=no"]) {
+            Some(changes) if changes.is_empty() => commit,
+            _ => format!("{commit}-dirty"),
+        }
+    });
+    println!("cargo::rustc-env=UNDERLOAD_COMMIT={commit}");
+    for name in ["HEAD", "index"] {
+        if let Some(path) = git(&["rev-parse", "--git-path", name]) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

@@ -1,0 +1,172 @@
+//! Commands inside the lab: any program at the client, another at the server where it needs one.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use underload_emu::lab::{CLIENT_V4, Lab, SERVER_V4};
+use underload_emu::namespace::{Namespace, Process};
+use underload_report::schema::{FlowDirection, FlowRecord, Metric, Phase};
+use underload_sim::scenario::{Arm, ExecFlow, FlowKind};
+
+use super::plan::duration;
+use crate::run::Output;
+
+/// The commands of a trial.
+#[derive(Debug)]
+pub struct Commands<'a> {
+    lab: &'a Lab,
+    flows: Vec<Running<'a>>,
+    ramp_start: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Running<'a> {
+    name: &'a str,
+    flow: &'a ExecFlow,
+    server: Option<Process>,
+    client: Option<Process>,
+    output: File,
+    is_started: bool,
+    /// Exit status, once known; a command killed by a signal has none.
+    status: Option<i32>,
+    is_stopped: bool,
+}
+
+/// What commands left: their records, what did not go as asked, their output.
+pub type Finished = (Vec<FlowRecord>, Vec<String>, Vec<Output>);
+
+/// Bytes of a command's output that are kept.
+const OUTPUT_MAX: u64 = 16 << 20;
+/// How long a command may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl<'a> Commands<'a> {
+    /// Starts the servers of an arm's commands.
+    pub fn start(lab: &'a Lab, arm: &'a Arm) -> anyhow::Result<Self> {
+        let mut flows = Vec::new();
+        for flow in &arm.flows {
+            let FlowKind::Exec(exec) = &flow.kind else { continue };
+            let output = tempfile::tempfile().context("a file for a command's output")?;
+            let mut running = Running {
+                name: &flow.name,
+                flow: exec,
+                server: None,
+                client: None,
+                output,
+                is_started: false,
+                status: None,
+                is_stopped: false,
+            };
+            if !exec.server.is_empty() {
+                let started = spawn(lab.server(), &exec.server, None);
+                running.server =
+                    Some(started.with_context(|| format!("flow.{}.server", flow.name))?);
+            }
+            flows.push(running);
+        }
+        Ok(Self { lab, flows, ramp_start: None })
+    }
+
+    /// Starts and stops the clients whose time has come. Called ten times a second.
+    pub fn attend(&mut self, phase: Phase) -> anyhow::Result<()> {
+        if matches!(phase, Phase::Ramp | Phase::Load) && self.ramp_start.is_none() {
+            self.ramp_start = Some(Instant::now());
+        }
+        let Some(ramp_start) = self.ramp_start else { return Ok(()) };
+        let elapsed = ramp_start.elapsed();
+        for running in &mut self.flows {
+            let activity = running.flow.activity;
+            if !running.is_started && elapsed >= duration(activity.start) {
+                let client = spawn(self.lab.client(), &running.flow.client, Some(&running.output));
+                running.client =
+                    Some(client.with_context(|| format!("flow.{}.client", running.name))?);
+                running.is_started = true;
+            }
+            let is_over = activity.stop.is_some_and(|stop| elapsed >= duration(stop));
+            if is_over || phase == Phase::Drain {
+                running.stop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every command.
+    pub fn finish(mut self) -> anyhow::Result<Finished> {
+        let (mut records, mut incomplete, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+        for running in &mut self.flows {
+            running.stop();
+            match running.status {
+                Some(0) => {}
+                Some(status) => incomplete
+                    .push(format!("the command of {} ended with status {status}", running.name)),
+                // Stopped by us at the time that the scenario gives: as asked.
+                None if running.is_started => {}
+                None => incomplete.push(format!("the command of {} never started", running.name)),
+            }
+            records.push(running.record());
+            let text = running.read_output().context("reading a command's output")?;
+            outputs.push(Output { name: running.name.to_owned(), text });
+        }
+        Ok((records, incomplete, outputs))
+    }
+}
+
+impl Running<'_> {
+    fn stop(&mut self) {
+        if self.is_stopped || !self.is_started {
+            return;
+        }
+        self.is_stopped = true;
+        let Some(mut client) = self.client.take() else { return };
+        if let Ok(Some(status)) = client.wait_for(Duration::ZERO) {
+            self.status = status.code();
+            return;
+        }
+        client.terminate();
+        // Whatever it answers to being stopped is not a failure of its own. Dropping it kills it.
+        let _ = client.wait_for(GRACE);
+    }
+
+    fn record(&self) -> FlowRecord {
+        let status = self.status.map(|status| Metric {
+            name: "exit_status".to_owned(),
+            unit: String::new(),
+            value: Some(f64::from(status)),
+        });
+        FlowRecord {
+            name: self.name.to_owned(),
+            kind: "exec".to_owned(),
+            direction: FlowDirection::Both,
+            metrics: status.into_iter().collect(),
+            ..FlowRecord::default()
+        }
+    }
+
+    fn read_output(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        self.output.rewind()?;
+        (&mut self.output).take(OUTPUT_MAX).read_to_end(&mut text)?;
+        Ok(text)
+    }
+}
+
+fn spawn(
+    namespace: &Namespace,
+    words: &[String],
+    output: Option<&File>,
+) -> anyhow::Result<Process> {
+    let word = |word: &String| {
+        word.replace("{client}", &CLIENT_V4.to_string()).replace("{server}", &SERVER_V4.to_string())
+    };
+    let mut words = words.iter().map(word);
+    let program = words.next().context("no program")?;
+    let mut command = Command::new(&program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(file) = output {
+        command.stdout(file.try_clone()?).stderr(file.try_clone()?);
+    }
+    namespace.spawn(command).with_context(|| format!("`{program}` (is it installed?)"))
+}

@@ -1,0 +1,179 @@
+//! From the scenario's words to those of the lab, the gateway and the measurement.
+
+use std::time::Duration;
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::Span;
+use underload_emu::gateway::{GatewayConfig, LaneConfig};
+use underload_emu::lab::LabConfig;
+use underload_probe::endpoint::{ProbeClass, ProberConfig};
+use underload_probe::load::{LoadFlow, Transport};
+use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
+use underload_report::schema::{self, Direction, Marking};
+use underload_sim::scenario::{
+    self, Arm, Class, Flow, FlowDirection, FlowKind, Lane, Path, Phases, ProbeFlow,
+};
+
+use super::check::ecn_of;
+use crate::run::Trial;
+
+/// The lab of an arm.
+pub fn lab(arm: &Arm) -> LabConfig {
+    LabConfig { ecn: ecn_of(arm), ..LabConfig::default() }
+}
+
+/// The gateway of a trial.
+pub fn gateway(path: &Path, seed: u64) -> GatewayConfig {
+    let lane = |lane: &Lane| LaneConfig { link: lane.link.clone(), queue: lane.queue.clone() };
+    GatewayConfig { seed, ..GatewayConfig::new(lane(&path.up), lane(&path.down)) }
+}
+
+/// Probes, load and phases of a trial.
+pub fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
+    let Arm { phases, flows, path, .. } = trial.arm;
+    let mut config = MeasurementConfig {
+        trial: trial.index,
+        idle: duration(phases.idle),
+        ramp: ramp(phases),
+        load: duration(phases.load),
+        drain: duration(phases.drain),
+        loss_timeout: loss_timeout(path),
+        loads: flows.iter().flat_map(loads).collect(),
+        ..MeasurementConfig::default()
+    };
+    for flow in flows {
+        if let FlowKind::Probe(probe) = &flow.kind {
+            config.probe = prober(&flow.name, probe);
+            config.request_response = request_response(&flow.name, probe);
+        }
+    }
+    config
+}
+
+/// The longest phases with a margin: what the load server may be asked for.
+pub fn longest(phases: &Phases) -> Duration {
+    duration(phases.longest()) + Duration::from_mins(2)
+}
+
+/// Load flows of an arm.
+pub fn flow_count(arm: &Arm) -> usize {
+    arm.flows.iter().map(|flow| loads(flow).len()).sum()
+}
+
+/// As `Duration`.
+pub fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+fn ramp(phases: &Phases) -> Ramp {
+    match phases.ramp {
+        scenario::Ramp::Fixed(length) => Ramp::Fixed(duration(length)),
+        scenario::Ramp::Steady { limit } => Ramp::Detected { at_most: duration(limit) },
+    }
+}
+
+/// How long an answer may take before it counts as lost: long enough for the largest of these
+/// queues (256 KiB at 1 Mbit/s are 2.1 s) and for the delays of the path.
+fn loss_timeout(path: &Path) -> Duration {
+    const QUEUES: Duration = Duration::from_secs(5);
+    QUEUES + duration(path.base_round_trip())
+}
+
+fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
+    let class = |(index, class): (usize, &Class)| ProbeClass {
+        // The first class is the headline and keeps the flow's name.
+        name: if index == 0 {
+            name.to_owned()
+        } else {
+            format!("{name}-{}", class.label().replace(' ', "-"))
+        },
+        marking: marking(*class),
+    };
+    ProberConfig {
+        classes: probe.classes.iter().enumerate().map(class).collect(),
+        interval: duration(probe.interval),
+        ..ProberConfig::default()
+    }
+}
+
+fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
+    let class = probe.classes.first().filter(|_| probe.closed_loop)?;
+    Some(RequestResponse {
+        name: format!("{name}-request-response"),
+        marking: marking(*class),
+        payload_octets: ProberConfig::default().payload_octets,
+    })
+}
+
+fn marking(class: Class) -> Marking {
+    let ecn = match class.ecn() {
+        Ecn::NotEct => schema::Ecn::NotEct,
+        Ecn::Ect0 => schema::Ecn::Ect0,
+        Ecn::Ect1 => schema::Ecn::Ect1,
+        Ecn::Ce => schema::Ecn::Ce,
+    };
+    Marking { dscp: class.dscp, ecn }
+}
+
+/// The load flows of one entry: as many as it counts, in each of its directions.
+fn loads(flow: &Flow) -> Vec<LoadFlow> {
+    let (direction, count, transport, marking, start) = match &flow.kind {
+        FlowKind::Tcp(tcp) => (
+            tcp.direction,
+            tcp.count,
+            Transport::Tcp { congestion_control: tcp.congestion_control.clone() },
+            Marking { dscp: tcp.dscp, ecn: schema::Ecn::NotEct },
+            tcp.activity.start,
+        ),
+        FlowKind::Udp(udp) => (
+            udp.direction,
+            udp.count,
+            Transport::Udp {
+                rate_bit_per_s: udp.rate.bits_per_second(),
+                packet_octets: udp.packet_bytes as u16,
+            },
+            marking(udp.class),
+            udp.activity.start,
+        ),
+        FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => return Vec::new(),
+    };
+    let mut loads = Vec::new();
+    for one in directions(direction) {
+        for number in 0..count {
+            loads.push(LoadFlow {
+                name: load_name(&flow.name, direction, *one, count, number),
+                direction: *one,
+                transport: transport.clone(),
+                marking,
+                start_after: duration(start),
+            });
+        }
+    }
+    loads
+}
+
+fn directions(direction: FlowDirection) -> &'static [Direction] {
+    match direction {
+        FlowDirection::Up => &[Direction::Up],
+        FlowDirection::Down => &[Direction::Down],
+        FlowDirection::Both => &[Direction::Up, Direction::Down],
+    }
+}
+
+/// `bulk`, `bulk-3`, `bulk-up-3`: as much as is needed to tell flows apart.
+fn load_name(
+    name: &str,
+    direction: FlowDirection,
+    one: Direction,
+    count: u32,
+    number: u32,
+) -> String {
+    let mut full = name.to_owned();
+    if direction == FlowDirection::Both {
+        full = format!("{full}-{one}");
+    }
+    if count > 1 {
+        full = format!("{full}-{number}");
+    }
+    full
+}

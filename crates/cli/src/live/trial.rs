@@ -1,0 +1,197 @@
+//! One trial: a fresh lab, a gateway in it, probes and load through it, and what all recorded.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+
+use anyhow::Context;
+use socket2::{Domain, Socket, Type};
+use underload_emu::clock::Clock;
+use underload_emu::gateway::{Gateway, GatewayConfig};
+use underload_emu::lab::{Lab, SERVER_V4};
+use underload_emu::namespace::{Namespace, NamespaceError};
+use underload_emu::report::GatewayReport;
+use underload_probe::endpoint::{Reflector, ReflectorConfig};
+use underload_probe::load::{LoadServer, LoadServerConfig};
+use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
+use underload_probe::wire::MarkingPolicy;
+use underload_probe::{RunClock, SocketSource};
+use underload_report::schema::{
+    Direction, FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
+};
+use underload_report::trial_latencies;
+use underload_sim::scenario::{Arm, Path};
+
+use super::exec::Commands;
+use super::plan;
+use crate::run::{Interrupt, Trial, TrialData};
+
+/// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
+///
+/// # Errors
+/// Where the lab cannot be set up, or the measurement cannot start.
+pub fn run_trial(
+    trial: &Trial<'_>,
+    show: &mut dyn FnMut(&str),
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<TrialData>> {
+    let arm = trial.arm;
+    show("setting up");
+    let lab = Arc::new(Lab::create(&plan::lab(arm)).context("setting up the namespaces")?);
+    // Both read the monotonic clock, a few hundred nanoseconds apart.
+    let (clock, run_clock) = (Clock::start(), RunClock::start());
+    let config: GatewayConfig = plan::gateway(&arm.path, trial.seed);
+    let gateway = Gateway::start(config, lab.devices(), clock)?;
+    let far_end = FarEnd::start(&lab, arm)?;
+    let endpoints = far_end.endpoints(&lab);
+    let mut commands = Commands::start(&lab, arm)?;
+    let mut failure = None;
+    let mut current = None;
+    let measured = Measurement::run(
+        &plan::measurement(trial),
+        &endpoints,
+        run_clock,
+        &mut |progress| {
+            if current != Some(progress.phase) {
+                current = Some(progress.phase);
+                gateway.begin(progress.phase);
+                show(progress.phase.name());
+            }
+            let attended = commands.attend(progress.phase);
+            failure = failure.take().or(attended.err());
+        },
+        interrupt.flag(),
+    )?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if measured.cancelled || interrupt.is_requested() {
+        return Ok(None);
+    }
+    let commands = commands.finish()?;
+    let kernel_drops = lab.kernel_drops()?;
+    drop((endpoints, far_end));
+    let report = gateway.stop()?;
+    Ok(Some(assemble(trial, measured, &report, commands, kernel_drops)))
+}
+
+/// What answers probes and takes the load, in the server's namespace.
+struct FarEnd {
+    reflector: SocketAddr,
+    load_server: SocketAddr,
+    _reflector: Reflector,
+    _load_server: LoadServer,
+}
+
+impl FarEnd {
+    fn start(lab: &Arc<Lab>, arm: &Arm) -> anyhow::Result<Self> {
+        let any_port = (SERVER_V4, 0);
+        let reflecting = in_network(lab.server(), || UdpSocket::bind(any_port))
+            .context("opening the reflector's socket")?;
+        let listener = in_network(lab.server(), || TcpListener::bind(any_port))
+            .context("opening the load server's socket")?;
+        let (reflector, load_server) = (reflecting.local_addr()?, listener.local_addr()?);
+        // Nobody but this trial can reach them: the limits of a public server would only stand in
+        // the way.
+        let policy = MarkingPolicy::LAB;
+        let packets_per_second_max = 1_000_000;
+        let reflector_config =
+            ReflectorConfig { packets_per_second_max, policy, ..ReflectorConfig::default() };
+        let flows: usize = plan::flow_count(arm);
+        let server_config = LoadServerConfig {
+            flows_max: flows.max(1),
+            duration_max: plan::longest(&arm.phases),
+            udp_rate_max_bit_per_s: u64::MAX,
+            policy,
+            ..LoadServerConfig::default()
+        };
+        let network = sockets_of(lab, Lab::server);
+        Ok(Self {
+            reflector,
+            load_server,
+            _reflector: Reflector::start(vec![reflecting], reflector_config)?,
+            _load_server: LoadServer::start(listener, network, server_config)?,
+        })
+    }
+
+    fn endpoints(&self, lab: &Arc<Lab>) -> Endpoints {
+        Endpoints {
+            network: sockets_of(lab, Lab::client),
+            reflector: self.reflector,
+            load_server: self.load_server,
+            far_clock: FarClock::Shared,
+        }
+    }
+}
+
+/// Sockets of one of the lab's networks, from any thread.
+fn sockets_of(lab: &Arc<Lab>, end: fn(&Lab) -> &Namespace) -> Arc<dyn SocketSource> {
+    let lab = Arc::clone(lab);
+    Arc::new(move |domain: Domain, kind: Type| {
+        in_network(end(&lab), || Socket::new(domain, kind, None))
+    })
+}
+
+fn in_network<T: Send>(
+    namespace: &Namespace,
+    open: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    namespace.enter(open).map_err(|error: NamespaceError| io::Error::other(error))?
+}
+
+/// The trial's record out of what prober, load, gateway and commands recorded.
+fn assemble(
+    trial: &Trial<'_>,
+    measured: MeasurementResult,
+    report: &GatewayReport,
+    (exec, exec_incomplete, outputs): super::exec::Finished,
+    kernel_drops: u64,
+) -> TrialData {
+    let timeliness = Timeliness { emulator_lateness: report.lateness(), ..measured.timeliness };
+    let mut incomplete = measured.incomplete;
+    incomplete.extend(exec_incomplete);
+    if kernel_drops > 0 {
+        incomplete.push(format!("the kernel dropped {kernel_drops} packets outside our queues"));
+    }
+    let flows: Vec<FlowRecord> = measured.flows.into_iter().chain(exec).collect();
+    let latencies = trial_latencies(&measured.samples, &flows, &measured.phases);
+    let is_shown = |direction| is_bottleneck(&trial.arm.path, direction);
+    let bottlenecks =
+        report.bottlenecks().into_iter().filter(|queue| is_shown(queue.direction)).collect();
+    let mut series = report.series(trial.index);
+    for direction in [Direction::Up, Direction::Down] {
+        let prefix = format!("{direction}.");
+        series.retain(|curve| is_shown(direction) || !curve.name.starts_with(&prefix));
+    }
+    series.extend(measured.series);
+    let record = TrialRecord {
+        index: trial.index,
+        arm: trial.arm.name.clone(),
+        repeat: trial.repeat,
+        seed: trial.seed,
+        validity: judge(&timeliness, incomplete),
+        timeliness,
+        phases: measured.phases,
+        flows,
+        latencies,
+        bottlenecks,
+    };
+    TrialData { record, samples: measured.samples, series, outputs }
+}
+
+/// A direction whose link the scenario names; the other is wide, and its queue says nothing.
+fn is_bottleneck(path: &Path, direction: Direction) -> bool {
+    match direction {
+        Direction::Up => !path.up.is_wide,
+        Direction::Down => !path.down.is_wide,
+    }
+}
+
+fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {
+    let mut reasons = match timeliness.judge(&ValidityLimits::default()) {
+        Validity::Valid => Vec::new(),
+        Validity::Invalid { reasons } => reasons,
+    };
+    reasons.extend(incomplete.into_iter().map(|what| InvalidReason::Incomplete { what }));
+    if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
+}

@@ -1,0 +1,38 @@
+//! A run directory's result on stdout, and its report beside it.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context;
+use underload_report::{RunData, RunDir, summary_lines, warnings, write_report};
+
+/// Writes `report.html`, prints the result (or the record as JSON), names the report.
+pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
+    let data = RunDir::read(path)?;
+    several(path, &[data], json)
+}
+
+/// The same for several runs together; the report goes into `directory`.
+pub fn several(directory: &Path, runs: &[RunData], json: bool) -> anyhow::Result<()> {
+    let page = write_report(directory, runs).context("writing the report")?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
+        match records.as_slice() {
+            [only] => serde_json::to_writer_pretty(&mut out, only),
+            several => serde_json::to_writer_pretty(&mut out, several),
+        }
+        .context("writing JSON")?;
+        writeln!(out).context("writing JSON")?;
+    } else {
+        for line in summary_lines(runs) {
+            writeln!(out, "{line}").context("writing the result")?;
+        }
+    }
+    out.flush().context("writing the result")?;
+    for warning in warnings(runs) {
+        eprintln!("{warning}");
+    }
+    eprintln!("report: {}", page.display());
+    Ok(())
+}

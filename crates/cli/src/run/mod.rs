@@ -1,0 +1,198 @@
+//! `underload run`: every trial of a scenario, recorded and reported.
+//!
+//! - [`source`]: the file or built-in scenario.
+//! - [`world`]: what executes it, and why.
+//! - [`execute`]: the trials, one after the other, into the run directory.
+//! - [`progress`], [`interrupt`], [`host`]: what the user sees meanwhile, Ctrl-C, provenance.
+
+mod execute;
+mod host;
+mod interrupt;
+pub mod progress;
+pub mod source;
+mod world;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use underload_aqm::rng::Rng;
+use underload_report::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
+use underload_report::{RunDir, StoreError};
+use underload_sim::scenario::{Options, Scenario};
+
+use crate::exit::OrBadInput;
+use crate::present;
+use execute::{End, execute};
+use source::Source;
+use world::World;
+
+pub use execute::{Output, Trial, TrialData};
+pub use interrupt::Interrupt;
+
+/// What executes the scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorldChoice {
+    /// Live where the machine allows it, else simulated; says which and why.
+    Auto,
+    /// Virtual time.
+    Sim,
+    /// Network namespaces, the kernel's own TCP, real time.
+    Live,
+}
+
+/// The command line of `underload run`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A scenario file, or the name of a built-in one (see `underload scenarios`).
+    pub scenario: String,
+    /// What executes it.
+    #[arg(long, value_enum, default_value_t = WorldChoice::Auto)]
+    pub world: WorldChoice,
+    /// Only these arms; may be given several times.
+    #[arg(long = "arm", value_name = "NAME")]
+    pub arms: Vec<String>,
+    /// How often each arm runs, instead of the scenario's own number.
+    #[arg(long = "repeat", value_name = "N")]
+    pub repeats: Option<u32>,
+    /// The run's seed, instead of the scenario's own.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The run directory, which must not hold a run yet [default: runs/NAME-TIME].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Prints the run as one JSON document instead of the table.
+    #[arg(long)]
+    pub json: bool,
+    /// The scenario's short form: fewer and shorter trials.
+    #[arg(long)]
+    pub short: bool,
+}
+
+/// Runs the scenario.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let source = Source::find(&arguments.scenario)?;
+    let options = arguments.options();
+    let load = &mut |name: &str| source.load_file(name);
+    let scenario =
+        Scenario::parse_with(&source.text, &source.name, &options, load).or_bad_input()?;
+    // Before anything starts a thread: a user namespace can only be entered by one.
+    let mut world = World::choose(arguments.world, &scenario)?;
+    eprintln!("{}: {}", scenario.name, scenario.title);
+    eprintln!("{}", world.reason());
+    let interrupt = Interrupt::watch()?;
+    let record = arguments.record(&source, &scenario, &world);
+    let path = arguments.out.clone().unwrap_or_else(|| default_directory(&source, &record));
+    let mut directory = match RunDir::create(&path, record) {
+        Err(error @ StoreError::Exists { .. }) => return Err(error).or_bad_input(),
+        created => created?,
+    };
+    let outcome = execute(&scenario, &mut world, &mut directory, &interrupt);
+    let end = match outcome {
+        Ok(end) => end,
+        Err(error) => {
+            let kept = directory.record().trials.len();
+            drop(directory);
+            let keeping = keep_what_exists(&path, kept, arguments.json);
+            keeping.unwrap_or_else(|second| eprintln!("no report of it: {second:#}"));
+            return Err(error);
+        }
+    };
+    match end {
+        End::Complete { duration_s } => {
+            let record = directory.finish(duration_s).context("finishing the run")?;
+            present::run(&path, arguments.json)?;
+            let valid = record.trials.iter().filter(|trial| trial.validity.is_valid()).count();
+            if valid == 0 {
+                bail!(
+                    "no trial is valid: this machine was too late or too busy, and its numbers \
+                     would say nothing about the queues; see the reasons above"
+                );
+            }
+            Ok(())
+        }
+        End::Interrupted { done, of } => {
+            drop(directory);
+            keep_what_exists(&path, done, arguments.json)?;
+            bail!("interrupted after {done} of {of} trials")
+        }
+    }
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        Options {
+            short: self.short,
+            set: self.overrides.clone(),
+            arms: self.arms.clone(),
+            repeats: self.repeats,
+            seed: self.seed,
+        }
+    }
+
+    fn record(&self, source: &Source, scenario: &Scenario, world: &World) -> RunRecord {
+        let arm = |arm: &underload_sim::scenario::Arm| ArmRecord {
+            name: arm.name.clone(),
+            label: arm.label(),
+        };
+        RunRecord {
+            format_version: FORMAT_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("UNDERLOAD_COMMIT").to_owned(),
+            scenario: ScenarioRecord {
+                name: scenario.name.clone(),
+                title: scenario.title.clone(),
+                text: self.effective_text(&source.text),
+            },
+            seed: scenario.seed,
+            world: world.name(),
+            complete: false,
+            arms: scenario.arms.iter().map(arm).collect(),
+            trials: Vec::new(),
+            summaries: Vec::new(),
+            expectations: scenario.published.clone(),
+            host: host::facts(world.name()),
+        }
+    }
+
+    /// The file, headed by what the command line changed, so that the record alone repeats it.
+    fn effective_text(&self, text: &str) -> String {
+        let mut changes = Vec::new();
+        if self.short {
+            changes.push("--short".to_owned());
+        }
+        changes.extend(self.overrides.iter().map(|set| format!("--set {set:?}")));
+        changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
+        changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
+        changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
+        if changes.is_empty() {
+            return text.to_owned();
+        }
+        format!("# underload run with {}\n{text}", changes.join(" "))
+    }
+}
+
+/// `runs/comcast-upstream-20261121T013500Z`; the time makes it new.
+fn default_directory(source: &Source, record: &RunRecord) -> PathBuf {
+    let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();
+    PathBuf::from("runs").join(format!("{}-{time}", source.slug()))
+}
+
+/// After an early end: the report of the trials that were completed, or nothing at all where none
+/// was.
+fn keep_what_exists(path: &std::path::Path, done: usize, json: bool) -> anyhow::Result<()> {
+    if done == 0 {
+        return std::fs::remove_dir_all(path)
+            .with_context(|| format!("removing {}, which holds no trial", path.display()));
+    }
+    eprintln!("{done} completed trials are kept in {}", path.display());
+    present::run(path, json)
+}
+
+/// Every trial's own seed: a child stream of the run's, by arm and repeat.
+pub fn trial_seed(run_seed: u64, arm: &str, repeat: u32) -> u64 {
+    Rng::new(run_seed).child(arm).child(&repeat.to_string()).next_u64()
+}
