@@ -1,50 +1,114 @@
-//! Packet classifiers (22, 23) and upstream drop classifiers (60).
+//! Packet classifiers (22, 23) and upstream drop classifiers (60), which hold the same settings
+//! under other names in the `Main` form.
 
 use super::settings::EXTENSION;
 use super::{Field, Kind, MAX16, MAX32, Scope, hex, nested, u8, u16, u32};
 
-const IPV4: Scope = &[
-    hex(
-        1,
-        "IpTos",
-        3,
-        3,
-        "lowest, highest and mask of the TOS byte (DSCP and ECN): b4b4fc is \
+const fn ipv4_fields(names: [&'static str; 10]) -> [Field; 10] {
+    [
+        hex(
+            1,
+            "IpTos",
+            3,
+            3,
+            "lowest, highest and mask of the TOS byte (DSCP and ECN): b4b4fc is \
         DSCP 45 (NQB), 010101 is ECT(1) or CE",
-    ),
-    u16(2, "IpProtocol", 0, 257, "protocol number; 256 any, 257 TCP or UDP").main("IpProto"),
-    Field::new(3, "IpSourceAddress", Kind::Ipv4, "source address").main("IpSrcAddr"),
-    Field::new(4, "IpSourceMask", Kind::Ipv4, "mask of the source address").main("IpSrcMask"),
-    Field::new(5, "IpDestinationAddress", Kind::Ipv4, "destination address").main("IpDstAddr"),
-    Field::new(6, "IpDestinationMask", Kind::Ipv4, "mask of the destination").main("IpDstMask"),
-    u16(7, "SourcePortStart", 0, MAX16, "lowest source port").main("SrcPortStart"),
-    u16(8, "SourcePortEnd", 0, MAX16, "highest source port").main("SrcPortEnd"),
-    u16(9, "DestinationPortStart", 0, MAX16, "lowest destination port").main("DstPortStart"),
-    u16(10, "DestinationPortEnd", 0, MAX16, "highest destination port").main("DstPortEnd"),
-];
+        )
+        .main(names[0]),
+        u16(2, "IpProtocol", 0, 257, "protocol number; 256 any, 257 TCP or UDP").main(names[1]),
+        Field::new(3, "IpSourceAddress", Kind::Ipv4, "source address").main(names[2]),
+        Field::new(4, "IpSourceMask", Kind::Ipv4, "mask of the source address").main(names[3]),
+        Field::new(5, "IpDestinationAddress", Kind::Ipv4, "destination address").main(names[4]),
+        Field::new(6, "IpDestinationMask", Kind::Ipv4, "mask of the destination").main(names[5]),
+        u16(7, "SourcePortStart", 0, MAX16, "lowest source port").main(names[6]),
+        u16(8, "SourcePortEnd", 0, MAX16, "highest source port").main(names[7]),
+        u16(9, "DestinationPortStart", 0, MAX16, "lowest destination port").main(names[8]),
+        u16(10, "DestinationPortEnd", 0, MAX16, "highest destination port").main(names[9]),
+    ]
+}
 
-const IPV6: Scope = &[
-    hex(1, "Ipv6TrafficClassRangeAndMask", 3, 3, "lowest, highest and mask of the traffic class")
-        .main("PcIPv6TrafficClassRangeAndMask"),
-    hex(2, "Ipv6FlowLabel", 4, 4, "flow label").main("PcIPv6FlowLabel"),
-    u16(3, "Ipv6NextHeaderType", 0, 257, "next header; 256 any, 257 TCP or UDP")
-        .main("PcIPv6NextHeaderType"),
-    Field::new(4, "Ipv6SourceAddress", Kind::Ipv6, "source address").main("PcIPv6SourceAddress"),
-    u8(5, "Ipv6SourcePrefixLength", 0, 128, "bits of the source address that count")
-        .main("PcIPv6SourcePrefixLength")
-        .unit("bits"),
-    Field::new(6, "Ipv6DestinationAddress", Kind::Ipv6, "destination").main("PcIPv6DestAddress"),
-    u8(7, "Ipv6DestinationPrefixLength", 0, 128, "bits of the destination that count")
-        .main("PcIPv6DestPrefixLength")
-        .unit("bits"),
-];
+const IPV4: Scope = &ipv4_fields([
+    "IpTos",
+    "IpProto",
+    "IpSrcAddr",
+    "IpSrcMask",
+    "IpDstAddr",
+    "IpDstMask",
+    "SrcPortStart",
+    "SrcPortEnd",
+    "DstPortStart",
+    "DstPortEnd",
+]);
 
-const LLC: Scope = &[
-    Field::new(1, "DestinationMacAddress", Kind::MacMask, "destination address and mask")
-        .main("DstMacAddress"),
-    Field::new(2, "SourceMacAddress", Kind::Mac, "source address").main("SrcMacAddress"),
-    hex(3, "EtherType", 3, 3, "kind of match, then the type"),
-];
+const IPV4_DROP: Scope = &ipv4_fields([
+    "IPv4Tos",
+    "IPProtocol",
+    "IPv4SourceAddress",
+    "IPv4SourceMask",
+    "IPv4DestinationAddress",
+    "IPv4DestinationMask",
+    "SourcePortStart",
+    "SourcePortEnd",
+    "DestinationPortStart",
+    "DestinationPortEnd",
+]);
+
+const fn ipv6_fields(names: [&'static str; 7]) -> [Field; 7] {
+    [
+        hex(
+            1,
+            "Ipv6TrafficClassRangeAndMask",
+            3,
+            3,
+            "lowest, highest and mask of the traffic class",
+        )
+        .main(names[0]),
+        hex(2, "Ipv6FlowLabel", 4, 4, "flow label").main(names[1]),
+        u16(3, "Ipv6NextHeaderType", 0, 257, "next header; 256 any, 257 TCP or UDP").main(names[2]),
+        Field::new(4, "Ipv6SourceAddress", Kind::Ipv6, "source address").main(names[3]),
+        u8(5, "Ipv6SourcePrefixLength", 0, 128, "bits of the source address that count")
+            .unit("bits")
+            .main(names[4]),
+        Field::new(6, "Ipv6DestinationAddress", Kind::Ipv6, "destination").main(names[5]),
+        u8(7, "Ipv6DestinationPrefixLength", 0, 128, "bits of the destination that count")
+            .unit("bits")
+            .main(names[6]),
+    ]
+}
+
+const IPV6: Scope = &ipv6_fields([
+    "PcIPv6TrafficClassRangeAndMask",
+    "PcIPv6FlowLabel",
+    "PcIPv6NextHeaderType",
+    "PcIPv6SourceAddress",
+    "PcIPv6SourcePrefixLength",
+    "PcIPv6DestAddress",
+    "PcIPv6DestPrefixLength",
+]);
+
+const IPV6_DROP: Scope = &ipv6_fields([
+    "IPv6TrafficClassRangeandMask",
+    "IPv6FlowLabel",
+    "IPv6NextHeaderType",
+    "IPv6SourceAddress",
+    "IPv6SourcePrefixLength",
+    "IPv6DestinationAddress",
+    "IPv6DestinationPrefixLength",
+]);
+
+const fn llc_fields(names: [&'static str; 3]) -> [Field; 3] {
+    [
+        Field::new(1, "DestinationMacAddress", Kind::MacMask, "destination address and mask")
+            .main(names[0]),
+        Field::new(2, "SourceMacAddress", Kind::Mac, "source address").main(names[1]),
+        hex(3, "EtherType", 3, 3, "kind of match, then the type").main(names[2]),
+    ]
+}
+
+const LLC: Scope = &llc_fields(["DstMacAddress", "SrcMacAddress", "EtherType"]);
+
+const LLC_DROP: Scope =
+    &llc_fields(["DestinationMACAddress", "SourceMACAddress", "EthertypeDSAPMacType"]);
 
 const IEEE_802_1Q: Scope = &[
     Field::new(
@@ -72,17 +136,17 @@ const fn identifier() -> Field {
 const fn priority() -> Field {
     u8(5, "RulePriority", 0, 255, "order of evaluation, highest first")
 }
-const fn ipv4(main_name: &'static str) -> Field {
-    nested(9, "Ipv4PacketClassification", IPV4, "match on IPv4, TCP and UDP").main(main_name)
+const fn ipv4(scope: Scope, main_name: &'static str) -> Field {
+    nested(9, "Ipv4PacketClassification", scope, "match on IPv4, TCP and UDP").main(main_name)
 }
-const fn llc(main_name: &'static str) -> Field {
-    nested(10, "EthernetLlcPacketClassification", LLC, "match on Ethernet").main(main_name)
+const fn llc(scope: Scope, main_name: &'static str) -> Field {
+    nested(10, "EthernetLlcPacketClassification", scope, "match on Ethernet").main(main_name)
 }
 const fn vlan(main_name: &'static str) -> Field {
     nested(11, "Ieee8021PqPacketClassification", IEEE_802_1Q, "match on VLAN tags").main(main_name)
 }
-const fn ipv6(main_name: &'static str) -> Field {
-    nested(12, "Ipv6PacketClassification", IPV6, "match on IPv6").main(main_name)
+const fn ipv6(scope: Scope, main_name: &'static str) -> Field {
+    nested(12, "Ipv6PacketClassification", scope, "match on IPv6").main(main_name)
 }
 const fn icmp() -> Field {
     nested(16, "Icmpv4Icmpv6PacketClassification", ICMP, "match on ICMP")
@@ -109,10 +173,10 @@ pub(super) const CLASSIFIER: Scope = &[
     u8(6, "ClassifierActivationState", 0, 1, "1 active, 0 inactive").main("ActivationState"),
     u8(7, "DynamicServiceChangeAction", 0, 2, "for dynamic changes; not for a file")
         .main("DscAction"),
-    ipv4("IpPacketClassifier"),
-    llc("LLCPacketClassifier"),
+    ipv4(IPV4, "IpPacketClassifier"),
+    llc(LLC, "LLCPacketClassifier"),
     vlan("IEEE802Classifier"),
-    ipv6("PcIPv6PacketClassification"),
+    ipv6(IPV6, "PcIPv6PacketClassification"),
     interfaces("PcCMIMEncoding"),
     icmp(),
     extension(),
@@ -124,10 +188,10 @@ pub(super) const DROP: Scope = &[
     identifier().main("ClassifierIdentifier"),
     priority(),
     u8(7, "DynamicServiceChangeAction", 0, 2, "for dynamic changes; not for a file"),
-    ipv4("IPv4PacketClassification"),
-    llc("EthernetLLCPacketClassification"),
+    ipv4(IPV4_DROP, "IPv4PacketClassification"),
+    llc(LLC_DROP, "EthernetLLCPacketClassification"),
     vlan("IEEE8021PQPacketClassification"),
-    ipv6("IPv6PacketClassification"),
+    ipv6(IPV6_DROP, "IPv6PacketClassification"),
     interfaces("CMInterfaceMaskEncoding"),
     icmp(),
     extension(),

@@ -241,7 +241,7 @@ pub const TOP: Scope = &[
         .main("SnmpV3TrapReceiver")
         .repeats(),
     u8(39, "Docsis20ModeEnable", 0, 1, "1 turns DOCSIS 2.0 mode on").main("DocsisTwoEnable"),
-    u8(40, "EnableTestModes", 0, 255, "for certification; not for service"),
+    u8(40, "EnableTestModes", 0, 1, "for certification; not for service"),
     nested(41, "DownstreamChannelList", CHANNEL_LIST, "channels to try").main("DsChannelList"),
     Field::new(42, "StaticMulticastMacAddress", Kind::Mac, "multicast address to forward")
         .main("MulticastMACAddress")
