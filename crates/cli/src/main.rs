@@ -3,6 +3,7 @@
 //! One module per subcommand, each with its `Arguments` and `run`. Data goes to stdout, progress
 //! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input ([`exit`]).
 
+mod docsis;
 mod exit;
 mod link_spec;
 mod live;
@@ -37,6 +38,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
     Queues(queues::Arguments),
+    /// Cable modem configuration files: read, written, checked and tried out.
+    Docsis(docsis::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Queues(arguments) => queues::run(arguments),
+        Command::Docsis(arguments) => docsis::run(arguments),
     };
     exit::code(outcome)
 }

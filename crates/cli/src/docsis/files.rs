@@ -1,0 +1,111 @@
+//! Reading with a limit, writing whole or not at all.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use underload_docsis::text::MAX_TEXT_BYTES;
+
+use crate::exit::OrBadInput;
+
+/// A file of at most `limit` bytes.
+pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
+    let open = || -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = open().with_context(|| path.display().to_string()).or_bad_input()?;
+    if bytes.len() > limit {
+        let message = format!("{}: more than the {limit} bytes accepted", path.display());
+        return Err(anyhow!(message)).or_bad_input();
+    }
+    Ok(bytes)
+}
+
+/// A text file.
+pub fn read_text(path: &Path) -> anyhow::Result<String> {
+    let bytes = read(path, MAX_TEXT_BYTES)?;
+    String::from_utf8(bytes)
+        .map_err(|_| {
+            anyhow!(
+                "{}: not text; accepted: TOML or Main {{ ... }} (for a configuration file see \
+             `underload docsis decode`)",
+                path.display()
+            )
+        })
+        .or_bad_input()
+}
+
+/// Writes a file so that it is there whole or not at all: beside it first, then in its place.
+pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".underload-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As any new file: what the umask leaves of it.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = builder.tempfile_in(directory)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+/// A size as `1024`, `1KiB`, `24KiB` or `1MiB`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 1024), ("MiB", 1024 * 1024), ("B", 1), ("", 1)];
+    let parse = |(unit, factor): (&str, u64)| {
+        text.strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)
+    };
+    let size = units.into_iter().find_map(parse).filter(|size| *size <= 1 << 40);
+    size.ok_or_else(|| "accepted: bytes as 24576, 24KiB or 1MiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(size("24576"), Ok(24_576));
+        assert_eq!(size("24KiB"), Ok(24_576));
+        assert_eq!(size("1 MiB"), Ok(1_048_576));
+        assert!(size("24kB").is_err());
+        assert!(size("-1").is_err());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_left_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cm.bin");
+        write(&path, b"old").unwrap();
+        write(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing left over");
+        assert!(write(&directory.path().join("missing/cm.bin"), b"x").is_err());
+        let target = directory.path().join("is_a_directory");
+        std::fs::create_dir(&target).unwrap();
+        assert!(write(&target, b"x").is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing left over");
+    }
+
+    #[test]
+    fn a_file_past_the_limit_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("big");
+        write(&path, &[0; 11]).unwrap();
+        assert!(read(&path, 10).is_err());
+        assert_eq!(read(&path, 11).unwrap().len(), 11);
+    }
+}
