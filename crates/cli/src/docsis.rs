@@ -236,7 +236,10 @@ impl Check {
         if self.json {
             print(&(serde_json::to_string_pretty(&findings)? + "\n"))?;
         } else {
-            let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+            let mut text = String::new();
+            for finding in &findings {
+                writeln!(text, "{finding}")?;
+            }
             print(&text)?;
         }
         let count =
