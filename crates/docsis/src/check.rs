@@ -112,16 +112,15 @@ impl<'a> Checker<'a> {
 
     /// The settings at a path of types, as `[24, 35]`.
     fn at(&self, codes: &[u8]) -> Vec<Node<'a>> {
-        let wanted = dotted(codes);
-        self.nodes.iter().filter(|node| node.path.codes() == wanted).cloned().collect()
+        self.nodes.iter().filter(|node| node.path.is(0, codes)).cloned().collect()
     }
 
     /// The first setting at a path of types inside another.
     fn inside(&self, outer: &Node<'_>, codes: &[u8]) -> Option<Node<'a>> {
-        let wanted = format!("{}.{}", outer.path.codes(), dotted(codes));
-        let range = outer.offset..=outer.offset + 3 + outer.length;
-        let found = |node: &&Node<'_>| range.contains(&node.offset) && node.path.codes() == wanted;
-        self.nodes.iter().find(found).cloned()
+        let after = self.nodes.partition_point(|node| node.offset <= outer.offset);
+        let depth = outer.path.depth();
+        let inner = self.nodes[after..].iter().take_while(|node| node.path.depth() > depth);
+        inner.into_iter().find(|node| node.path.is(depth, codes)).cloned()
     }
 
     fn flows(&self) -> Vec<FlowNode<'a>> {
@@ -130,10 +129,6 @@ impl<'a> Checker<'a> {
             .filter_map(|node| Some(FlowNode { flow: ServiceFlow::from_tlv(node.tlv)?, node }))
             .collect()
     }
-}
-
-fn dotted(codes: &[u8]) -> String {
-    codes.iter().map(u8::to_string).collect::<Vec<_>>().join(".")
 }
 
 fn finding(rule: &'static str, offset: usize, path: Path, message: String, fix: &str) -> Finding {

@@ -187,6 +187,17 @@ impl Path {
         self.steps.last().and_then(|step| step.field)
     }
 
+    /// Whether its types end with these, below `depth` outer ones.
+    pub(crate) fn is(&self, depth: usize, codes: &[u8]) -> bool {
+        self.steps.len() == depth + codes.len()
+            && self.steps[depth..].iter().map(|step| step.code).eq(codes.iter().copied())
+    }
+
+    /// How many settings deep it is.
+    pub fn depth(&self) -> usize {
+        self.steps.len()
+    }
+
     /// The types alone, as `24.35.2`.
     pub fn codes(&self) -> String {
         let codes: Vec<_> = self.steps.iter().map(|step| step.code.to_string()).collect();

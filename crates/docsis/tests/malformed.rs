@@ -177,3 +177,24 @@ fn a_type_without_a_name_is_written_by_number() {
     let encoded = text::from_main(text).unwrap().encode().unwrap();
     assert_eq!(encoded, bytes(&["c8026162 c903616200 ca020102 2b05080300000c ff"]));
 }
+
+/// Work must not grow with the square of the file: this would take minutes if it did.
+#[test]
+fn files_as_large_as_the_limit_are_checked_and_told_as_text() {
+    let flow = "1808 01020001 2402 0005";
+    let classifier = "1607 03020001 0901 00";
+    let aggregate = "4608 01020005 2a02 0100";
+    for (name, part) in [("flows", flow), ("classifiers", classifier), ("aggregates", aggregate)] {
+        let mut file = bytes(&["030101"]);
+        let part = bytes(&[part]);
+        while file.len() + part.len() < 40_000 {
+            file.extend(&part);
+        }
+        let (config, _) = Config::decode_lenient(&file, &Limits::default()).expect(name);
+        assert!(config.items.len() > 3_000, "{name}");
+        let findings = underload_docsis::check::check(&file, Some(&common::secret()));
+        assert!(!findings.is_empty(), "{name}");
+        let toml = text::to_toml(&config);
+        assert_eq!(text::from_toml(&toml).expect(name).encode().expect(name), file, "{name}");
+    }
+}
