@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::schema::{
-    ArmLatency, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow, Quantile, Sample,
-    TrialRecord,
+    ArmLatency, Distribution, FlowRecord, Interval, LatencyMeasure, LatencySummary, Phase,
+    PhaseWindow, Quantile, Sample, TrialRecord,
 };
 use crate::stats::{self, DurationHistogram};
 
@@ -14,7 +14,8 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Samples that one pool keeps one by one; beyond that it counts them in a histogram.
 const EXACT_SAMPLES: usize = 1 << 20;
 
-/// Latency of one probe in one window. Takes the samples whose scheduled time lies inside.
+/// Latency of one probe in one window. Takes the samples whose scheduled time lies inside; all must
+/// be of that probe, in the order in which they were sent.
 pub fn summarise(
     samples: &[Sample],
     probe: &str,
@@ -23,15 +24,38 @@ pub fn summarise(
 ) -> LatencySummary {
     let inside = || samples.iter().filter(|sample| window.contains(sample.scheduled_ns));
     let mut delays: Vec<u64> = inside().filter_map(|sample| measure.of(sample)).collect();
+    let closed_loop = inside().any(|sample| sample.closed_loop);
+    let time_weighted = closed_loop.then(|| time_weighted(samples, window, measure)).flatten();
     LatencySummary {
         probe: probe.to_owned(),
         measure,
-        closed_loop: inside().any(|sample| sample.closed_loop),
+        closed_loop,
         window,
         sent: inside().count() as u64,
         lost: inside().filter(|sample| sample.rtt_ns.is_none()).count() as u64,
         distribution: stats::distribution(&mut delays),
+        time_weighted,
     }
+}
+
+/// Delays weighted by the time until the next probe of the same flow. A fast answer is followed by
+/// the next request at once, so thousands of idle samples stand beside a dozen loaded ones; by time
+/// both halves of a window count alike.
+fn time_weighted(
+    samples: &[Sample],
+    window: PhaseWindow,
+    measure: LatencyMeasure,
+) -> Option<Distribution> {
+    let mut pairs = Vec::new();
+    for (position, sample) in samples.iter().enumerate() {
+        if !window.contains(sample.scheduled_ns) {
+            continue;
+        }
+        let next = samples.get(position + 1).map_or(window.end_ns, |next| next.sent_ns);
+        let weight = next.min(window.end_ns).saturating_sub(sample.sent_ns);
+        pairs.extend(measure.of(sample).map(|delay| (delay, weight)));
+    }
+    stats::weighted_distribution(&mut pairs)
 }
 
 /// The latency summaries of a trial: every probe in every phase, round trip first, then the one-way
@@ -150,7 +174,12 @@ impl LatencyPools {
                 sent: same.iter().map(|summary| summary.sent).sum(),
                 lost: same.iter().map(|summary| summary.lost).sum(),
                 pooled: self.pools.get(&key).and_then(Pool::distribution),
-                over_repeats: over_repeats(&same),
+                over_repeats: quantile_intervals(
+                    same.iter().filter_map(|summary| summary.distribution.as_ref()),
+                ),
+                time_weighted: quantile_intervals(
+                    same.iter().filter_map(|summary| summary.time_weighted.as_ref()),
+                ),
             });
         }
         latencies
@@ -173,7 +202,7 @@ impl Pool {
         }
     }
 
-    fn distribution(&self) -> Option<crate::schema::Distribution> {
+    fn distribution(&self) -> Option<Distribution> {
         match self {
             Pool::Exact(values) => stats::distribution(&mut values.clone()),
             Pool::Counted(counted) => counted.distribution(),
@@ -181,15 +210,10 @@ impl Pool {
     }
 }
 
-fn over_repeats(summaries: &[&LatencySummary]) -> BTreeMap<Quantile, crate::schema::Interval> {
-    let distributions = summaries.iter().filter_map(|summary| summary.distribution.as_ref());
-    quantile_intervals(distributions)
-}
-
 /// Each statistic of the given distributions, over them.
 pub(crate) fn quantile_intervals<'a>(
-    distributions: impl Iterator<Item = &'a crate::schema::Distribution>,
-) -> BTreeMap<Quantile, crate::schema::Interval> {
+    distributions: impl Iterator<Item = &'a Distribution>,
+) -> BTreeMap<Quantile, Interval> {
     let distributions: Vec<_> = distributions.collect();
     let interval = |quantile: Quantile| {
         let values: Vec<f64> =

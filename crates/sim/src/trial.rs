@@ -8,7 +8,6 @@ use underload_report::schema::{
     BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, PacketCount, Phase,
     PhaseWindow, Sample, Series, SeriesKind, SeriesPoint, TrialRecord,
 };
-use underload_report::stats::distribution;
 
 use crate::flow::{Agent, FlowConfig, FlowKind};
 use crate::net::{Counters, Hop, HopConfig, difference};
@@ -387,9 +386,8 @@ impl Trial {
             outcome.record.flows.push(flow_record(flow, goodput, stats));
             outcome.tcp.push(stats);
             if let Agent::Probe(probe) = agent {
-                let closed_loop = probe.is_closed_loop();
                 let samples = label_samples(probe.samples, windows, label.index, position);
-                let summaries = latencies(&flow.name, closed_loop, &samples, windows);
+                let summaries = latencies(&flow.name, &samples, windows);
                 outcome.record.latencies.extend(summaries);
                 outcome.samples.extend(samples);
             }
@@ -486,42 +484,14 @@ fn label_samples(
 
 fn latencies(
     probe: &str,
-    closed_loop: bool,
     samples: &[Sample],
     windows: &[PhaseWindow],
-) -> Vec<LatencySummary> {
-    let measures =
-        [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
-    let mut summaries = Vec::new();
-    for window in windows {
-        let inside: Vec<_> =
-            samples.iter().filter(|sample| window.contains(sample.scheduled_ns)).collect();
-        if inside.is_empty() {
-            continue;
-        }
-        for measure in measures {
-            let mut values: Vec<u64> =
-                inside.iter().filter_map(|sample| delay(sample, measure)).collect();
-            summaries.push(LatencySummary {
-                probe: probe.to_owned(),
-                measure,
-                closed_loop,
-                window: *window,
-                sent: inside.len() as u64,
-                lost: (inside.len() - values.len()) as u64,
-                distribution: distribution(&mut values),
-            });
-        }
-    }
-    summaries
-}
-
-fn delay(sample: &Sample, measure: LatencyMeasure) -> Option<u64> {
-    match measure {
-        LatencyMeasure::RoundTrip => sample.rtt_ns,
-        LatencyMeasure::OneWayUp => sample.one_way_up_ns.map(|delay| delay as u64),
-        LatencyMeasure::OneWayDown => sample.one_way_down_ns.map(|delay| delay as u64),
-    }
+) -> impl Iterator<Item = LatencySummary> {
+    let of_window = |window: &PhaseWindow| {
+        LatencyMeasure::ALL
+            .map(|measure| underload_report::summarise(samples, probe, *window, measure))
+    };
+    windows.iter().flat_map(of_window).filter(|summary| summary.sent > 0)
 }
 
 /// Flows per trial: a sample numbers its flow in 16 bits.

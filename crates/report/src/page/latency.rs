@@ -79,8 +79,22 @@ fn arm_rows(
         let (sent, lost) = (thousands(latency.sent), thousands(latency.lost));
         let window = significant(latency.window_ns as f64 / 1e9);
         let _ = writeln!(rows, "<td>{sent}</td><td>{lost}</td><td>{window}</td></tr>");
+        if !latency.time_weighted.is_empty() {
+            rows += &time_weighted_row(latency);
+        }
     }
     rows
+}
+
+/// What a closed-loop probe would say if it had watched the clock.
+fn time_weighted_row(latency: &ArmLatency) -> String {
+    let mut row = format!("<tr><td class=\"text\">{}, by time</td>", escape(&latency.probe));
+    for quantile in Quantile::ALL {
+        let interval = latency.time_weighted.get(&quantile);
+        let mean = interval.map_or("–".to_owned(), |interval| significant(interval.mean / 1e6));
+        let _ = write!(row, "<td>{mean}</td>");
+    }
+    row + "<td></td><td></td><td></td></tr>\n"
 }
 
 fn quantile_cell(latency: &ArmLatency, quantile: Quantile) -> String {

@@ -44,6 +44,8 @@ pub(super) enum Ink {
     Solid(usize),
     /// An arm's area or range: as the arm, paler.
     Pale(usize),
+    /// The band around an arm's curve: so pale that a curve shows through two of them.
+    Faint(usize),
 }
 
 impl Ink {
@@ -57,7 +59,8 @@ impl Ink {
             Ink::Alert => RGBColor(6, 0, 0),
             Ink::Arm(arm) => RGBColor(7, (arm % (COLOURS * DASHES.len())) as u8, 0),
             Ink::Solid(arm) => RGBColor(9, (arm % COLOURS) as u8, 0),
-            Ink::Pale(arm) => RGBColor(8, (arm % (COLOURS * DASHES.len())) as u8, 0),
+            Ink::Pale(arm) => RGBColor(8, (arm % COLOURS) as u8, 0),
+            Ink::Faint(arm) => RGBColor(10, (arm % COLOURS) as u8, 0),
         }
     }
 
@@ -71,6 +74,7 @@ impl Ink {
             7 => format!("a{}", color.rgb.1),
             8 => format!("p{}", color.rgb.1),
             9 => format!("c{}", color.rgb.1),
+            10 => format!("b{}", color.rgb.1),
             _ => "muted".to_owned(),
         }
     }
@@ -85,13 +89,13 @@ pub(crate) fn ink_rules() -> String {
     for colour in 0..COLOURS {
         let _ = write!(css, ".s-c{colour}{{stroke:var(--c{colour})}}");
         let _ = write!(css, ".f-c{colour}{{fill:var(--c{colour})}}");
+        let _ = write!(css, ".f-p{colour}{{fill:var(--c{colour});opacity:.35}}");
+        let _ = write!(css, ".f-b{colour}{{fill:var(--c{colour});opacity:.13}}");
     }
     for arm in 0..COLOURS * DASHES.len() {
         let (colour, dash) = (arm % COLOURS, DASHES[(arm + arm / COLOURS) % DASHES.len()]);
         let _ = write!(css, ".s-a{arm}{{stroke:var(--c{colour});stroke-dasharray:{dash}}}");
         let _ = write!(css, ".f-a{arm}{{fill:var(--c{colour})}}");
-        let _ = write!(css, ".s-p{arm}{{stroke:var(--c{colour});opacity:.35}}");
-        let _ = write!(css, ".f-p{arm}{{fill:var(--c{colour});opacity:.35}}");
     }
     css
 }

@@ -124,7 +124,7 @@ fn cdf(
             // Samples of a trial are not independent: a band around them would be far too narrow.
             if of == Of::Trials && banded(curves) {
                 let half = ecdf.band(CONFIDENCE).half_height;
-                chart::surface(&mut panel, band(&points, half), Ink::Pale(subject.position))?;
+                chart::surface(&mut panel, band(&points, half), Ink::Faint(subject.position))?;
             }
             chart::curve(&mut panel, points, Ink::Arm(subject.position), 2.0)?;
         }

@@ -46,6 +46,9 @@ pub struct ArmLatency {
     pub pooled: Option<Distribution>,
     /// Each statistic over repeats, in ns; empty with no trial.
     pub over_repeats: BTreeMap<Quantile, Interval>,
+    /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
+    #[serde(default)]
+    pub time_weighted: BTreeMap<Quantile, Interval>,
 }
 
 /// A statistic of a distribution.

@@ -66,10 +66,12 @@ pub enum Verdict {
 }
 
 impl Expectation {
-    /// Records what was measured and decides. A value that is not finite counts as not measured.
+    /// Records what was measured and decides. A value that is not finite counts as not measured, a
+    /// bound that is not finite as no bound.
     pub fn judge(&mut self, measured: Option<f64>) {
-        self.measured = measured.filter(|value| value.is_finite());
-        self.verdict = match (self.measured, self.low, self.high) {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        self.measured = finite(measured);
+        self.verdict = match (self.measured, finite(self.low), finite(self.high)) {
             (None, _, _) => Verdict::NotMeasured,
             (Some(value), Some(low), _) if value < low => Verdict::Missed { by: value - low },
             (Some(value), _, Some(high)) if value > high => Verdict::Missed { by: value - high },
@@ -96,5 +98,8 @@ mod tests {
             band.judge(measured);
             assert_eq!(band.verdict, verdict, "{measured:?}");
         }
+        band.low = Some(f64::INFINITY);
+        band.judge(Some(20.0));
+        assert_eq!(band.verdict, Verdict::Met);
     }
 }

@@ -221,6 +221,11 @@ pub struct LatencySummary {
     pub lost: u64,
     /// The delays of those that did; `None` when none did.
     pub distribution: Option<Distribution>,
+    /// For a closed-loop probe: the same with each delay weighted by the time until the next probe
+    /// was sent, which is what a clock watching the line would have seen. `None` for open-loop
+    /// probes, which need no weights.
+    #[serde(default)]
+    pub time_weighted: Option<Distribution>,
 }
 
 /// Quantiles of `count` durations, ns. Quantile q is the nearest-rank one: the smallest value with

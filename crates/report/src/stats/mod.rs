@@ -24,4 +24,4 @@ pub use compare::{
 pub use ecdf::{Ecdf, EcdfBand};
 pub use histogram::{DurationHistogram, FixedBins};
 pub use interval::{jain_index, mean_interval, quantile_interval};
-pub use quantile::{distribution, nearest_rank};
+pub use quantile::{distribution, nearest_rank, weighted_distribution};

@@ -30,6 +30,36 @@ pub fn distribution(values: &mut [u64]) -> Option<Distribution> {
     })
 }
 
+/// As [`distribution`], with a weight for each value: quantile q is the smallest value at or below
+/// which lies at least the share q of all weight. Sorts the pairs; values of weight 0 count only for
+/// `count`, minimum and maximum. `None` when there is no weight.
+pub fn weighted_distribution(pairs: &mut [(u64, u64)]) -> Option<Distribution> {
+    pairs.sort_unstable();
+    let (min_ns, max_ns) = (pairs.first()?.0, pairs.last()?.0);
+    let total: u128 = pairs.iter().map(|(_, weight)| u128::from(*weight)).sum();
+    let sum: u128 = pairs.iter().map(|(v, weight)| u128::from(*v) * u128::from(*weight)).sum();
+    let mean_ns = sum.checked_div(total)? as u64;
+    let at = |per_mille: u128| {
+        let mut below = 0;
+        let reached = pairs.iter().find(|(_, weight)| {
+            below += u128::from(*weight);
+            *weight > 0 && below * 1000 >= total * per_mille
+        });
+        reached.map_or(max_ns, |(value, _)| *value)
+    };
+    Some(Distribution {
+        count: pairs.len() as u64,
+        min_ns,
+        p50_ns: at(500),
+        p90_ns: at(900),
+        p95_ns: at(950),
+        p99_ns: at(990),
+        p999_ns: at(999),
+        max_ns,
+        mean_ns,
+    })
+}
+
 /// Rank from 1 to `count`, or 0 when `count` is 0. The product is lowered by a few units in the
 /// last place, so that 0.95 * 20 is rank 19 although 0.95 lies above its decimal in binary.
 pub(super) fn rank(count: usize, q: f64) -> usize {
@@ -64,6 +94,19 @@ mod tests {
                 assert_eq!(rank(count, per_mille as f64 / 1000.0), exact, "{per_mille} of {count}");
             }
         }
+    }
+
+    #[test]
+    fn a_weight_counts_like_so_many_equal_values() {
+        let mut pairs = [(40, 3), (10, 5), (30, 0), (20, 992)];
+        let mut repeated: Vec<u64> = pairs
+            .iter()
+            .flat_map(|(value, weight)| std::iter::repeat_n(*value, *weight as usize))
+            .collect();
+        let plain = distribution(&mut repeated).expect("values");
+        let weighted = weighted_distribution(&mut pairs).expect("weights");
+        assert_eq!(weighted, Distribution { count: 4, ..plain });
+        assert_eq!(weighted_distribution(&mut [(5, 0)]), None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Every name that an expectation may use, against numbers found another way.
 
-use underload_report::metric;
-use underload_report::schema::{Phase, Quantile, World};
+use underload_report::schema::{FlowRecord, Phase, Quantile, Sample, World};
+use underload_report::{metric, render, trial_latencies};
 
-use crate::page::run;
-use crate::synthetic::DOCSIS_PIE;
+use crate::page::{conclude_all, run};
+use crate::synthetic::{self, DOCSIS_PIE};
 
 #[test]
 fn every_documented_metric_has_its_value_and_unit() {
@@ -62,4 +62,59 @@ fn names_that_mean_nothing_have_no_value() {
     ] {
         assert_eq!(metric(&data.record.summaries[0], name), None, "{name:?}");
     }
+}
+
+/// A request-response probe that asks again as soon as it is answered: 1 ms while the line is idle,
+/// 100 ms in the second half of the load phase.
+fn closed_loop(trial: u32, flow: u16, from_ns: u64, to_ns: u64) -> Vec<Sample> {
+    let middle_ns = from_ns.midpoint(to_ns);
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut time_ns = from_ns;
+    while time_ns < to_ns {
+        let rtt_ns = if time_ns < middle_ns { 1_000_000 } else { 100_000_000 };
+        samples.push(Sample {
+            trial,
+            flow,
+            sequence: samples.len() as u64,
+            phase: Phase::Load,
+            closed_loop: true,
+            scheduled_ns: time_ns,
+            sent_ns: time_ns,
+            rtt_ns: Some(rtt_ns),
+            ..Sample::default()
+        });
+        time_ns += rtt_ns;
+    }
+    samples
+}
+
+#[test]
+fn a_closed_loop_probe_hides_load_unless_weighted_by_time() {
+    let mut trial = synthetic::trials(&[DOCSIS_PIE], 1, 10_000_000).swap_remove(0);
+    // Listed first, and yet never the headline.
+    let name = "request-response".to_owned();
+    trial.record.flows.insert(0, FlowRecord { name: name.clone(), ..FlowRecord::default() });
+    trial.samples.iter_mut().for_each(|sample| sample.flow += 1);
+    let load = trial.record.phases[2];
+    let mut samples = closed_loop(0, 0, load.start_ns, load.end_ns);
+    samples.append(&mut trial.samples);
+    trial.samples = samples;
+    let record = &mut trial.record;
+    record.latencies = trial_latencies(&trial.samples, &record.flows, &record.phases);
+
+    let data = conclude_all(synthetic::record(World::Live, &[DOCSIS_PIE]), vec![trial]);
+    let summary = &data.record.summaries[0];
+    let headline = summary.headline(Phase::Load).expect("an open-loop probe");
+    assert_eq!((headline.probe.as_str(), headline.closed_loop), ("probe", false));
+    assert!(headline.time_weighted.is_empty());
+
+    let closed = summary.latencies.iter().find(|latency| latency.probe == name).expect("recorded");
+    assert!(closed.closed_loop);
+    assert_eq!(closed.value_ns(Quantile::P90), Some(1_000_000));
+    let by_time = |quantile| closed.time_weighted[&quantile].mean / 1e6;
+    assert!((by_time(Quantile::P50) - 1.0).abs() < 1e-9, "half the time was idle");
+    assert!((by_time(Quantile::P90) - 100.0).abs() < 1e-9, "half the time was not");
+    let html = render(&[data]).expect("a page");
+    assert!(html.contains("closed loop: its percentiles hide load"));
+    assert!(html.contains("request-response, by time"));
 }

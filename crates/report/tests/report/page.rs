@@ -15,7 +15,7 @@ pub fn run(world: World, queues: &[Queue], repeats: u32, interval_ns: u64) -> Ru
     conclude_all(synthetic::record(world, queues), synthetic::trials(queues, repeats, interval_ns))
 }
 
-fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> RunData {
+pub fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> RunData {
     let mut pools = LatencyPools::default();
     let (mut samples, mut series) = (Vec::new(), Vec::new());
     for trial in trials {
