@@ -10,6 +10,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | the file model of experiments |
+//! | [`plan`] | from an arm of a scenario to a trial |
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`runner`] | trials spread over cores |
 //! | [`net`] | links in chains, delays, packets |
@@ -20,6 +21,7 @@
 pub mod congestion;
 pub mod flow;
 pub mod net;
+pub mod plan;
 pub mod runner;
 pub mod scenario;
 mod simulation;

@@ -15,6 +15,7 @@ use crate::simulation::{Lifetime, Simulation};
 use crate::tcp::TcpStats;
 
 /// Everything that a trial needs.
+#[derive(Clone, Debug)]
 pub struct SimConfig {
     /// Links from the client to the server, in order; empty: only the flows' own delays.
     pub up: Vec<HopConfig>,

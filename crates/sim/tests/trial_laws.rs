@@ -101,11 +101,11 @@ fn queues_lose_no_packet_without_saying_so() {
 #[test]
 fn an_idle_path_takes_its_delays_and_a_transmission_each_way() {
     let outcome = run(config(vec![probe("probe")], "fifo:limit=100p", 1)).unwrap();
-    // 92 bytes: 36.8 us at 20 Mbit/s, 7.36 us at 100 Mbit/s.
+    // 80 bytes: 32 us at 20 Mbit/s, 6.4 us at 100 Mbit/s.
     assert_eq!(outcome.samples.len(), 600);
     for sample in &outcome.samples {
-        assert_eq!(sample.rtt_ns, Some(40_000_000 + 36_800 + 7_360));
-        assert_eq!(sample.one_way_up_ns, Some(20_036_800));
+        assert_eq!(sample.rtt_ns, Some(40_000_000 + 32_000 + 6_400));
+        assert_eq!(sample.one_way_up_ns, Some(20_032_000));
         assert_eq!(sample.scheduled_ns, sample.sequence * 20_000_000);
     }
     let phases: Vec<_> = outcome.record.latencies.iter().map(|l| l.window.phase).collect();

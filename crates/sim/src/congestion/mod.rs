@@ -6,19 +6,30 @@
 //! results are equal on every machine.
 
 mod bbr;
+mod c2tcp;
 mod cubic;
+mod dctcp;
 mod hystart;
+mod marking;
 mod max_filter;
+mod prague;
 mod reno;
+mod westwood;
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
 pub use bbr::Bbr;
+pub use c2tcp::C2tcp;
 pub use cubic::Cubic;
+pub use dctcp::Dctcp;
 pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
+pub use prague::Prague;
 pub use reno::Reno;
+pub use westwood::Westwood;
+
+use crate::tcp::EcnUse;
 
 /// Congestion window and slow start threshold, in segments.
 #[derive(Clone, Copy, Debug)]
@@ -187,11 +198,27 @@ pub enum Algorithm {
     Cubic,
     /// [`Bbr`], version 1.
     Bbr,
+    /// [`Westwood`]+.
+    Westwood,
+    /// [`Dctcp`].
+    Dctcp,
+    /// [`Prague`].
+    Prague,
+    /// [`C2tcp`].
+    C2tcp,
 }
 
 impl Algorithm {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Reno, Self::Cubic, Self::Bbr];
+    pub const ALL: [Self; 7] = [
+        Self::Reno,
+        Self::Cubic,
+        Self::Bbr,
+        Self::Westwood,
+        Self::Dctcp,
+        Self::Prague,
+        Self::C2tcp,
+    ];
 
     /// The name in scenarios and records.
     pub const fn name(self) -> &'static str {
@@ -199,6 +226,20 @@ impl Algorithm {
             Self::Reno => "reno",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Westwood => "westwood",
+            Self::Dctcp => "dctcp",
+            Self::Prague => "prague",
+            Self::C2tcp => "c2tcp",
+        }
+    }
+
+    /// How a flow of this algorithm uses ECN when it is asked for `wish`: DCTCP and Prague cannot do
+    /// without.
+    pub const fn ecn(self, wish: EcnUse) -> EcnUse {
+        match self {
+            Self::Dctcp => EcnUse::Accurate,
+            Self::Prague => EcnUse::L4s,
+            _ => wish,
         }
     }
 
@@ -230,6 +271,14 @@ pub enum Controller {
     Cubic(Cubic),
     /// See [`Bbr`].
     Bbr(Bbr),
+    /// See [`Westwood`].
+    Westwood(Westwood),
+    /// See [`Dctcp`].
+    Dctcp(Dctcp),
+    /// See [`Prague`].
+    Prague(Prague),
+    /// See [`C2tcp`].
+    C2tcp(C2tcp),
 }
 
 impl Controller {
@@ -239,6 +288,10 @@ impl Controller {
             Algorithm::Reno => Self::Reno(Reno::new(setup.slow_start_exit)),
             Algorithm::Cubic => Self::Cubic(Cubic::new(setup.slow_start_exit)),
             Algorithm::Bbr => Self::Bbr(Bbr::new(setup)),
+            Algorithm::Westwood => Self::Westwood(Westwood::new(setup.slow_start_exit)),
+            Algorithm::Dctcp => Self::Dctcp(Dctcp::new()),
+            Algorithm::Prague => Self::Prague(Prague::new(setup.segment_bytes)),
+            Algorithm::C2tcp => Self::C2tcp(C2tcp::new(setup.slow_start_exit)),
         }
     }
 }
@@ -249,6 +302,10 @@ macro_rules! each {
             Controller::Reno($inner) => $call,
             Controller::Cubic($inner) => $call,
             Controller::Bbr($inner) => $call,
+            Controller::Westwood($inner) => $call,
+            Controller::Dctcp($inner) => $call,
+            Controller::Prague($inner) => $call,
+            Controller::C2tcp($inner) => $call,
         }
     };
 }
@@ -286,3 +343,31 @@ impl Ack {
 
 /// Blocks of selective acknowledgements reach that far.
 pub(crate) const MAX_WINDOW: u32 = 65_000;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An acknowledgement of `segments` in an open state, after 20 ms.
+    pub(crate) fn ack(segments: u32) -> Ack {
+        let rtt = Span::from_millis(20);
+        Ack {
+            now: Time::from_secs(1),
+            acknowledged: segments,
+            delivered: segments,
+            lost: 0,
+            marked: 0,
+            rtt: Some(rtt),
+            min_rtt: rtt,
+            smoothed_rtt: rtt,
+            prior_in_flight: segments,
+            in_flight: 0,
+            total_delivered: segments,
+            first_outstanding: segments,
+            next_sequence: 2 * segments,
+            state: State::Open,
+            window_limited: true,
+            rate: None,
+        }
+    }
+}

@@ -39,10 +39,10 @@ pub enum ProbeSchedule {
 }
 
 impl Default for ProbeConfig {
-    /// 20 ms, open loop, 64 bytes of payload.
+    /// 20 ms, open loop, 52 bytes of payload, as the live probe.
     fn default() -> Self {
         let schedule = ProbeSchedule::Open { interval: Span::from_millis(20) };
-        Self { schedule, payload_bytes: 64, ecn: Ecn::NotEct }
+        Self { schedule, payload_bytes: 52, ecn: Ecn::NotEct }
     }
 }
 

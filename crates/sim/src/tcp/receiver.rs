@@ -15,7 +15,6 @@ struct Range {
 }
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
 pub(super) struct Receiver {
     /// First segment not received.
     expected: u32,

@@ -1,0 +1,75 @@
+//! DCTCP (RFC 8257): Reno's growth; once per window with marks, a reduction by alpha / 2, where
+//! alpha is the averaged fraction of marked segments (g = 1/16, first alpha 1, as Linux).
+//!
+//! Loss is answered as Reno answers it. Slow start ends at the first mark; no HyStart. Feedback is
+//! an exact count of marks with an acknowledgement at each change, which RFC 8257 section 3.2's
+//! state machine approximates with one bit.
+
+use super::marking::MarkFraction;
+use super::{Ack, Cause, CongestionControl, Loss, Window};
+
+/// DCTCP's state.
+#[derive(Debug)]
+pub struct Dctcp {
+    fraction: MarkFraction,
+}
+
+impl Dctcp {
+    /// At the start of a connection.
+    pub fn new() -> Self {
+        Self { fraction: MarkFraction::new() }
+    }
+}
+
+impl Default for Dctcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CongestionControl for Dctcp {
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        self.fraction.on_ack(ack);
+        if !ack.may_grow() {
+            return;
+        }
+        let mut acknowledged = ack.acknowledged;
+        if window.in_slow_start() {
+            acknowledged = window.slow_start(acknowledged);
+        }
+        if acknowledged > 0 && !window.in_slow_start() {
+            window.grow(acknowledged, window.size);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+        window.threshold = match loss.cause {
+            Cause::Mark => self.fraction.reduced(window.size),
+            Cause::Loss | Cause::Timeout => (window.size / 2).max(2),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::marking::ONE;
+    use crate::congestion::tests::ack;
+
+    #[test]
+    fn a_steady_fraction_of_marks_becomes_alpha_and_half_of_it_the_reduction() {
+        let mut dctcp = Dctcp::new();
+        let mut window = Window::new(100);
+        window.threshold = 100;
+        for round in 0..200_u32 {
+            let mut step = ack(100);
+            (step.marked, step.first_outstanding) = (20, round * 100);
+            step.next_sequence = (round + 1) * 100;
+            dctcp.on_ack(&step, &mut window);
+        }
+        let alpha = dctcp.fraction.alpha() as f64 / ONE as f64;
+        assert!((alpha - 0.2).abs() < 0.001, "{alpha}");
+        let reduced = dctcp.fraction.reduced(1_000);
+        assert!((900..=901).contains(&reduced), "1 - 0.2 / 2: {reduced}");
+    }
+}

@@ -1,0 +1,267 @@
+//! From a scenario's arm to a trial in virtual time.
+//!
+//! Names, directions and phases are those of the live world, so that one record can be held against
+//! the other: the first class of a probe keeps the flow's name, a second view by request-response
+//! is called `NAME-request-response`, several equal flows are numbered from 0.
+//!
+//! A ramp that ends when the load is steady is not searched for: in virtual time it costs nothing
+//! to wait, so it lasts as long as the scenario allows, but 10 s at most.
+
+use underload_aqm::packet::Dscp;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::Direction;
+
+use crate::congestion::Algorithm;
+use crate::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern};
+use crate::net::HopConfig;
+use crate::scenario::{self, Activity, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow};
+use crate::tcp::{EcnUse, TcpConfig};
+use crate::trial::{Phases, SimConfig, TrialLabel};
+
+/// Why an arm cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The simulator has no such congestion control.
+    #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
+    UnknownAlgorithm {
+        /// The flow.
+        flow: String,
+        /// What it asks for.
+        name: String,
+        /// What it may ask for.
+        known: String,
+    },
+    /// The flow's kind is not simulated.
+    #[error("flow '{flow}': kind '{kind}' is not simulated; expected tcp, udp or probe")]
+    UnknownKind {
+        /// The flow.
+        flow: String,
+        /// Its kind.
+        kind: String,
+    },
+}
+
+/// The trial of an arm. Its outcome depends on the arm and the seed alone.
+///
+/// # Errors
+/// Names the flow that cannot be simulated and what would be accepted.
+pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, PlanError> {
+    let phases = phases(&arm.phases);
+    let mut flows = Vec::new();
+    for flow in &arm.flows {
+        match &flow.kind {
+            scenario::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
+            scenario::FlowKind::Tcp(tcp) => add_tcp(&mut flows, flow, tcp, &phases)?,
+            scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, &phases),
+            scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
+            scenario::FlowKind::Application(app) => {
+                return Err(unknown_kind(flow, &app.application));
+            }
+        }
+    }
+    Ok(SimConfig {
+        up: vec![hop(&arm.path.up)],
+        down: vec![hop(&arm.path.down)],
+        flows,
+        phases,
+        seed,
+        sample_interval: Some(CURVE_INTERVAL),
+        label,
+    })
+}
+
+fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
+    PlanError::UnknownKind { flow: flow.name.clone(), kind: kind.to_owned() }
+}
+
+fn hop(lane: &Lane) -> HopConfig {
+    HopConfig { name: String::new(), queue: lane.queue.clone(), link: lane.link.clone() }
+}
+
+fn phases(phases: &scenario::Phases) -> Phases {
+    let ramp = match phases.ramp {
+        Ramp::Fixed(length) => length,
+        Ramp::Steady { limit } => limit.min(STEADY),
+    };
+    Phases { idle: phases.idle, ramp, load: phases.load, drain: phases.drain }
+}
+
+fn add_probes(flows: &mut Vec<FlowConfig>, name: &str, probe: &ProbeFlow) {
+    let mut add = |name: String, class: Class, schedule| {
+        let config = ProbeConfig { schedule, ecn: class.ecn(), ..ProbeConfig::default() };
+        flows.push(FlowConfig {
+            dscp: Dscp::new(class.dscp).unwrap_or(Dscp::DEFAULT),
+            ..FlowConfig::new(name, FlowKind::Probe(config))
+        });
+    };
+    for (index, &class) in probe.classes.iter().enumerate() {
+        let name = if index == 0 {
+            name.to_owned()
+        } else {
+            format!("{name}-{}", class.label().replace(' ', "-"))
+        };
+        add(name, class, ProbeSchedule::Open { interval: probe.interval });
+    }
+    if let Some(&class) = probe.classes.first().filter(|_| probe.closed_loop) {
+        let schedule = ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT };
+        add(format!("{name}-request-response"), class, schedule);
+    }
+}
+
+fn add_tcp(
+    flows: &mut Vec<FlowConfig>,
+    flow: &Flow,
+    tcp: &TcpFlow,
+    phases: &Phases,
+) -> Result<(), PlanError> {
+    let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
+        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
+        let name = tcp.congestion_control.clone();
+        PlanError::UnknownAlgorithm { flow: flow.name.clone(), name, known }
+    })?;
+    let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });
+    let config = TcpConfig { algorithm, ecn, ..TcpConfig::default() };
+    let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
+    let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
+    group.add(flows, &FlowKind::Tcp(config), dscp, &tcp.activity, phases);
+    Ok(())
+}
+
+fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {
+    let config = UdpConfig {
+        rate: udp.rate,
+        payload_bytes: udp.packet_bytes.saturating_sub(crate::flow::UDP_HEADER_BYTES) as u16,
+        pattern: UdpPattern::Constant,
+        ecn: udp.class.ecn(),
+    };
+    let dscp = Dscp::new(udp.class.dscp).unwrap_or(Dscp::DEFAULT);
+    let group = Group { name: &flow.name, direction: udp.direction, count: udp.count };
+    group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, phases);
+}
+
+/// Equal flows of one entry.
+struct Group<'a> {
+    name: &'a str,
+    direction: scenario::FlowDirection,
+    count: u32,
+}
+
+impl Group<'_> {
+    fn add(
+        &self,
+        flows: &mut Vec<FlowConfig>,
+        kind: &FlowKind,
+        dscp: Dscp,
+        activity: &Activity,
+        phases: &Phases,
+    ) {
+        let ramp_start = Time::ZERO + phases.idle;
+        let directions = [
+            (Direction::Up, self.direction.goes_up()),
+            (Direction::Down, self.direction.goes_down()),
+        ];
+        let both = directions.iter().all(|(_, used)| *used);
+        for (direction, _) in directions.iter().filter(|(_, used)| *used) {
+            for index in 0..self.count {
+                let mut name = self.name.to_owned();
+                if both {
+                    name = format!("{name}-{direction}");
+                }
+                if self.count > 1 {
+                    name = format!("{name}-{index}");
+                }
+                flows.push(FlowConfig {
+                    direction: *direction,
+                    dscp,
+                    start: Some(ramp_start + activity.start),
+                    stop: activity.stop.map(|stop| ramp_start + stop),
+                    ..FlowConfig::new(name, kind.clone())
+                });
+            }
+        }
+    }
+}
+
+/// Distance of the points of the recorded curves.
+const CURVE_INTERVAL: Span = Span::from_millis(100);
+/// Longest wait for a load to become steady.
+const STEADY: Span = Span::from_secs(10);
+/// Longest wait of a request-response probe, as the live one's.
+const ANSWER_TIMEOUT: Span = Span::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::trial::run;
+
+    const SCENARIO: &str = r#"
+        [path]
+        up = "20mbit"
+        down = "20mbit"
+        rtt = "20ms"
+
+        [phases]
+        idle = "1s"
+        ramp = "2s"
+        load = "3s"
+        drain = "1s"
+
+        [[flow]]
+        name = "ping"
+        kind = "probe"
+        interval = "10ms"
+        closed_loop = true
+        classes = [{ dscp = 0 }, { dscp = 45, ecn = "ect1" }]
+
+        [[flow]]
+        name = "bulk"
+        kind = "tcp"
+        direction = "both"
+        count = 2
+        congestion_control = "cubic"
+
+        [[arm]]
+        name = "codel"
+        path.up_queue = "codel:profile=linux"
+
+        [[arm]]
+        name = "fifo"
+        path.up_queue = "fifo:limit=100p"
+    "#;
+
+    fn arms(text: &str) -> Vec<Arm> {
+        Scenario::parse(text, "test").expect("a valid scenario").arms
+    }
+
+    #[test]
+    fn an_arm_becomes_a_trial_with_the_names_of_the_live_world() {
+        let arms = arms(SCENARIO);
+        let label = TrialLabel { arm: arms[0].name.clone(), ..TrialLabel::default() };
+        let outcome = run(configure(&arms[0], 1, label).unwrap()).unwrap();
+        let names: Vec<_> = outcome.record.flows.iter().map(|flow| flow.name.as_str()).collect();
+        let expected = [
+            "ping",
+            "ping-dscp-45-ect1",
+            "ping-request-response",
+            "bulk-up-0",
+            "bulk-up-1",
+            "bulk-down-0",
+            "bulk-down-1",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(outcome.record.phases.len(), 4);
+        let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
+        assert!((12_000_000..=19_400_000).contains(&up), "{up}");
+        assert!(outcome.record.bottlenecks[0].queue.contains("codel"));
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_refused_by_name() {
+        let exotic = SCENARIO.replace("\"cubic\"", "\"illinois\"");
+        let error = configure(&arms(&exotic)[0], 1, TrialLabel::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("'bulk'") && message.contains("'illinois'"), "{message}");
+        assert!(message.contains("reno, cubic, bbr"), "{message}");
+    }
+}

@@ -1,0 +1,162 @@
+//! What each congestion control is known for, on one bottleneck.
+
+use underload_aqm::time::Span;
+use underload_report::schema::{BottleneckSummary, LatencyMeasure, Phase};
+use underload_sim::congestion::Algorithm;
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
+use underload_sim::net::HopConfig;
+use underload_sim::tcp::{EcnUse, TcpConfig};
+use underload_sim::trial::{Phases, SimConfig, TrialLabel, TrialOutcome, run};
+
+fn flow(name: &str, algorithm: Algorithm) -> FlowConfig {
+    let ecn = algorithm.ecn(EcnUse::Off);
+    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ecn, ..TcpConfig::default() }))
+}
+
+fn simulate(queue: &str, link: &str, flows: Vec<FlowConfig>, seconds: u64) -> TrialOutcome {
+    let mut all = vec![FlowConfig::new("probe", FlowKind::Probe(ProbeConfig::default()))];
+    all.extend(flows);
+    run(SimConfig {
+        up: vec![HopConfig::parse(queue, link).unwrap()],
+        down: vec![HopConfig::parse("fifo:limit=10000p", "1gbit:delay=20ms").unwrap()],
+        flows: all,
+        phases: Phases {
+            ramp: Span::from_secs(10),
+            load: Span::from_secs(seconds),
+            ..Phases::default()
+        },
+        seed: 1,
+        sample_interval: None,
+        label: TrialLabel::default(),
+    })
+    .unwrap()
+}
+
+/// Goodput of the flow at `position`, Mbit/s.
+fn goodput(outcome: &TrialOutcome, position: usize) -> f64 {
+    outcome.record.flows[position].goodput_up_bit_per_s.unwrap() as f64 / 1e6
+}
+
+/// Round trips of the probe in the load phase: p50 and p99 in ms.
+fn latency(outcome: &TrialOutcome) -> (f64, f64) {
+    let of_load = |latency: &&underload_report::schema::LatencySummary| {
+        latency.window.phase == Phase::Load && latency.measure == LatencyMeasure::RoundTrip
+    };
+    let distribution =
+        outcome.record.latencies.iter().find(of_load).and_then(|l| l.distribution).unwrap();
+    (distribution.p50_ns as f64 / 1e6, distribution.p99_ns as f64 / 1e6)
+}
+
+#[test]
+fn bbr_fills_a_deep_queue_by_less_than_a_bandwidth_delay_product() {
+    // 20 Mbit/s, 40 ms: 100 kB. CUBIC fills all of the 1 MB (440 ms).
+    let bbr =
+        simulate("fifo:limit=1000000B", "20mbit:delay=20ms", vec![flow("f", Algorithm::Bbr)], 40);
+    let cubic =
+        simulate("fifo:limit=1000000B", "20mbit:delay=20ms", vec![flow("f", Algorithm::Cubic)], 40);
+    assert!(latency(&cubic).1 > 380.0, "the premise: {:?}", latency(&cubic));
+    let (p50, p99) = latency(&bbr);
+    assert!(p50 < 60.0 && p99 < 90.0, "bbr: {p50} {p99}");
+    assert!(goodput(&bbr, 1) > 18.0, "{}", goodput(&bbr, 1));
+}
+
+#[test]
+fn bbr_lowers_its_window_to_four_segments_every_ten_seconds() {
+    // The probe sees the empty path for about 200 ms in every 10 s and seldom between.
+    let outcome = simulate(
+        "fifo:limit=1000000B",
+        "20mbit:delay=20ms",
+        vec![flow("a", Algorithm::Bbr), flow("b", Algorithm::Bbr), flow("c", Algorithm::Bbr)],
+        60,
+    );
+    let empty: Vec<u64> = outcome
+        .samples
+        .iter()
+        .filter(|s| s.phase == Phase::Load && s.rtt_ns.is_some_and(|rtt| rtt < 42_000_000))
+        .map(|s| s.scheduled_ns / 1_000_000)
+        .collect();
+    let mut dips: Vec<u64> = Vec::new();
+    for at in empty {
+        if dips.last().is_none_or(|last| at > last + 3_000) {
+            dips.push(at);
+        }
+    }
+    assert!((5..=7).contains(&dips.len()), "{dips:?}");
+    for pair in dips.windows(2) {
+        assert!((9_500..=11_500).contains(&(pair[1] - pair[0])), "{dips:?}");
+    }
+}
+
+#[test]
+fn bbr_ignores_random_loss_that_starves_cubic() {
+    let link = "20mbit:delay=20ms,loss=2%";
+    let bbr = simulate("fifo:limit=1000000B", link, vec![flow("f", Algorithm::Bbr)], 30);
+    let cubic = simulate("fifo:limit=1000000B", link, vec![flow("f", Algorithm::Cubic)], 30);
+    assert!(goodput(&cubic, 1) < 5.0, "the premise: {}", goodput(&cubic, 1));
+    assert!(goodput(&bbr, 1) > 17.0, "{}", goodput(&bbr, 1));
+}
+
+#[test]
+fn westwood_equals_reno_on_drop_tail_and_beats_it_under_random_loss() {
+    let tail = |algorithm| {
+        let flows = vec![flow("f", algorithm)];
+        goodput(&simulate("fifo:limit=100000B", "20mbit:delay=20ms", flows, 60), 1)
+    };
+    let (westwood, reno) = (tail(Algorithm::Westwood), tail(Algorithm::Reno));
+    assert!((westwood / reno - 1.0).abs() < 0.05, "{westwood} and {reno}");
+    let lossy = |algorithm| {
+        let flows = vec![flow("f", algorithm)];
+        let link = "20mbit:delay=20ms,loss=0.5%";
+        goodput(&simulate("fifo:limit=100000B", link, flows, 60), 1)
+    };
+    let (westwood, reno) = (lossy(Algorithm::Westwood), lossy(Algorithm::Reno));
+    assert!(westwood > 1.5 * reno, "{westwood} and {reno}");
+}
+
+#[test]
+fn equal_flows_share_equally_and_cubic_is_fair_to_reno_where_it_follows_it() {
+    let flows = vec![
+        flow("a", Algorithm::Cubic),
+        flow("b", Algorithm::Cubic),
+        flow("c", Algorithm::Reno),
+        flow("d", Algorithm::Reno),
+    ];
+    let outcome = simulate("codel:profile=linux", "20mbit:delay=20ms", flows, 60);
+    let rates: Vec<f64> = (1..=4).map(|position| goodput(&outcome, position)).collect();
+    let total: f64 = rates.iter().sum();
+    assert!(total > 18.0, "{rates:?}");
+    for rate in &rates {
+        assert!((0.15..=0.4).contains(&(rate / total)), "{rates:?}");
+    }
+}
+
+#[test]
+fn dctcp_and_prague_keep_the_queue_at_the_marking_threshold_without_loss() {
+    for algorithm in [Algorithm::Dctcp, Algorithm::Prague] {
+        let outcome = simulate(
+            "codel:profile=linux,ecn=on,ce-threshold=1ms",
+            "100mbit:delay=5ms",
+            vec![flow("f", algorithm), flow("g", algorithm)],
+            30,
+        );
+        let (p50, p99) = latency(&outcome);
+        let total = goodput(&outcome, 1) + goodput(&outcome, 2);
+        let lost: u64 =
+            outcome.record.bottlenecks.iter().map(BottleneckSummary::dropped_packets).sum();
+        // 25 ms of base round trip.
+        let name = algorithm.name();
+        assert!(p50 < 27.0 && p99 < 31.0, "{name}: {p50} {p99}");
+        assert!(total > 85.0, "{name}: {total} Mbit/s");
+        assert_eq!(lost, 0, "{name}: marks, not drops");
+    }
+}
+
+#[test]
+fn c2tcp_keeps_the_round_trip_near_its_target_in_a_deep_queue() {
+    let queue = "fifo:limit=1000000B";
+    let flows = |algorithm| vec![flow("f", algorithm)];
+    let outcome = simulate(queue, "20mbit:delay=20ms", flows(Algorithm::C2tcp), 40);
+    let (p50, p99) = latency(&outcome);
+    assert!(p50 < 105.0 && p99 < 160.0, "{p50} {p99}");
+    assert!(goodput(&outcome, 1) > 15.0, "{}", goodput(&outcome, 1));
+}

@@ -1,0 +1,63 @@
+//! Once warm, a trial allocates nothing per packet, and what it reserves is small.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use underload_aqm::time::Span;
+use underload_sim::flow::{FlowConfig, FlowKind};
+use underload_sim::net::HopConfig;
+use underload_sim::tcp::TcpConfig;
+use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[expect(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations and packets of a trial of that length.
+fn cost(queue: &str, seconds: u64) -> (u64, u64) {
+    let flow =
+        |index| FlowConfig::new(format!("bulk-{index}"), FlowKind::Tcp(TcpConfig::default()));
+    let config = SimConfig {
+        up: vec![HopConfig::parse(queue, "50mbit:delay=20ms").unwrap()],
+        down: vec![HopConfig::parse("fifo:limit=1000p", "50mbit:delay=20ms").unwrap()],
+        flows: (0..5).map(flow).collect(),
+        phases: Phases { load: Span::from_secs(seconds), ..Phases::default() },
+        seed: 1,
+        sample_interval: None,
+        label: TrialLabel::default(),
+    };
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let outcome = run(config).unwrap();
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!(outcome.cost.bytes_reserved < 1 << 20, "{:?}", outcome.cost);
+    (allocations, outcome.cost.packets)
+}
+
+#[test]
+fn forty_more_seconds_allocate_nothing() {
+    for queue in ["fifo:limit=300p", "codel:profile=linux", "pie:profile=linux", "fq-codel"] {
+        let (short, packets_short) = cost(queue, 20);
+        let (long, packets_long) = cost(queue, 60);
+        assert!(packets_long > packets_short + 200_000, "the premise: more packets flowed");
+        // A ring that grows to a new high-water mark late in the run may double once or twice.
+        assert!(long <= short + 4, "{queue}: {short} allocations in 20 s, {long} in 60 s");
+    }
+}
