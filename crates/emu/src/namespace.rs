@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::sys;
@@ -223,8 +223,7 @@ impl Namespace {
                 for job in inbox {
                     job();
                 }
-                let _ = kill(init, Signal::SIGKILL);
-                let _ = waitpid(init, None);
+                end_process_namespace(init);
             })
             .map_err(|error| failed(("starting a thread", error)))?;
         let gone = || ("starting a thread", io::ErrorKind::BrokenPipe.into());
@@ -278,6 +277,20 @@ impl Drop for Namespace {
         if let Some(holder) = self.holder.take() {
             let _ = holder.join();
         }
+    }
+}
+
+/// Kills the first process of a process namespace, and with it all others. It ends when all of them
+/// are reaped; one whose [`Process`] is still held is reaped only there, so this does not wait for
+/// long: it has been killed all the same.
+fn end_process_namespace(init: Pid) {
+    const LOOKS: u32 = 100;
+    let _ = kill(init, Signal::SIGKILL);
+    for _ in 0..LOOKS {
+        if waitpid(init, Some(WaitPidFlag::WNOHANG)) != Ok(WaitStatus::StillAlive) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

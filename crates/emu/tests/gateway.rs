@@ -166,3 +166,26 @@ fn a_gateway_can_follow_another_in_the_same_lab() {
         drop(gateway);
     }
 }
+
+#[test]
+fn marks_reach_the_receiver_in_place_of_drops() {
+    let Some(_) = lab("marks_reach_the_receiver_in_place_of_drops") else { return };
+    let lab = Lab::create(&LabConfig { ecn: true, ..LabConfig::default() }).expect("a lab");
+    for offload in [Offload::On, Offload::Off] {
+        for server in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
+            let queue = "codel:profile=linux,target=1ms,interval=10ms,ecn=on";
+            let gateway = start(&lab, config("50mbit:delay=5ms", queue, offload));
+            let sent = pattern(4_000_000);
+            let arrived = transfer(&lab, server, &sent);
+            let report = gateway.stop().expect("a report");
+            assert!(arrived == sent, "{offload:?} {server}: {} bytes", arrived.len());
+            let up = report.lane(Direction::Up).expect("up").recording.whole();
+            let marks: u64 = up.marks.values().sum();
+            assert!(marks > 0, "{offload:?} {server}: the premise: something was marked");
+            // A sender that never hears of the marks would fill the queue until it overflows; one
+            // that does keeps the standing queue near the target.
+            let median = up.sojourn.value_at_quantile(0.5);
+            assert!(median < 50_000_000, "{offload:?} {server}: median sojourn {median} ns");
+        }
+    }
+}

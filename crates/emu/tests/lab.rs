@@ -83,3 +83,14 @@ fn commands_and_their_children_end_with_the_lab() {
     assert_eq!(rest, "");
     assert!(before.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn a_lab_may_end_before_its_commands_are_let_go() {
+    let Some(lab) = lab("a_lab_may_end_before_its_commands_are_let_go") else { return };
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    let mut process = lab.client().spawn(command).expect("sleep");
+    drop(lab);
+    let status = process.wait_for(Duration::from_secs(20)).expect("waiting");
+    assert!(status.is_some_and(|status| !status.success()), "killed: {status:?}");
+}
