@@ -104,7 +104,7 @@ impl<'a> Measured<'a> {
 fn no_latency(subjects: &[Subject<'_>]) -> String {
     let trials: u64 = subjects.iter().map(|subject| subject.trials().count() as u64).sum();
     match trials {
-        0 => "No valid trial, so nothing can be said.".to_owned(),
+        0 => "No valid trial, so nothing can be said of the arms.".to_owned(),
         _ => format!("{}, none with a working latency.", count(trials, "valid trial")),
     }
 }

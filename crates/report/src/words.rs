@@ -10,9 +10,10 @@ pub(crate) fn mbit(bit_per_s: f64) -> String {
     significant(bit_per_s / 1e6)
 }
 
-/// Three significant digits, and never more than three behind the point.
+/// Three significant digits, never more than three behind the point; nothing at all is `0`.
 pub(crate) fn significant(value: f64) -> String {
     let decimals = match value.abs() {
+        0.0 => 0,
         magnitude if magnitude >= 99.95 => 0,
         magnitude if magnitude >= 9.995 => 1,
         magnitude if magnitude >= 0.9995 => 2,
@@ -55,7 +56,7 @@ mod tests {
             (24_060_000, "24.1"),
             (99_960_000, "100"),
             (250_700_000, "251"),
-            (0, "0.000"),
+            (0, "0"),
         ] {
             assert_eq!(ms(ns), text);
         }

@@ -7,8 +7,8 @@ use super::{arm_row, phase_words, table};
 use crate::RunData;
 use crate::plot::escape;
 use crate::schema::{
-    ArmBottleneck, Direction, Expectation, Interval, Phase, Quantile, TrialRecord, Validity,
-    Verdict,
+    ArmBottleneck, ArmMetric, Direction, Expectation, Interval, Phase, Quantile, TrialRecord,
+    Validity, Verdict,
 };
 use crate::subject::{Subject, run_suffix};
 use crate::words::{mbit, ms, significant, thousands};
@@ -111,32 +111,63 @@ fn interval(interval: &Interval, divisor: f64) -> String {
     }
 }
 
+/// Numbers in the applications' own terms, one column per arm; the probes' counters folded away.
 pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
-    let mut rows = String::new();
+    let is_probe = |flow: &str| {
+        let flows = subjects.iter().flat_map(Subject::trials).flat_map(|trial| &trial.flows);
+        flows.into_iter().any(|known| known.name == flow && known.kind == "probe")
+    };
+    let mut names: Vec<MetricName<'_>> = Vec::new();
+    for metric in subjects.iter().flat_map(|subject| &subject.summary.metrics) {
+        let name = (metric.flow.as_str(), metric.name.as_str(), metric.unit.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let (probes, applications): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|(flow, _, _)| is_probe(flow));
+    let mut html = String::new();
+    if !applications.is_empty() {
+        html += "<h2>What the applications felt</h2>\n";
+        html += &metric_table(subjects, &applications);
+    }
+    if !probes.is_empty() {
+        let table = metric_table(subjects, &probes);
+        let _ = writeln!(html, "<details>\n<summary>Counters of the probes</summary>\n{table}");
+        html += "</details>\n";
+    }
+    html
+}
+
+/// Flow, name and unit of a metric.
+type MetricName<'a> = (&'a str, &'a str, &'a str);
+
+fn metric_table(subjects: &[Subject<'_>], names: &[MetricName<'_>]) -> String {
+    let mut head = "<th class=\"text\">flow</th><th class=\"text\">what</th>".to_owned();
     for subject in subjects {
-        if !subject.summary.metrics.is_empty() {
-            rows += &arm_row(subject, 5);
-        }
-        for metric in &subject.summary.metrics {
-            let _ = writeln!(
-                rows,
-                "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td>\
-                 <td>{}</td><td class=\"text\">{}</td><td>{}</td></tr>",
-                escape(&metric.flow),
-                escape(&metric.name.replace('_', " ")),
-                interval(&metric.value, 1.0),
-                escape(&metric.unit),
-                metric.value.repeats
-            );
-        }
+        let (swatch, name) = (super::swatch(subject.position), escape(&subject.name));
+        let _ = write!(head, "<th>{swatch}{name}</th>");
     }
-    if rows.is_empty() {
-        return String::new();
+    let mut rows = String::new();
+    for (flow, name, unit) in names {
+        let (what, unit_text) = (escape(&name.replace('_', " ")), escape(unit));
+        let _ = write!(
+            rows,
+            "<tr><td class=\"text\">{}</td><td class=\"text\">{what} \
+             <span class=\"interval\">{unit_text}</span></td>",
+            escape(flow)
+        );
+        for subject in subjects {
+            let same = |metric: &&ArmMetric| {
+                metric.flow == *flow && metric.name == *name && metric.unit == *unit
+            };
+            let found = subject.summary.metrics.iter().find(same);
+            let value = found.map_or("–".to_owned(), |metric| interval(&metric.value, 1.0));
+            let _ = write!(rows, "<td>{value}</td>");
+        }
+        rows += "</tr>\n";
     }
-    let head = "<th class=\"text\">flow</th>\
-                <th class=\"text\">what</th><th>value</th><th class=\"text\">unit</th>\
-                <th>trials</th>";
-    format!("<h2>What the applications felt</h2>\n{}", table(head, &rows))
+    table(&head, &rows)
 }
 
 pub(super) fn expectation_section(runs: &[RunData]) -> String {
@@ -218,8 +249,11 @@ pub(super) fn trial_section(runs: &[RunData]) -> String {
     } else {
         String::new()
     };
+    // Where nothing counts, what was measured all the same is what the reader wants to see.
+    let mut trials = runs.iter().flat_map(|run| &run.record.trials);
+    let open = if trials.any(|trial| trial.validity.is_valid()) { "" } else { " open" };
     format!(
-        "<h2>Trials and provenance</h2>\n<details>\n<summary>All {} trials</summary>\n{note}{}\
+        "<h2>Trials and provenance</h2>\n<details{open}>\n<summary>All {} trials</summary>\n{note}{}\
          </details>\n",
         thousands(all as u64),
         table(head, &rows)
