@@ -13,6 +13,7 @@ mod replay;
 mod report;
 mod run;
 mod scenarios;
+mod simulated;
 
 use std::process::ExitCode;
 

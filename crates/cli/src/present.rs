@@ -4,12 +4,11 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
-use underload_report::{RunData, RunDir, summary_lines, warnings, write_report};
+use underload_report::{RunData, load, summary_lines, table, warnings, write_report};
 
 /// Writes `report.html`, prints the result (or the record as JSON), names the report.
 pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
-    let data = RunDir::read(path)?;
-    several(path, &[data], json)
+    several(path, &load(&[path])?, json)
 }
 
 /// The same for several runs together; the report goes into `directory`.
@@ -25,6 +24,7 @@ pub fn several(directory: &Path, runs: &[RunData], json: bool) -> anyhow::Result
         .context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
+        writeln!(out, "{}", table(runs)).context("writing the table")?;
         for line in summary_lines(runs) {
             writeln!(out, "{line}").context("writing the result")?;
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use underload_report::{RunDir, StoreError};
+use underload_report::load;
 
 use crate::exit::OrBadInput;
 use crate::present;
@@ -25,8 +25,7 @@ pub struct Arguments {
 
 /// Writes the report and prints its table.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let read = arguments.directories.iter().map(RunDir::read);
-    let runs = read.collect::<Result<Vec<_>, StoreError>>().or_bad_input()?;
+    let runs = load(&arguments.directories).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [only]) => only.clone(),

@@ -17,14 +17,14 @@ use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResu
 use underload_probe::wire::MarkingPolicy;
 use underload_probe::{RunClock, SocketSource};
 use underload_report::schema::{
-    Direction, FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
+    FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
 use underload_report::trial_latencies;
-use underload_sim::scenario::{Arm, Path};
+use underload_sim::scenario::Arm;
 
 use super::exec::Commands;
 use super::plan;
-use crate::run::{Interrupt, Trial, TrialData};
+use crate::run::{Interrupt, Trial, TrialData, keep_bottlenecks};
 
 /// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
 ///
@@ -155,14 +155,7 @@ fn assemble(
     }
     let flows: Vec<FlowRecord> = measured.flows.into_iter().chain(exec).collect();
     let latencies = trial_latencies(&measured.samples, &flows, &measured.phases);
-    let is_shown = |direction| is_bottleneck(&trial.arm.path, direction);
-    let bottlenecks =
-        report.bottlenecks().into_iter().filter(|queue| is_shown(queue.direction)).collect();
     let mut series = report.series(trial.index);
-    for direction in [Direction::Up, Direction::Down] {
-        let prefix = format!("{direction}.");
-        series.retain(|curve| is_shown(direction) || !curve.name.starts_with(&prefix));
-    }
     series.extend(measured.series);
     let record = TrialRecord {
         index: trial.index,
@@ -174,17 +167,11 @@ fn assemble(
         phases: measured.phases,
         flows,
         latencies,
-        bottlenecks,
+        bottlenecks: report.bottlenecks(),
     };
-    TrialData { record, samples: measured.samples, series, outputs }
-}
-
-/// A direction whose link the scenario names; the other is wide, and its queue says nothing.
-fn is_bottleneck(path: &Path, direction: Direction) -> bool {
-    match direction {
-        Direction::Up => !path.up.is_wide,
-        Direction::Down => !path.down.is_wide,
-    }
+    let mut data = TrialData { record, samples: measured.samples, series, outputs };
+    keep_bottlenecks(&mut data, &trial.arm.path);
+    data
 }
 
 fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {

@@ -1,13 +1,12 @@
 //! The trials of a run, one after the other, each recorded as soon as it is finished.
 
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
 use underload_report::RunDir;
-use underload_report::schema::{Sample, Series, TrialRecord};
-use underload_sim::scenario::{Arm, Scenario};
+use underload_report::schema::{Direction, Sample, Series, TrialRecord};
+use underload_sim::scenario::{Arm, Path, Scenario};
 
 use super::interrupt::Interrupt;
 use super::progress::Progress;
@@ -77,30 +76,51 @@ pub fn execute(
     let start = Instant::now();
     let of = scenario.arms.len() * scenario.repeats as usize;
     let progress = Progress::start(of, world.estimate(scenario));
-    let rounds =
-        (0..scenario.repeats).flat_map(|repeat| scenario.arms.iter().map(move |arm| (arm, repeat)));
-    for (index, (arm, repeat)) in rounds.enumerate() {
-        let seed = trial_seed(scenario.seed, &arm.name, repeat);
-        let trial = Trial { index: index as u32, arm, repeat, seed };
-        let data = world
-            .run(&trial, &mut |phase| progress.show(&arm.name, phase), interrupt)
-            .with_context(|| format!("arm {}, repeat {}", arm.name, repeat + 1))?;
-        let Some(data) = data else {
+    let trials = trials(scenario);
+    for batch in trials.chunks(world.batch_size()) {
+        let done = batch.first().map_or(0, |trial| trial.index as usize);
+        let finished = world.run(batch, &mut |what| progress.show(what), interrupt)?;
+        let Some(finished) = finished.filter(|_| !interrupt.is_requested()) else {
             progress.end();
-            return Ok(End::Interrupted { done: index, of });
+            return Ok(End::Interrupted { done, of });
         };
-        directory
-            .append_trial(&data.record, &data.samples, &data.series)
-            .with_context(|| format!("recording trial {} of {of}", index + 1))?;
-        keep_outputs(directory.path(), index, &data.outputs)?;
-        progress.finished(&data.record);
+        for data in finished {
+            directory
+                .append_trial(&data.record, &data.samples, &data.series)
+                .with_context(|| format!("recording trial {} of {of}", data.record.index + 1))?;
+            keep_outputs(directory.path(), data.record.index, &data.outputs)?;
+            progress.finished(&data.record);
+        }
     }
     progress.end();
     Ok(End::Complete { duration_s: start.elapsed().as_secs_f64() })
 }
 
+/// Every arm once, then every arm again.
+fn trials(scenario: &Scenario) -> Vec<Trial<'_>> {
+    let rounds =
+        (0..scenario.repeats).flat_map(|repeat| scenario.arms.iter().map(move |arm| (arm, repeat)));
+    let trial = |(index, (arm, repeat)): (usize, (_, u32))| {
+        let arm: &Arm = arm;
+        let seed = trial_seed(scenario.seed, &arm.name, repeat);
+        Trial { index: index as u32, arm, repeat, seed }
+    };
+    rounds.enumerate().map(trial).collect()
+}
+
+/// Leaves out the queue and curves of a direction whose link the scenario does not name: it is
+/// wide, and its queue says nothing.
+pub fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
+    let lanes = [(Direction::Up, path.up.is_wide), (Direction::Down, path.down.is_wide)];
+    for (direction, _) in lanes.into_iter().filter(|(_, is_wide)| *is_wide) {
+        let prefix = format!("{direction}.");
+        data.series.retain(|curve| !curve.name.starts_with(&prefix));
+        data.record.bottlenecks.retain(|queue| queue.direction != direction);
+    }
+}
+
 /// Writes what commands printed as `exec/TRIAL-FLOW.txt`.
-fn keep_outputs(directory: &Path, index: usize, outputs: &[Output]) -> anyhow::Result<()> {
+fn keep_outputs(directory: &std::path::Path, index: u32, outputs: &[Output]) -> anyhow::Result<()> {
     if outputs.is_empty() {
         return Ok(());
     }

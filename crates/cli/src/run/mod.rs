@@ -27,7 +27,7 @@ use execute::{End, execute};
 use source::Source;
 use world::World;
 
-pub use execute::{Output, Trial, TrialData};
+pub use execute::{Output, Trial, TrialData, keep_bottlenecks};
 pub use interrupt::Interrupt;
 
 /// What executes the scenario.

@@ -13,8 +13,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a run of so many trials, which will about take so long.
-    pub fn start(trials: usize, estimate: Duration) -> Self {
+    /// Of a run of so many trials, which will about take so long where that is known.
+    pub fn start(trials: usize, estimate: Option<Duration>) -> Self {
         let bar = ProgressBar::new(trials as u64);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}");
         if let Ok(style) = style {
@@ -22,7 +22,8 @@ impl Progress {
         }
         let progress = Self { bar, trials };
         let plural = if trials == 1 { "" } else { "s" };
-        progress.say(&format!("{trials} trial{plural}, about {}", words(estimate)));
+        let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
+        progress.say(&format!("{trials} trial{plural}{time}"));
         progress.bar.enable_steady_tick(Duration::from_millis(500));
         progress
     }
@@ -37,8 +38,8 @@ impl Progress {
     }
 
     /// What is under way now; not kept.
-    pub fn show(&self, arm: &str, phase: &str) {
-        self.bar.set_message(format!("{arm}: {phase}"));
+    pub fn show(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
     }
 
     /// A trial is finished.

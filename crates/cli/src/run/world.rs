@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow};
 use underload_emu::privilege::{self, Privilege};
 use underload_report::schema;
 use underload_sim::scenario::Scenario;
@@ -10,7 +10,7 @@ use underload_sim::scenario::Scenario;
 use super::interrupt::Interrupt;
 use super::{Trial, TrialData, WorldChoice};
 use crate::exit::OrBadInput;
-use crate::live;
+use crate::{live, simulated};
 
 /// A world that is ready to run trials.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct World {
 #[derive(Debug)]
 enum Kind {
     Live,
+    Sim,
 }
 
 impl World {
@@ -29,14 +30,16 @@ impl World {
     ///
     /// Call it before any thread starts: without root it moves this process into a user namespace.
     pub fn choose(choice: WorldChoice, scenario: &Scenario) -> anyhow::Result<Self> {
-        let live = match choice {
-            WorldChoice::Sim => Err(anyhow!("--world sim")),
-            WorldChoice::Auto | WorldChoice::Live => Self::live(scenario),
-        };
-        match (live, choice) {
-            (Ok(world), _) => Ok(world),
-            (Err(error), WorldChoice::Live) => Err(error),
-            (Err(error), _) => bail!("the simulated world is not part of this build ({error:#})"),
+        match choice {
+            WorldChoice::Live => Self::live(scenario),
+            WorldChoice::Sim => Self::sim(scenario, "as asked"),
+            WorldChoice::Auto => match Self::live(scenario) {
+                Ok(world) => Ok(world),
+                Err(error) => {
+                    let reason = format!("because live is not possible here: {error:#}");
+                    Self::sim(scenario, &reason)
+                }
+            },
         }
     }
 
@@ -58,10 +61,17 @@ impl World {
         Ok(Self { kind: Kind::Live, reason })
     }
 
+    fn sim(scenario: &Scenario, why: &str) -> anyhow::Result<Self> {
+        simulated::check(scenario).or_bad_input()?;
+        let reason = format!("sim: simulated in virtual time, {why}");
+        Ok(Self { kind: Kind::Sim, reason })
+    }
+
     /// Its name in the record.
     pub fn name(&self) -> schema::World {
         match self.kind {
             Kind::Live => schema::World::Live,
+            Kind::Sim => schema::World::Sim,
         }
     }
 
@@ -70,22 +80,41 @@ impl World {
         &self.reason
     }
 
-    /// How long the scenario will about take.
-    pub fn estimate(&self, scenario: &Scenario) -> Duration {
+    /// How long the scenario will about take; `None` where that depends on the machine.
+    pub fn estimate(&self, scenario: &Scenario) -> Option<Duration> {
         match self.kind {
-            Kind::Live => Duration::from_secs_f64(scenario.estimate_seconds()),
+            Kind::Live => Some(Duration::from_secs_f64(scenario.estimate_seconds())),
+            Kind::Sim => None,
         }
     }
 
-    /// Runs a trial; `show` is told each phase. `None`: interrupted.
+    /// Trials to hand over at once.
+    pub fn batch_size(&self) -> usize {
+        match self.kind {
+            Kind::Live => 1,
+            Kind::Sim => simulated::batch_size(),
+        }
+    }
+
+    /// Runs trials; `show` is told what is under way. `None`: interrupted.
     pub fn run(
         &mut self,
-        trial: &Trial<'_>,
+        trials: &[Trial<'_>],
         show: &mut dyn FnMut(&str),
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<TrialData>> {
+    ) -> anyhow::Result<Option<Vec<TrialData>>> {
         match self.kind {
-            Kind::Live => live::run_trial(trial, show, interrupt),
+            Kind::Sim => simulated::run_batch(trials).map(Some),
+            Kind::Live => {
+                let run = |trial: &Trial<'_>| {
+                    let name = &trial.arm.name;
+                    let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
+                    live::run_trial(trial, show, interrupt)
+                        .with_context(|| format!("arm {name}, repeat {}", trial.repeat + 1))
+                };
+                // An error ends the run, an interruption the list.
+                trials.iter().map(run).collect::<anyhow::Result<Option<Vec<_>>>>()
+            }
         }
     }
 }

@@ -1,0 +1,214 @@
+//! `underload run`, `scenarios` and `report` as a user meets them: what they print, what they
+//! leave, how they end. One test sends traffic, between namespaces of its own.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use underload_report::RunDir;
+use underload_report::schema::{Direction, Phase, World};
+
+/// After which a run that should have ended counts as hung.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A live trial of about two seconds, with a command beside the load.
+const TINY: &str = r#"
+title = "A tiny trial"
+[path]
+up = "20mbit"
+up_queue = "fifo:limit=64KiB"
+rtt = "10ms"
+[phases]
+idle = "400ms"
+ramp = "500ms"
+load = "800ms"
+drain = "100ms"
+[[flow]]
+name = "bulk"
+kind = "tcp"
+congestion_control = "reno"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+[[flow]]
+name = "words"
+kind = "exec"
+client = ["sh", "-c", "echo to {server}"]
+"#;
+
+fn underload(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+/// The same scenario without its command, which only the live world runs.
+fn without_command(text: &str) -> String {
+    let end = text.find("[[flow]]\nname = \"words\"").expect("the command stands last");
+    text[..end].to_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+/// Whether this machine let the run be live; says so where it did not.
+fn is_skipped(test: &str, output: &Output) -> bool {
+    let text = stderr(output);
+    let refused = ["refused", "cannot be created", "not permitted", "/dev/net/tun"];
+    let is_skipped =
+        output.status.code() != Some(0) && refused.iter().any(|word| text.contains(word));
+    if is_skipped {
+        eprintln!("SKIPPED {test}: this machine forbids namespaces or TUN devices: {text}");
+    }
+    is_skipped
+}
+
+#[test]
+fn built_in_scenarios_are_listed_and_printed_as_they_are() {
+    let folder = folder();
+    let listed = underload(&["scenarios"], folder.path());
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    for name in
+        ["comcast/upstream", "buffer-control/ping", "bode/step", "bode/trace", "kernel/20mbit"]
+    {
+        assert!(stdout(&listed).contains(name), "{name} is not in\n{}", stdout(&listed));
+        let printed = underload(&["scenarios", name], folder.path());
+        let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let file = std::fs::read_to_string(path).expect("the file is in the repository");
+        assert_eq!(stdout(&printed), file);
+    }
+    let json = underload(&["scenarios", "--json"], folder.path());
+    let rows: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON document");
+    assert!(rows.as_array().is_some_and(|rows| rows.len() >= 5));
+}
+
+#[test]
+fn bad_input_ends_with_status_2_and_names_its_place() {
+    let folder = folder();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("writing the case");
+    };
+    write("misspelt.toml", &TINY.replace("rtt", "rrt"));
+    write("trace.toml", &TINY.replace("20mbit", "trace:missing.trace"));
+    write("control.toml", &without_command(&TINY.replace("reno", "no_such_control")));
+    let cases: [(&[&str], &str); 7] = [
+        (&["run", "no/such"], "no/such: neither a scenario file"),
+        (&["run", "misspelt.toml"], "misspelt.toml:6: path.rrt: unknown key; expected one of"),
+        (&["run", "trace.toml"], "missing.trace"),
+        (&["run", "control.toml", "--world", "sim"], "no_such_control"),
+        (&["run", "comcast/upstream", "--arm", "pie"], "no arm is named `pie`; expected buffer"),
+        (&["run", "comcast/upstream", "--set", "path.up=1mbps"], "--set path.up"),
+        (&["report", "nowhere"], "nowhere"),
+    ];
+    for (arguments, expected) in cases {
+        let output = underload(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{arguments:?}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
+    std::fs::write(folder.path().join("file"), "").expect("writing a file");
+    let output = underload(&["run", "tiny.toml", "--out", "file/run"], folder.path());
+    if is_skipped("a_directory_that_cannot_be_made_is_named", &output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("file/run"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_live_trial_leaves_a_whole_record() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
+    let arguments = ["run", "tiny.toml", "--world", "live", "--out", "out"];
+    let output = underload(&arguments, folder.path());
+    if is_skipped("a_live_trial_leaves_a_whole_record", &output) {
+        return;
+    }
+    // On a busy machine the trial is invalid, and a run without a valid trial ends with 1.
+    let data = RunDir::read(folder.path().join("out")).expect("the record can be read");
+    let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(&output)) };
+    let expected = i32::from(!trial.validity.is_valid());
+    assert_eq!(output.status.code(), Some(expected), "{}", stderr(&output));
+    assert_eq!((data.record.world, data.record.complete), (World::Live, true));
+    let names: Vec<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(names, ["probe", "bulk", "words"]);
+    assert_eq!(trial.flows[1].congestion_control.as_deref(), Some("reno"));
+    assert!(data.samples.iter().any(|sample| sample.phase == Phase::Load));
+    let up = trial.bottlenecks.iter().find(|queue| queue.window.phase == Phase::Load);
+    let up = up.expect("the queue was watched in the load phase");
+    assert_eq!((up.direction, up.queue.as_str()), (Direction::Up, "fifo:limit=64KiB"));
+    assert!(up.sent.packets > 100, "{up:?}");
+    let html = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a report");
+    assert!(html.contains("A tiny trial"));
+    let words = std::fs::read_to_string(folder.path().join("out/exec/0000000-words.txt"));
+    assert_eq!(words.expect("the command's output"), "to 10.203.0.2\n");
+    let again = underload(&arguments, folder.path());
+    assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
+    assert!(stderr(&again).contains("already holds a run"), "{}", stderr(&again));
+    let report = underload(&["report", "out", "out", "--out", "both"], folder.path());
+    assert!(report.status.success(), "{}", stderr(&report));
+    assert!(folder.path().join("both/report.html").exists());
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_completed_trials() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
+        .args(["run", "tiny.toml", "--world", "live", "--repeat", "50", "--out", "out"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let journal = folder.path().join("out/trials.jsonl");
+    let start = Instant::now();
+    let has_a_trial = || std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
+    while !has_a_trial() && start.elapsed() < PATIENCE {
+        if child.try_wait().expect("its state").is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = child.id().to_string();
+    let _ = Command::new("kill").args(["-INT", &pid]).status();
+    let output = child.wait_with_output().expect("it ends");
+    if is_skipped("an_interrupted_run_keeps_its_completed_trials", &output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted after"), "{}", stderr(&output));
+    let data = RunDir::read(folder.path().join("out")).expect("the record can be read");
+    assert!(!data.record.complete && !data.record.trials.is_empty());
+    assert!(folder.path().join("out/report.html").exists());
+}
+
+#[test]
+fn the_simulated_world_gives_the_same_bytes_again() {
+    let folder = folder();
+    let scenario = without_command(TINY);
+    std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
+    let samples = ["first", "second"].map(|out| {
+        let output =
+            underload(&["run", "tiny.toml", "--world", "sim", "--out", out], folder.path());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains("fifo"), "{}", stdout(&output));
+        std::fs::read(folder.path().join(out).join("samples.parquet")).expect("samples")
+    });
+    assert!(!samples[0].is_empty());
+    assert!(samples[0] == samples[1], "two runs of one seed differ");
+}
