@@ -156,8 +156,7 @@ fn timeline_section(subjects: &[Subject<'_>], plots: &Plots) -> String {
         return String::new();
     }
     let mut html = String::from("<h2>Over time</h2>\n");
-    html += "<p class=\"note\">One trial per arm, the one whose median working latency is the \
-             middle one. All arms have the same scales. Curves are thinned to the smallest and the \
+    html += "<p class=\"note\">One trial per arm. All arms have the same scales. Curves are thinned to the smallest and the \
              largest value per pixel, so every peak is there.</p>\n";
     if subjects.len() > MOST_TIMELINES {
         let _ = writeln!(

@@ -162,10 +162,12 @@ impl<'a> Timeline<'a> {
             0 => String::new(),
             lost => format!(" {lost} probes lost (red ticks)."),
         };
-        let caption = format!(
-            "Trial {index} (repeat {repeat}), the one with the middle median working latency. \
-             Shaded: the load phase.{lost}"
-        );
+        let why = match self.subject.trials().count() {
+            1 => "the only valid one",
+            _ => "the one with the middle median working latency",
+        };
+        let caption =
+            format!("Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{lost}");
         let height = 8 + PANEL * shown.len() as u32 + 34;
         chart::plot(&name, self.subject.title(), caption, height, |area| {
             for (number, (kind, limit)) in shown.iter().enumerate() {
