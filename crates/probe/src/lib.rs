@@ -5,12 +5,15 @@
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
 //! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
+//! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
+//!   connection.
 
 mod clock;
 pub mod endpoint;
 pub mod load;
 pub mod measure;
 mod network;
+pub mod service;
 pub mod session;
 mod sys;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! The far end: answers test packets, one for one, never with more octets than it got.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -49,6 +49,8 @@ pub struct ReflectorCounts {
     pub malformed: u64,
     /// Requests over the rate limit.
     pub limited: u64,
+    /// Datagrams from addresses that are not answered.
+    pub unknown: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,
 }
@@ -66,6 +68,7 @@ struct Shared {
     answered: AtomicU64,
     malformed: AtomicU64,
     limited: AtomicU64,
+    unknown: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -81,6 +84,18 @@ impl Reflector {
     /// # Errors
     /// [`EndpointError`]: a socket option refused, no thread.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
+        Self::start_for(sockets, config, |_| true)
+    }
+
+    /// As [`Reflector::start`], but answers only the addresses that `is_allowed` says yes to.
+    ///
+    /// # Errors
+    /// As [`Reflector::start`].
+    pub fn start_for(
+        sockets: Vec<UdpSocket>,
+        config: ReflectorConfig,
+        is_allowed: impl Fn(IpAddr) -> bool + Clone + Send + 'static,
+    ) -> Result<Self, EndpointError> {
         let shared = Arc::new(Shared::default());
         let mut reflector = Self { shared, threads: Vec::new() };
         for socket in sockets {
@@ -89,10 +104,11 @@ impl Reflector {
             let failed = |source| EndpointError::Socket { end: "reflector", step, source };
             socket.set_read_timeout(READ_TIMEOUT).map_err(failed)?;
             let shared = Arc::clone(&reflector.shared);
+            let is_allowed = is_allowed.clone();
             let name = "reflector";
             let thread = Builder::new()
                 .name(name.to_owned())
-                .spawn(move || run(socket, config, &shared))
+                .spawn(move || run(socket, config, &shared, &is_allowed))
                 .map_err(|source| EndpointError::Thread { name, source })?;
             reflector.threads.push(thread);
         }
@@ -105,6 +121,7 @@ impl Reflector {
             answered: self.shared.answered.load(Ordering::Relaxed),
             malformed: self.shared.malformed.load(Ordering::Relaxed),
             limited: self.shared.limited.load(Ordering::Relaxed),
+            unknown: self.shared.unknown.load(Ordering::Relaxed),
             refused: self.shared.refused.load(Ordering::Relaxed),
         }
     }
@@ -119,7 +136,12 @@ impl Drop for Reflector {
     }
 }
 
-fn run(mut socket: ProbeSocket, config: ReflectorConfig, shared: &Shared) {
+fn run(
+    mut socket: ProbeSocket,
+    config: ReflectorConfig,
+    shared: &Shared,
+    is_allowed: &impl Fn(IpAddr) -> bool,
+) {
     config.timing.apply();
     let clock = RunClock::start();
     let mut bucket = Bucket::new(config.packets_per_second_max);
@@ -129,6 +151,10 @@ fn run(mut socket: ProbeSocket, config: ReflectorConfig, shared: &Shared) {
         // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
         // says anything about the next request.
         let Ok(received) = socket.recv(&mut request) else { continue };
+        if !received.peer.is_some_and(|peer| is_allowed(peer.ip())) {
+            shared.unknown.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         if !bucket.take(clock.now_ns()) {
             shared.limited.fetch_add(1, Ordering::Relaxed);
             continue;

@@ -20,6 +20,7 @@ use super::tcp_info::TcpInfo;
 use super::{HANDSHAKE_MAX, LoadError, POLL_INTERVAL, RECORD_INTERVAL, set_congestion_control};
 use crate::clock::RunClock;
 use crate::network::SocketSource;
+use crate::service::{Sessions, Share};
 use crate::wire::MarkingPolicy;
 
 /// What a load server allows.
@@ -82,6 +83,26 @@ impl LoadServer {
         network: Arc<dyn SocketSource>,
         config: LoadServerConfig,
     ) -> Result<Self, LoadError> {
+        Self::serve_at(listener, network, config, None)
+    }
+
+    /// As [`LoadServer::start`], but every flow has to carry the token of a running session and ends
+    /// with it.
+    pub(crate) fn start_for_sessions(
+        listener: TcpListener,
+        network: Arc<dyn SocketSource>,
+        config: LoadServerConfig,
+        sessions: Arc<Sessions>,
+    ) -> Result<Self, LoadError> {
+        Self::serve_at(listener, network, config, Some(sessions))
+    }
+
+    fn serve_at(
+        listener: TcpListener,
+        network: Arc<dyn SocketSource>,
+        config: LoadServerConfig,
+        sessions: Option<Arc<Sessions>>,
+    ) -> Result<Self, LoadError> {
         let failed =
             |step| move |source| LoadError::Socket { flow: "load server".to_owned(), step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
@@ -92,6 +113,7 @@ impl LoadServer {
             address,
             network,
             config,
+            sessions,
             clock: RunClock::start(),
             stop: Arc::clone(&stop),
             flows: Arc::clone(&flows),
@@ -129,6 +151,7 @@ struct Host {
     address: SocketAddr,
     network: Arc<dyn SocketSource>,
     config: LoadServerConfig,
+    sessions: Option<Arc<Sessions>>,
     clock: RunClock,
     stop: Arc<AtomicBool>,
     flows: Arc<AtomicUsize>,
@@ -187,18 +210,22 @@ impl Host {
         let mut octets = [0; Request::LEN];
         peer.read_exact(&mut octets, until_ns)?;
         let request = Request::decode(&octets)?;
-        let begun = self.admit(&request).and_then(|()| self.begin(&peer, &request, from));
+        let begun = self.admit(&request, from.ip()).and_then(|share| {
+            let (response, task) = self.begin(&peer, &request, from)?;
+            Ok((response, task, share))
+        });
         match begun {
             Err(reason) => {
                 // Sent before the reset: an orderly close, so that the client can read why.
                 let _ = SockRef::from(&peer.stream).set_linger(None);
                 peer.write_all(&Response::Refused { reason }.encode(), until_ns)
             }
-            Ok((response, task)) => {
+            Ok((response, task, share)) => {
                 peer.write_all(&response.encode(), until_ns)?;
                 let accepted_ns = self.clock.now_ns();
                 let lease_ns = u64::from(request.duration_max_ms) * 1_000_000;
-                let lease = Lease { peer: &peer, accepted_ns, end_ns: accepted_ns + lease_ns };
+                let end_ns = accepted_ns + lease_ns;
+                let lease = Lease { peer: &peer, accepted_ns, end_ns, share };
                 let run = match task {
                     Task::TcpSink => lease.sink_tcp(),
                     Task::TcpSource => lease.source_tcp(),
@@ -211,8 +238,15 @@ impl Host {
     }
 
     /// The limits, in words for the client.
-    fn admit(&self, request: &Request) -> Result<(), String> {
+    fn admit(&self, request: &Request, from: IpAddr) -> Result<Option<Share>, String> {
         let config = &self.config;
+        let share = match &self.sessions {
+            None => None,
+            Some(sessions) => {
+                let claimed = sessions.claim(&request.token, from.to_canonical());
+                Some(claimed.ok_or("no session has this token at this address")?)
+            }
+        };
         if config.token.is_some_and(|token| !token.matches(&request.token)) {
             return Err("the token is wrong or missing".to_owned());
         }
@@ -235,7 +269,7 @@ impl Host {
         if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > rate_max {
             return Err(format!("the rate is too high, at most {rate_max} bit/s"));
         }
-        Ok(())
+        Ok(share)
     }
 
     fn begin(
@@ -313,11 +347,21 @@ struct Lease<'a> {
     peer: &'a Peer,
     accepted_ns: u64,
     end_ns: u64,
+    /// Of the session that the flow belongs to, where there are sessions.
+    share: Option<Share>,
 }
 
 impl Lease<'_> {
     fn is_over(&self) -> bool {
-        self.peer.is_stopped() || self.peer.clock.now_ns() >= self.end_ns
+        self.peer.is_stopped()
+            || self.peer.clock.now_ns() >= self.end_ns
+            || self.share.as_ref().is_some_and(Share::is_over)
+    }
+
+    fn spend(&self, octets: usize) {
+        if let Some(share) = &self.share {
+            share.spend(octets as u64);
+        }
     }
 
     /// Counts what arrives and says so every 100 ms.
@@ -330,7 +374,10 @@ impl Lease<'_> {
             self.peer.wait(PollFlags::POLLIN, reporter.next_ns)?;
             match (&self.peer.stream).read(&mut chunk) {
                 Ok(0) => return Ok(()),
-                Ok(count) => octets += count as u64,
+                Ok(count) => {
+                    octets += count as u64;
+                    self.spend(count);
+                }
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -359,7 +406,10 @@ impl Lease<'_> {
             }
             self.peer.wait(PollFlags::POLLOUT, self.end_ns)?;
             match (&self.peer.stream).write(&blocks[written..]) {
-                Ok(count) => written += count,
+                Ok(count) => {
+                    written += count;
+                    self.spend(count);
+                }
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -377,6 +427,7 @@ impl Lease<'_> {
             self.check_alive()?;
             match socket.recv_from(&mut datagram) {
                 Ok((len, sender)) => {
+                    self.spend(len);
                     let header = DatagramHeader::decode(&datagram[..len]);
                     if sender.ip() == from && header.is_some_and(|header| header.cookie == cookie) {
                         octets += len as u64;
@@ -419,13 +470,16 @@ impl Lease<'_> {
                 send_paced(socket, pace, self.peer.clock, self.end_ns, over, &counts);
             });
             let mut reporter = Reporter::new(self);
+            let mut spent = 0;
             let outcome = loop {
                 if self.is_over() {
                     break Ok(());
                 }
                 let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-                let reported =
-                    reporter.report_if_due(count(&counts.octets), count(&counts.packets));
+                let octets = count(&counts.octets);
+                self.spend((octets - spent) as usize);
+                spent = octets;
+                let reported = reporter.report_if_due(octets, count(&counts.packets));
                 if let Err(error) = reported.and_then(|()| self.check_alive()) {
                     break Err(error);
                 }

@@ -26,6 +26,8 @@ pub struct ClosedLoop {
     end_ns: u64,
     timeout_ns: u64,
     in_flight: Option<SentRecord>,
+    /// When the last `Send` was decided, which is when that packet should have left.
+    decided_ns: u64,
     next_sequence: u32,
     sent: Vec<SentRecord>,
     replies: Vec<ReplyRecord>,
@@ -41,6 +43,7 @@ impl ClosedLoop {
             end_ns,
             timeout_ns,
             in_flight: None,
+            decided_ns: 0,
             next_sequence: 0,
             sent: Vec::new(),
             replies: Vec::new(),
@@ -64,13 +67,14 @@ impl ClosedLoop {
         if now_ns >= self.end_ns || self.sent.len() >= Self::REQUESTS_MAX {
             return ClosedLoopStep::Done;
         }
+        self.decided_ns = now_ns;
         ClosedLoopStep::Send(self.next_sequence)
     }
 
     /// The packet that [`ClosedLoop::step`] asked for left at `sent_ns`.
     pub fn sent(&mut self, sent_ns: u64) {
-        let record =
-            SentRecord { class: 0, sequence: self.next_sequence, scheduled_ns: sent_ns, sent_ns };
+        let (sequence, scheduled_ns) = (self.next_sequence, self.decided_ns);
+        let record = SentRecord { class: 0, sequence, scheduled_ns, sent_ns };
         self.next_sequence = self.next_sequence.wrapping_add(1);
         self.in_flight = Some(record);
         self.sent.push(record);
@@ -114,5 +118,7 @@ mod tests {
         assert_eq!(session.step(1_090), ClosedLoopStep::Done);
         let (sent, replies) = session.into_records();
         assert_eq!((sent.len(), replies.len()), (3, 2));
+        // Decided at 121, held up until 990: the phase is the decision's.
+        assert_eq!((sent[2].scheduled_ns, sent[2].sent_ns), (121, 990));
     }
 }
