@@ -54,6 +54,14 @@ pub struct Lane {
     headers: Box<Headers>,
 }
 
+/// A frame that did not reach the queue.
+struct Lost {
+    reason: InputDrop,
+    /// Packets that it would have been cut into, at least 1.
+    packets: u16,
+    bytes: u32,
+}
+
 /// Consecutive segments of one frame that leave together.
 struct Run {
     first: Option<(Handle, Ecn)>,
@@ -109,8 +117,10 @@ impl Lane {
         while self.io.packets < packets_max && frames < READ_MAX as usize {
             let Some(length) = self.source.read(self.recorder.pool.landing())? else { break };
             frames += 1;
-            if let Err((reason, bytes)) = self.admit(length, clock.now()) {
-                self.recorder.input_dropped(reason, bytes);
+            if let Err(lost) = self.admit(length, clock.now()) {
+                for _ in 0..lost.packets {
+                    self.recorder.input_dropped(lost.reason, lost.bytes / u32::from(lost.packets));
+                }
             }
         }
         self.io.frames_read += frames as u64;
@@ -119,20 +129,17 @@ impl Lane {
         Ok(frames)
     }
 
-    fn admit(&mut self, length: usize, now: Time) -> Result<(), (InputDrop, u32)> {
+    fn admit(&mut self, length: usize, now: Time) -> Result<(), Lost> {
+        let bytes = length.saturating_sub(VnetHeader::LEN) as u32;
+        let lost = |reason, packets| Lost { reason, packets, bytes };
         let frame = &self.recorder.pool.landing()[..length];
-        let (vnet, packet) =
-            frame.split_first_chunk().ok_or((InputDrop::NotAPacket, length as u32))?;
+        let (vnet, packet) = frame.split_first_chunk().ok_or(lost(InputDrop::NotAPacket, 1))?;
         let vnet = VnetHeader::read(vnet);
-        let bytes = packet.len() as u32;
-        let found = classify(packet, self.key).map_err(|_| (InputDrop::NotAPacket, bytes))?;
+        let found = classify(packet, self.key).map_err(|_| lost(InputDrop::NotAPacket, 1))?;
         let segments =
-            segment_count(&vnet, &found.layout).map_err(|_| (InputDrop::BadSuperPacket, bytes))?;
-        let mut handle = self
-            .recorder
-            .pool
-            .keep(length, vnet, found.layout, segments)
-            .ok_or((InputDrop::NoBuffer, bytes))?;
+            segment_count(&vnet, &found.layout).map_err(|_| lost(InputDrop::BadSuperPacket, 1))?;
+        let kept = self.recorder.pool.keep(length, vnet, found.layout, segments);
+        let mut handle = kept.ok_or(lost(InputDrop::NoBuffer, segments))?;
         self.io.packets += u64::from(segments);
         self.io.super_packets_read += u64::from(segments > 1);
         for segment in 0..segments {

@@ -91,7 +91,8 @@ pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
 }
 
-/// Keeps all memory that is or will be in use from being paged out, without touching more of it.
+/// Keeps what is mapped now from being paged out once it is touched. What is mapped later is not
+/// locked: under a limit (RLIMIT_MEMLOCK) that would make allocations fail.
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: takes flags by value.
     let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
