@@ -20,7 +20,7 @@ use super::identity::{Fingerprint, Identity};
 use super::ledger::{Ask, Denial, Limits};
 use super::message::{Answer, PROTOCOL, Question, to_hex};
 use super::sessions::{Granted, Sessions};
-use crate::endpoint::{Reflector, ReflectorConfig};
+use crate::endpoint::{Reflector, ReflectorConfig, ReflectorCounts};
 use crate::load::{LoadServer, LoadServerConfig, Token};
 use crate::network::current_network;
 
@@ -83,7 +83,7 @@ pub struct Service {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     // Held for their lives; dropped after the sessions are over.
-    _reflector: Reflector,
+    reflector: Reflector,
     load_server: LoadServer,
 }
 
@@ -157,7 +157,7 @@ impl Service {
             counters,
             stop,
             thread: Some(thread),
-            _reflector: reflector,
+            reflector,
             load_server,
         })
     }
@@ -180,6 +180,11 @@ impl Service {
     /// Load flows under way, all sessions.
     pub fn flows(&self) -> usize {
         self.load_server.flows()
+    }
+
+    /// What became of probes so far.
+    pub fn probes(&self) -> ReflectorCounts {
+        self.reflector.counts()
     }
 
     /// What became of control connections so far.
