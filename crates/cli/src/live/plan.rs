@@ -30,19 +30,19 @@ pub fn gateway(path: &Path, seed: u64) -> GatewayConfig {
 
 /// Probes, load and phases of a trial.
 pub fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
-    let Arm { phases, flows, path, .. } = trial.arm;
+    let Arm { phases, flows, .. } = trial.arm;
     let mut config = MeasurementConfig {
         trial: trial.index,
         idle: duration(phases.idle),
         ramp: ramp(phases),
         load: duration(phases.load),
         drain: duration(phases.drain),
-        loss_timeout: loss_timeout(path),
         loads: flows.iter().flat_map(loads).collect(),
         ..MeasurementConfig::default()
     };
     for flow in flows {
         if let FlowKind::Probe(probe) = &flow.kind {
+            config.loss_timeout = duration(probe.timeout);
             config.probe = prober(&flow.name, probe);
             config.request_response = request_response(&flow.name, probe);
         }
@@ -70,13 +70,6 @@ fn ramp(phases: &Phases) -> Ramp {
         scenario::Ramp::Fixed(length) => Ramp::Fixed(duration(length)),
         scenario::Ramp::Steady { limit } => Ramp::Detected { at_most: duration(limit) },
     }
-}
-
-/// How long an answer may take before it counts as lost: long enough for the largest of these
-/// queues (256 KiB at 1 Mbit/s are 2.1 s) and for the delays of the path.
-fn loss_timeout(path: &Path) -> Duration {
-    const QUEUES: Duration = Duration::from_secs(5);
-    QUEUES + duration(path.base_round_trip())
 }
 
 fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {

@@ -124,6 +124,8 @@ pub struct ProbeFlow {
     pub interval: Span,
     /// Traffic classes probed at once, at least one; the first is the headline.
     pub classes: Vec<Class>,
+    /// After which a packet without an answer counts as lost in the live world.
+    pub timeout: Span,
     /// Adds a request-response probe as a second view (netperf's `UDP_RR`), never the headline.
     pub closed_loop: bool,
 }
@@ -186,6 +188,10 @@ const MAX_PACKET_BYTES: u64 = 9_000;
 /// Faster probes would measure themselves.
 const MIN_PROBE_INTERVAL: Span = Span::from_micros(100);
 const MAX_PROBE_INTERVAL: Span = Span::from_secs(60);
+/// Longer than most queues hold a packet: 256 KiB at 1 Mbit/s are 2.1 s.
+const DEFAULT_PROBE_TIMEOUT: Span = Span::from_secs(5);
+const MIN_PROBE_TIMEOUT: Span = Span::from_millis(100);
+const MAX_PROBE_TIMEOUT: Span = Span::from_secs(60);
 
 impl Flow {
     pub(super) fn read(name: &str, mut table: Table) -> Result<Self, Fault> {
@@ -262,6 +268,7 @@ struct ProbeKeys {
     interval: SpanText,
     #[serde(default)]
     classes: Vec<ClassKeys>,
+    timeout: Option<SpanText>,
     #[serde(default)]
     closed_loop: bool,
 }
@@ -303,6 +310,11 @@ impl ProbeKeys {
             let problem = format!("{interval} is out of range; expected 100us to 60s");
             return Err(Fault::new("interval", problem));
         }
+        let timeout = self.timeout.map_or(DEFAULT_PROBE_TIMEOUT, |timeout| timeout.0);
+        if !(MIN_PROBE_TIMEOUT..=MAX_PROBE_TIMEOUT).contains(&timeout) {
+            let problem = format!("{timeout} is out of range; expected 100ms to 60s");
+            return Err(Fault::new("timeout", problem));
+        }
         let mut classes = self
             .classes
             .iter()
@@ -317,7 +329,7 @@ impl ProbeKeys {
         if classes.iter().collect::<BTreeSet<_>>().len() != classes.len() {
             return Err(Fault::new("classes", "the same class stands here twice"));
         }
-        Ok(ProbeFlow { interval, classes, closed_loop: self.closed_loop })
+        Ok(ProbeFlow { interval, classes, timeout, closed_loop: self.closed_loop })
     }
 }
 

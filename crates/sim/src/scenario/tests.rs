@@ -215,6 +215,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("name = \"bulk\"", "dscp = 64"),
     ("name = \"bulk\"", "start = \"3s\"\nstop = \"2s\""),
     ("interval = \"10ms\"", "interval = \"1us\""),
+    ("interval = \"10ms\"", "interval = \"10ms\"\ntimeout = \"1us\""),
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{ dscp = 45, ecn = \"ect2\" }]"),
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{}, { dscp = 0 }]"),
     ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"exec\"\nclient = []"),
