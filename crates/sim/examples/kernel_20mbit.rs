@@ -38,8 +38,8 @@ const CASES: [Case; 12] = [
     case("codel:profile=linux", 10, 20.00, 49.4, 55.9),
     case("fq-codel:profile=linux", 1, 19.24, 40.3, 40.6),
     case("fq-codel:profile=linux", 10, 20.00, 40.4, 40.8),
-    case("red:profile=linux,limit=400000B,min=30000B,max=90000B", 1, 19.92, 48.0, 54.3),
-    case("red:profile=linux,limit=400000B,min=30000B,max=90000B", 10, 20.01, 59.3, 64.3),
+    case("red:limit=400000B,min=30000B,max=90000B,max-p=2%,gentle=off", 1, 19.92, 48.0, 54.3),
+    case("red:limit=400000B,min=30000B,max=90000B,max-p=2%,gentle=off", 10, 20.01, 59.3, 64.3),
     case("bode:profile=paper,bound=20ms", 1, 19.98, 55.1, 59.9),
     case("bode:profile=paper,bound=20ms", 10, 19.97, 57.5, 60.0),
 ];

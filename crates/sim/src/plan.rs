@@ -199,6 +199,7 @@ mod tests {
         [path]
         up = "20mbit"
         down = "20mbit"
+        down_queue = "fifo:limit=100p"
         rtt = "20ms"
 
         [phases]

@@ -160,3 +160,17 @@ fn c2tcp_keeps_the_round_trip_near_its_target_in_a_deep_queue() {
     assert!(p50 < 105.0 && p99 < 160.0, "{p50} {p99}");
     assert!(goodput(&outcome, 1) > 15.0, "{}", goodput(&outcome, 1));
 }
+
+#[test]
+fn vivace_tolerates_three_percent_of_loss_and_bounds_its_queue() {
+    let run =
+        |algorithm, link| simulate("fifo:limit=1000000B", link, vec![flow("f", algorithm)], 40);
+    let clean = run(Algorithm::Vivace, "20mbit:delay=20ms");
+    assert!(goodput(&clean, 1) > 16.0, "{}", goodput(&clean, 1));
+    assert!(latency(&clean).0 < 120.0, "{:?}", latency(&clean));
+    // Intervals of 60 segments see 3 % of loss as anything from 0 to 7 %: part of the rate is lost
+    // to wrong turns.
+    let lossy = goodput(&run(Algorithm::Vivace, "20mbit:delay=20ms,loss=3%"), 1);
+    let cubic = goodput(&run(Algorithm::Cubic, "20mbit:delay=20ms,loss=3%"), 1);
+    assert!(lossy > 10.0 && lossy > 3.0 * cubic, "vivace {lossy}, cubic {cubic}");
+}

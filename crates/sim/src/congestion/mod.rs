@@ -14,6 +14,7 @@ mod marking;
 mod max_filter;
 mod prague;
 mod reno;
+mod vivace;
 mod westwood;
 
 use underload_aqm::rng::Rng;
@@ -27,6 +28,7 @@ pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
 pub use prague::Prague;
 pub use reno::Reno;
+pub use vivace::Vivace;
 pub use westwood::Westwood;
 
 use crate::tcp::EcnUse;
@@ -206,11 +208,13 @@ pub enum Algorithm {
     Prague,
     /// [`C2tcp`].
     C2tcp,
+    /// [`Vivace`].
+    Vivace,
 }
 
 impl Algorithm {
     /// Every one.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Reno,
         Self::Cubic,
         Self::Bbr,
@@ -218,6 +222,7 @@ impl Algorithm {
         Self::Dctcp,
         Self::Prague,
         Self::C2tcp,
+        Self::Vivace,
     ];
 
     /// The name in scenarios and records.
@@ -230,6 +235,7 @@ impl Algorithm {
             Self::Dctcp => "dctcp",
             Self::Prague => "prague",
             Self::C2tcp => "c2tcp",
+            Self::Vivace => "vivace",
         }
     }
 
@@ -279,6 +285,8 @@ pub enum Controller {
     Prague(Prague),
     /// See [`C2tcp`].
     C2tcp(C2tcp),
+    /// See [`Vivace`].
+    Vivace(Vivace),
 }
 
 impl Controller {
@@ -292,6 +300,7 @@ impl Controller {
             Algorithm::Dctcp => Self::Dctcp(Dctcp::new()),
             Algorithm::Prague => Self::Prague(Prague::new(setup.segment_bytes)),
             Algorithm::C2tcp => Self::C2tcp(C2tcp::new(setup.slow_start_exit)),
+            Algorithm::Vivace => Self::Vivace(Vivace::new(setup)),
         }
     }
 }
@@ -306,6 +315,7 @@ macro_rules! each {
             Controller::Dctcp($inner) => $call,
             Controller::Prague($inner) => $call,
             Controller::C2tcp($inner) => $call,
+            Controller::Vivace($inner) => $call,
         }
     };
 }

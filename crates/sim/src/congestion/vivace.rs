@@ -1,0 +1,262 @@
+//! PCC Vivace (Dong et al., NSDI 2018): a sender that tries two rates and follows the slope of its
+//! utility.
+//!
+//! Utility of a monitor interval at x Mbit/s: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x loss. In
+//! start-up the rate doubles while utility grows. Then pairs of intervals at (1 + 0.05) and
+//! (1 - 0.05) of the rate give a gradient; the rate moves by the gradient times a step that grows
+//! while the sign stays (confidence amplifier) and is bounded by a change boundary that grows from
+//! 5 % by 10 % per bounded move; the least change is 0.5 Mbit/s, as in the authors' code.
+//!
+//! An interval lasts a smoothed round trip (10 ms and ten segments at least); what it sent is
+//! judged by the acknowledgements and losses that arrive one round trip later. Deviations from the
+//! authors' user-space code: one pair decides, where theirs repeats the pair and asks both to
+//! agree; acknowledgements are assigned to intervals by time instead of by packet number; slopes
+//! of the round trip below 1 % count as noise (their latency filter is more elaborate).
+
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+
+use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, Setup, Window};
+
+/// Vivace's state.
+#[derive(Debug)]
+pub struct Vivace {
+    rng: Rng,
+    segment_bytes: f64,
+    /// Base rate in Mbit/s.
+    rate: f64,
+    phase: Phase,
+    /// What is being sent, and what the acknowledgements of now report on.
+    sending: Option<Interval>,
+    judged: Option<Interval>,
+    amplifier: i32,
+    boundary: u32,
+    last_utility: Option<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    /// Trying rates; the first of the pair is the higher one where `true`.
+    Probing {
+        high_first: bool,
+        second: bool,
+    },
+}
+
+/// A monitor interval as its acknowledgements report it.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    /// Rate sent at, Mbit/s.
+    rate: f64,
+    ends: Time,
+    delivered: u32,
+    lost: u32,
+    /// Round trips against time: count, and sums for a least squares slope in seconds.
+    samples: f64,
+    sum_time: f64,
+    sum_rtt: f64,
+    sum_time_time: f64,
+    sum_time_rtt: f64,
+    starts: Time,
+}
+
+impl Vivace {
+    /// At the start of a connection.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            rng: setup.rng,
+            segment_bytes: f64::from(setup.segment_bytes),
+            rate: 0.0,
+            phase: Phase::Starting,
+            sending: None,
+            judged: None,
+            amplifier: 0,
+            boundary: 0,
+            last_utility: None,
+        }
+    }
+
+    /// The rate of the interval that begins now.
+    fn next_rate(&mut self) -> f64 {
+        match &mut self.phase {
+            Phase::Starting => self.rate,
+            Phase::Probing { high_first, second } => {
+                if !*second {
+                    *high_first = self.rng.below(2) == 0;
+                }
+                let high = *high_first != *second;
+                self.rate * if high { 1.0 + PROBE_STEP } else { 1.0 - PROBE_STEP }
+            }
+        }
+    }
+
+    fn begin(&mut self, ack: &Ack) {
+        let rate = self.next_rate();
+        let ten_segments = 10.0 * self.segment_bytes * 8.0 / (rate * 1e6);
+        let length = ack.smoothed_rtt.max(MIN_INTERVAL);
+        let length = length.max(Span::from_nanos((ten_segments * 1e9) as u64));
+        self.judged = self.sending.take();
+        self.sending = Some(Interval::new(rate, ack.now, ack.now + length));
+    }
+
+    /// An interval's report is complete: learn from it.
+    fn learn(&mut self, interval: &Interval) {
+        let utility = interval.utility();
+        match self.phase {
+            Phase::Starting => self.learn_starting(interval.rate, utility),
+            Phase::Probing { high_first, second } => {
+                let previous = self.last_utility.replace((interval.rate, utility));
+                self.phase = Phase::Probing { high_first, second: !second };
+                if let (true, Some((rate, before))) = (second, previous) {
+                    let gradient = (utility - before) / (interval.rate - rate);
+                    self.step(gradient);
+                    self.last_utility = None;
+                }
+            }
+        }
+    }
+
+    fn learn_starting(&mut self, rate: f64, utility: f64) {
+        match self.last_utility {
+            Some((before_rate, before)) if utility < before => {
+                self.rate = before_rate;
+                self.phase = Phase::Probing { high_first: true, second: false };
+                self.last_utility = None;
+            }
+            _ => {
+                self.last_utility = Some((rate, utility));
+                self.rate = (rate * 2.0).min(MAX_RATE);
+            }
+        }
+    }
+
+    /// Section 4.2 of the paper: confidence amplifier and dynamic change boundary.
+    fn step(&mut self, gradient: f64) {
+        if gradient * f64::from(self.amplifier) < 0.0 {
+            self.amplifier = 0;
+            self.boundary = 0;
+        }
+        self.amplifier += if gradient >= 0.0 { 1 } else { -1 };
+        let confidence = f64::from(self.amplifier.abs());
+        let amplified = if confidence <= 3.0 { confidence } else { 2.0 * confidence - 3.0 };
+        let mut change = gradient * amplified * STEP_SCALE;
+        let bound = self.rate * (FIRST_BOUNDARY + BOUNDARY_STEP * f64::from(self.boundary));
+        if change.abs() > bound {
+            change = if change > 0.0 { bound } else { -bound };
+            self.boundary += 1;
+        } else {
+            self.boundary = 0;
+        }
+        if change.abs() < MIN_CHANGE {
+            change = if gradient >= 0.0 { MIN_CHANGE } else { -MIN_CHANGE };
+        }
+        self.rate = (self.rate + change).clamp(MIN_RATE, MAX_RATE);
+    }
+}
+
+impl Interval {
+    fn new(rate: f64, starts: Time, ends: Time) -> Self {
+        Self {
+            rate,
+            ends,
+            delivered: 0,
+            lost: 0,
+            samples: 0.0,
+            sum_time: 0.0,
+            sum_rtt: 0.0,
+            sum_time_time: 0.0,
+            sum_time_rtt: 0.0,
+            starts,
+        }
+    }
+
+    fn add(&mut self, ack: &Ack) {
+        self.delivered += ack.delivered;
+        self.lost += ack.lost;
+        if let Some(rtt) = ack.rtt {
+            let time = ack.now.since(self.starts).as_nanos() as f64 / 1e9;
+            let rtt = rtt.as_nanos() as f64 / 1e9;
+            self.samples += 1.0;
+            self.sum_time += time;
+            self.sum_rtt += rtt;
+            self.sum_time_time += time * time;
+            self.sum_time_rtt += time * rtt;
+        }
+    }
+
+    fn utility(&self) -> f64 {
+        let sent = f64::from(self.delivered + self.lost).max(1.0);
+        let loss = f64::from(self.lost) / sent;
+        let spread = self.samples * self.sum_time_time - self.sum_time * self.sum_time;
+        let slope = if spread > 0.0 {
+            (self.samples * self.sum_time_rtt - self.sum_time * self.sum_rtt) / spread
+        } else {
+            0.0
+        };
+        let slope = if slope.abs() < NOISE { 0.0 } else { slope.max(0.0) };
+        libm::pow(self.rate, 0.9) - 900.0 * self.rate * slope - 11.35 * self.rate * loss
+    }
+}
+
+impl CongestionControl for Vivace {
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        if ack.smoothed_rtt == Span::ZERO {
+            return;
+        }
+        if self.rate == 0.0 {
+            let bits = f64::from(window.size) * self.segment_bytes * 8.0;
+            let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
+            self.rate = (bits / rtt / 1e6).max(MIN_RATE);
+            self.begin(ack);
+        }
+        if let Some(judged) = &mut self.judged {
+            judged.add(ack);
+        }
+        if self.sending.is_some_and(|sending| ack.now >= sending.ends) {
+            if let Some(judged) = self.judged.take() {
+                self.learn(&judged);
+            }
+            self.begin(ack);
+        }
+        // Two bandwidth-delay products, so that the rate and not the window limits.
+        let sending = self.sending.map_or(self.rate, |interval| interval.rate);
+        let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
+        let product = sending * 1e6 / 8.0 * rtt / self.segment_bytes;
+        window.size = ((2.0 * product) as u32).clamp(10, MAX_WINDOW);
+    }
+
+    /// Loss is a term of the utility; only a timeout starts over, at half the rate.
+    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+        if loss.cause == Cause::Timeout {
+            self.rate = (self.rate / 2.0).max(MIN_RATE);
+            self.phase = Phase::Probing { high_first: true, second: false };
+            (self.sending, self.judged, self.last_utility) = (None, None, None);
+            window.threshold = window.size;
+        }
+    }
+
+    fn pacing(&self) -> Option<u64> {
+        let rate = self.sending.map_or(self.rate, |interval| interval.rate);
+        (rate > 0.0).then_some((rate * 1e6 / 8.0) as u64)
+    }
+
+    fn owns_window(&self) -> bool {
+        true
+    }
+}
+
+/// Epsilon of the paper.
+const PROBE_STEP: f64 = 0.05;
+/// Theta_0 of the paper: Mbit/s per unit of gradient.
+const STEP_SCALE: f64 = 1.0;
+/// Omega and delta of the paper.
+const FIRST_BOUNDARY: f64 = 0.05;
+const BOUNDARY_STEP: f64 = 0.1;
+/// The authors' least change, Mbit/s.
+const MIN_CHANGE: f64 = 0.5;
+const MIN_RATE: f64 = 0.3;
+const MAX_RATE: f64 = 100_000.0;
+const MIN_INTERVAL: Span = Span::from_millis(10);
+/// Slopes of the round trip that count as none.
+const NOISE: f64 = 0.01;
