@@ -38,8 +38,20 @@ const CASES: [Case; 12] = [
     case("codel:profile=linux", 10, 20.00, 49.4, 55.9),
     case("fq-codel:profile=linux", 1, 19.24, 40.3, 40.6),
     case("fq-codel:profile=linux", 10, 20.00, 40.4, 40.8),
-    case("red:limit=400000B,min=30000B,max=90000B,max-p=2%,gentle=off", 1, 19.92, 48.0, 54.3),
-    case("red:limit=400000B,min=30000B,max=90000B,max-p=2%,gentle=off", 10, 20.01, 59.3, 64.3),
+    case(
+        "red:limit=400000B,min=30000B,max=90000B,max-p=2%,weight=3.125%,gentle=off",
+        1,
+        19.92,
+        48.0,
+        54.3,
+    ),
+    case(
+        "red:limit=400000B,min=30000B,max=90000B,max-p=2%,weight=3.125%,gentle=off",
+        10,
+        20.01,
+        59.3,
+        64.3,
+    ),
     case("bode:profile=paper,bound=20ms", 1, 19.98, 55.1, 59.9),
     case("bode:profile=paper,bound=20ms", 10, 19.97, 57.5, 60.0),
 ];
@@ -47,13 +59,13 @@ const CASES: [Case; 12] = [
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seed = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     println!(
-        "{:<52} {:>5} {:>13} {:>15} {:>15}  verdict",
+        "{:<76} {:>5} {:>13} {:>15} {:>15}  verdict",
         "queue", "flows", "Mbit/s", "p50 ms", "p99 ms"
     );
     for case in &CASES {
         match HopConfig::parse(case.queue, "20mbit:delay=20ms,overhead=14B") {
             Ok(hop) => println!("{}", compare(case, &simulate(hop, case.flows, seed)?)),
-            Err(error) => println!("{:<52} {:>5} not built: {error}", case.queue, case.flows),
+            Err(error) => println!("{:<76} {:>5} not built: {error}", case.queue, case.flows),
         }
     }
     Ok(())
@@ -93,7 +105,7 @@ fn compare(case: &Case, outcome: &TrialOutcome) -> String {
         bottleneck.window.phase == Phase::Load && bottleneck.direction == Direction::Up
     });
     let (Some(distribution), Some(link)) = (latency.and_then(|l| l.distribution), link) else {
-        return format!("{:<52} {:>5} nothing came back", case.queue, case.flows);
+        return format!("{:<76} {:>5} nothing came back", case.queue, case.flows);
     };
     let rate = link.throughput_bit_per_s as f64 / 1e6;
     let (p50, p99) = (distribution.p50_ns as f64 / 1e6, distribution.p99_ns as f64 / 1e6);
@@ -110,7 +122,7 @@ fn compare(case: &Case, outcome: &TrialOutcome) -> String {
     let verdict = if misses.is_empty() { "met".to_owned() } else { misses.join(", ") + " missed" };
     let retransmits: u64 = outcome.tcp.iter().flatten().map(|stats| stats.retransmits).sum();
     format!(
-        "{:<52} {:>5} {rate:>6.2}/{:<6.2} {p50:>7.1}/{:<7.1} {p99:>7.1}/{:<7.1}  {verdict} \
+        "{:<76} {:>5} {rate:>6.2}/{:<6.2} {p50:>7.1}/{:<7.1} {p99:>7.1}/{:<7.1}  {verdict} \
          (retransmits {retransmits})",
         case.queue, case.flows, case.rate, case.p50, case.p99
     )
