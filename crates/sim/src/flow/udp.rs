@@ -80,8 +80,7 @@ impl Udp {
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
         while self.next <= port.now && self.next < self.stop {
             let len = self.config.payload_bytes;
-            let sent_us = (port.now.as_nanos() / 1_000) as u32;
-            let datagram = Datagram { sequence: self.sequence, len, sent_us };
+            let datagram = Datagram { sequence: self.sequence, len };
             let bytes = u32::from(len) + UDP_HEADER_BYTES;
             port.send(self.direction, bytes, self.config.ecn, Body::Datagram(datagram));
             self.sequence += 1;

@@ -38,8 +38,6 @@ pub enum Body {
         /// How the request's ECN field reached the server.
         far_ecn: Ecn,
     },
-    /// Feedback of a rate-based protocol over UDP (Sprout).
-    Feedback(Feedback),
 }
 
 const _: () = assert!(size_of::<Segment>() <= 32, "a packet with its metadata is one cache line");
@@ -109,15 +107,4 @@ pub struct Datagram {
     pub sequence: u32,
     /// Payload bytes.
     pub len: u16,
-    /// When it was sent, in microseconds of the trial.
-    pub sent_us: u32,
-}
-
-/// Feedback of a receiver that tells its sender how much may be under way.
-#[derive(Clone, Copy, Debug)]
-pub struct Feedback {
-    /// Bytes received or known lost.
-    pub received_bytes: u32,
-    /// Cumulative packets that may drain in each of the next eight ticks.
-    pub forecast: [u16; 8],
 }
