@@ -8,15 +8,16 @@
 //!
 //! | part | source |
 //! |---|---|
-//! | [`receiver`] | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter (RFC 9768) |
-//! | [`scoreboard`] | SACK bookkeeping and RACK (RFC 8985) |
-//! | [`rtt`] | RFC 6298 with Linux's bounds |
-//! | [`recovery`] | proportional rate reduction (RFC 6937, Linux's variant) |
-//! | [`sender`] | states, timers (RTO, tail loss probe, reordering), windows, pacing |
+//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter (RFC 9768) |
+//! | `scoreboard` | SACK bookkeeping and RACK (RFC 8985) |
+//! | `rtt` | RFC 6298 with Linux's bounds |
+//! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
+//! | `sender` | states, timers (RTO, tail loss probe, reordering), windows, pacing |
 //!
 //! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
 //! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to
-//! 1 ms), undo of a fast recovery by DSACK. Undo of a spurious timeout is (RFC 3522).
+//! 1 ms), undo of a fast recovery by DSACK, a smaller window after idle time (RFC 2861). Undo of a
+//! spurious timeout is (RFC 3522).
 
 mod receiver;
 mod recovery;
