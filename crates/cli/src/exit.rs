@@ -43,6 +43,11 @@ pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     if error.downcast_ref::<BadInput>().is_some() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
+/// As [`code`], for a subcommand that has an exit status of its own to give.
+pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| code(Err(error)))
+}
+
 /// The chain of causes, outermost first, without the mark.
 fn message(error: &anyhow::Error) -> String {
     let mark = BadInput.to_string();

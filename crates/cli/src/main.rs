@@ -5,6 +5,7 @@
 
 mod docsis;
 mod exit;
+mod link;
 mod link_spec;
 mod live;
 mod present;
@@ -37,6 +38,8 @@ enum Command {
     Report(report::Arguments),
     /// Replays packets through a queue and a link: what would they have done to them?
     Replay(replay::Arguments),
+    /// Runs a command behind an emulated link, as Mahimahi's shells do.
+    Link(link::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
     Queues(queues::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Scenarios(arguments) => scenarios::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Link(arguments) => return exit::own_code(link::run(arguments)),
         Command::Queues(arguments) => queues::run(arguments),
         Command::Docsis(arguments) => docsis::run(arguments),
     };

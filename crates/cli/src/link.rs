@@ -1,0 +1,92 @@
+//! `underload link`: any command behind an emulated link, as Mahimahi's shells do.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::time::Span;
+use underload_emu::gateway::{GatewayConfig, LaneConfig};
+use underload_emu::link_command::LinkCommand;
+use underload_emu::privilege;
+
+use crate::exit::OrBadInput;
+use crate::link_spec;
+
+/// The command line of `underload link`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The command sees one network interface, and reaches the host and the internet through the link.
+The outer address is in $UNDERLOAD_BASE (and $MAHIMAHI_BASE). Calls nest: the links add up.
+Exit status: the command's own; 128 + N where signal N ended it.
+
+Examples:
+  underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
+  underload link --down trace:cell.down,profile=mahimahi --down-queue head-drop:limit=100p -- bash
+  underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
+pub struct Arguments {
+    /// The link from the command to the host; without it, unlimited.
+    #[arg(long, value_name = "SPEC", default_value = "unlimited")]
+    up: String,
+    /// The link from the host to the command; without it, unlimited.
+    #[arg(long, value_name = "SPEC", default_value = "unlimited")]
+    down: String,
+    /// The queue in front of the up link.
+    #[arg(long, value_name = "SPEC", default_value = "fifo")]
+    up_queue: String,
+    /// The queue in front of the down link.
+    #[arg(long, value_name = "SPEC", default_value = "fifo")]
+    down_queue: String,
+    /// Added in each direction to the delay of the links, for example 10ms.
+    #[arg(long, value_name = "TIME", value_parser = delay, default_value = "0ms")]
+    delay: Span,
+    /// Writes logs there: up.log and down.log as Mahimahi's graph scripts read them, and samples.
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
+    /// Seed of the queues' and links' random numbers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The command with its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command and returns its exit status.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let up = lane("up", &arguments.up, &arguments.up_queue, arguments.delay).or_bad_input()?;
+    let down =
+        lane("down", &arguments.down, &arguments.down_queue, arguments.delay).or_bad_input()?;
+    let mut gateway = GatewayConfig::new(up, down);
+    gateway.seed = arguments.seed;
+    // Before anything starts a thread: a user namespace can only be entered by one.
+    let privilege = privilege::enter_with_internet()?;
+    let command = LinkCommand {
+        gateway,
+        command: arguments.command.clone(),
+        log: arguments.log.clone(),
+    };
+    let outcome = command.run(privilege, &mut |note| eprintln!("underload link: {note}"))?;
+    let signal = outcome.status.signal().map(|signal| 128 + signal);
+    let code = outcome.status.code().or(signal).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
+    let mut link: LinkSetup =
+        link_spec::load(link).with_context(|| format!("--{direction}"))?;
+    link.delay = link.delay + delay;
+    let queue = QueueSetup::parse(queue, &link.facts())
+        .with_context(|| format!("--{direction}-queue"))?;
+    Ok(LaneConfig { link, queue })
+}
+
+fn delay(text: &str) -> Result<Span, String> {
+    use underload_aqm::config::{Kind, Value};
+    match Kind::Span.read(text) {
+        Some(Value::Span(span)) if span <= Span::from_secs(60) => Ok(span),
+        _ => Err(format!("expected {}, 60s at most", Kind::Span.expectation())),
+    }
+}
