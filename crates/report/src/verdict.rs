@@ -31,7 +31,7 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
     let mut lines = match first_arms.as_slice() {
         [] => vec![no_latency(&subjects)],
         [only] => vec![single(only)],
-        _ => comparison(&first_arms),
+        _ => comparisons(&first_arms),
     };
     lines.extend(first_arms.iter().filter_map(|arm| across_runs(arm, &loaded)));
     lines.extend(expectations(runs));
@@ -119,6 +119,49 @@ fn single(only: &Measured<'_>) -> String {
         ms(only.p50_ns),
         ms(only.p99_ns)
     )
+}
+
+/// Arms are compared on equal links: a queue on a slower link is no worse for it. Where no two
+/// arms share their links, the links are what is compared.
+fn comparisons(measured: &[&Measured<'_>]) -> Vec<String> {
+    let mut groups: Vec<(Option<String>, Vec<&Measured<'_>>)> = Vec::new();
+    for arm in measured {
+        let links = links(arm.subject);
+        match groups.iter_mut().find(|(known, _)| *known == links) {
+            Some((_, arms)) => arms.push(arm),
+            None => groups.push((links, vec![arm])),
+        }
+    }
+    let comparable = |(_, arms): &&(Option<String>, Vec<&Measured<'_>>)| arms.len() > 1;
+    let pairs: Vec<_> = groups.iter().filter(comparable).collect();
+    match pairs.as_slice() {
+        [] => comparison(measured),
+        [(_, arms)] if arms.len() == measured.len() => comparison(arms),
+        _ if pairs.len() > MOST_LINES => comparison(measured),
+        _ => pairs
+            .iter()
+            .flat_map(|(links, arms)| {
+                let on = links.as_ref().map(|links| format!("On {links}: ")).unwrap_or_default();
+                let mut lines = comparison(arms);
+                if let Some(first) = lines.first_mut() {
+                    *first = format!("{on}{}", lower_first(first));
+                }
+                lines
+            })
+            .collect(),
+    }
+}
+
+/// The links of an arm's bottlenecks, as its first valid trial recorded them.
+fn links(subject: &Subject<'_>) -> Option<String> {
+    let trial = subject.trials().next()?;
+    let names = trial.bottlenecks.iter().map(|it| format!("{} {}", it.link, it.direction));
+    Some(names.collect::<Vec<_>>().join(", "))
+}
+
+fn lower_first(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn comparison(measured: &[&Measured<'_>]) -> Vec<String> {
