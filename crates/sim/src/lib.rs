@@ -4,7 +4,7 @@
 //! constant delays keep order, so packets in flight wait in rings and only the heads of the rings
 //! compete for the next event; each flow has one timer, re-armed lazily; packets travel by value;
 //! an acknowledgement is handled where it arrives; the only dynamic dispatch per packet is the
-//! queue discipline's. Memory per flow and per packet in flight is fixed and small, and nothing is
+//! queue discipline's and, for a packet of an application, the application's. Memory per flow and per packet in flight is fixed and small, and nothing is
 //! allocated once the rings have grown to their high-water marks.
 //!
 //! | module | what it holds |
@@ -14,10 +14,12 @@
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`runner`] | trials spread over cores |
 //! | [`net`] | links in chains, delays, packets |
+//! | [`application`] | calls, web pages, games and video, and how good they are for their users |
 //! | [`flow`] | what sends: TCP, datagrams, probes |
 //! | [`tcp`] | the transport |
 //! | [`congestion`] | congestion control, one file per algorithm |
 
+pub mod application;
 pub mod congestion;
 pub mod flow;
 pub mod net;

@@ -14,7 +14,9 @@ use underload_report::schema::Direction;
 use crate::congestion::Algorithm;
 use crate::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern};
 use crate::net::HopConfig;
-use crate::scenario::{self, Activity, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow};
+use crate::scenario::{
+    self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow,
+};
 use crate::tcp::{EcnUse, TcpConfig};
 use crate::trial::{Phases, SimConfig, TrialLabel};
 
@@ -32,7 +34,7 @@ pub enum PlanError {
         known: String,
     },
     /// The flow's kind is not simulated.
-    #[error("flow '{flow}': kind '{kind}' is not simulated; expected tcp, udp or probe")]
+    #[error("flow '{flow}': kind '{kind}' is not simulated; expected any but exec")]
     UnknownKind {
         /// The flow.
         flow: String,
@@ -55,7 +57,7 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, &phases),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Application(app) => {
-                return Err(unknown_kind(flow, &app.application));
+                flows.push(application(&flow.name, app, &phases));
             }
         }
     }
@@ -137,6 +139,16 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Pha
     let dscp = Dscp::new(udp.class.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: udp.direction, count: udp.count };
     group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, phases);
+}
+
+fn application(name: &str, flow: &ApplicationFlow, phases: &Phases) -> FlowConfig {
+    let since_ramp = |span| Time::ZERO + phases.idle + span;
+    FlowConfig {
+        dscp: Dscp::new(flow.dscp).unwrap_or(Dscp::DEFAULT),
+        start: flow.start.map(since_ramp),
+        stop: flow.stop.map(since_ramp),
+        ..FlowConfig::new(name, FlowKind::Application(flow.config.clone()))
+    }
 }
 
 /// Equal flows of one entry.

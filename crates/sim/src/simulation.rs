@@ -35,10 +35,11 @@ impl Simulation {
     ) -> Self {
         let extra: Vec<_> = flows.iter().map(|flow| flow.extra).collect();
         let mut labels = rng.child("flow labels");
-        let addresses = (0_u32..)
+        let addresses = (0_u16..=u16::MAX)
             .zip(flows)
             .map(|(index, flow)| Address {
                 flow: index,
+                channel: 0,
                 label: labels.next_u32(),
                 host: flow.host,
                 dscp: flow.dscp,

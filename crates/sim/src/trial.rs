@@ -216,6 +216,7 @@ fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {
 fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
     let (start, stop) = match flow.kind {
         FlowKind::Probe(_) => (Time::ZERO, phases.end()),
+        FlowKind::Application(_) => (phases.load_start() + phases.ramp, phases.load_end()),
         _ => (phases.load_start(), phases.load_end()),
     };
     let stop = flow.stop.unwrap_or(stop).min(phases.end());
@@ -384,7 +385,11 @@ impl Trial {
                 Agent::Tcp(tcp) => Some(tcp.stats()),
                 _ => None,
             };
-            outcome.record.flows.push(flow_record(flow, goodput, stats));
+            let mut record = flow_record(flow, goodput, stats);
+            if let Agent::Application(application) = &agent {
+                record.metrics = application.metrics();
+            }
+            outcome.record.flows.push(record);
             outcome.tcp.push(stats);
             if let Agent::Probe(probe) = agent {
                 let samples = label_samples(probe.samples, windows, label.index, position);
@@ -448,8 +453,10 @@ fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>)
         FlowKind::Tcp(tcp) => ("tcp", Some(tcp.algorithm.name().to_owned())),
         FlowKind::Udp(_) => ("udp", None),
         FlowKind::Probe(_) => ("probe", None),
+        FlowKind::Application(application) => (application.name(), None),
     };
-    let goodput = goodput.filter(|_| kind != "probe");
+    let is_bulk = matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Udp(_));
+    let goodput = goodput.filter(|_| is_bulk);
     let towards = |direction| goodput.filter(|_| flow.direction == direction);
     let class = match flow.dscp.value() {
         0 => String::new(),

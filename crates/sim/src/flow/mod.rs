@@ -15,6 +15,7 @@ pub use probe::{ProbeConfig, ProbeSchedule};
 pub(crate) use udp::Udp;
 pub use udp::{UdpConfig, UdpPattern};
 
+use crate::application::{Application, ApplicationConfig};
 use crate::net::{ExtraDelay, Segment};
 use crate::tcp::{Tcp, TcpConfig};
 
@@ -48,6 +49,8 @@ pub enum FlowKind {
     Udp(UdpConfig),
     /// A latency probe.
     Probe(ProbeConfig),
+    /// An application, both ends.
+    Application(ApplicationConfig),
 }
 
 impl FlowConfig {
@@ -68,7 +71,7 @@ impl FlowConfig {
     /// As the record has it.
     pub(crate) fn recorded_direction(&self) -> FlowDirection {
         match (&self.kind, self.direction) {
-            (FlowKind::Probe(_), _) => FlowDirection::Both,
+            (FlowKind::Probe(_) | FlowKind::Application(_), _) => FlowDirection::Both,
             (_, Direction::Up) => FlowDirection::Up,
             (_, Direction::Down) => FlowDirection::Down,
         }
@@ -80,6 +83,7 @@ pub(crate) enum Agent {
     Tcp(Box<Tcp>),
     Udp(Udp),
     Probe(Probe),
+    Application(Box<dyn Application>),
 }
 
 impl Agent {
@@ -89,6 +93,7 @@ impl Agent {
             FlowKind::Tcp(tcp) => Self::Tcp(Box::new(Tcp::new(tcp, config.direction, rng))),
             FlowKind::Udp(udp) => Self::Udp(Udp::new(udp, config.direction, stop, rng)),
             FlowKind::Probe(probe) => Self::Probe(Probe::new(probe, stop)),
+            FlowKind::Application(config) => Self::Application(config.build(stop, rng)),
         }
     }
 
@@ -97,6 +102,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.start(port),
             Self::Udp(udp) => udp.start(port),
             Self::Probe(probe) => probe.start(port),
+            Self::Application(application) => application.start(port),
         }
     }
 
@@ -119,6 +125,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.receive(port, &packet.payload, ecn),
             Self::Udp(udp) => udp.receive(&packet.payload),
             Self::Probe(probe) => probe.receive(port, direction, &packet.payload, ecn),
+            Self::Application(application) => application.receive(port, direction, packet),
         }
     }
 
@@ -127,6 +134,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_timer(port),
             Self::Udp(udp) => udp.on_timer(port),
             Self::Probe(probe) => probe.on_timer(port),
+            Self::Application(application) => application.on_timer(port),
         }
     }
 
@@ -136,6 +144,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.deadline(),
             Self::Udp(udp) => udp.deadline(),
             Self::Probe(probe) => probe.deadline(),
+            Self::Application(application) => application.deadline(),
         }
     }
 
@@ -144,7 +153,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.received_bytes(),
             Self::Udp(udp) => udp.received_bytes(),
-            Self::Probe(_) => 0,
+            Self::Probe(_) | Self::Application(_) => 0,
         }
     }
 
@@ -153,6 +162,7 @@ impl Agent {
             Self::Tcp(tcp) => size_of::<Tcp>() + tcp.bytes_reserved(),
             Self::Udp(_) => 0,
             Self::Probe(probe) => probe.bytes_reserved(),
+            Self::Application(application) => application.bytes_reserved(),
         }
     }
 }

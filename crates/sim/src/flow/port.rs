@@ -10,7 +10,9 @@ use crate::net::{Body, Network, Segment};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     /// Position of the flow in the trial.
-    pub(crate) flow: u32,
+    pub(crate) flow: u16,
+    /// Which of its connections or streams.
+    pub(crate) channel: u16,
     /// What queues hash: looks random, repeats with the seed.
     pub(crate) label: u32,
     /// Number of the client host.
@@ -26,19 +28,38 @@ pub(crate) struct Port<'a> {
 }
 
 impl Port<'_> {
+    /// The port of one of the flow's connections, which queues take for a flow of its own.
+    pub(crate) fn channel(&mut self, channel: u16) -> Port<'_> {
+        let label = spread(self.address.label, channel);
+        let address = Address { channel, label, ..self.address };
+        Port { now: self.now, address, network: self.network }
+    }
+
     /// Sends a packet of `len` bytes at the IP layer.
     #[inline]
     pub(crate) fn send(&mut self, direction: Direction, len: u32, ecn: Ecn, body: Body) {
-        let Address { flow, label, host, dscp } = self.address;
+        let Address { flow, channel, label, host, dscp } = self.address;
         let (src, dst) = match direction {
             Direction::Up => (host, SERVER),
             Direction::Down => (SERVER, host),
         };
         let arrived = Time::ZERO;
         let meta = Meta { len, flow: label, src, dst, dscp, ecn, arrived };
-        let packet = Packet { meta, payload: Segment { flow, body } };
+        let packet = Packet { meta, payload: Segment { flow, channel, body } };
         self.network.send(self.now, direction, packet);
     }
+}
+
+/// As if the connection's port had been hashed with the flow's address: unlike its neighbours
+/// (the finaliser of MurmurHash3).
+fn spread(label: u32, channel: u16) -> u32 {
+    if channel == 0 {
+        return label;
+    }
+    let mut hash = label ^ u32::from(channel).wrapping_mul(0x9e37_79b9);
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
 }
 
 /// Host number of the far end.

@@ -6,7 +6,9 @@ use underload_aqm::packet::Ecn;
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     /// Position of the flow in the trial.
-    pub flow: u32,
+    pub flow: u16,
+    /// Which of the flow's connections or streams, where it has several.
+    pub channel: u16,
     /// What it is.
     pub body: Body,
 }

@@ -32,18 +32,18 @@ impl std::error::Error for ScenarioError {}
 
 /// A fault whose place in the file is not looked up yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     pub key: String,
     pub problem: String,
 }
 
 impl Fault {
-    pub(super) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: key.into(), problem: problem.into() }
     }
 
     /// The same fault inside a table.
-    pub(super) fn under(mut self, table: &str) -> Self {
+    pub(crate) fn under(mut self, table: &str) -> Self {
         self.key = match (table, self.key.as_str()) {
             (_, "") => table.to_owned(),
             ("", _) => self.key,
@@ -54,7 +54,7 @@ impl Fault {
 }
 
 /// `a, b or c`, for messages.
-pub(super) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {
         [] => "nothing".to_owned(),

@@ -8,6 +8,8 @@ use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
+use crate::application::ApplicationConfig;
+
 use super::error::{Fault, alternatives};
 use super::quantity::{BytesText, RateText, SpanText};
 use super::section::read_section;
@@ -32,7 +34,7 @@ pub enum FlowKind {
     Udp(UdpFlow),
     /// A command inside the lab; not in the sim world.
     Exec(ExecFlow),
-    /// An application with keys of its own, which the world that runs it checks.
+    /// An application; only in the sim world.
     Application(ApplicationFlow),
 }
 
@@ -160,18 +162,23 @@ pub struct ExecFlow {
     pub activity: Activity,
 }
 
-/// An application that only some worlds can run, with keys of its own.
+/// An application that only the sim world can run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApplicationFlow {
     /// One of [`APPLICATIONS`].
     pub application: String,
-    /// Its own keys, checked by the world that runs it.
-    pub parameters: Table,
+    /// Its own keys.
+    pub config: ApplicationConfig,
+    /// Differentiated Services codepoint of all of its packets.
+    pub dscp: u8,
+    /// Since the start of the ramp; `None`: with the load phase.
+    pub start: Option<Span>,
+    /// Since the start of the ramp; `None`: at the end of the load phase.
+    pub stop: Option<Span>,
 }
 
 /// Kinds of flow that stand for an application.
-pub const APPLICATIONS: [&str; 6] =
-    ["voip", "web", "video", "interactive-video", "game", "cloud-game"];
+pub const APPLICATIONS: [&str; 2] = ["voip", "web"];
 
 /// Kinds of flow that every world knows.
 const KINDS: [&str; 4] = ["tcp", "probe", "udp", "exec"];
@@ -205,8 +212,7 @@ impl Flow {
             "udp" => read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp),
             "exec" => read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec),
             application if APPLICATIONS.contains(&application) => {
-                let application = application.to_owned();
-                Ok(FlowKind::Application(ApplicationFlow { application, parameters: table }))
+                read_application(application, table).map(FlowKind::Application)
             }
             other => {
                 let known = alternatives(KINDS.iter().chain(&APPLICATIONS).copied());
@@ -394,6 +400,32 @@ impl ExecKeys {
         let activity = checked_activity(self.start, self.stop)?;
         Ok(ExecFlow { client: self.client, server: self.server, activity })
     }
+}
+
+/// The keys that all applications share.
+#[derive(Deserialize)]
+struct SharedKeys {
+    #[serde(default)]
+    dscp: u8,
+    start: Option<SpanText>,
+    stop: Option<SpanText>,
+}
+
+fn read_application(name: &str, mut table: Table) -> Result<ApplicationFlow, Fault> {
+    let shared: Table = ["dscp", "start", "stop"]
+        .into_iter()
+        .filter_map(|key| table.remove(key).map(|value| (key.to_owned(), value)))
+        .collect();
+    let SharedKeys { dscp, start, stop } = read_section(shared)?;
+    let has_start = start.is_some();
+    let activity = checked_activity(start, stop)?;
+    Ok(ApplicationFlow {
+        application: name.to_owned(),
+        config: ApplicationConfig::read(name, table)?,
+        dscp: checked_class(dscp, Ecn::NotEct)?.dscp,
+        start: has_start.then_some(activity.start),
+        stop: activity.stop,
+    })
 }
 
 fn check_words(key: &str, words: &[String]) -> Result<(), Fault> {

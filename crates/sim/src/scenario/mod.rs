@@ -44,13 +44,13 @@ mod arm;
 pub mod builtin;
 mod cellular;
 mod document;
-mod error;
+pub(crate) mod error;
 mod flow;
 mod path;
 mod phases;
 mod published;
-mod quantity;
-mod section;
+pub(crate) mod quantity;
+pub(crate) mod section;
 mod variants;
 
 #[cfg(test)]

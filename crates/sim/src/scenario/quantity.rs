@@ -10,15 +10,15 @@ use underload_aqm::time::Span;
 
 /// A length of time with its unit: `"5ms"`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SpanText(pub Span);
+pub(crate) struct SpanText(pub Span);
 
 /// A rate with its unit: `"20mbit"`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RateText(pub Rate);
+pub(crate) struct RateText(pub Rate);
 
 /// A size with its unit: `"14B"`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BytesText(pub u64);
+pub(crate) struct BytesText(pub u64);
 
 /// A SPEC: `"codel:profile=linux"`, or the same keys as a table with `name`.
 #[derive(Debug, Clone)]

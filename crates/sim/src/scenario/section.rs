@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use super::error::Fault;
 
 /// Reads a table that knows its keys.
-pub(super) fn read_section<T: DeserializeOwned>(table: Table) -> Result<T, Fault> {
+pub(crate) fn read_section<T: DeserializeOwned>(table: Table) -> Result<T, Fault> {
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
         let path = error.path().to_string();
         let problem = error.inner().message().trim().replace('\n', ", ");

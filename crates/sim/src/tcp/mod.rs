@@ -27,7 +27,7 @@ mod sender;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
-use underload_aqm::time::Time;
+use underload_aqm::time::{Span, Time};
 use underload_report::schema::Direction;
 
 use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
@@ -133,6 +133,17 @@ impl Tcp {
     /// Opens the connection.
     pub(crate) fn start(&mut self, port: &mut Port<'_>) {
         self.sender.connect(port);
+    }
+
+    /// Opens this end at once: the other direction of the connection has shaken hands. `rtt` is the
+    /// round trip of the handshake, if nothing of it was sent twice.
+    pub(crate) fn accept(&mut self, now: Time, rtt: Option<Span>) {
+        self.sender.accept(now, rtt);
+    }
+
+    /// Has `bytes` more to send.
+    pub(crate) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
+        self.sender.write(port, bytes);
     }
 
     /// Sends nothing new from now on; what is under way is completed.

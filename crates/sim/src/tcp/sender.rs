@@ -144,18 +144,31 @@ impl Sender {
         if self.connected {
             return;
         }
+        let rtt = (self.backoff == 0).then(|| port.now.since(self.connect_started));
+        self.accept(port.now, rtt);
+        self.transmit(port);
+    }
+
+    /// Becomes able to send, with the handshake's round trip if it is known.
+    pub(super) fn accept(&mut self, now: Time, rtt: Option<Span>) {
         self.connected = true;
-        if self.backoff == 0 {
-            let rtt = port.now.since(self.connect_started);
+        if let Some(rtt) = rtt {
             self.rtt.on_sample(rtt);
-            self.rtt.on_min_sample(port.now, rtt);
+            self.rtt.on_min_sample(now, rtt);
         }
         self.backoff = 0;
         self.alarm_at = Time::MAX;
-        self.delivered_at = port.now;
-        self.window_opened = port.now;
-        self.last_sent = port.now;
-        self.transmit(port);
+        self.delivered_at = now;
+        self.window_opened = now;
+        self.last_sent = now;
+    }
+
+    /// Has `bytes` more to send, now or once connected.
+    pub(super) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
+        self.backlog = self.backlog.saturating_add(bytes);
+        if self.connected {
+            self.transmit(port);
+        }
     }
 
     pub(super) fn stop(&mut self) {

@@ -1,0 +1,134 @@
+//! A TCP connection of an application: requests up, responses down, one exchange at a time.
+//!
+//! Both directions are the engine's TCP with its own congestion control. The client shakes hands;
+//! the server's direction opens when the first request arrives, with the handshake as its first
+//! round trip sample. Differences from a real connection: the closing handshake is not sent, and
+//! an acknowledgement never rides on data of the other direction (each is a packet of its own).
+
+use underload_aqm::packet::Packet;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+use underload_report::schema::Direction;
+
+use crate::flow::Port;
+use crate::net::{Body, Segment};
+use crate::tcp::{Tcp, TcpConfig};
+
+/// Both ends of a connection.
+pub(super) struct Connection {
+    pub(super) channel: u16,
+    up: Tcp,
+    down: Tcp,
+    /// When the server answered the connection request, while it has done so once.
+    answered: Option<Time>,
+    requests: u32,
+    accepted: bool,
+    /// Bytes that the server has when the current request is complete.
+    request_end: u64,
+    /// Bytes that the server will answer the current request with.
+    response: u64,
+    /// Bytes that the client has when the current response is complete; 0 while it is not sent.
+    response_end: u64,
+    answering: bool,
+}
+
+impl Connection {
+    /// Begins the handshake.
+    pub(super) fn open(port: &mut Port<'_>, channel: u16, config: &TcpConfig, rng: &Rng) -> Self {
+        let config = TcpConfig { transfer_bytes: Some(0), ..config.clone() };
+        let rng = rng.child(&format!("connection {channel}"));
+        let mut connection = Self {
+            channel,
+            up: Tcp::new(&config, Direction::Up, rng.child("up")),
+            down: Tcp::new(&config, Direction::Down, rng.child("down")),
+            answered: None,
+            requests: 0,
+            accepted: false,
+            request_end: 0,
+            response: 0,
+            response_end: 0,
+            answering: true,
+        };
+        connection.up.start(&mut port.channel(channel));
+        connection
+    }
+
+    /// Sends a request, now or once connected. The exchange before must be complete.
+    pub(super) fn fetch(&mut self, port: &mut Port<'_>, request: u64, response: u64) {
+        self.request_end += request;
+        self.response = response;
+        self.answering = false;
+        self.up.write(&mut port.channel(self.channel), request);
+    }
+
+    /// Takes a packet of this connection; true when it completes the response.
+    pub(super) fn receive(
+        &mut self,
+        port: &mut Port<'_>,
+        direction: Direction,
+        packet: &Packet<Segment>,
+    ) -> bool {
+        let port = &mut port.channel(self.channel);
+        let Packet { meta, payload } = packet;
+        match (payload.body, direction) {
+            (Body::Syn, _) => {
+                self.requests += 1;
+                self.answered = (self.requests == 1).then_some(port.now);
+                self.up.receive(port, payload, meta.ecn);
+            }
+            (Body::SynAck, _)
+            | (Body::Data(_), Direction::Up)
+            | (Body::Ack(_), Direction::Down) => {
+                self.up.receive(port, payload, meta.ecn);
+            }
+            _ => self.down.receive(port, payload, meta.ecn),
+        }
+        match direction {
+            Direction::Up => {
+                self.serve(port, &payload.body);
+                false
+            }
+            Direction::Down => self.answering && self.take_response(),
+        }
+    }
+
+    /// The server's side of an arrival.
+    fn serve(&mut self, port: &mut Port<'_>, body: &Body) {
+        if let (Body::Data(data), false) = (body, self.accepted) {
+            let answered = self.answered.filter(|_| !data.retransmission);
+            self.down.accept(port.now, answered.map(|answered| port.now.since(answered)));
+            self.accepted = true;
+        }
+        if !self.answering && self.up.received_bytes() >= self.request_end {
+            self.answering = true;
+            self.response_end += self.response;
+            self.down.write(port, self.response);
+        }
+    }
+
+    /// Whether the response has just become complete.
+    fn take_response(&mut self) -> bool {
+        let complete = self.response > 0 && self.down.received_bytes() >= self.response_end;
+        if complete {
+            self.response = 0;
+        }
+        complete
+    }
+
+    pub(super) fn on_timer(&mut self, port: &mut Port<'_>) {
+        let port = &mut port.channel(self.channel);
+        for half in [&mut self.up, &mut self.down] {
+            if half.deadline() <= port.now {
+                half.on_timer(port);
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.up.deadline().min(self.down.deadline())
+    }
+
+    pub(super) fn bytes_reserved(&self) -> usize {
+        self.up.bytes_reserved() + self.down.bytes_reserved()
+    }
+}

@@ -1,0 +1,370 @@
+//! A web page over HTTP/1.1: the page of the DOCSIS buffer control guideline (CM-GL-Buffer-V01,
+//! section 7.2.4), loaded again and again.
+//!
+//! The page has 102 resources: 20 KiB of HTML, 94.5 KiB of script and 100 images of 3343 bytes (the
+//! guideline gives their average; here all are equal). A load is a DNS lookup, a connection, the
+//! HTML, and once the HTML is there everything that it names, as the browser allows. The guideline's
+//! browsers had the script in their caches, so it is fetched only if `script = "fetched"`.
+//!
+//! A page that is still loading when the flow stops is unfinished. Ours, as the guideline does not
+//! say: requests of 400 bytes, 300 bytes of response header, no time to think at the server, the
+//! DNS server as far away as the web server, a lookup without an answer repeated after 1, 2, 4 ...
+//! seconds.
+
+mod browser;
+
+use std::fmt;
+
+use serde::Deserialize;
+use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Metric};
+
+pub use browser::Browser;
+
+use crate::congestion::Algorithm;
+use crate::flow::{Port, UDP_HEADER_BYTES};
+use crate::net::{Body, Datagram, Segment};
+use crate::scenario::error::Fault;
+use crate::scenario::quantity::SpanText;
+use crate::tcp::TcpConfig;
+
+use super::connection::Connection;
+use super::{Application, Keys, metric};
+
+/// A page, loaded several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebConfig {
+    /// The browser.
+    pub browser: Browser,
+    /// How often the page is loaded, if there is time.
+    pub loads: u32,
+    /// Time between the end of one load and the start of the next.
+    pub pause: Span,
+    /// Whether the script is fetched, too.
+    pub fetches_script: bool,
+    /// Congestion control of both ends.
+    pub algorithm: Algorithm,
+    /// Initial window of both ends in segments.
+    pub initial_window: u32,
+}
+
+impl Default for WebConfig {
+    /// Chrome, ten loads, a second apart, the script cached; CUBIC with ten segments.
+    fn default() -> Self {
+        Self {
+            browser: Browser::Chrome,
+            loads: 10,
+            pause: Span::from_secs(1),
+            fetches_script: false,
+            algorithm: Algorithm::Cubic,
+            initial_window: 10,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebKeys {
+    #[serde(default)]
+    browser: Browser,
+    loads: Option<u32>,
+    pause: Option<SpanText>,
+    #[serde(default)]
+    script: Script,
+    congestion_control: Option<String>,
+    initial_window: Option<u32>,
+}
+
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Script {
+    #[default]
+    Cached,
+    Fetched,
+}
+
+impl Keys for WebKeys {
+    type Config = WebConfig;
+
+    fn check(self) -> Result<WebConfig, Fault> {
+        let default = WebConfig::default();
+        let loads = self.loads.unwrap_or(default.loads);
+        if !(1..=MAX_LOADS).contains(&loads) {
+            let problem = format!("{loads} is out of range; expected 1 to {MAX_LOADS}");
+            return Err(Fault::new("loads", problem));
+        }
+        let initial_window = self.initial_window.unwrap_or(default.initial_window);
+        if !(1..=100).contains(&initial_window) {
+            let problem = format!("{initial_window} is out of range; expected 1 to 100 segments");
+            return Err(Fault::new("initial_window", problem));
+        }
+        Ok(WebConfig {
+            browser: self.browser,
+            loads,
+            pause: self.pause.map_or(default.pause, |pause| pause.0),
+            fetches_script: self.script == Script::Fetched,
+            algorithm: super::algorithm(self.congestion_control.as_deref())?,
+            initial_window,
+        })
+    }
+}
+
+/// What the browser is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Between two loads, or done.
+    Resting,
+    /// Waiting for the DNS server's answer.
+    Resolving,
+    /// Fetching the HTML.
+    Html,
+    /// Fetching what the HTML names.
+    Resources,
+}
+
+/// A browser and its servers.
+pub(super) struct Web {
+    config: WebConfig,
+    tcp: TcpConfig,
+    stop: Time,
+    rng: Rng,
+    step: Step,
+    /// When the current load began.
+    begun: Time,
+    /// Next load, or next attempt to resolve.
+    alarm: Time,
+    patience: Span,
+    connections: Vec<Connection>,
+    last_channel: u16,
+    /// Bytes of the resources that are not asked for yet, last first.
+    waiting: Vec<u64>,
+    /// Responses under way.
+    fetching: usize,
+    loads_begun: u32,
+    /// Length of each finished load.
+    finished: Vec<Span>,
+}
+
+impl fmt::Debug for Web {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Web").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+impl Web {
+    pub(super) fn new(config: &WebConfig, stop: Time, rng: Rng) -> Self {
+        Self {
+            tcp: TcpConfig {
+                algorithm: config.algorithm,
+                initial_window: config.initial_window,
+                ..TcpConfig::default()
+            },
+            stop,
+            rng,
+            step: Step::Resting,
+            begun: Time::ZERO,
+            alarm: Time::MAX,
+            patience: FIRST_PATIENCE,
+            connections: Vec::with_capacity(config.browser.connections()),
+            last_channel: 0,
+            waiting: Vec::with_capacity(IMAGES + 1),
+            fetching: 0,
+            loads_begun: 0,
+            finished: Vec::with_capacity(config.loads as usize),
+            config: config.clone(),
+        }
+    }
+
+    fn begin_load(&mut self, port: &mut Port<'_>) {
+        self.alarm = Time::MAX;
+        if self.loads_begun < self.config.loads {
+            self.loads_begun += 1;
+            self.begun = port.now;
+            self.patience = FIRST_PATIENCE;
+            self.step = Step::Resolving;
+            self.resolve(port);
+        }
+    }
+
+    fn resolve(&mut self, port: &mut Port<'_>) {
+        send_dns(port, Direction::Up, DNS_QUERY_BYTES, self.loads_begun);
+        self.alarm = port.now + self.patience;
+        self.patience = self.patience * 2;
+    }
+
+    fn on_resolved(&mut self, port: &mut Port<'_>) {
+        self.alarm = Time::MAX;
+        self.step = Step::Html;
+        self.fetch_on_new_connection(port, HTML_BYTES);
+    }
+
+    fn fetch_on_new_connection(&mut self, port: &mut Port<'_>, bytes: u64) {
+        // Channel 0 is the DNS lookup's.
+        self.last_channel = self.last_channel.checked_add(1).unwrap_or(1);
+        let mut connection = Connection::open(port, self.last_channel, &self.tcp, &self.rng);
+        connection.fetch(port, REQUEST_BYTES, RESPONSE_HEADER_BYTES + bytes);
+        self.connections.push(connection);
+        self.fetching += 1;
+    }
+
+    /// The response on that connection is complete.
+    fn on_response(&mut self, port: &mut Port<'_>, index: usize) {
+        self.fetching -= 1;
+        if self.step == Step::Html {
+            self.step = Step::Resources;
+            self.waiting.extend([IMAGE_BYTES; IMAGES]);
+            self.waiting.extend(self.config.fetches_script.then_some(SCRIPT_BYTES));
+        }
+        if !self.config.browser.keeps_alive() {
+            self.connections.swap_remove(index);
+        } else if let Some(bytes) = self.waiting.pop() {
+            self.connections[index].fetch(port, REQUEST_BYTES, RESPONSE_HEADER_BYTES + bytes);
+            self.fetching += 1;
+        }
+        while self.connections.len() < self.config.browser.connections() {
+            let Some(bytes) = self.waiting.pop() else { break };
+            self.fetch_on_new_connection(port, bytes);
+        }
+        if self.fetching == 0 {
+            self.finished.push(port.now.since(self.begun));
+            self.connections.clear();
+            self.step = Step::Resting;
+            self.alarm = port.now + self.config.pause;
+        }
+    }
+
+    fn on_dns(&mut self, port: &mut Port<'_>, direction: Direction, load: u32) {
+        match direction {
+            Direction::Up => send_dns(port, Direction::Down, DNS_ANSWER_BYTES, load),
+            Direction::Down if self.step == Step::Resolving && load == self.loads_begun => {
+                self.on_resolved(port);
+            }
+            Direction::Down => {}
+        }
+    }
+
+    /// The time within which half of the loads were done. An unfinished load lasted longer than
+    /// until the flow stopped; where the median is one of those, it is unknown.
+    fn median(&self) -> Option<f64> {
+        let mut loads: Vec<_> = self.finished.iter().map(|&length| (length, true)).collect();
+        if self.is_unfinished() {
+            loads.push((self.stop.since(self.begun), false));
+        }
+        loads.sort_unstable();
+        let (length, known) = *loads.get(loads.len().saturating_sub(1) / 2)?;
+        known.then(|| length.as_nanos() as f64 / 1e9)
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.step != Step::Resting
+    }
+}
+
+fn send_dns(port: &mut Port<'_>, direction: Direction, bytes: u32, load: u32) {
+    let sent_us = (port.now.as_nanos() / 1_000) as u32;
+    let datagram = Datagram { sequence: load, len: bytes as u16, sent_us };
+    port.send(direction, bytes + UDP_HEADER_BYTES, Ecn::NotEct, Body::Datagram(datagram));
+}
+
+impl Application for Web {
+    fn start(&mut self, port: &mut Port<'_>) {
+        self.begin_load(port);
+    }
+
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>) {
+        if port.now >= self.stop {
+            return;
+        }
+        if let Body::Datagram(datagram) = packet.payload.body {
+            self.on_dns(port, direction, datagram.sequence);
+            return;
+        }
+        let channel = packet.payload.channel;
+        let index = self.connections.iter().position(|connection| connection.channel == channel);
+        // Packets of a closed connection may still be under way.
+        let Some(index) = index else { return };
+        if self.connections[index].receive(port, direction, packet) {
+            self.on_response(port, index);
+        }
+    }
+
+    fn on_timer(&mut self, port: &mut Port<'_>) {
+        if port.now >= self.stop {
+            return;
+        }
+        for connection in &mut self.connections {
+            connection.on_timer(port);
+        }
+        if self.alarm <= port.now {
+            match self.step {
+                Step::Resolving => self.resolve(port),
+                _ => self.begin_load(port),
+            }
+        }
+    }
+
+    fn deadline(&self) -> Time {
+        let connections = self.connections.iter().map(Connection::deadline);
+        let next = connections.min().unwrap_or(Time::MAX).min(self.alarm);
+        if next < self.stop { next } else { Time::MAX }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let longest = self.finished.iter().max().map(|length| length.as_nanos() as f64 / 1e9);
+        let longest = longest.filter(|_| !self.is_unfinished());
+        vec![
+            metric("page_load", "s", self.median()),
+            metric("page_load_max", "s", longest),
+            metric("pages_loaded", "", Some(self.finished.len() as f64)),
+            metric("pages_unfinished", "", Some(f64::from(u8::from(self.is_unfinished())))),
+        ]
+    }
+
+    fn bytes_reserved(&self) -> usize {
+        self.connections.capacity() * size_of::<Connection>()
+            + self.connections.iter().map(Connection::bytes_reserved).sum::<usize>()
+            + self.waiting.capacity() * size_of::<u64>()
+            + self.finished.capacity() * size_of::<Span>()
+    }
+}
+
+/// The guideline's page.
+const HTML_BYTES: u64 = 20 << 10;
+const SCRIPT_BYTES: u64 = 96_768;
+const IMAGE_BYTES: u64 = 3_343;
+const IMAGES: usize = 100;
+
+const REQUEST_BYTES: u64 = 400;
+const RESPONSE_HEADER_BYTES: u64 = 300;
+const DNS_QUERY_BYTES: u32 = 40;
+const DNS_ANSWER_BYTES: u32 = 56;
+/// Wait for the first attempt to resolve a name; it doubles each time.
+const FIRST_PATIENCE: Span = Span::from_secs(1);
+/// Loads per flow.
+const MAX_LOADS: u32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_the_guidelines_size() {
+        let total = HTML_BYTES + SCRIPT_BYTES + IMAGES as u64 * IMAGE_BYTES;
+        assert_eq!((total + 512) >> 10, 441);
+    }
+
+    #[test]
+    fn a_median_that_is_not_finished_is_unknown() {
+        let mut web = Web::new(&WebConfig::default(), Time::from_secs(60), Rng::new(1));
+        assert_eq!(web.median(), None);
+        web.finished = [3, 1, 2].map(Span::from_secs).to_vec();
+        assert_eq!(web.median(), Some(2.0));
+        web.step = Step::Html;
+        web.begun = Time::from_secs(10);
+        assert_eq!(web.median(), Some(2.0));
+        web.finished = vec![Span::from_secs(51)];
+        assert_eq!(web.median(), None);
+    }
+}

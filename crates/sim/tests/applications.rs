@@ -1,0 +1,129 @@
+//! Applications over simulated paths: what their users get, and how it moves with the queue.
+
+use underload_report::schema::{FlowRecord, TrialRecord};
+use underload_sim::plan::configure;
+use underload_sim::scenario::Scenario;
+use underload_sim::trial::{TrialLabel, run};
+
+/// The record of a scenario of one arm.
+fn record(text: &str) -> TrialRecord {
+    let scenario = Scenario::parse(text, "test").expect("a valid scenario");
+    let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+    run(config).expect("a trial").record
+}
+
+/// A path, its phases and flows.
+fn scenario(path: &str, load: &str, flows: &str) -> String {
+    format!(
+        "[path]\n{path}\ndown_queue = \"fifo:limit=1000p\"\n\n[phases]\nidle = \"0s\"\nramp = \"5s\"\nload = \"{load}\"\n\
+         drain = \"1s\"\n\n{flows}"
+    )
+}
+
+fn flow<'a>(record: &'a TrialRecord, name: &str) -> &'a FlowRecord {
+    record.flows.iter().find(|flow| flow.name == name).expect("a flow of that name")
+}
+
+/// A metric that must be known.
+fn value(record: &TrialRecord, name: &str, metric: &str) -> f64 {
+    let found = flow(record, name).metrics.iter().find(|found| found.name == metric);
+    let found = found.unwrap_or_else(|| panic!("{name} reports no {metric}"));
+    found.value.unwrap_or_else(|| panic!("{name}'s {metric} is unknown"))
+}
+
+const UPLOAD: &str = "[[flow]]\nname = \"upload\"\nkind = \"tcp\"\ndirection = \"up\"\n\
+                      congestion_control = \"cubic\"\n";
+
+const BUFFER_16_KIB: &str = "up = \"2mbit\"\ndown = \"50mbit\"\nrtt = \"57ms\"\n\
+                             up_queue = \"fifo:limit=16KiB\"";
+const BUFFER_256_KIB: &str = "up = \"2mbit\"\ndown = \"50mbit\"\nrtt = \"57ms\"\n\
+                              up_queue = \"fifo:limit=256KiB\"";
+
+mod voip {
+    use super::*;
+
+    #[test]
+    fn an_idle_path_carries_a_call_of_the_best_quality() {
+        let flows = "[[flow]]\nname = \"call\"\nkind = \"voip\"\n";
+        let record = record(&scenario(BUFFER_16_KIB, "30s", flows));
+        // 28.5 ms of path, 40 ms of buffer, 20 ms of speech, 0.8 ms to send 200 bytes at 2 Mbit/s.
+        let delay = value(&record, "call", "mouth_to_ear_up");
+        assert!((delay - 89.3).abs() < 0.1, "{delay}");
+        assert!((value(&record, "call", "mos") - 4.41).abs() < 0.005);
+        assert!(value(&record, "call", "frames_lost_up").abs() < f64::EPSILON);
+        assert!(value(&record, "call", "frames_late_down").abs() < f64::EPSILON);
+        assert_eq!(flow(&record, "call").kind, "voip");
+    }
+
+    #[test]
+    fn a_bloated_upload_ruins_a_call_and_a_small_buffer_saves_it() {
+        let flows = format!(
+            "{UPLOAD}\n[[flow]]\nname = \"call\"\nkind = \"voip\"\n\
+             jitter_buffer = \"adaptive\"\n"
+        );
+        let bloated = record(&scenario(BUFFER_256_KIB, "60s", &flows));
+        let small = record(&scenario(BUFFER_16_KIB, "60s", &flows));
+        // 256 KiB at 2 Mbit/s are a second; nobody talks through that.
+        let worst = value(&bloated, "call", "mos_up");
+        assert!(worst < 2.0, "{worst}");
+        let better = value(&small, "call", "mos_up");
+        assert!(better > 3.5, "{better}");
+        // Whose voice comes down is heard well either way.
+        assert!(value(&bloated, "call", "mos_down") > 4.3);
+    }
+
+    #[test]
+    fn unknown_keys_and_ranges_are_refused_by_place() {
+        for (key, wrong) in [
+            ("flow.call.codec", "codec = \"opus\""),
+            ("flow.call.delay", "delay = \"2s\""),
+            ("flow.call.max_delay", "max_delay = \"100ms\""),
+            ("flow.call.stop", "start = \"3s\"\nstop = \"2s\""),
+            ("flow.call.dscp", "dscp = 64"),
+        ] {
+            let flows = format!("[[flow]]\nname = \"call\"\nkind = \"voip\"\n{wrong}\n");
+            let error = Scenario::parse(&scenario(BUFFER_16_KIB, "5s", &flows), "test");
+            let error = error.expect_err(wrong).to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}
+
+mod web {
+    use super::*;
+
+    fn page(path: &str, browser: &str, uploads: u32) -> TrialRecord {
+        let flows = format!(
+            "{UPLOAD}count = {uploads}\n\n[[flow]]\nname = \"page\"\nkind = \"web\"\n\
+             browser = \"{browser}\"\nloads = 10\n"
+        );
+        record(&scenario(path, "600s", &flows))
+    }
+
+    #[test]
+    fn round_trips_make_up_the_time_of_an_unloaded_page() {
+        let slow = "up = \"1gbit\"\ndown = \"1gbit\"\nrtt = \"100ms\"\n\
+                    up_queue = \"fifo:limit=1000p\"";
+        // Chrome: DNS, handshake, HTML in two windows, then 17 rounds of six resources with a
+        // handshake and an exchange each: 4 + 34 round trips.
+        let chrome = value(&page(slow, "chrome", 0), "page", "page_load");
+        assert!((chrome - 3.8).abs() < 0.03, "{chrome}");
+        // Internet Explorer: 4, then the first connection asks at once and again every round trip
+        // while nine shake hands: 100 = n + 9 (n - 1), so n = 11 at the latest.
+        let explorer = value(&page(slow, "internet-explorer", 0), "page", "page_load");
+        assert!((explorer - 1.5).abs() < 0.03, "{explorer}");
+        // Firefox: 100 = n + 5 (n - 1), so n = 18.
+        let firefox = value(&page(slow, "firefox", 0), "page", "page_load");
+        assert!((firefox - 2.2).abs() < 0.03, "{firefox}");
+    }
+
+    #[test]
+    fn uploads_before_a_big_buffer_multiply_the_load_time() {
+        let idle = value(&page(BUFFER_256_KIB, "chrome", 0), "page", "page_load");
+        let loaded = page(BUFFER_256_KIB, "chrome", 10);
+        let bloated = value(&loaded, "page", "page_load");
+        assert!(bloated > 10.0 * idle, "{bloated} s against {idle} s");
+        let small = value(&page(BUFFER_16_KIB, "chrome", 10), "page", "page_load");
+        assert!(small < bloated / 2.0, "{small} s against {bloated} s");
+    }
+}
