@@ -49,7 +49,7 @@ impl ApplicationConfig {
         match name {
             "voip" => read_keys::<voip::VoipKeys>(table).map(Self::Voip),
             "web" => read_keys::<web::WebKeys>(table).map(Self::Web),
-            other => Err(Fault::new("kind", format!("`{other}` is no application"))),
+            other => Err(Fault::new("kind", format!("`{other}` is not simulated"))),
         }
     }
 
@@ -64,7 +64,7 @@ impl ApplicationConfig {
     /// Both ends of it, sending nothing new from `stop` on.
     pub(crate) fn build(&self, stop: Time, rng: Rng) -> Box<dyn Application> {
         match self {
-            Self::Voip(config) => Box::new(Voip::new(config, stop, rng)),
+            Self::Voip(config) => Box::new(Voip::new(config, stop, &rng)),
             Self::Web(config) => Box::new(Web::new(config, stop, rng)),
         }
     }

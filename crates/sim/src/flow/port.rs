@@ -4,7 +4,9 @@ use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::time::Time;
 use underload_report::schema::Direction;
 
-use crate::net::{Body, Network, Segment};
+use crate::net::{Body, Message, Network, Segment};
+
+use super::UDP_HEADER_BYTES;
 
 /// The address of a flow in the queues' eyes.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,19 @@ pub(crate) struct Port<'a> {
 }
 
 impl Port<'_> {
+    /// Sends a datagram of an application, with `payload` bytes above IP and UDP headers.
+    pub(crate) fn send_message(
+        &mut self,
+        direction: Direction,
+        payload: u32,
+        sequence: u32,
+        part_of: u32,
+    ) {
+        let sent_us = (self.now.as_nanos() / 1_000) as u32;
+        let message = Message { sequence, part_of, sent_us };
+        self.send(direction, payload + UDP_HEADER_BYTES, Ecn::NotEct, Body::Message(message));
+    }
+
     /// The port of one of the flow's connections, which queues take for a flow of its own.
     pub(crate) fn channel(&mut self, channel: u16) -> Port<'_> {
         let label = spread(self.address.label, channel);

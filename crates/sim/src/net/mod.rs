@@ -15,7 +15,7 @@ use underload_aqm::time::{Span, Time};
 use underload_report::schema::Direction;
 
 pub(crate) use recorder::{Counters, Recorder, difference};
-pub use segment::{Acknowledgement, Arrival, Body, Data, Datagram, SackBlock, Segment};
+pub use segment::{Acknowledgement, Arrival, Body, Data, Datagram, Message, SackBlock, Segment};
 pub(crate) use tournament::Tournament;
 
 use pipe::Pipe;

@@ -1,6 +1,7 @@
 //! What a simulated packet carries.
 
 use underload_aqm::packet::Ecn;
+use underload_aqm::time::{Span, Time};
 
 /// The payload of a simulated packet: everything its endpoints want to know, and no bytes.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,8 @@ pub enum Body {
     Ack(Acknowledgement),
     /// A datagram that nobody answers.
     Datagram(Datagram),
+    /// A datagram of an application.
+    Message(Message),
     /// A probe on its way to the server.
     Request {
         /// Slot number.
@@ -100,6 +103,24 @@ pub struct SackBlock {
     pub start: u16,
     /// First segment after it.
     pub end: u16,
+}
+
+/// A datagram of an application.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Number of the datagram among those of its direction, from 0.
+    pub sequence: u32,
+    /// What it is a part of, for example a video frame.
+    pub part_of: u32,
+    /// Time stamp: when it was sent, in microseconds of the trial.
+    pub sent_us: u32,
+}
+
+impl Message {
+    /// Time since it was sent.
+    pub fn age(&self, now: Time) -> Span {
+        now.since(Time::from_micros(u64::from(self.sent_us)))
+    }
 }
 
 /// A datagram.

@@ -178,7 +178,8 @@ pub struct ApplicationFlow {
 }
 
 /// Kinds of flow that stand for an application.
-pub const APPLICATIONS: [&str; 2] = ["voip", "web"];
+pub const APPLICATIONS: [&str; 6] =
+    ["voip", "web", "video", "interactive-video", "game", "cloud-game"];
 
 /// Kinds of flow that every world knows.
 const KINDS: [&str; 4] = ["tcp", "probe", "udp", "exec"];

@@ -10,15 +10,15 @@ mod playout;
 pub mod quality;
 
 use serde::Deserialize;
-use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::{Direction, Metric};
 
 pub use playout::JitterBuffer;
 
-use crate::flow::{Port, UDP_HEADER_BYTES};
-use crate::net::{Body, Datagram, Segment};
+use crate::flow::Port;
+use crate::net::{Body, Segment};
 use crate::scenario::error::Fault;
 use crate::scenario::quantity::SpanText;
 
@@ -123,7 +123,7 @@ struct Listener {
 }
 
 impl Voip {
-    pub(super) fn new(config: &VoipConfig, stop: Time, rng: Rng) -> Self {
+    pub(super) fn new(config: &VoipConfig, stop: Time, rng: &Rng) -> Self {
         let listener = |label| Listener {
             playout: Playout::new(config.jitter_buffer, rng.child(label)),
             heard: Vec::new(),
@@ -142,11 +142,8 @@ impl Voip {
     }
 
     fn send_frames(&mut self, port: &mut Port<'_>) {
-        let sent_us = (port.now.as_nanos() / 1_000) as u32;
-        let frame = Datagram { sequence: self.sent, len: FRAME_BYTES as u16, sent_us };
         for direction in [Direction::Up, Direction::Down] {
-            let bytes = FRAME_BYTES + RTP_HEADER_BYTES + UDP_HEADER_BYTES;
-            port.send(direction, bytes, Ecn::NotEct, Body::Datagram(frame));
+            port.send_message(direction, FRAME_BYTES + RTP_HEADER_BYTES, self.sent, self.sent);
         }
         for listener in &mut self.listeners {
             listener.heard.push(false);
@@ -168,9 +165,8 @@ impl Application for Voip {
     }
 
     fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>) {
-        let Body::Datagram(frame) = packet.payload.body else { return };
-        let sent = Time::from_micros(u64::from(frame.sent_us));
-        self.listeners[direction as usize].arrive(frame.sequence, port.now.since(sent));
+        let Body::Message(frame) = packet.payload.body else { return };
+        self.listeners[direction as usize].arrive(frame.sequence, frame.age(port.now));
     }
 
     fn on_timer(&mut self, port: &mut Port<'_>) {

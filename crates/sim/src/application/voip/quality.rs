@@ -81,7 +81,8 @@ mod tests {
         ];
         for (delay, loss, expected) in vectors {
             let score = mean_opinion_score(cole_rosenbluth(&call(delay, loss)));
-            assert!((score - expected).abs() <= 0.005, "{delay} ms, {loss}: {score}");
+            // Two decimals, not always rounded: 400 ms give 3.105.
+            assert!((score - expected).abs() < 0.006, "{delay} ms, {loss}: {score}");
         }
     }
 

@@ -16,7 +16,7 @@ mod browser;
 use std::fmt;
 
 use serde::Deserialize;
-use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::{Direction, Metric};
@@ -24,8 +24,8 @@ use underload_report::schema::{Direction, Metric};
 pub use browser::Browser;
 
 use crate::congestion::Algorithm;
-use crate::flow::{Port, UDP_HEADER_BYTES};
-use crate::net::{Body, Datagram, Segment};
+use crate::flow::Port;
+use crate::net::{Body, Segment};
 use crate::scenario::error::Fault;
 use crate::scenario::quantity::SpanText;
 use crate::tcp::TcpConfig;
@@ -189,7 +189,8 @@ impl Web {
     }
 
     fn resolve(&mut self, port: &mut Port<'_>) {
-        send_dns(port, Direction::Up, DNS_QUERY_BYTES, self.loads_begun);
+        let load = self.loads_begun;
+        port.send_message(Direction::Up, DNS_QUERY_BYTES, load, load);
         self.alarm = port.now + self.patience;
         self.patience = self.patience * 2;
     }
@@ -237,7 +238,7 @@ impl Web {
 
     fn on_dns(&mut self, port: &mut Port<'_>, direction: Direction, load: u32) {
         match direction {
-            Direction::Up => send_dns(port, Direction::Down, DNS_ANSWER_BYTES, load),
+            Direction::Up => port.send_message(Direction::Down, DNS_ANSWER_BYTES, load, load),
             Direction::Down if self.step == Step::Resolving && load == self.loads_begun => {
                 self.on_resolved(port);
             }
@@ -262,12 +263,6 @@ impl Web {
     }
 }
 
-fn send_dns(port: &mut Port<'_>, direction: Direction, bytes: u32, load: u32) {
-    let sent_us = (port.now.as_nanos() / 1_000) as u32;
-    let datagram = Datagram { sequence: load, len: bytes as u16, sent_us };
-    port.send(direction, bytes + UDP_HEADER_BYTES, Ecn::NotEct, Body::Datagram(datagram));
-}
-
 impl Application for Web {
     fn start(&mut self, port: &mut Port<'_>) {
         self.begin_load(port);
@@ -277,8 +272,8 @@ impl Application for Web {
         if port.now >= self.stop {
             return;
         }
-        if let Body::Datagram(datagram) = packet.payload.body {
-            self.on_dns(port, direction, datagram.sequence);
+        if let Body::Message(message) = packet.payload.body {
+            self.on_dns(port, direction, message.part_of);
             return;
         }
         let channel = packet.payload.channel;
