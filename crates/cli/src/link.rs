@@ -63,11 +63,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     gateway.seed = arguments.seed;
     // Before anything starts a thread: a user namespace can only be entered by one.
     let privilege = privilege::enter_with_internet()?;
-    let command = LinkCommand {
-        gateway,
-        command: arguments.command.clone(),
-        log: arguments.log.clone(),
-    };
+    let command =
+        LinkCommand { gateway, command: arguments.command.clone(), log: arguments.log.clone() };
     let outcome = command.run(privilege, &mut |note| eprintln!("underload link: {note}"))?;
     let signal = outcome.status.signal().map(|signal| 128 + signal);
     let code = outcome.status.code().or(signal).unwrap_or(1);
@@ -75,11 +72,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
-    let mut link: LinkSetup =
-        link_spec::load(link).with_context(|| format!("--{direction}"))?;
+    let mut link: LinkSetup = link_spec::load(link).with_context(|| format!("--{direction}"))?;
     link.delay = link.delay + delay;
-    let queue = QueueSetup::parse(queue, &link.facts())
-        .with_context(|| format!("--{direction}-queue"))?;
+    let queue =
+        QueueSetup::parse(queue, &link.facts()).with_context(|| format!("--{direction}-queue"))?;
     Ok(LaneConfig { link, queue })
 }
 

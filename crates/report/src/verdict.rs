@@ -1,5 +1,7 @@
 //! The result in plain words, for people who will not read the table.
 
+use std::collections::BTreeSet;
+
 use crate::RunData;
 use crate::schema::{
     Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
@@ -155,8 +157,10 @@ fn comparisons(measured: &[&Measured<'_>]) -> Vec<String> {
 /// The links of an arm's bottlenecks, as its first valid trial recorded them.
 fn links(subject: &Subject<'_>) -> Option<String> {
     let trial = subject.trials().next()?;
-    let names = trial.bottlenecks.iter().map(|it| format!("{} {}", it.link, it.direction));
-    Some(names.collect::<Vec<_>>().join(", "))
+    // Each phase has a summary of its own; the link is the same in all.
+    let names: BTreeSet<String> =
+        trial.bottlenecks.iter().map(|it| format!("{} {}", it.link, it.direction)).collect();
+    Some(names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn lower_first(sentence: &str) -> String {

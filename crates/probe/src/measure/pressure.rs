@@ -1,14 +1,50 @@
-//! How much of the time some task waited for a processor.
+//! How much of the time this process's own threads waited for a processor.
+//!
+//! The system's pressure (`/proc/pressure/cpu`) would also count the waiting of strangers: a
+//! compiler beside us that waits says nothing about a prober and an emulator that run at real-time
+//! priority. The scheduler counts for each thread the time that it was runnable but did not run.
 
-/// The kernel's count of microseconds in which some task waited, since boot; `None` where it does not
-/// keep one (pressure stall information, Documentation/accounting/psi.rst).
-pub(super) fn waited_us() -> Option<u64> {
-    parse(&std::fs::read_to_string("/proc/pressure/cpu").ok()?)
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Time that each thread of this process has waited for a processor so far, nanoseconds.
+pub(super) struct Waiting(BTreeMap<u32, u64>);
+
+impl Waiting {
+    /// The threads as they are now; `None` where the kernel keeps no such count.
+    pub(super) fn now() -> Option<Self> {
+        let tasks = fs::read_dir("/proc/self/task").ok()?;
+        let mut waited_ns = BTreeMap::new();
+        for task in tasks.flatten() {
+            // A thread that ends meanwhile is nobody's loss: its time no longer matters.
+            if let Some((thread, waited)) = read(&task.path()) {
+                waited_ns.insert(thread, waited);
+            }
+        }
+        (!waited_ns.is_empty()).then_some(Self(waited_ns))
+    }
+
+    /// The share of `span_ns` that the thread which waited most has waited since `before`,
+    /// percent. Threads that are gone by now do not count, ones that are new count from zero.
+    pub(super) fn worst_percent_since(&self, before: &Self, span_ns: u64) -> f64 {
+        let waited = |(thread, now): (&u32, &u64)| {
+            now.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
+        };
+        let worst = self.0.iter().map(waited).max().unwrap_or(0);
+        worst as f64 * 100.0 / span_ns.max(1) as f64
+    }
 }
 
-fn parse(text: &str) -> Option<u64> {
-    let some = text.lines().find(|line| line.starts_with("some "))?;
-    some.rsplit_once("total=")?.1.trim().parse().ok()
+fn read(task: &Path) -> Option<(u32, u64)> {
+    let thread = task.file_name()?.to_str()?.parse().ok()?;
+    Some((thread, waited_ns(&fs::read_to_string(task.join("schedstat")).ok()?)?))
+}
+
+/// The second of the three numbers: time spent waiting on a run queue, nanoseconds
+/// (Documentation/scheduler/sched-stats.rst).
+fn waited_ns(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -16,10 +52,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_total_of_the_some_line_is_read() {
-        let text = "some avg10=1.53 avg60=0.87 avg300=0.73 total=70384\n\
-                    full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
-        assert_eq!(parse(text), Some(70_384));
-        assert_eq!(parse("none of this"), None);
+    fn the_second_number_is_the_waiting() {
+        assert_eq!(waited_ns("146597 6284598 2\n"), Some(6_284_598));
+        assert_eq!(waited_ns("none"), None);
+    }
+
+    #[test]
+    fn the_thread_that_waited_most_counts() {
+        let before = Waiting(BTreeMap::from([(1, 100), (2, 5_000)]));
+        let after = Waiting(BTreeMap::from([(1, 400), (2, 5_100), (3, 250)]));
+        assert!((after.worst_percent_since(&before, 1_000) - 30.0).abs() < 1e-9);
     }
 }

@@ -10,7 +10,7 @@ use underload_report::schema::{Direction, Phase, PhaseWindow};
 use super::record::{Recorded, assemble};
 use super::{
     Endpoints, FarClock, MeasureError, MeasurementConfig, MeasurementResult, Progress, Ramp,
-    RampEnd, pressure,
+    RampEnd, pressure::Waiting,
 };
 use crate::clock::RunClock;
 use crate::endpoint::{ProbeLog, Prober, Requester, RequesterConfig};
@@ -48,7 +48,7 @@ impl Measurement {
         cancel: &AtomicBool,
     ) -> Result<MeasurementResult, MeasureError> {
         check(config)?;
-        let waited_before_us = pressure::waited_us();
+        let waiting_before = Waiting::now();
         let start_ns = clock.now_ns() + LEAD_IN.as_nanos() as u64;
         let probes = Probes::start(config, endpoints, clock, start_ns)?;
         let mut run = Run {
@@ -63,13 +63,14 @@ impl Measurement {
         };
         let ramp_end = run.idle_ramp_load(start_ns)?;
         run.wait_for_answers()?;
+        // While the threads of the load and the probes are still there to be asked.
+        let waiting = Waiting::now().zip(waiting_before);
+        let asked_ns = clock.now_ns();
         let cancelled = run.is_cancelled();
         let logs = run.end_load()?;
         if !cancelled {
             run.drain()?;
         }
-        let end_ns = clock.now_ns();
-        let waited_us = pressure::waited_us().zip(waited_before_us).map(|(now, then)| now - then);
         let (phases, probes) = (run.phases, run.probes);
         let (open_loop, request_response) = probes.finish()?;
         let recorded = Recorded {
@@ -81,8 +82,9 @@ impl Measurement {
             ramp_end,
             cancelled,
             clock_is_shared: endpoints.far_clock == FarClock::Shared,
-            cpu_pressure_percent: waited_us
-                .map(|us| us as f64 * 1e5 / end_ns.saturating_sub(start_ns).max(1) as f64),
+            cpu_pressure_percent: waiting.map(|(now, before)| {
+                now.worst_percent_since(&before, asked_ns.saturating_sub(start_ns))
+            }),
         };
         Ok(assemble(recorded))
     }

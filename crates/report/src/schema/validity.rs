@@ -17,8 +17,8 @@ pub struct Timeliness {
     pub probe_slots_planned: u64,
     /// Of these, never sent.
     pub probe_slots_missed: u64,
-    /// Share of the trial in which some task waited for a processor, percent (the kernel's pressure
-    /// stall information, `some`); `None` where the kernel does not tell.
+    /// Share of the trial in which a thread of the run, the one that waited most, was runnable but
+    /// waited for a processor, percent (`schedstat`); `None` where the kernel does not tell.
     pub cpu_pressure_percent: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for InvalidReason {
                 write!(f, "{missed} of {planned} probe slots missed (limit {limit_percent} %)")
             }
             InvalidReason::CpuPressure { percent, limit_percent } => {
-                write!(f, "tasks waited for a CPU {percent:.0} % of the time")?;
+                write!(f, "a thread of the run waited for a CPU {percent:.0} % of the time")?;
                 write!(f, " (limit {limit_percent} %)")
             }
             InvalidReason::Incomplete { what } => f.write_str(what),
