@@ -1,0 +1,9 @@
+//! No bytes make the reader of run records panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use underload_report::parse_run_json;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = parse_run_json(bytes);
+});

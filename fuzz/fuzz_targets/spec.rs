@@ -1,0 +1,18 @@
+//! No text makes the SPEC parser panic, and what it accepts builds and prints as it reads.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use underload_aqm::registry::{LinkFacts, LinkSetup, QueueSetup};
+
+fuzz_target!(|text: &str| {
+    let facts = LinkFacts::default();
+    if let Ok(queue) = QueueSetup::parse(text, &facts) {
+        let label = queue.label.to_string();
+        let again = QueueSetup::parse(&label, &facts).expect("its own label");
+        assert_eq!(again.label.to_string(), label);
+    }
+    if let Ok(link) = LinkSetup::parse(text) {
+        let label = link.label.to_string();
+        assert!(LinkSetup::parse(&label).is_ok(), "its own label: {label}");
+    }
+});
