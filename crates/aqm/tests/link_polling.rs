@@ -9,7 +9,7 @@ use underload_aqm::registry::{LinkFacts, LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-const LINKS: [&str; 7] = [
+const LINKS: [&str; 13] = [
     "3mbit:delay=2ms,overhead=18B",
     "steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms,delay=1ms",
     "steps:0s=6mbit,30ms=300kbit,loss=5%",
@@ -17,6 +17,12 @@ const LINKS: [&str; 7] = [
     "trace:t,profile=exact",
     "docsis:rate=2mbit,burst=9kB,peak=7mbit",
     "unlimited:delay=4ms",
+    "cellular:preset=lte-driving,delay=2ms",
+    "cellular:centre=4mbit,max=8mbit,reversion=0s,tick=1ms,outage-gap=50ms,outage-length=9ms",
+    "3mbit:delay=1ms,jitter=5ms,loss=2%",
+    "3mbit:jitter=5ms,jitter-law=exponential,jitter-order=free,overhead=18B",
+    "3mbit:delay=1ms,jitter=2ms,jitter-law=normal,reorder=10%,reorder-by=7ms",
+    "docsis:rate=2mbit,burst=9kB,peak=7mbit,map=2ms,grant=3ms,delay=1ms",
 ];
 
 fn link(spec: &str, queue: &str) -> Link<usize> {
@@ -74,6 +80,85 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// As [`outcome`], polling only when `next_event` says so.
+fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<(usize, Time)> {
+    let mut link = link(spec, "fifo:limit=20p");
+    let mut out = Vec::new();
+    let mut now = Time::ZERO;
+    let mut run_until = |link: &mut Link<usize>, limit: Time| {
+        while let Some(event) = link.next_event().filter(|event| *event < limit) {
+            while let Some((time, packet)) = link.poll(event, &mut ()) {
+                assert_eq!(
+                    time, event,
+                    "{spec}: a packet came out before the event that was named"
+                );
+                out.push((packet.payload, time));
+            }
+            assert_ne!(link.next_event(), Some(event), "{spec}: an event that never passes");
+        }
+    };
+    for (id, &(gap_us, len)) in script.iter().enumerate() {
+        now += Span::from_micros(gap_us);
+        run_until(&mut link, now);
+        link.send(now, Packet { meta: Meta::new(len, 0), payload: id }, &mut ());
+    }
+    run_until(&mut link, now + Span::from_secs(600));
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+    #[test]
+    fn events_are_never_named_too_late(
+        script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 1..150),
+    ) {
+        for spec in LINKS {
+            let late = outcome(spec, "fifo:limit=20p", &script, None);
+            prop_assert_eq!(outcome_by_events(spec, &script), late, "{}", spec);
+        }
+    }
+
+    #[test]
+    fn order_is_kept_unless_an_option_frees_it(
+        script in prop::collection::vec((0_u64..1_000, 40_u32..1_400), 50..150),
+    ) {
+        for spec in LINKS {
+            let out = outcome(spec, "fifo:limit=20p", &script, None);
+            let free = spec.contains("jitter-order=free") || spec.contains("reorder=");
+            prop_assert!(free || out.is_sorted_by_key(|(id, _)| *id), "{}", spec);
+        }
+    }
+
+    /// Requests and grants delay packets, and change nothing else.
+    #[test]
+    fn the_queue_does_not_see_requests_and_grants(
+        script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 50..150),
+    ) {
+        let upstream = "docsis:rate=2mbit,burst=9kB,peak=7mbit";
+        let with_grants = format!("{upstream},map=2ms,grant=3ms");
+        let direct = outcome(upstream, "docsis-pie", &script, None);
+        let granted = outcome(&with_grants, "docsis-pie", &script, None);
+        prop_assert_eq!(direct.len(), granted.len());
+        for ((id, time), (granted_id, sent)) in direct.iter().zip(&granted) {
+            prop_assert_eq!(id, granted_id);
+            let added = sent.since(*time).as_nanos();
+            // Up to a MAP interval for the request, and as much again behind earlier grants.
+            prop_assert!((3_000_000..=7_000_000).contains(&added), "{} ns", added);
+        }
+    }
+}
+
+#[test]
+fn a_freed_order_is_not_kept() {
+    let script: Vec<(u64, u32)> = vec![(500, 100); 500];
+    for spec in ["3mbit:jitter=5ms,jitter-order=free", "3mbit:reorder=10%,reorder-by=7ms"] {
+        let out = outcome(spec, "fifo:limit=20p", &script, None);
+        assert_eq!(out.len(), 500);
+        assert!(!out.is_sorted_by_key(|(id, _)| *id), "{spec}");
+        assert!(out.is_sorted_by_key(|(_, time)| *time), "{spec}");
     }
 }
 

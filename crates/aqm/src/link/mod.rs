@@ -1,6 +1,10 @@
 //! One direction of a path: a queue, a rate process behind it, then loss and delay.
 
+mod cellular;
 mod docsis;
+mod draw;
+mod flight;
+mod piecewise;
 mod rate_process;
 mod schedule;
 mod trace;
@@ -8,7 +12,9 @@ mod trace;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use docsis::DocsisUpstream;
+pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
 pub use rate_process::{Constant, RateProcess};
 pub use schedule::{Schedule, ScheduleError, Step};
 pub use trace::{Opportunities, Trace, TraceError};
@@ -32,12 +38,13 @@ pub struct Link<P> {
     rate: RateProcess,
     overhead_bytes: u32,
     delay: Span,
+    flight: Option<Box<Flight>>,
     loss: Loss,
     /// The packet on the wire and the end of its transmission.
     in_service: Option<(Time, Packet<P>)>,
     /// When the idle link asks its queue again, where it has something to wait for.
     next_dequeue: Option<Time>,
-    /// Transmitted packets with the time at which they reach the far end.
+    /// Transmitted packets with the time at which they reach the far end, in its order.
     flying: VecDeque<(Time, Packet<P>)>,
     /// Number of packets that `flying` may hold; more are lost, so that memory stays bounded.
     flying_limit: usize,
@@ -62,6 +69,8 @@ pub struct LinkParts<P> {
     pub overhead_bytes: u32,
     /// From the end of a transmission to arrival at the far end.
     pub delay: Span,
+    /// Delays on top of that; `None` where there are none.
+    pub flight: Option<Box<Flight>>,
     /// Random loss after transmission.
     pub loss: Loss,
 }
@@ -77,6 +86,7 @@ impl<P> Link<P> {
             rate: parts.rate,
             overhead_bytes: parts.overhead_bytes,
             delay: parts.delay,
+            flight: parts.flight,
             loss: parts.loss,
             in_service: None,
             next_dequeue: None,
@@ -108,13 +118,14 @@ impl<P> Link<P> {
     /// When `poll` could next return a packet: never later than it does, possibly earlier.
     /// `None`: not before another `send`.
     pub fn next_event(&self) -> Option<Time> {
-        if let Some((arrival, _)) = self.flying.front() {
-            return Some(*arrival);
+        let flying = self.flying.front().map(|(arrival, _)| *arrival);
+        if flying.is_some() && self.flight.is_none() {
+            return flying;
         }
-        if let Some((end, _)) = self.in_service {
-            return Some(end + self.delay);
-        }
-        self.next_dequeue.map(|start| start + self.delay)
+        let end = self.in_service.as_ref().map(|(end, _)| *end).or(self.next_dequeue);
+        // With extra delays, a packet still to be sent may overtake those that fly.
+        let next = end.map(|end| end + self.delay);
+        flying.into_iter().chain(next).min()
     }
 
     /// The queue in front of the link.
@@ -162,6 +173,10 @@ impl<P> Link<P> {
     }
 
     fn finish(&mut self, end: Time, mut packet: Packet<P>, observer: &mut dyn Observer<P>) {
+        let arrival = match &mut self.flight {
+            None => end + self.delay,
+            Some(flight) => flight.arrival(end, packet.meta.len, self.delay),
+        };
         packet.meta.len -= self.overhead_bytes;
         let lost = self.loss.probability_q32 > 0
             && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;
@@ -169,7 +184,12 @@ impl<P> Link<P> {
             observer.dropped(end, packet, DropReason::Loss);
             return;
         }
-        self.flying.push_back((end + self.delay, packet));
+        if self.flying.back().is_none_or(|(last, _)| *last <= arrival) {
+            self.flying.push_back((arrival, packet));
+        } else {
+            let place = self.flying.partition_point(|(time, _)| *time <= arrival);
+            self.flying.insert(place, (arrival, packet));
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! When a link may start a packet and when it has sent it.
 
+use alloc::boxed::Box;
+
+use super::cellular::Cellular;
 use super::docsis::DocsisUpstream;
 use super::schedule::Schedule;
 use super::trace::Opportunities;
 use crate::rate::Rate;
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 /// The rate of a link as a function of time.
@@ -19,9 +23,22 @@ pub enum RateProcess {
     Opportunities(Opportunities),
     /// A token bucket with a peak rate.
     Docsis(DocsisUpstream),
+    /// A random process like a cellular link.
+    Cellular(Box<Cellular>),
 }
 
 impl RateProcess {
+    /// This process from its beginning; a random one draws from a child stream of `rng`.
+    #[must_use]
+    pub fn started(&self, rng: &Rng) -> Self {
+        match self {
+            Self::Cellular(process) => {
+                Self::Cellular(Box::new(process.with_stream(&rng.child("cellular"))))
+            }
+            known => known.clone(),
+        }
+    }
+
     /// The first instant, `ready` or later, at which a transmission may start. `None`: never.
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {
@@ -29,6 +46,7 @@ impl RateProcess {
             Self::Schedule(process) => Some(process.next_start(ready)),
             Self::Opportunities(process) => Some(process.next_start(ready)),
             Self::Docsis(process) => process.next_start(ready),
+            Self::Cellular(process) => Some(process.next_start(ready)),
         }
     }
 
@@ -41,9 +59,11 @@ impl RateProcess {
             Self::Schedule(process) => Some(process.transmit(start, len)),
             Self::Opportunities(process) => process.transmit(start, len),
             Self::Docsis(process) => process.transmit(start, len),
+            Self::Cellular(process) => Some(process.transmit(start, len)),
         }
     }
 }
+
 /// A constant rate. What rounding to nanoseconds cuts off is carried through a busy period, so
 /// that long runs do not drift.
 #[derive(Clone, Debug)]

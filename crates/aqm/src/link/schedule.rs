@@ -1,29 +1,29 @@
 //! A rate that changes at given instants and is constant in between: `steps`, and traces in
 //! profile `exact`.
-//!
-//! A packet in mid-transmission at a change keeps the bits that it has sent; the rest go at the
-//! new rate. A rate of zero is an outage. What rounding to nanoseconds cuts off is carried
-//! through a busy period and across changes, so that long runs do not drift.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::piecewise::{Pieces, Transmitter};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
-use crate::token_bucket::NANOBITS_PER_BYTE;
 
-/// A rate over time, checked, with a cursor that moves forward.
+/// A rate over time, checked. A packet in mid-transmission at a change keeps the bits that it has
+/// sent; the rest go at the new rate.
 #[derive(Clone, Debug)]
 pub struct Schedule {
+    cursor: Cursor,
+    transmitter: Transmitter,
+}
+
+#[derive(Clone, Debug)]
+struct Cursor {
     steps: Arc<[Step]>,
     period: Option<Period>,
     /// The step that holds at the cursor, and where its cycle began.
     index: usize,
     cycle_start: Time,
-    free_at: Time,
-    /// Work cut off so far in this busy period, in nanobits (1e-9 bit).
-    carry_nanobits: u64,
 }
 
 /// From `start` after the beginning of a cycle on, `rate` holds.
@@ -111,90 +111,39 @@ impl Schedule {
         if period.map_or(last.rate.is_zero(), |period| period.work_nanobits == 0) {
             return Err(ScheduleError::NothingPasses);
         }
-        Ok(Self {
-            steps: steps.into(),
-            period,
-            index: 0,
-            cycle_start: Time::ZERO,
-            free_at: Time::ZERO,
-            carry_nanobits: 0,
-        })
+        let cursor = Cursor { steps: steps.into(), period, index: 0, cycle_start: Time::ZERO };
+        Ok(Self { cursor, transmitter: Transmitter::default() })
     }
 
     /// The rate to size things by: the mean over a repeat, else the first rate that is not zero.
     pub fn nominal_rate(&self) -> Rate {
-        match self.period {
+        match self.cursor.period {
             Some(period) => {
                 let mean = period.work_nanobits / u128::from(period.length.as_nanos());
                 Rate::from_bits_per_second(mean as u64)
             }
             None => {
-                let rates = self.steps.iter().map(|step| step.rate);
+                let rates = self.cursor.steps.iter().map(|step| step.rate);
                 rates.clone().find(|rate| !rate.is_zero()).unwrap_or_default()
             }
         }
     }
 
-    /// The end of the first outage that `ready` falls into, else `ready`.
     pub(super) fn next_start(&mut self, ready: Time) -> Time {
-        self.seek(ready);
-        let mut start = ready;
-        while self.rate().is_zero() && start < Time::MAX {
-            start = self.enter_next_step();
-        }
-        if ready <= self.free_at {
-            // Still the same busy period: what it has carried stays due.
-            self.free_at = self.free_at.max(start);
-        }
-        start
+        self.transmitter.next_start(&mut self.cursor, ready)
     }
 
     pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
-        if start > self.free_at {
-            self.carry_nanobits = 0;
-        }
-        self.seek(start);
-        let (mut now, mut work) = (start, u64::from(len).saturating_mul(NANOBITS_PER_BYTE));
-        work = work.saturating_add(self.carry_nanobits);
-        (now, work) = self.skip_whole_periods(now, work);
-        while now < Time::MAX {
-            let rate = self.rate().bits_per_second();
-            let left = self.step_end().since(now).as_nanos();
-            match work.checked_div(rate) {
-                Some(needed) if needed <= left => {
-                    self.carry_nanobits = work % rate;
-                    self.free_at = now + Span::from_nanos(needed);
-                    return self.free_at;
-                }
-                // More is needed than the step has left, so the product is less than the work.
-                Some(_) => work -= rate * left,
-                None => {}
-            }
-            now = self.enter_next_step();
-        }
-        // Beyond the end of time: years of work for a link that hardly passes anything.
-        self.free_at = now;
-        now
+        self.transmitter.transmit(&mut self.cursor, start, len)
     }
+}
 
-    /// Passes over the cycles that a transmission spends whole, so that the steps left to walk
-    /// are fewer than those of one cycle.
-    fn skip_whole_periods(&mut self, now: Time, work: u64) -> (Time, u64) {
-        let Some(period) = self.period else { return (now, work) };
-        let cycles = u128::from(work.saturating_sub(1)) / period.work_nanobits;
-        if cycles == 0 {
-            return (now, work);
-        }
-        let skipped = period.length * cycles as u64;
-        self.cycle_start += skipped;
-        (now + skipped, work - (cycles * period.work_nanobits) as u64)
-    }
-
+impl Pieces for Cursor {
     fn rate(&self) -> Rate {
         self.steps[self.index].rate
     }
 
-    fn step_end(&self) -> Time {
+    fn piece_end(&self) -> Time {
         match (self.steps.get(self.index + 1), self.period) {
             (Some(next), _) => self.cycle_start + next.start,
             (None, Some(period)) => self.cycle_start + period.length,
@@ -202,19 +151,17 @@ impl Schedule {
         }
     }
 
-    fn enter_next_step(&mut self) -> Time {
-        let end = self.step_end();
+    fn enter_next(&mut self) {
+        let end = self.piece_end();
         self.index += 1;
         if self.index == self.steps.len() {
             self.index = 0;
             self.cycle_start = end;
         }
-        end
     }
 
-    /// Moves the cursor to the step that holds at `time`.
     fn seek(&mut self, time: Time) {
-        if time < self.step_end() {
+        if time < self.piece_end() {
             return;
         }
         if let Some(period) = self.period {
@@ -227,6 +174,19 @@ impl Schedule {
         let offset = time.since(self.cycle_start);
         let behind = self.steps[self.index..].partition_point(|step| step.start <= offset);
         self.index += behind.saturating_sub(1);
+    }
+
+    /// Passes over the cycles that a transmission spends whole, so that the steps left to walk
+    /// are fewer than those of one cycle.
+    fn skip(&mut self, now: Time, work_nanobits: u64) -> (Time, u64) {
+        let Some(period) = self.period else { return (now, work_nanobits) };
+        let cycles = u128::from(work_nanobits.saturating_sub(1)) / period.work_nanobits;
+        if cycles == 0 {
+            return (now, work_nanobits);
+        }
+        let skipped = period.length * cycles as u64;
+        self.cycle_start += skipped;
+        (now + skipped, work_nanobits - (cycles * period.work_nanobits) as u64)
     }
 }
 

@@ -8,11 +8,12 @@ use crate::config::{
     ConfigError, Definition, Fallback, Item, Kind, Param, Profile, Spec, Value, Values,
 };
 use crate::link::{
-    Constant, DocsisUpstream, Link, LinkParts, Loss, Opportunities, RateProcess, Schedule,
-    ScheduleError, Step, Trace,
+    Constant, DocsisUpstream, Flight, FlightOptions, Jitter, JitterLaw, Link, LinkParts, Loss,
+    Opportunities, RateProcess, Reorder, RequestGrant, Schedule, ScheduleError, Step, Trace,
 };
 use crate::qdisc::Qdisc;
 use crate::rate::Rate;
+use crate::registry::cellular::{self, CELLULAR};
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
 use crate::time::Span;
@@ -41,8 +42,53 @@ const OVERHEAD: Param = Param {
     doc: "link-layer bytes charged on top of each packet's length",
 };
 
+const JITTER: Param = Param {
+    key: "jitter",
+    kind: Kind::Span,
+    fallback: Fallback::Value("0s"),
+    range: Some(("0s", "10s")),
+    doc: "largest random delay of a packet on top of `delay`",
+};
+
+const JITTER_LAW: Param = Param {
+    key: "jitter-law",
+    kind: Kind::Choice(&["uniform", "normal", "exponential"]),
+    fallback: Fallback::Value("uniform"),
+    range: None,
+    doc: "over 0 to `jitter`: even; mean 1/2, deviation 1/6; or mean 1/8 with a tail",
+};
+
+const JITTER_ORDER: Param = Param {
+    key: "jitter-order",
+    kind: Kind::Choice(&["kept", "free"]),
+    fallback: Fallback::Value("kept"),
+    range: None,
+    doc: "kept: a packet waits for those before it; free: it may overtake them",
+};
+
+const REORDER: Param = Param {
+    key: "reorder",
+    kind: Kind::Probability,
+    fallback: Fallback::Value("0%"),
+    range: None,
+    doc: "probability that a packet falls behind, so that later ones overtake it",
+};
+
+const REORDER_BY: Param = Param {
+    key: "reorder-by",
+    kind: Kind::Span,
+    fallback: Fallback::Value("10ms"),
+    range: Some(("1us", "10s")),
+    doc: "how far such a packet falls behind",
+};
+
 /// Parameters that every link has.
-const SHARED: &[Param] = &[DELAY, LOSS, OVERHEAD];
+pub(super) const SHARED: &[Param] =
+    &[DELAY, LOSS, JITTER, JITTER_LAW, JITTER_ORDER, REORDER, REORDER_BY, OVERHEAD];
+
+/// The same for links with an `overhead` of their own.
+const SHARED_WITHOUT_OVERHEAD: &[Param] =
+    &[DELAY, LOSS, JITTER, JITTER_LAW, JITTER_ORDER, REORDER, REORDER_BY];
 
 const RATE: Definition = Definition {
     name: "rate",
@@ -103,7 +149,7 @@ const TRACE: Definition = Definition {
         },
         Param { fallback: Fallback::Value("4B"), ..OVERHEAD },
     ],
-    shared: &[DELAY, LOSS],
+    shared: SHARED_WITHOUT_OVERHEAD,
     positional: Some("file"),
     free_key: None,
 };
@@ -111,7 +157,7 @@ const TRACE: Definition = Definition {
 const DOCSIS: Definition = Definition {
     name: "docsis",
     summary: "cable modem upstream: token bucket with a peak rate",
-    source: "DOCSIS MULPIv3.1 annex C.2.2.7",
+    source: "DOCSIS MULPIv3.1 annex C.2.2.7; request-grant delay: RFC 8034 section 4.2",
     profiles: &[],
     params: &[
         Param {
@@ -135,6 +181,20 @@ const DOCSIS: Definition = Definition {
             range: Some(("1kbit", "400gbit")),
             doc: "peak traffic rate, not below the sustained rate",
         },
+        Param {
+            key: "map",
+            kind: Kind::Span,
+            fallback: Fallback::Value("0s"),
+            range: Some(("0s", "100ms")),
+            doc: "MAP interval; packets wait for requests and grants behind the queue; 0s: no wait",
+        },
+        Param {
+            key: "grant",
+            kind: Kind::Span,
+            fallback: Fallback::Value("4ms"),
+            range: Some(("0s", "1s")),
+            doc: "with `map`: from the MAP boundary that carries a request to its grant",
+        },
     ],
     shared: SHARED,
     positional: None,
@@ -153,7 +213,7 @@ const UNLIMITED: Definition = Definition {
 };
 
 /// Every link, in the order in which `underload queues` lists them.
-pub const LINKS: &[&Definition] = &[&RATE, &STEPS, &TRACE, &DOCSIS, &UNLIMITED];
+pub const LINKS: &[&Definition] = &[&RATE, &STEPS, &TRACE, &CELLULAR, &DOCSIS, &UNLIMITED];
 
 /// Reads the file that a link names, such as a trace; the error is said to the user.
 pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
@@ -169,6 +229,8 @@ pub struct LinkSetup {
     facts: LinkFacts,
     /// From the end of a transmission to arrival.
     pub delay: Span,
+    /// Delays on top of that.
+    pub flight: FlightOptions,
     /// Loss probability as a fraction of 2^32.
     pub loss_q32: u64,
     /// Bytes charged on top of each packet's length.
@@ -212,11 +274,16 @@ impl LinkSetup {
         let definition = LINKS.iter().find(|link| link.name == spec.name);
         let names = LINKS.iter().map(|link| link.name);
         let definition = definition.ok_or_else(|| unknown("link", spec, names))?;
-        let values = definition.resolve(spec)?;
+        let values = definition.resolve(&with_profile(definition, spec))?;
         let (rate, facts) = match definition.name {
             "steps" => steps(&values)?,
             "trace" => trace(&values, load)?,
             "docsis" => docsis(&values)?,
+            "cellular" => {
+                let process = cellular::configure(&values)?;
+                let facts = facts_of(process.nominal_rate());
+                (RateProcess::Cellular(Box::new(process)), facts)
+            }
             "unlimited" => (RateProcess::Unlimited, LinkFacts::default()),
             _ => {
                 let rate = values.rate("rate").unwrap_or_default();
@@ -228,6 +295,7 @@ impl LinkSetup {
             rate,
             facts,
             delay: values.span("delay").unwrap_or_default(),
+            flight: flight(&values),
             loss_q32: values.number("loss").unwrap_or_default(),
             overhead_bytes: values.bytes("overhead").unwrap_or_default() as u32,
         })
@@ -246,15 +314,52 @@ impl LinkSetup {
         self.facts
     }
 
-    /// Builds an idle link behind `queue`; its losses come from a child stream of `rng`.
+    /// Builds an idle link behind `queue`; whatever it draws comes from child streams of `rng`.
     pub fn build<P>(&self, queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
+        let extra = !self.flight.is_empty();
         Link::new(LinkParts {
             queue,
-            rate: self.rate.clone(),
+            rate: self.rate.started(rng),
             overhead_bytes: self.overhead_bytes,
             delay: self.delay,
+            flight: extra.then(|| Box::new(Flight::new(self.flight, rng))),
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
         })
+    }
+}
+
+/// `preset=` is another word for `profile=` where the profiles are presets.
+fn with_profile(definition: &Definition, spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    if definition.name == CELLULAR.name {
+        let keys = spec.items.iter_mut().filter_map(|item| item.key.as_mut());
+        keys.filter(|key| *key == "preset").for_each(|key| *key = "profile".to_string());
+    }
+    spec
+}
+
+fn flight(values: &Values) -> FlightOptions {
+    let span = |key: &str| values.span(key).filter(|span| *span > Span::ZERO);
+    let word = |key: &str| match values.find(key) {
+        Some(Value::Choice(word)) => word,
+        _ => "",
+    };
+    let law = match word("jitter-law") {
+        "normal" => JitterLaw::Normal,
+        "exponential" => JitterLaw::Exponential,
+        _ => JitterLaw::Uniform,
+    };
+    let keep_order = word("jitter-order") != "free";
+    let by = values.span("reorder-by").unwrap_or_default();
+    let probability_q32 = values.number("reorder").unwrap_or_default();
+    FlightOptions {
+        jitter: span("jitter").map(|most| Jitter { most, law, keep_order }),
+        reorder: (probability_q32 > 0).then_some(Reorder { probability_q32, by }),
+        grant: span("map").map(|map_interval| RequestGrant {
+            map_interval,
+            to_grant: values.span("grant").unwrap_or_default(),
+            peak: values.rate("peak").unwrap_or_default(),
+        }),
     }
 }
 
@@ -350,7 +455,11 @@ mod tests {
             ("steps:0s=6mbit,10s=600kbit", mbit(6)),
             ("steps:0s=6mbit,10s=2mbit,repeat=20s,delay=5ms", mbit(4)),
             ("docsis:rate=10mbit,burst=40KiB,peak=12mbit", mbit(10)),
-            ("unlimited:delay=10ms", None),
+            ("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=3ms", mbit(10)),
+            ("unlimited:delay=10ms,jitter=5ms,jitter-law=normal,jitter-order=free", None),
+            ("unlimited:reorder=1%,reorder-by=3ms", None),
+            // Nothing moves and nothing interrupts: exactly the centre.
+            ("cellular:preset=3g,centre=2mbit,volatility=0bit,outage-gap=0s", mbit(2)),
             ("trace:up.trace", Some(Rate::from_bits_per_second(1_504 * 8 * 1_000 / 4))),
             ("trace:up.trace,profile=exact,delay=1ms", Some(Rate::from_bits_per_second(3_008_000))),
         ] {
@@ -358,6 +467,16 @@ mod tests {
             assert_eq!(link.facts().rate, rate, "{text}");
             let again = LinkSetup::from_spec_with(&link.label, &mut |_| Ok(b"4\n".to_vec()));
             assert_eq!(again.expect(text).label, link.label);
+        }
+    }
+
+    #[test]
+    fn every_preset_builds_and_its_rate_is_known() {
+        for preset in CELLULAR.profiles {
+            let text = "cellular:preset=".to_string() + preset.name;
+            let link = LinkSetup::parse(&text).expect(preset.name);
+            let rate = link.facts().rate.unwrap_or_default().bits_per_second();
+            assert!((200_000..2_000_000_000).contains(&rate), "{text}: {rate} bit/s");
         }
     }
 
@@ -370,6 +489,10 @@ mod tests {
             ("steps:0s=6mbit,10s=1", "`10s=1`: expected a rate with a unit"),
             ("steps:0s=6mbit,5s=1mbit,repeat=5s", "in `repeat`: `repeat` must be later"),
             ("docsis:rate=10mbit,peak=9mbit", "`peak=9mbit`: expected at least the sustained rate"),
+            ("cellular:preset=lte", "expected lte-driving, lte-stationary"),
+            ("cellular:centre=12mbit", "`centre=12mbit`: expected a rate between `min` and"),
+            ("cellular:min=9mbit,max=9mbit", "`max=9mbit`: expected 1kbit or more"),
+            ("20mbit:jitter-law=gamma,jitter=1ms", "expected uniform, normal, exponential"),
             ("trace:up.trace", "`trace`: in `up.trace`: line 2: its time is before"),
         ] {
             let mut load = |_: &str| Ok(b"4\n3\n".to_vec());

@@ -5,6 +5,7 @@
 //! name it in `queues::ALL` and in [`QueueConfig`]. The law suite, `underload queues` and the
 //! benchmarks find it there.
 
+mod cellular;
 mod links;
 mod queues;
 

@@ -1,0 +1,464 @@
+//! A synthetic cellular link: the Cox process of Sprout (Winstein, Sivaraman and Balakrishnan,
+//! NSDI 2013, section 3.1), a Poisson process of delivery opportunities whose rate wanders.
+//!
+//! Time advances in ticks (the paper's inference: 20 ms). In each tick the rate takes a step of
+//! Brownian motion, reflected at `min` and `max`; a Poisson number of opportunities of that mean is
+//! drawn; they are offered as a constant rate over the tick. Outages interrupt it.
+//!
+//! # Deviations from the paper
+//! * The motion may be pulled towards `centre` (an Ornstein-Uhlenbeck process, time constant
+//!   `reversion`): without the pull the rate has the uniform distribution between its bounds in the
+//!   long run, which no recording has. Without `reversion` it is the paper's motion.
+//! * An outage begins at exponential gaps, in place of when the motion reaches zero: so its
+//!   frequency and the rate's spread can be fitted apart. Its length is exponential, as the paper
+//!   has it, or of Pareto's law with shape 2 (density falling with the third power; the paper's
+//!   Figure 2 finds a power of 3.27 beyond 20 ms), cut off at `outage-max`. Both are in whole ticks.
+//!   The motion stands still in an outage.
+//! * `reconfigure` draws the rate afresh at fixed intervals from its long-run distribution, for
+//!   links that are reassigned by a clock.
+//! * The motion starts from its long-run distribution rather than from a given rate.
+//!
+//! Ticks are made when the link reaches them, so that memory does not grow, and idle time costs a
+//! few tens of nanoseconds per tick. Everything follows from the link's stream of random numbers
+//! and the tick's number, never from when or how often the link is asked.
+
+use super::draw::{exp_minus_q63, exponential_span, normal_q16, pareto_span, poisson};
+use super::piecewise::{Pieces, Transmitter};
+use crate::rate::Rate;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// What a cellular link is like. See the module for how they work together.
+#[derive(Clone, Copy, Debug)]
+pub struct CellularConfig {
+    /// Rate that the motion is pulled towards, within the bounds.
+    pub centre: Rate,
+    /// Lower bound of the rate outside outages.
+    pub min: Rate,
+    /// Upper bound; above `min`.
+    pub max: Rate,
+    /// Standard deviation that the motion gathers in one second.
+    pub volatility: Rate,
+    /// Time constant of the pull towards `centre`; `None`: none.
+    pub reversion: Option<Span>,
+    /// How long a rate holds; not zero.
+    pub tick: Span,
+    /// Bytes of a delivery opportunity; not zero.
+    pub opportunity_bytes: u32,
+    /// Outages, if any.
+    pub outages: Option<Outages>,
+    /// Time between fresh draws of the rate; `None`: never.
+    pub reconfigure: Option<Span>,
+}
+
+/// Times at which nothing passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outages {
+    /// Mean time from the end of one to the start of the next.
+    pub gap: Span,
+    /// Mean length, before `longest` cuts it off.
+    pub length: Span,
+    /// Greatest length.
+    pub longest: Span,
+    /// Distribution of the length.
+    pub law: OutageLaw,
+}
+
+/// Distribution of an outage's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutageLaw {
+    /// No memory, as in the paper's model.
+    Exponential,
+    /// Shape 2, as heavy-tailed as the paper's measurement.
+    Pareto,
+}
+
+/// The rate process.
+#[derive(Clone, Debug)]
+pub struct Cellular {
+    process: Process,
+    transmitter: Transmitter,
+}
+
+impl Cellular {
+    /// A link whose rate is drawn from `rng`.
+    pub fn new(config: CellularConfig, rng: &Rng) -> Self {
+        assert!(config.max > config.min, "configuration refuses an empty range of rates");
+        assert!(config.tick > Span::ZERO && config.opportunity_bytes > 0, "nor zeros");
+        Self { process: Process::new(config, rng), transmitter: Transmitter::default() }
+    }
+
+    /// The same link with the numbers of another stream, from its beginning.
+    #[must_use]
+    pub fn with_stream(&self, rng: &Rng) -> Self {
+        Self::new(self.process.config, rng)
+    }
+
+    /// The rate in the long run, outages counted: the mean of 4096 draws from the long-run
+    /// distribution (one or two percent from exact).
+    pub fn nominal_rate(&self) -> Rate {
+        const DRAWS: u64 = 4_096;
+        let mut process = self.process.clone();
+        process.motion = Rng::new(0);
+        let mean = (0..DRAWS).map(|_| process.long_run_draw()).sum::<u64>() / DRAWS;
+        let share = |outages: Outages| {
+            let whole = outages.gap + outages.length;
+            u128::from(mean) * u128::from(outages.gap.as_nanos()) / u128::from(whole.as_nanos())
+        };
+        let rate = process.config.outages.map_or(u128::from(mean), share);
+        Rate::from_bits_per_second((rate as u64).max(1))
+    }
+
+    pub(super) fn next_start(&mut self, ready: Time) -> Time {
+        self.transmitter.next_start(&mut self.process, ready)
+    }
+
+    pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
+        self.transmitter.transmit(&mut self.process, start, len)
+    }
+}
+
+/// The rate over time.
+#[derive(Clone, Debug)]
+struct Process {
+    config: CellularConfig,
+    /// What one tick leaves of the distance from `centre`, in Q32; one without a pull.
+    keep_q32: u64,
+    /// Standard deviation of one tick's step, and of the long run where there is a pull.
+    step_deviation: u64,
+    long_run_deviation: Option<u64>,
+    /// Streams for the motion, the opportunities and the outages.
+    motion: Rng,
+    arrivals: Rng,
+    gaps: Rng,
+    /// Rate of the motion, in bits per second.
+    moving: u64,
+    /// Rate offered in the present tick.
+    offered: Rate,
+    tick_end: Time,
+    /// When the present outage ends, and the next begins.
+    outage_end: Time,
+    next_outage: Time,
+    next_reconfiguration: Time,
+}
+
+const ONE_Q32: u64 = 1 << 32;
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+impl Process {
+    fn new(config: CellularConfig, rng: &Rng) -> Self {
+        let volatility_squared = u128::from(config.volatility.bits_per_second()).pow(2);
+        let spread =
+            |nanos: u64| (volatility_squared * u128::from(nanos) / NANOS_PER_SECOND).isqrt() as u64;
+        // The stationary variance of the pulled motion is volatility^2 * reversion / 2.
+        let long_run_deviation = config.reversion.map(|time| spread(time.as_nanos() / 2));
+        let keep_q32 = config.reversion.map_or(ONE_Q32, |time| {
+            let ratio_q16 =
+                (u128::from(config.tick.as_nanos()) << 16) / u128::from(time.as_nanos().max(1));
+            exp_minus_q63(u64::try_from(ratio_q16).unwrap_or(u64::MAX)) >> 31
+        });
+        let step_deviation = long_run_deviation.map_or_else(
+            || spread(config.tick.as_nanos()),
+            |deviation| {
+                let lost_q64 = (1_u128 << 64) - u128::from(keep_q32).pow(2);
+                ((u128::from(deviation) * lost_q64.isqrt()) >> 32) as u64
+            },
+        );
+        let mut process = Self {
+            config,
+            keep_q32,
+            step_deviation,
+            long_run_deviation,
+            motion: rng.child("motion"),
+            arrivals: rng.child("arrivals"),
+            gaps: rng.child("outages"),
+            moving: 0,
+            offered: Rate::default(),
+            tick_end: Time::ZERO,
+            outage_end: Time::ZERO,
+            next_outage: Time::MAX,
+            next_reconfiguration: config.reconfigure.map_or(Time::MAX, |span| Time::ZERO + span),
+        };
+        process.moving = process.long_run_draw();
+        process.plan_outage(Time::ZERO);
+        process.enter_next();
+        process
+    }
+
+    /// A rate from the motion's long-run distribution: normal around `centre` within the bounds,
+    /// or uniform between them without a pull (and where the bounds hold only a small part of the
+    /// normal one, which is then close to uniform).
+    fn long_run_draw(&mut self) -> u64 {
+        let (min, max) = (self.min(), self.max());
+        if let Some(deviation) = self.long_run_deviation {
+            for _ in 0..16 {
+                let rate = self.config.centre.bits_per_second() as i64
+                    + scaled(deviation, normal_q16(&mut self.motion));
+                if (min..=max).contains(&rate) {
+                    return rate as u64;
+                }
+            }
+        }
+        let width = (max - min) as u128;
+        min as u64 + ((width * u128::from(self.motion.next_u32())) >> 32) as u64
+    }
+
+    fn min(&self) -> i64 {
+        self.config.min.bits_per_second() as i64
+    }
+
+    fn max(&self) -> i64 {
+        self.config.max.bits_per_second() as i64
+    }
+
+    /// One tick of the motion.
+    fn step(&mut self) {
+        let centre = self.config.centre.bits_per_second() as i64;
+        let distance = self.moving as i64 - centre;
+        let kept = ((i128::from(distance) * i128::from(self.keep_q32)) >> 32) as i64;
+        let moved = centre + kept + scaled(self.step_deviation, normal_q16(&mut self.motion));
+        let (min, max) = (self.min(), self.max());
+        let reflected = if moved < min {
+            2 * min - moved
+        } else if moved > max {
+            2 * max - moved
+        } else {
+            moved
+        };
+        // A step longer than the range is wide is reflected once only.
+        self.moving = reflected.clamp(min, max) as u64;
+    }
+
+    /// The rate that carries a Poisson number of opportunities within a tick.
+    fn draw_opportunities(&mut self) -> Rate {
+        let tick_nanos = u128::from(self.config.tick.as_nanos());
+        let nanobits = u128::from(self.config.opportunity_bytes) * 8 * NANOS_PER_SECOND;
+        let mean_q16 = ((u128::from(self.moving) * tick_nanos) << 16) / nanobits;
+        let number = poisson(&mut self.arrivals, mean_q16 as u64);
+        Rate::from_bits_per_second((u128::from(number) * nanobits / tick_nanos) as u64)
+    }
+
+    fn plan_outage(&mut self, from: Time) {
+        if let Some(outages) = self.config.outages {
+            self.next_outage = from + exponential_span(&mut self.gaps, outages.gap);
+        }
+    }
+
+    fn begin_outage(&mut self, now: Time) {
+        let Some(outages) = self.config.outages else { return };
+        let length = match outages.law {
+            OutageLaw::Exponential => exponential_span(&mut self.gaps, outages.length),
+            OutageLaw::Pareto => pareto_span(&mut self.gaps, outages.length),
+        };
+        self.outage_end = now + length.min(outages.longest);
+        self.plan_outage(self.outage_end);
+    }
+
+    fn reconfigure(&mut self, now: Time) {
+        let Some(interval) = self.config.reconfigure else { return };
+        while self.next_reconfiguration <= now && self.next_reconfiguration < Time::MAX {
+            self.next_reconfiguration += interval;
+        }
+        self.moving = self.long_run_draw();
+    }
+}
+
+/// `deviation` times a number in Q16.
+fn scaled(deviation: u64, number_q16: i64) -> i64 {
+    ((i128::from(deviation) * i128::from(number_q16)) >> 16) as i64
+}
+
+impl Pieces for Process {
+    fn rate(&self) -> Rate {
+        self.offered
+    }
+
+    fn piece_end(&self) -> Time {
+        self.tick_end
+    }
+
+    fn enter_next(&mut self) {
+        let now = self.tick_end;
+        self.tick_end += self.config.tick;
+        if now >= self.next_reconfiguration {
+            self.reconfigure(now);
+        }
+        if now >= self.next_outage {
+            self.begin_outage(now);
+        }
+        self.offered = if now < self.outage_end {
+            Rate::default()
+        } else {
+            self.step();
+            self.draw_opportunities()
+        };
+    }
+
+    fn seek(&mut self, time: Time) {
+        while time >= self.tick_end && self.tick_end < Time::MAX {
+            self.enter_next();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const TICK: Span = Span::from_millis(20);
+
+    fn config() -> CellularConfig {
+        CellularConfig {
+            centre: Rate::from_megabits_per_second(6),
+            min: Rate::from_megabits_per_second(1),
+            max: Rate::from_megabits_per_second(12),
+            volatility: Rate::from_megabits_per_second(2),
+            reversion: Some(Span::from_secs(2)),
+            tick: TICK,
+            opportunity_bytes: 1_504,
+            outages: None,
+            reconfigure: None,
+        }
+    }
+
+    /// Motion and offered rate in Mbit/s of the first ticks.
+    fn ticks(config: CellularConfig, count: usize) -> Vec<(f64, f64)> {
+        let mut process = Process::new(config, &Rng::new(9));
+        let mut out = Vec::new();
+        for _ in 0..count {
+            out.push((process.moving as f64 / 1e6, process.offered.bits_per_second() as f64 / 1e6));
+            process.enter_next();
+        }
+        out
+    }
+
+    fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+        let count = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        (mean, (values.map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt())
+    }
+
+    fn assert_near(measured: f64, expected: f64, share: f64) {
+        assert!((measured / expected - 1.0).abs() < share, "{measured} is not {expected}");
+    }
+
+    #[test]
+    fn the_motion_gathers_its_volatility_with_the_square_root_of_time() {
+        // Far from the bounds: 100 s, steps of 20 ms.
+        let wide = Rate::from_megabits_per_second(100_000);
+        let centre = Rate::from_megabits_per_second(50_000);
+        let free = CellularConfig { max: wide, centre, reversion: None, ..config() };
+        let out = ticks(free, 50_000);
+        for lag in [1_usize, 50] {
+            let moved = (lag..out.len()).map(|index| out[index].0 - out[index - lag].0);
+            let (_, deviation) = mean_and_deviation(moved);
+            assert_near(deviation, 2.0 * (lag as f64 * 0.02).sqrt(), 0.05);
+        }
+    }
+
+    #[test]
+    fn the_pulled_motion_has_the_long_run_of_its_theory() {
+        let out = ticks(config(), 200_000);
+        let (mean, deviation) = mean_and_deviation(out.iter().map(|tick| tick.0));
+        // volatility * sqrt(reversion / 2) is 2; the bounds cut two and a half deviations off.
+        assert_near(mean, 6.0, 0.04);
+        assert_near(deviation, 2.0, 0.06);
+        let bounded = out.iter().all(|tick| (1.0..=12.0).contains(&tick.0));
+        assert!(bounded, "the motion leaves its bounds");
+        let moved = |lag: usize| out.iter().zip(&out[lag..]);
+        let products = moved(100).map(|(a, b)| (a.0 - mean) * (b.0 - mean));
+        let correlation = products.sum::<f64>() / out.len() as f64 / deviation.powi(2);
+        assert_near(correlation, (-1.0_f64).exp(), 0.15);
+    }
+
+    #[test]
+    fn without_a_pull_the_rate_is_uniform_in_the_long_run() {
+        let volatility = Rate::from_megabits_per_second(20);
+        let out = ticks(CellularConfig { volatility, reversion: None, ..config() }, 200_000);
+        let (mean, deviation) = mean_and_deviation(out.iter().map(|tick| tick.0));
+        assert_near(mean, 6.5, 0.04);
+        assert_near(deviation, 11.0 / 12.0_f64.sqrt(), 0.06);
+    }
+
+    #[test]
+    fn opportunities_at_a_steady_rate_are_poisson() {
+        let still = CellularConfig { volatility: Rate::default(), ..config() };
+        let counts = ticks(still, 100_000).into_iter().map(|tick| tick.1 * 1e6 * 0.02 / 12_032.0);
+        let counts: Vec<f64> = counts.collect();
+        let (mean, deviation) = mean_and_deviation(counts.iter().copied());
+        assert_near(mean, 6e6 * 0.02 / 12_032.0, 0.01);
+        assert_near(deviation.powi(2), mean, 0.03);
+        assert!(counts.iter().all(|count| (count - count.round()).abs() < 1e-3));
+    }
+
+    #[test]
+    fn outages_have_their_gaps_and_lengths() {
+        for law in [OutageLaw::Exponential, OutageLaw::Pareto] {
+            let (gap, length) = (Span::from_secs(2), Span::from_millis(500));
+            let outages = Some(Outages { gap, length, longest: Span::from_millis(900), law });
+            // Many opportunities per tick, so that a tick without any is an outage.
+            let config = CellularConfig { opportunity_bytes: 64, outages, ..config() };
+            let out = ticks(config, 500_000);
+            let runs: Vec<f64> = out
+                .chunk_by(|a, b| (a.1 == 0.0) == (b.1 == 0.0))
+                .filter(|run| run[0].1 == 0.0)
+                .map(|run| run.len() as f64 * 0.02)
+                .collect();
+            assert!(runs.iter().all(|length| *length <= 0.92 * 2.0), "{law:?}");
+            let expected = match law {
+                OutageLaw::Exponential => 0.5 * (1.0 - (-1.8_f64).exp()),
+                // The mean of Pareto's law from 0.25 s, cut off at 0.9 s.
+                OutageLaw::Pareto => 0.5 - 0.25_f64.powi(2) / 0.9,
+            };
+            let (mean, _) = mean_and_deviation(runs.iter().copied());
+            // Half a tick is added by whole ticks; two outages now and then touch.
+            assert_near(mean, expected + 0.01, 0.06);
+            assert_near(runs.len() as f64, 10_000.0 / (2.0 + expected), 0.06);
+        }
+    }
+
+    #[test]
+    fn a_reconfiguration_draws_afresh() {
+        let volatility = Rate::from_bits_per_second(1_000);
+        let reconfigure = Some(Span::from_secs(15));
+        let slow = CellularConfig { volatility, reversion: None, reconfigure, ..config() };
+        let out = ticks(slow, 750 * 40);
+        let jumps: Vec<usize> =
+            (1..out.len()).filter(|&i| (out[i].0 - out[i - 1].0).abs() > 0.01).collect();
+        assert!(jumps.len() > 30, "{jumps:?}");
+        assert!(jumps.iter().all(|tick| tick % 750 == 0), "{jumps:?}");
+    }
+
+    #[test]
+    fn the_nominal_rate_is_what_a_busy_link_passes() {
+        let law = OutageLaw::Exponential;
+        let (gap, length) = (Span::from_secs(2), Span::from_millis(500));
+        let outages = Some(Outages { gap, length, longest: Span::from_secs(60), law });
+        let mut link = Cellular::new(CellularConfig { outages, ..config() }, &Rng::new(4));
+        let (mut now, mut bits) = (Time::ZERO, 0.0);
+        while now < Time::from_secs(10_000) {
+            let start = link.next_start(now);
+            now = link.transmit(start, 1_500);
+            bits += 12_000.0;
+        }
+        let nominal = link.nominal_rate().bits_per_second() as f64;
+        assert_near(bits / (now.as_nanos() as f64 / 1e9), nominal, 0.04);
+    }
+
+    #[test]
+    fn the_stream_decides_and_nothing_else() {
+        let ends = |seed: u64, step: Span| {
+            let mut link = Cellular::new(config(), &Rng::new(seed));
+            let mut asked = Time::ZERO;
+            while asked < Time::from_secs(60) {
+                link.next_start(asked);
+                asked += step;
+            }
+            link.transmit(Time::from_secs(60), 1_000_000)
+        };
+        let once = ends(1, Span::from_secs(60));
+        assert_eq!(once, ends(1, Span::from_millis(7)));
+        assert_ne!(once, ends(2, Span::from_secs(60)));
+    }
+}

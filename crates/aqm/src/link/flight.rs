@@ -1,0 +1,231 @@
+//! What happens to a packet between the end of its transmission and the far end, beyond a fixed
+//! delay: jitter, reordering, and the request-grant delay of a DOCSIS upstream.
+//!
+//! A link without these options does not have a [`Flight`] and pays one test per packet.
+
+use crate::rate::Rate;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+use super::draw::{exponential_q32, normal_q16};
+
+/// Extra delays of one direction.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    options: FlightOptions,
+    jitter_rng: Rng,
+    reorder_rng: Rng,
+    /// No packet that keeps its place arrives before this instant.
+    latest: Time,
+    /// When the DOCSIS upstream's grants so far are used up.
+    granted_until: Time,
+}
+
+/// Which extra delays a direction has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlightOptions {
+    /// Random delay of each packet.
+    pub jitter: Option<Jitter>,
+    /// Packets that fall behind.
+    pub reorder: Option<Reorder>,
+    /// Delay of the DOCSIS upstream's medium access.
+    pub grant: Option<RequestGrant>,
+}
+
+impl FlightOptions {
+    /// Whether there is no extra delay at all.
+    pub const fn is_empty(&self) -> bool {
+        self.jitter.is_none() && self.reorder.is_none() && self.grant.is_none()
+    }
+}
+
+/// A random delay from zero to `most`, drawn for each packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Jitter {
+    /// Largest extra delay.
+    pub most: Span,
+    /// Its distribution.
+    pub law: JitterLaw,
+    /// A packet waits for those sent before it, as behind a link that retransmits; otherwise each
+    /// arrives when its own delay is over, and may overtake.
+    pub keep_order: bool,
+}
+
+/// How jitter is distributed over zero to `most`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JitterLaw {
+    /// Evenly; mean half of `most`.
+    Uniform,
+    /// Normal with mean half of `most` and a standard deviation of a sixth, cut at both ends.
+    Normal,
+    /// Exponential with a mean of an eighth of `most`, cut at its end (0.03 % of the packets).
+    Exponential,
+}
+
+/// Packets that fall behind, so that later ones overtake them.
+#[derive(Clone, Copy, Debug)]
+pub struct Reorder {
+    /// Probability of each packet as a fraction of 2^32.
+    pub probability_q32: u64,
+    /// How far it falls behind.
+    pub by: Span,
+}
+
+/// The request-grant loop of a DOCSIS upstream, which a modem's AQM cannot see (RFC 8034,
+/// section 4.2): the delay comes after the packet has left the queue.
+///
+/// A packet that starts to leave the queue is requested at the next MAP boundary, and sent from
+/// `to_grant` after that boundary, or when earlier grants are used up, at the peak rate. Requests
+/// and grants of several packets overlap, so throughput stays as it is; contention and loss of
+/// requests are not modelled.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestGrant {
+    /// Time between MAP boundaries; not zero.
+    pub map_interval: Span,
+    /// From the boundary that carries a request to the start of its grant.
+    pub to_grant: Span,
+    /// Rate at which a grant is sent; not zero.
+    pub peak: Rate,
+}
+
+impl RequestGrant {
+    /// When a packet of `len` bytes, whose transmission would have ended at `end` without
+    /// requests, has been sent.
+    fn sent(&self, end: Time, len: u32, granted_until: Time) -> Time {
+        let serialisation = self.peak.time_for(u64::from(len)).unwrap_or_default();
+        let asked = end.since(Time::ZERO + serialisation).as_nanos();
+        let boundary = self.map_interval * asked.div_ceil(self.map_interval.as_nanos());
+        (Time::ZERO + boundary + self.to_grant).max(granted_until) + serialisation
+    }
+}
+
+impl Flight {
+    /// Extra delays that draw from child streams of `rng`.
+    pub fn new(options: FlightOptions, rng: &Rng) -> Self {
+        Self {
+            options,
+            jitter_rng: rng.child("jitter"),
+            reorder_rng: rng.child("reorder"),
+            latest: Time::ZERO,
+            granted_until: Time::ZERO,
+        }
+    }
+
+    /// When a packet of `len` bytes, overhead included, reaches the far end, whose transmission
+    /// ended at `end` and which would arrive after `delay`.
+    pub(super) fn arrival(&mut self, end: Time, len: u32, delay: Span) -> Time {
+        let mut sent = end;
+        if let Some(grant) = self.options.grant {
+            sent = grant.sent(end, len, self.granted_until);
+            self.granted_until = sent;
+        }
+        let mut arrival = sent + delay;
+        if let Some(jitter) = self.options.jitter {
+            arrival += jitter.draw(&mut self.jitter_rng);
+            if jitter.keep_order {
+                arrival = arrival.max(self.latest);
+                self.latest = arrival;
+            }
+        }
+        if let Some(reorder) = self.options.reorder
+            && u64::from(self.reorder_rng.next_u32()) < reorder.probability_q32
+        {
+            arrival += reorder.by;
+        }
+        arrival
+    }
+}
+
+impl Jitter {
+    fn draw(self, rng: &mut Rng) -> Span {
+        const ONE_Q32: u64 = 1 << 32;
+        let part_q32 = match self.law {
+            JitterLaw::Uniform => u64::from(rng.next_u32()),
+            JitterLaw::Normal => {
+                let sixth_q32 = (normal_q16(rng) << 16) / 6;
+                (ONE_Q32 as i64 / 2 + sixth_q32).clamp(0, ONE_Q32 as i64) as u64
+            }
+            JitterLaw::Exponential => (exponential_q32(rng) / 8).min(ONE_Q32),
+        };
+        let nanos = (u128::from(self.most.as_nanos()) * u128::from(part_q32)) >> 32;
+        Span::from_nanos(nanos as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn arrivals(options: FlightOptions, count: u64) -> Vec<Time> {
+        let mut flight = Flight::new(options, &Rng::new(3));
+        let end = |number: u64| Time::from_millis(1) + Span::from_micros(100) * number;
+        (0..count).map(|number| flight.arrival(end(number), 1_000, Span::from_millis(5))).collect()
+    }
+
+    #[test]
+    fn jitter_has_the_promised_mean_and_bounds() {
+        for (law, mean_us) in [
+            (JitterLaw::Uniform, 4_000.0),
+            (JitterLaw::Normal, 4_000.0),
+            (JitterLaw::Exponential, 1_000.0),
+        ] {
+            let most = Span::from_millis(8);
+            let jitter = Some(Jitter { most, law, keep_order: false });
+            let out = arrivals(FlightOptions { jitter, ..FlightOptions::default() }, 50_000);
+            let mut sum = 0.0;
+            for (number, arrival) in out.iter().enumerate() {
+                let earliest = Time::from_micros(6_000 + 100 * number as u64);
+                assert!(*arrival >= earliest && *arrival <= earliest + most, "{law:?}");
+                sum += arrival.since(earliest).as_nanos() as f64 / 1e3;
+            }
+            let mean = sum / 50_000.0;
+            assert!((mean / mean_us - 1.0).abs() < 0.02, "{law:?}: {mean} us");
+        }
+    }
+
+    #[test]
+    fn jitter_keeps_the_order_where_it_should() {
+        for keep_order in [true, false] {
+            let most = Span::from_millis(8);
+            let jitter = Some(Jitter { most, law: JitterLaw::Uniform, keep_order });
+            let out = arrivals(FlightOptions { jitter, ..FlightOptions::default() }, 1_000);
+            assert_eq!(out.is_sorted(), keep_order);
+        }
+    }
+
+    #[test]
+    fn reordered_packets_fall_behind_and_the_others_stay() {
+        let by = Span::from_millis(1);
+        let reorder = Some(Reorder { probability_q32: (1 << 32) / 10, by });
+        let out = arrivals(FlightOptions { reorder, ..FlightOptions::default() }, 10_000);
+        let due = |number: usize| Time::from_micros(6_000 + 100 * number as u64);
+        let late = out.iter().enumerate().filter(|(number, time)| **time == due(*number) + by);
+        let on_time = out.iter().enumerate().filter(|(number, time)| **time == due(*number));
+        let late = late.count();
+        assert_eq!(late + on_time.count(), 10_000);
+        assert!((900..1_100).contains(&late), "{late}");
+    }
+
+    #[test]
+    fn grants_start_at_the_boundary_after_the_request_and_follow_each_other() {
+        // 1000 B at 8 Mbit/s take 1 ms; boundaries every 2 ms, grants 3 ms after them.
+        let grant = RequestGrant {
+            map_interval: Span::from_millis(2),
+            to_grant: Span::from_millis(3),
+            peak: Rate::from_megabits_per_second(8),
+        };
+        let options = FlightOptions { grant: Some(grant), ..FlightOptions::default() };
+        let mut flight = Flight::new(options, &Rng::new(0));
+        let mut sent_us = |end_us: u64| {
+            let sent = flight.arrival(Time::from_micros(end_us), 1_000, Span::ZERO);
+            sent.as_nanos() / 1_000
+        };
+        // Leaves the queue at 0, is asked for at once, granted at 3 ms.
+        assert_eq!(sent_us(1_000), 4_000);
+        // Leaves at 1 and 2 ms: both asked for at 2 ms, sent one after the other from 5 ms on.
+        assert_eq!(sent_us(2_000), 6_000);
+        assert_eq!(sent_us(3_000), 7_000);
+        assert_eq!(sent_us(9_001), 14_000);
+    }
+}
