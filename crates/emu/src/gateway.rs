@@ -115,6 +115,11 @@ impl GatewayConfig {
             buffer_limit_bytes: 256 << 20,
         }
     }
+
+    /// Where one direction's link and queue draw their random numbers from.
+    pub(crate) fn stream(&self, direction: Direction) -> Rng {
+        Rng::new(self.seed).child(direction.name())
+    }
 }
 
 /// Why a gateway could not start, or stopped.
@@ -405,7 +410,7 @@ impl Thread {
 
     fn build(&self, seed: LaneSeed) -> (Named, Lane) {
         let config = seed.config;
-        let rng = Rng::new(self.config.seed).child(seed.direction.name());
+        let rng = self.config.stream(seed.direction);
         let link: Link<Handle> = config.link.build(config.queue.build(&rng), &rng);
         let frame_max = if self.config.offload.is_on(&config.link) { 65_600 } else { 9_100 };
         let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);

@@ -26,6 +26,8 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use underload_aqm::registry::LinkSetup;
+use underload_aqm::rng::Rng;
+use underload_report::schema::Direction;
 
 use crate::clock::Clock;
 use crate::gateway::{Gateway, GatewayConfig, GatewayError, LaneConfig};
@@ -168,16 +170,19 @@ impl LinkCommand {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let words = words.join(" ");
         let mut writers = Vec::new();
-        let mut open = |direction: &str, lane: &LaneConfig| {
-            let path = directory.join(format!("{direction}.log"));
+        let mut open = |direction: Direction, lane: &LaneConfig| {
+            let name = direction.name();
+            let path = directory.join(format!("{name}link.log"));
             let (link, queue) = (lane.link.label.to_string(), lane.queue.label.to_string());
-            let header = link_log::header(direction, &link, &queue, &path, &words);
+            let header = link_log::header(&format!("{name}link"), &link, &queue, &path, &words);
             let (journal, events) = Journal::new();
-            writers.push(LogWriter::start(path, header, lane.link.clone(), events));
+            let rng = self.gateway.stream(direction);
+            writers.push(LogWriter::start(path, header, lane.link.clone(), rng, events));
             journal
         };
         let journals =
-            [open("uplink", &self.gateway.up), open("downlink", &self.gateway.down)].map(Some);
+            [open(Direction::Up, &self.gateway.up), open(Direction::Down, &self.gateway.down)]
+                .map(Some);
         Ok((journals, writers))
     }
 }
@@ -189,10 +194,17 @@ struct LogWriter {
 }
 
 impl LogWriter {
-    fn start(path: PathBuf, header: String, link: LinkSetup, events: Receiver<Events>) -> Self {
+    fn start(
+        path: PathBuf,
+        header: String,
+        link: LinkSetup,
+        rng: Rng,
+        events: Receiver<Events>,
+    ) -> Self {
         let target = path.clone();
-        let thread =
-            std::thread::spawn(move || link_log::write_events(&target, &header, &link, &events));
+        let thread = std::thread::spawn(move || {
+            link_log::write_events(&target, &header, &link, &rng, &events)
+        });
         Self { path, thread }
     }
 }

@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-use underload_aqm::link::Link;
+use underload_aqm::link::{FlightOptions, Link};
 use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use underload_aqm::registry::LinkSetup;
@@ -29,7 +29,8 @@ const REORDER: Span = Span::from_secs(2);
 /// Events kept for ordering, at most.
 const REORDER_MAX: usize = 1 << 20;
 
-/// Writes one direction's log until the journal ends, and returns the number of events.
+/// Writes one direction's log until the journal ends, and returns the number of events. The link
+/// draws from `rng`, as the one in service does, so that its capacity is told and not another.
 ///
 /// # Errors
 /// Where the file cannot be written; the journal is then read on, so that nobody waits.
@@ -37,11 +38,12 @@ pub fn write_events(
     path: &Path,
     header: &str,
     link: &LinkSetup,
+    rng: &Rng,
     journal: &Receiver<Events>,
 ) -> io::Result<u64> {
     let mut log = Log {
         file: BufWriter::new(File::create(path)?),
-        capacity: Capacity::of(link),
+        capacity: Capacity::of(link, rng),
         waiting: BinaryHeap::new(),
         written: 0,
     };
@@ -134,11 +136,12 @@ struct Capacity {
 }
 
 impl Capacity {
-    fn of(link: &LinkSetup) -> Self {
+    fn of(link: &LinkSetup, rng: &Rng) -> Self {
         let mut always = link.clone();
         always.delay = Span::ZERO;
+        always.flight = FlightOptions::default();
         always.loss_q32 = 0;
-        let mut link = always.build(Box::new(Saturated), &Rng::new(0));
+        let mut link = always.build(Box::new(Saturated), rng);
         link.send(Time::ZERO, opportunity(), &mut ());
         Self { link, reached: Time::ZERO, ms: 0, bytes: 0 }
     }
@@ -238,7 +241,7 @@ mod tests {
         assert_eq!(journal.finish(), 0);
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("uplink.log");
-        let events = write_events(&path, "# base timestamp: 0\n", &link, &receiver);
+        let events = write_events(&path, "# base timestamp: 0\n", &link, &Rng::new(0), &receiver);
         assert_eq!(events.expect("written"), 4);
         let text = std::fs::read_to_string(&path).expect("a log");
         let expected = "# base timestamp: 0\n1 + 1504\n1 # 1504\n2 + 104\n2 d 1 104\n\
