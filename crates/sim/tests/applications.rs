@@ -127,3 +127,107 @@ mod web {
         assert!(small < bloated / 2.0, "{small} s against {bloated} s");
     }
 }
+
+mod games {
+    use super::*;
+
+    fn play(kind: &str, queue: &str, uploads: u32) -> TrialRecord {
+        let path =
+            format!("up = \"5mbit\"\ndown = \"50mbit\"\nrtt = \"30ms\"\nup_queue = \"{queue}\"");
+        let flows =
+            format!("{UPLOAD}count = {uploads}\n\n[[flow]]\nname = \"play\"\nkind = \"{kind}\"\n");
+        record(&scenario(&path, "60s", &flows))
+    }
+
+    #[test]
+    fn a_game_alone_sees_the_bare_path() {
+        let record = play("game", "fifo:limit=256KiB", 0);
+        let median = value(&record, "play", "round_trip_p50");
+        // 30 ms of path, 0.25 ms to send 156 bytes up and 0.08 ms to send 478 down.
+        assert!((median - 30.33).abs() < 0.05, "{median}");
+        assert!(value(&record, "play", "round_trip_p99") < 30.6);
+        assert!(value(&record, "play", "updates_lost_up").abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn an_upload_ruins_a_game_unless_the_queue_knows_better() {
+        let fifo = value(&play("game", "fifo:limit=256KiB", 1), "play", "round_trip_p99");
+        let pie = value(&play("game", "docsis-pie", 1), "play", "round_trip_p99");
+        let fair = value(&play("game", "fq-codel", 1), "play", "round_trip_p99");
+        assert!(fifo > 300.0, "{fifo}");
+        assert!(pie < 120.0, "{pie}");
+        assert!(fair < 40.0, "{fair}");
+    }
+
+    #[test]
+    fn cloud_input_waits_half_a_frame_on_a_free_path() {
+        let record = play("cloud-game", "fifo:limit=256KiB", 0);
+        let median = value(&record, "play", "input_to_photon_p50");
+        // 30 ms of path, 0.25 ms up, 5 ms to send 31,250 bytes in 27 packets down, 30 ms at both
+        // ends, and half of 16.7 ms of waiting for a frame.
+        assert!((median - 73.8).abs() < 3.0, "{median}");
+        assert!(value(&record, "play", "frames_late").abs() < f64::EPSILON);
+        let loaded = play("cloud-game", "fifo:limit=256KiB", 1);
+        assert!(value(&loaded, "play", "input_to_photon_p50") > median + 150.0);
+        // The way down is free.
+        assert!(value(&loaded, "play", "frames_lost").abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_stream_beyond_the_line_is_late_or_lost() {
+        let flows = "[[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nrate = \"60mbit\"\n";
+        let record = record(&scenario(BUFFER_16_KIB, "10s", flows));
+        let late = value(&record, "play", "frames_late");
+        let lost = value(&record, "play", "frames_lost");
+        assert!(lost > 50.0 && late + lost > 80.0, "{late} % late, {lost} % lost");
+    }
+}
+
+mod video {
+    use super::*;
+
+    const PLAYERS: [&str; 4] = ["bb", "festive", "bola", "robust-mpc"];
+
+    fn watch(player: &str, down: &str) -> TrialRecord {
+        let path = format!(
+            "up = \"10mbit\"\ndown = \"{down}\"\nrtt = \"40ms\"\nup_queue = \"fifo:limit=1000p\""
+        );
+        let flows = format!("[[flow]]\nname = \"film\"\nkind = \"video\"\nplayer = \"{player}\"\n");
+        record(&scenario(&path, "260s", &flows))
+    }
+
+    #[test]
+    fn every_player_plays_without_a_stall_on_a_steady_line_and_uses_it() {
+        for player in PLAYERS {
+            let record = watch(player, "3.4mbit");
+            let get = |name| value(&record, "film", name);
+            assert!((get("chunks_loaded") - 48.0).abs() < f64::EPSILON, "{player}");
+            assert!(get("rebuffering") < 0.1, "{player} stalls {} s", get("rebuffering"));
+            let rate = get("bit_rate");
+            assert!((1.5..=3.2).contains(&rate), "{player}: {rate} Mbit/s");
+            // 48 chunks, at most 4.3 each.
+            assert!(get("qoe") < 48.0 * 4.3 && get("qoe") > 30.0, "{player}: {}", get("qoe"));
+        }
+    }
+
+    #[test]
+    fn a_line_below_the_lowest_rate_stalls_for_as_long_as_it_lacks() {
+        let path = "up = \"10mbit\"\ndown = \"200kbit\"\nrtt = \"40ms\"\n\
+                    up_queue = \"fifo:limit=1000p\"";
+        let flows = "[[flow]]\nname = \"film\"\nkind = \"video\"\nplayer = \"bb\"\n";
+        let record = record(&scenario(path, "390s", flows));
+        // 193 s at 0.3 Mbit/s and 3.5 % of headers take 300 s at 0.2 Mbit/s, less the first chunk's
+        // 6.2 s of start-up and the last chunk's playing.
+        let stalled = value(&record, "film", "rebuffering");
+        assert!((95.0..=115.0).contains(&stalled), "{stalled} s");
+        assert!(value(&record, "film", "qoe") < -300.0);
+    }
+
+    #[test]
+    fn an_unfinished_film_has_no_quality() {
+        let flows = "[[flow]]\nname = \"film\"\nkind = \"video\"\n";
+        let record = record(&scenario(BUFFER_16_KIB, "20s", flows));
+        let qoe = flow(&record, "film").metrics.iter().find(|metric| metric.name == "qoe");
+        assert_eq!(qoe.map(|metric| metric.value), Some(None));
+    }
+}

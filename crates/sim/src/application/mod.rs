@@ -9,10 +9,17 @@
 //! |---|---|---|
 //! | [`voip`] | G.711 both ways | MOS, R, mouth-to-ear delay, lost and late frames |
 //! | [`web`] | the guideline's page over TCP | page load time |
+//! | [`game`] | small packets both ways | round trip |
+//! | [`cloud_game`] | input up, 60 frames a second down | input-to-photon delay, frames late |
+//! | [`video`] | chunks over TCP at a chosen bit rate | QoE, rebuffering, switches |
 //!
 //! Every key with its default is in `docs/applications.md`.
 
+pub mod cloud_game;
 mod connection;
+pub mod game;
+mod samples;
+pub mod video;
 pub mod voip;
 pub mod web;
 
@@ -31,6 +38,9 @@ use crate::net::Segment;
 use crate::scenario::error::Fault;
 use crate::scenario::section::read_section;
 
+use cloud_game::{CloudGame, CloudGameConfig};
+use game::{Game, GameConfig};
+use video::{Video, VideoConfig};
 use voip::{Voip, VoipConfig};
 use web::{Web, WebConfig};
 
@@ -41,6 +51,12 @@ pub enum ApplicationConfig {
     Voip(VoipConfig),
     /// A web page.
     Web(WebConfig),
+    /// An online game.
+    Game(GameConfig),
+    /// A game rendered far away.
+    CloudGame(CloudGameConfig),
+    /// Adaptive video.
+    Video(VideoConfig),
 }
 
 impl ApplicationConfig {
@@ -49,6 +65,9 @@ impl ApplicationConfig {
         match name {
             "voip" => read_keys::<voip::VoipKeys>(table).map(Self::Voip),
             "web" => read_keys::<web::WebKeys>(table).map(Self::Web),
+            "game" => read_keys::<game::GameKeys>(table).map(Self::Game),
+            "cloud-game" => read_keys::<cloud_game::CloudGameKeys>(table).map(Self::CloudGame),
+            "video" => read_keys::<video::VideoKeys>(table).map(Self::Video),
             other => Err(Fault::new("kind", format!("`{other}` is not simulated"))),
         }
     }
@@ -58,6 +77,9 @@ impl ApplicationConfig {
         match self {
             Self::Voip(_) => "voip",
             Self::Web(_) => "web",
+            Self::Game(_) => "game",
+            Self::CloudGame(_) => "cloud-game",
+            Self::Video(_) => "video",
         }
     }
 
@@ -66,6 +88,9 @@ impl ApplicationConfig {
         match self {
             Self::Voip(config) => Box::new(Voip::new(config, stop, &rng)),
             Self::Web(config) => Box::new(Web::new(config, stop, rng)),
+            Self::Game(GameConfig) => Box::new(Game::new(stop, &rng)),
+            Self::CloudGame(config) => Box::new(CloudGame::new(config, stop, rng)),
+            Self::Video(config) => Box::new(Video::new(config, stop, rng)),
         }
     }
 }
@@ -111,6 +136,13 @@ fn metric(name: impl Into<String>, unit: &str, value: Option<f64>) -> Metric {
 /// `part` of `whole` in percent; `None` of nothing.
 fn percent(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+/// A number of the standard normal distribution (Box and Muller), within three deviations.
+fn normal(rng: &mut Rng) -> f64 {
+    let radius = libm::sqrt(-2.0 * libm::log(uniform(rng)));
+    let angle = 2.0 * std::f64::consts::PI * uniform(rng);
+    (radius * libm::cos(angle)).clamp(-3.0, 3.0)
 }
 
 /// A uniform number in (0, 1].

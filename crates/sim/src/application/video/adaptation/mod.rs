@@ -1,0 +1,130 @@
+//! How a player chooses the bit rate of the next chunk.
+
+mod bola;
+mod buffer_based;
+mod festive;
+mod robust_mpc;
+
+use serde::Deserialize;
+use underload_aqm::time::Span;
+
+use robust_mpc::RobustMpc;
+
+/// A player's algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Player {
+    /// The buffer alone decides (Huang et al., SIGCOMM 2014).
+    #[default]
+    Bb,
+    /// Harmonic mean of throughput, gradual and delayed switches (Jiang et al., CoNEXT 2012).
+    Festive,
+    /// Lyapunov optimisation of utility over the buffer (Spiteri et al., INFOCOM 2016).
+    Bola,
+    /// Model predictive control with a pessimistic throughput (Yin et al., SIGCOMM 2015).
+    RobustMpc,
+}
+
+/// What a player knows when it chooses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    /// Bit rates in Mbit/s, rising.
+    pub(super) ladder: &'a [f64],
+    /// Length of a chunk in seconds.
+    pub(super) chunk_s: f64,
+    /// Video in the buffer, and the most that it holds, in seconds.
+    pub(super) buffer_s: f64,
+    pub(super) buffer_max_s: f64,
+    /// Throughput of the chunks so far, in Mbit/s.
+    pub(super) throughputs: &'a [f64],
+    /// Rungs of the ladder chosen so far.
+    pub(super) rungs: &'a [usize],
+    /// Chunks not loaded yet.
+    pub(super) chunks_left: usize,
+}
+
+/// What it chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Rung of the ladder.
+    pub(super) rung: usize,
+    /// To let pass before asking.
+    pub(super) wait: Span,
+}
+
+/// The state of an algorithm.
+#[derive(Debug)]
+pub(super) enum Adaptation {
+    Bb,
+    Festive,
+    Bola,
+    RobustMpc(RobustMpc),
+}
+
+impl Adaptation {
+    pub(super) fn new(player: Player) -> Self {
+        match player {
+            Player::Bb => Self::Bb,
+            Player::Festive => Self::Festive,
+            Player::Bola => Self::Bola,
+            Player::RobustMpc => Self::RobustMpc(RobustMpc::default()),
+        }
+    }
+
+    /// The next chunk. The first is of the lowest rung: nothing is known yet.
+    pub(super) fn choose(&mut self, view: &View<'_>) -> Choice {
+        if view.rungs.is_empty() {
+            return Choice { rung: 0, wait: Span::ZERO };
+        }
+        let at_once = |rung| Choice { rung, wait: Span::ZERO };
+        match self {
+            Self::Bb => at_once(buffer_based::choose(view)),
+            Self::Festive => at_once(festive::choose(view)),
+            Self::Bola => bola::choose(view),
+            Self::RobustMpc(mpc) => at_once(mpc.choose(view)),
+        }
+    }
+}
+
+/// Harmonic mean of the last `count` values; 0 of none.
+fn harmonic_mean(values: &[f64], count: usize) -> f64 {
+    let recent = &values[values.len().saturating_sub(count)..];
+    if recent.is_empty() {
+        return 0.0;
+    }
+    recent.len() as f64 / recent.iter().map(|value| 1.0 / value).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
+
+    /// A player with that buffer, after chunks of that throughput and rung.
+    pub(super) fn view<'a>(buffer_s: f64, throughputs: &'a [f64], rungs: &'a [usize]) -> View<'a> {
+        View {
+            ladder: &LADDER,
+            chunk_s: 4.0,
+            buffer_s,
+            buffer_max_s: 60.0,
+            throughputs,
+            rungs,
+            chunks_left: 30,
+        }
+    }
+
+    #[test]
+    fn every_player_starts_at_the_bottom() {
+        for player in [Player::Bb, Player::Festive, Player::Bola, Player::RobustMpc] {
+            let choice = Adaptation::new(player).choose(&view(0.0, &[], &[]));
+            assert_eq!(choice, Choice { rung: 0, wait: Span::ZERO });
+        }
+    }
+
+    #[test]
+    fn the_harmonic_mean_is_that_of_the_last_values() {
+        assert!((harmonic_mean(&[9.0, 1.0, 2.0], 2) - 4.0 / 3.0).abs() < 1e-12);
+        assert!(harmonic_mean(&[], 5).abs() < f64::EPSILON);
+    }
+}

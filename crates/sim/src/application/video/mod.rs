@@ -1,0 +1,304 @@
+//! Adaptive video over HTTP: 48 chunks of together 193 s at six bit rates, as in the BoDe paper's
+//! section VII-B.
+//!
+//! The player asks for one chunk after the other on one connection, and pauses while its buffer is
+//! full. Playback begins with the first chunk and stalls whenever the buffer is empty. Chunks are
+//! exactly as long as rate and length make them.
+//!
+//! Quality of experience is that of Yin et al. (2015) with the paper's penalty: the sum of the
+//! chunks' bit rates in Mbit/s, less 4.3 per second of rebuffering and of start-up, less the sum of
+//! the changes of bit rate.
+
+mod adaptation;
+
+use std::fmt;
+
+use serde::Deserialize;
+use underload_aqm::packet::Packet;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Metric};
+
+pub use adaptation::Player;
+
+use crate::congestion::Algorithm;
+use crate::flow::Port;
+use crate::net::{Body, Segment};
+use crate::scenario::error::Fault;
+use crate::scenario::quantity::SpanText;
+use crate::tcp::TcpConfig;
+
+use super::connection::Connection;
+use super::{Application, Keys, metric};
+use adaptation::{Adaptation, View};
+
+/// A video.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VideoConfig {
+    /// How bit rates are chosen.
+    pub player: Player,
+    /// Most video that the player holds.
+    pub buffer: Span,
+    /// Congestion control of both ends.
+    pub algorithm: Algorithm,
+}
+
+impl Default for VideoConfig {
+    /// BB, a minute of buffer, CUBIC.
+    fn default() -> Self {
+        Self { player: Player::Bb, buffer: Span::from_secs(60), algorithm: Algorithm::Cubic }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VideoKeys {
+    #[serde(default)]
+    player: Player,
+    buffer: Option<SpanText>,
+    congestion_control: Option<String>,
+}
+
+impl Keys for VideoKeys {
+    type Config = VideoConfig;
+
+    fn check(self) -> Result<VideoConfig, Fault> {
+        let buffer = self.buffer.map_or(VideoConfig::default().buffer, |buffer| buffer.0);
+        if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
+            let problem = format!("{buffer} is out of range; expected 10s to 600s");
+            return Err(Fault::new("buffer", problem));
+        }
+        let algorithm = super::algorithm(self.congestion_control.as_deref())?;
+        Ok(VideoConfig { player: self.player, buffer, algorithm })
+    }
+}
+
+/// A player and its server.
+pub(super) struct Video {
+    config: VideoConfig,
+    stop: Time,
+    rng: Rng,
+    adaptation: Adaptation,
+    connection: Option<Connection>,
+    started: Time,
+    /// When the next chunk is to be asked for.
+    alarm: Time,
+    next_rung: usize,
+    requested: Time,
+    playback: Playback,
+    rungs: Vec<usize>,
+    throughputs: Vec<f64>,
+}
+
+/// What is on the screen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Playback {
+    /// Time from the start to the first chunk.
+    startup: Option<Span>,
+    updated: Time,
+    buffer: Span,
+    stalled: Span,
+}
+
+impl Playback {
+    /// The state at `now`.
+    fn at(self, now: Time) -> Self {
+        if self.startup.is_none() {
+            return self;
+        }
+        let passed = now.since(self.updated);
+        Self {
+            updated: now,
+            buffer: self.buffer.saturating_sub(passed),
+            stalled: self.stalled + passed.saturating_sub(self.buffer),
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for Video {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Video").field("playback", &self.playback).finish_non_exhaustive()
+    }
+}
+
+impl Video {
+    pub(super) fn new(config: &VideoConfig, stop: Time, rng: Rng) -> Self {
+        Self {
+            stop,
+            rng,
+            adaptation: Adaptation::new(config.player),
+            connection: None,
+            started: Time::ZERO,
+            alarm: Time::MAX,
+            next_rung: 0,
+            requested: Time::ZERO,
+            playback: Playback::default(),
+            rungs: Vec::with_capacity(CHUNKS),
+            throughputs: Vec::with_capacity(CHUNKS),
+            config: config.clone(),
+        }
+    }
+
+    /// Chooses the next chunk and when to ask for it.
+    fn plan(&mut self, now: Time) {
+        let choice = self.adaptation.choose(&View {
+            ladder: &LADDER,
+            chunk_s: seconds(CHUNK),
+            buffer_s: seconds(self.playback.buffer),
+            buffer_max_s: seconds(self.config.buffer),
+            throughputs: &self.throughputs,
+            rungs: &self.rungs,
+            chunks_left: CHUNKS - self.rungs.len(),
+        });
+        self.next_rung = choice.rung;
+        let full = (self.playback.buffer + CHUNK).saturating_sub(self.config.buffer);
+        self.alarm = now + choice.wait.max(full);
+    }
+
+    fn request(&mut self, port: &mut Port<'_>) {
+        self.alarm = Time::MAX;
+        self.requested = port.now;
+        let bytes = chunk_bytes(self.next_rung) + RESPONSE_HEADER_BYTES;
+        if let Some(connection) = &mut self.connection {
+            connection.fetch(port, REQUEST_BYTES, bytes);
+        }
+    }
+
+    fn on_chunk(&mut self, now: Time) {
+        let bits = chunk_bytes(self.next_rung) as f64 * 8.0;
+        let download = seconds(now.since(self.requested)).max(1e-9);
+        self.throughputs.push(bits / download / 1e6);
+        self.rungs.push(self.next_rung);
+        self.playback = self.playback.at(now);
+        if self.playback.startup.is_none() {
+            self.playback.startup = Some(now.since(self.started));
+            self.playback.updated = now;
+        }
+        self.playback.buffer = self.playback.buffer + CHUNK;
+        if self.rungs.len() < CHUNKS {
+            self.plan(now);
+        } else {
+            self.connection = None;
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.rungs.len() == CHUNKS
+    }
+
+    fn on_due(&mut self, port: &mut Port<'_>) {
+        if self.alarm <= port.now {
+            self.request(port);
+        }
+    }
+}
+
+impl Application for Video {
+    fn start(&mut self, port: &mut Port<'_>) {
+        let tcp = TcpConfig { algorithm: self.config.algorithm, ..TcpConfig::default() };
+        self.started = port.now;
+        self.connection = Some(Connection::open(port, 1, &tcp, &self.rng));
+        self.plan(port.now);
+        self.on_due(port);
+    }
+
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>) {
+        if port.now >= self.stop || matches!(packet.payload.body, Body::Message(_)) {
+            return;
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if connection.receive(port, direction, packet) {
+            self.on_chunk(port.now);
+            self.on_due(port);
+        }
+    }
+
+    fn on_timer(&mut self, port: &mut Port<'_>) {
+        if port.now >= self.stop {
+            return;
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.on_timer(port);
+        }
+        self.on_due(port);
+    }
+
+    fn deadline(&self) -> Time {
+        let connection = self.connection.as_ref().map_or(Time::MAX, Connection::deadline);
+        let next = connection.min(self.alarm);
+        if next < self.stop { next } else { Time::MAX }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        // An unfinished video was watched until the flow stopped.
+        let playback = if self.is_complete() { self.playback } else { self.playback.at(self.stop) };
+        let rates = || self.rungs.iter().map(|&rung| LADDER[rung]);
+        let total: f64 = rates().sum();
+        let changes: f64 = rates().zip(rates().skip(1)).map(|(a, b)| libm::fabs(b - a)).sum();
+        let switches = self.rungs.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let stalled = seconds(playback.stalled);
+        let startup = playback.startup.map(seconds);
+        let experience = startup
+            .filter(|_| self.is_complete())
+            .map(|startup| total - REBUFFERING_PENALTY * (stalled + startup) - changes);
+        let loaded = self.rungs.len();
+        let mean = (loaded > 0).then(|| total / loaded as f64);
+        vec![
+            metric("qoe", "", experience),
+            metric("bit_rate", "Mbit/s", mean),
+            metric("rebuffering", "s", Some(stalled)),
+            metric("startup", "s", startup),
+            metric("switches", "", Some(switches as f64)),
+            metric("chunks_loaded", "", Some(loaded as f64)),
+        ]
+    }
+
+    fn bytes_reserved(&self) -> usize {
+        self.connection.as_ref().map_or(0, Connection::bytes_reserved)
+            + self.rungs.capacity() * size_of::<usize>()
+            + self.throughputs.capacity() * size_of::<f64>()
+    }
+}
+
+fn chunk_bytes(rung: usize) -> u64 {
+    (LADDER[rung] * 1e6 / 8.0 * seconds(CHUNK)) as u64
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e9
+}
+
+/// 240p to 1440p, Mbit/s.
+const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
+const CHUNKS: usize = 48;
+/// 193 s over 48 chunks.
+const CHUNK: Span = Span::from_nanos(4_020_833_333);
+/// Per second, in Mbit/s of a chunk.
+const REBUFFERING_PENALTY: f64 = 4.3;
+const REQUEST_BYTES: u64 = 400;
+const RESPONSE_HEADER_BYTES: u64 = 300;
+const MIN_BUFFER: Span = Span::from_secs(10);
+const MAX_BUFFER: Span = Span::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn playback_drains_the_buffer_and_then_stalls() {
+        let playing = Playback {
+            startup: Some(Span::from_secs(1)),
+            updated: Time::from_secs(1),
+            buffer: Span::from_secs(4),
+            stalled: Span::ZERO,
+        };
+        let later = playing.at(Time::from_secs(4));
+        assert_eq!((later.buffer, later.stalled), (Span::from_secs(1), Span::ZERO));
+        let stalled = later.at(Time::from_secs(7));
+        assert_eq!((stalled.buffer, stalled.stalled), (Span::ZERO, Span::from_secs(2)));
+        // Before the first chunk nothing plays and nothing stalls.
+        let waiting = Playback::default().at(Time::from_secs(9));
+        assert_eq!(waiting.stalled, Span::ZERO);
+    }
+}
