@@ -15,7 +15,7 @@ struct Bench {
 const BENCHES: &[Bench] = &[Bench {
     name: "queues",
     what: "nanoseconds per packet of every discipline beside a plain ring buffer",
-    command: &["bench", "--package", "underload-aqm"],
+    command: &["bench", "--package", "underload-aqm", "--bench", "queues", "--", "--table"],
 }];
 
 /// Runs the benchmark that is named first, with the other arguments for it.

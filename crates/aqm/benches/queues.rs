@@ -1,9 +1,13 @@
 //! Nanoseconds per packet (one enqueue and one dequeue) of every queue discipline at a standing
-//! queue, beside a plain ring buffer, in one run: `cargo bench -p underload-aqm`.
+//! queue, beside a plain ring buffer, in one run: `cargo bench -p underload-aqm --bench queues`.
 //!
 //! The table interleaves short rounds of all subjects, so that whatever else the machine does
 //! meets all of them, and shows the median round. Criterion's own measurements follow, to compare
 //! with an earlier commit (`-- --baseline NAME`); `-- --table` prints the table alone.
+//!
+//! There are two ring buffers. The bare one is inlined into the loop that uses it; the other one
+//! is called through the trait, as every discipline is, and shows what that call costs. Packets
+//! are made beforehand: only their passing is timed.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "the table is the result")]
@@ -45,9 +49,8 @@ struct Subject {
     name: String,
     queue: Queue,
     standing: u32,
-    flows: u32,
     now: Time,
-    offered: u32,
+    traffic: Traffic,
 }
 
 enum Queue {
@@ -83,28 +86,23 @@ impl Subject {
     /// while the queue is shorter than its standing length. The delay stays below every target:
     /// senders that do not react would otherwise measure drops alone.
     fn round(&mut self) {
+        let traffic = &mut self.traffic;
         for _ in 0..PACKETS_PER_ROUND {
             self.now += Span::from_micros(10);
             match &mut self.queue {
                 Queue::Ring(ring) => {
-                    ring.push_back(packet(&mut self.offered, self.flows));
+                    ring.push_back(traffic.next());
                     if ring.len() < self.standing as usize {
-                        ring.push_back(packet(&mut self.offered, self.flows));
+                        ring.push_back(traffic.next());
                     }
-                    black_box(ring.pop_front());
+                    black_box(&ring.pop_front());
                 }
                 Queue::Discipline(queue) => {
-                    let _ = queue.enqueue(self.now, packet(&mut self.offered, self.flows), &mut ());
+                    let _ = queue.enqueue(self.now, traffic.next(), &mut ());
                     if queue.backlog().packets < self.standing {
-                        let second = packet(&mut self.offered, self.flows);
-                        let _ = queue.enqueue(self.now, second, &mut ());
+                        let _ = queue.enqueue(self.now, traffic.next(), &mut ());
                     }
-                    match queue.dequeue(self.now, &mut ()) {
-                        Dequeue::Packet(packet) => {
-                            black_box(packet);
-                        }
-                        Dequeue::Empty | Dequeue::NotBefore(_) => {}
-                    }
+                    black_box(&queue.dequeue(self.now, &mut ()));
                 }
             }
         }
@@ -117,13 +115,29 @@ impl Subject {
     }
 }
 
-fn packet(number: &mut u32, flows: u32) -> Packet<u64> {
-    *number = number.wrapping_add(1);
-    // A stride prime to the number of flows visits all of them, no two in a row.
-    let mut meta = Meta::new(1_500, number.wrapping_mul(7_919) % flows);
-    meta.ecn = Ecn::Ect0;
-    meta.dscp = Dscp::DEFAULT;
-    Packet { meta, payload: u64::from(*number) }
+/// Packets made in advance, over and over again.
+struct Traffic {
+    packets: Vec<Packet<u64>>,
+    next: usize,
+}
+
+impl Traffic {
+    fn new(flows: u32) -> Self {
+        let packet = |number: u32| {
+            // A stride prime to the number of flows visits all of them, no two in a row.
+            let mut meta = Meta::new(1_500, number.wrapping_mul(7_919) % flows);
+            meta.ecn = Ecn::Ect0;
+            meta.dscp = Dscp::DEFAULT;
+            Packet { meta, payload: u64::from(number) }
+        };
+        Self { packets: (0..MANY_FLOWS).map(packet).collect(), next: 0 }
+    }
+
+    fn next(&mut self) -> Packet<u64> {
+        let packet = self.packets[self.next];
+        self.next = if self.next + 1 == self.packets.len() { 0 } else { self.next + 1 };
+        packet
+    }
 }
 
 fn subjects() -> Vec<Subject> {
@@ -131,9 +145,8 @@ fn subjects() -> Vec<Subject> {
         name: name.to_string(),
         queue,
         standing,
-        flows,
         now: Time::ZERO,
-        offered: 0,
+        traffic: Traffic::new(flows),
     };
     let mut subjects = vec![
         subject("ring buffer", Queue::Ring(VecDeque::new()), STANDING, 1),
@@ -151,6 +164,8 @@ fn subjects() -> Vec<Subject> {
         let name = entry.definition.name;
         let profiles = entry.definition.profiles;
         let specs = match profiles {
+            // Its default thresholds are far below the standing queue: it would drop half.
+            _ if name == "red" => vec!["red:min=150p,max=450p".to_string()],
             [] => vec![name.to_string()],
             some => some.iter().map(|p| format!("{name}:profile={}", p.name)).collect(),
         };
@@ -188,19 +203,29 @@ fn print_table() {
         }
     }
     let medians: Vec<f64> = rounds.iter_mut().map(|times| median(times)).collect();
-    println!("{:<36} {:>9} {:>7} {:>7} {:>5}", "discipline", "ns/packet", "ratio", "trait", "goal");
-    for (index, subject) in subjects.iter().enumerate() {
-        let long = subject.standing > STANDING;
-        let ring = RING + usize::from(long);
-        let ratio = medians[index] / medians[ring];
-        let behind_trait = medians[index] / medians[ring + 2];
-        let goal = goal(&subject.name).map_or(String::new(), |goal| format!("{goal:.0}x"));
-        let (name, nanos) = (&subject.name, medians[index]);
-        println!("{name:<36} {nanos:>9.1} {ratio:>6.2}x {behind_trait:>6.2}x {goal:>5}");
+    println!(
+        "{:<36} {:>9} {:>9} {:>12} {:>5}  met",
+        "discipline", "ns/packet", "bare ring", "behind trait", "goal"
+    );
+    for (subject, median) in subjects.iter().zip(&medians) {
+        let ring = RING + usize::from(subject.standing > STANDING);
+        let (bare, behind_trait) = (median / medians[ring], median / medians[ring + 2]);
+        let (goal, met) = match goal(&subject.name) {
+            Some(goal) if bare <= goal => (format!("{goal:.0}x"), "yes"),
+            Some(goal) if behind_trait <= goal => (format!("{goal:.0}x"), "behind the trait only"),
+            Some(goal) => (format!("{goal:.0}x"), "no"),
+            None => (String::new(), ""),
+        };
+        let row = format!(
+            "{:<36} {median:>9.1} {bare:>8.2}x {behind_trait:>11.2}x {goal:>5}  {met}",
+            subject.name
+        );
+        println!("{}", row.trim_end());
     }
     println!("median of {ROUNDS} rounds of {PACKETS_PER_ROUND} packets, interleaved");
 }
 
+/// How many times the ring buffer's time a discipline may take.
 fn goal(name: &str) -> Option<f64> {
     let within_two = ["codel", "pie", "docsis-pie", "bode"];
     let discipline = name.split([':', ',']).next().unwrap_or(name);

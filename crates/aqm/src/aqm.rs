@@ -50,6 +50,10 @@ pub enum Verdict {
 
 /// The stored packets of one queue, as its AQM sees them while dequeuing.
 pub trait Store<P> {
+    /// What stands at the head, without deciding. Packets are large: an algorithm that judges the
+    /// head in place and then takes it copies it once.
+    fn head(&self) -> Option<&Meta>;
+
     /// Takes the head.
     fn pop(&mut self) -> Option<Packet<P>>;
 

@@ -1,6 +1,8 @@
 //! The traits that carry the whole design: [`Qdisc`] stores and schedules, [`Observer`] is told of
 //! every packet that does not leave unchanged.
 
+use core::ops::Sub;
+
 use crate::packet::Packet;
 use crate::time::Time;
 
@@ -74,6 +76,13 @@ impl Backlog {
         self.bytes -= len as u64;
     }
 
+    /// What is left behind a packet of `len` bytes that leaves.
+    #[must_use]
+    pub const fn without(mut self, len: u32) -> Self {
+        self.remove(len);
+        self
+    }
+
     /// Whether nothing is stored.
     pub const fn is_empty(self) -> bool {
         self.packets == 0
@@ -87,6 +96,13 @@ pub struct Count {
     pub packets: u64,
     /// Bytes, as the link charges them.
     pub bytes: u64,
+}
+
+impl Sub for Count {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
+    }
 }
 
 impl Count {
@@ -110,6 +126,17 @@ pub struct Stats {
     pub dropped_dequeue: Count,
     /// Packets whose field was changed from ECT to CE.
     pub marked: u64,
+}
+
+impl Stats {
+    /// These counters with `sent` worked out from the law above, for a queue that holds `backlog`
+    /// and spares itself the counting.
+    #[must_use]
+    pub(crate) fn with_sent(mut self, backlog: Backlog) -> Self {
+        let held = Count { packets: u64::from(backlog.packets), bytes: backlog.bytes };
+        self.sent = self.offered - self.dropped_enqueue - self.dropped_dequeue - held;
+        self
+    }
 }
 
 /// Told of every packet that does not leave unchanged; takes dropped packets back, so that

@@ -35,7 +35,7 @@ use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store};
 use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, Values};
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, Observer, Qdisc};
 use crate::queue::fifo::{self, LIMIT};
 use crate::queue::{Limit, Overflow, Single};
@@ -57,14 +57,15 @@ impl Paper {
 }
 
 impl Aqm for Paper {
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        serve_first(now, store, observer, |packet, left| {
-            now.since(packet.meta.arrived) < self.bound || left.packets < self.exempt_packets
+        serve_first(now, store, observer, |head, left| {
+            now.since(head.arrived) < self.bound || left.packets < self.exempt_packets
         })
     }
 }
@@ -88,6 +89,7 @@ impl Patch {
 }
 
 impl Aqm for Patch {
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
@@ -95,8 +97,8 @@ impl Aqm for Patch {
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         let now_ms = now.as_nanos() / 1_000_000;
-        serve_first(now, store, observer, |packet, left| {
-            let arrived_ms = packet.meta.arrived.as_nanos() / 1_000_000;
+        serve_first(now, store, observer, |head, left| {
+            let arrived_ms = head.arrived.as_nanos() / 1_000_000;
             now_ms.saturating_sub(arrived_ms) <= self.bound_ms
                 || left.packets < self.exempt_packets
                 || left.bytes <= PATCH_EXEMPT_BYTES
@@ -182,17 +184,25 @@ fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
 }
 
 /// Drops from the head until `is_served` takes a packet, given what it leaves behind.
+#[inline]
 fn serve_first<P, S: Store<P>>(
     now: Time,
     store: &mut S,
     observer: &mut dyn Observer<P>,
-    is_served: impl Fn(&Packet<P>, Backlog) -> bool,
+    is_served: impl Fn(&Meta, Backlog) -> bool,
 ) -> Option<Packet<P>> {
     loop {
-        let packet = store.pop()?;
-        if is_served(&packet, store.backlog()) {
-            return Some(packet);
+        let head = store.head()?;
+        if is_served(head, store.backlog().without(head.len)) {
+            return store.pop();
         }
+        drop_head(now, store, observer);
+    }
+}
+
+#[cold]
+fn drop_head<P, S: Store<P>>(now: Time, store: &mut S, observer: &mut dyn Observer<P>) {
+    if let Some(packet) = store.pop() {
         store.drop(now, packet, DropReason::Bound, observer);
     }
 }
@@ -200,7 +210,6 @@ fn serve_first<P, S: Store<P>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Meta;
     use crate::qdisc::Dequeue;
     use alloc::vec::Vec;
 

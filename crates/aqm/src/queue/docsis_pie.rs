@@ -130,13 +130,18 @@ impl DocsisPie {
 
     fn advance(&mut self, now: Time, backlog: Backlog) {
         while let Some(due) = self.timer.take_due(now) {
-            self.bucket.refill(due);
-            let before = self.state.clone();
-            self.update(self.estimated_delay(backlog.bytes));
-            let delay_is_constant = backlog.is_empty() || self.bucket.is_full();
-            if self.state == before && delay_is_constant {
-                self.timer.skip_due(now);
-            }
+            self.replay_update(due, now, backlog);
+        }
+    }
+
+    #[cold]
+    fn replay_update(&mut self, due: Time, now: Time, backlog: Backlog) {
+        self.bucket.refill(due);
+        let before = self.state.clone();
+        self.update(self.estimated_delay(backlog.bytes));
+        let delay_is_constant = backlog.is_empty() || self.bucket.is_full();
+        if self.state == before && delay_is_constant {
+            self.timer.skip_due(now);
         }
     }
 
@@ -239,6 +244,7 @@ impl Activity {
 }
 
 impl Aqm for DocsisPie {
+    #[inline]
     fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
         self.advance(now, backlog);
         if !self.drops(meta.len, backlog) {
@@ -257,6 +263,7 @@ impl Aqm for DocsisPie {
         self.accumulated_q56 = 0;
     }
 
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
@@ -264,10 +271,10 @@ impl Aqm for DocsisPie {
         _observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         self.advance(now, store.backlog());
-        let packet = store.pop()?;
+        let len = store.head()?.len;
         self.bucket.refill(now);
-        self.bucket.take(packet.meta.len);
-        Some(packet)
+        self.bucket.take(len);
+        store.pop()
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

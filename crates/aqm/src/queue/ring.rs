@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::aqm::Store;
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, MarkReason, Observer, Stats};
 use crate::time::Time;
 
@@ -11,34 +11,42 @@ use crate::time::Time;
 #[derive(Debug)]
 pub struct Ring<P> {
     packets: VecDeque<Packet<P>>,
-    backlog: Backlog,
+    bytes: u64,
+    /// All but `sent`, which follows from the others.
     stats: Stats,
 }
 
 impl<P> Default for Ring<P> {
     fn default() -> Self {
-        Self { packets: VecDeque::new(), backlog: Backlog::default(), stats: Stats::default() }
+        Self { packets: VecDeque::new(), bytes: 0, stats: Stats::default() }
     }
 }
 
 impl<P> Ring<P> {
-    /// Stores `packet` behind all others.
-    pub fn push(&mut self, packet: Packet<P>) {
-        self.backlog.add(packet.meta.len);
+    /// Counts an arrival of `len` bytes; it is then stored or dropped.
+    #[inline]
+    pub const fn offer(&mut self, len: u32) {
+        self.stats.offered.add(len);
+    }
+
+    /// Stores `packet` behind all others, as arrived `now`.
+    #[inline]
+    pub fn push(&mut self, now: Time, packet: Packet<P>) {
+        self.bytes += u64::from(packet.meta.len);
         self.packets.push_back(packet);
+        // Stamped in its place: wide loads of a packet that was just written to stall.
+        if let Some(stored) = self.packets.back_mut() {
+            stored.meta.arrived = now;
+        }
     }
 
-    /// The counters that storing and dropping maintain.
-    pub const fn stats(&self) -> Stats {
-        self.stats
-    }
-
-    /// The counters, to count an arrival or a departure.
-    pub const fn stats_mut(&mut self) -> &mut Stats {
-        &mut self.stats
+    /// The counters. What was offered, is not stored and was not dropped has been sent.
+    pub fn stats(&self) -> Stats {
+        self.stats.with_sent(self.backlog())
     }
 
     /// Counts `packet` as dropped while enqueuing and hands it to `observer`.
+    #[cold]
     pub fn drop_enqueue(
         &mut self,
         now: Time,
@@ -52,16 +60,23 @@ impl<P> Ring<P> {
 }
 
 impl<P> Store<P> for Ring<P> {
+    #[inline]
+    fn head(&self) -> Option<&Meta> {
+        self.packets.front().map(|packet| &packet.meta)
+    }
+
+    #[inline]
     fn pop(&mut self) -> Option<Packet<P>> {
-        let packet = self.packets.pop_front()?;
-        self.backlog.remove(packet.meta.len);
-        Some(packet)
+        self.bytes -= u64::from(self.head()?.len);
+        self.packets.pop_front()
     }
 
+    #[inline]
     fn backlog(&self) -> Backlog {
-        self.backlog
+        Backlog { packets: self.packets.len() as u32, bytes: self.bytes }
     }
 
+    #[cold]
     fn drop(
         &mut self,
         now: Time,
@@ -73,6 +88,7 @@ impl<P> Store<P> for Ring<P> {
         observer.dropped(now, packet, reason);
     }
 
+    #[cold]
     fn marked(
         &mut self,
         now: Time,

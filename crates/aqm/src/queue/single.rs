@@ -74,6 +74,7 @@ impl<A: Aqm, P> Single<A, P> {
         &self.aqm
     }
 
+    #[cold]
     fn drop_from_head(&mut self, now: Time, observer: &mut dyn Observer<P>) {
         let mut victims = 0;
         while !self.limit.holds(self.ring.backlog()) {
@@ -85,6 +86,26 @@ impl<A: Aqm, P> Single<A, P> {
             self.aqm.on_overlimit(now, victims);
         }
     }
+
+    /// Does what the AQM wants done with an arrival; `false`: it is to be dropped.
+    #[cold]
+    fn signal_arrival(
+        &mut self,
+        now: Time,
+        verdict: Verdict,
+        packet: &mut Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> bool {
+        let marking = match verdict {
+            Verdict::Pass => Marking::AlreadyCe,
+            Verdict::Signal => mark_if_capable(&mut packet.meta),
+            Verdict::Drop => Marking::NotCapable,
+        };
+        if marking == Marking::Marked {
+            self.ring.marked(now, packet, MarkReason::Early, observer);
+        }
+        marking != Marking::NotCapable
+    }
 }
 
 impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
@@ -94,33 +115,26 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
         mut packet: Packet<P>,
         observer: &mut dyn Observer<P>,
     ) -> Admit {
-        self.ring.stats_mut().offered.add(packet.meta.len);
+        let len = packet.meta.len;
+        self.ring.offer(len);
         let backlog = self.ring.backlog();
-        if self.overflow == Overflow::Tail && !self.limit.admits(backlog, packet.meta.len) {
+        if self.overflow == Overflow::Tail && !self.limit.admits(backlog, len) {
             self.aqm.on_refused(now, backlog);
             self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
             return Admit::Refused;
         }
-        let signalled = match self.aqm.on_enqueue(now, &packet.meta, backlog) {
-            Verdict::Pass => Marking::AlreadyCe,
-            Verdict::Signal => mark_if_capable(&mut packet.meta),
-            Verdict::Drop => Marking::NotCapable,
-        };
-        match signalled {
-            Marking::NotCapable => {
-                self.ring.drop_enqueue(now, packet, DropReason::Early, observer);
-                return Admit::Refused;
-            }
-            Marking::Marked => self.ring.marked(now, &packet, MarkReason::Early, observer),
-            Marking::AlreadyCe => {}
+        let verdict = self.aqm.on_enqueue(now, &packet.meta, backlog);
+        if verdict != Verdict::Pass && !self.signal_arrival(now, verdict, &mut packet, observer) {
+            self.ring.drop_enqueue(now, packet, DropReason::Early, observer);
+            return Admit::Refused;
         }
-        packet.meta.arrived = now;
-        let len = u64::from(packet.meta.len);
-        self.ring.push(packet);
+        self.ring.push(now, packet);
         if self.overflow == Overflow::Head {
-            self.drop_from_head(now, observer);
+            if !self.limit.holds(self.ring.backlog()) {
+                self.drop_from_head(now, observer);
+            }
             // Only an arrival larger than the whole queue is its own victim.
-            if len > self.limit.bytes {
+            if u64::from(len) > self.limit.bytes {
                 return Admit::Refused;
             }
         }
@@ -128,13 +142,8 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
     }
 
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
-        match self.aqm.dequeue(now, &mut self.ring, observer) {
-            Some(packet) => {
-                self.ring.stats_mut().sent.add(packet.meta.len);
-                Dequeue::Packet(packet)
-            }
-            None => Dequeue::Empty,
-        }
+        let packet = self.aqm.dequeue(now, &mut self.ring, observer);
+        packet.map_or(Dequeue::Empty, Dequeue::Packet)
     }
 
     fn backlog(&self) -> Backlog {

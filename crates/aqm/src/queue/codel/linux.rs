@@ -63,6 +63,7 @@ impl Linux {
     }
 
     /// `codel_should_drop` for a packet that arrived then and leaves `left_bytes` behind it.
+    #[inline]
     fn may_signal(&mut self, now: Ticks, arrived: Time, left_bytes: u64) -> bool {
         self.sojourn = now.wrapping_sub(ticks_at(arrived));
         if is_before(self.sojourn, self.target) || left_bytes <= u64::from(self.guard_bytes) {
@@ -188,24 +189,26 @@ impl Linux {
 }
 
 impl Aqm for Linux {
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let Some(packet) = store.pop() else {
+        let Some(head) = store.head() else {
             self.first_above = 0;
             self.dropping = false;
             return None;
         };
-        let left_bytes = store.total_backlog().bytes;
-        let may_signal = self.may_signal(ticks_at(now), packet.meta.arrived, left_bytes);
+        let left_bytes = store.total_backlog().bytes - u64::from(head.len);
+        let may_signal = self.may_signal(ticks_at(now), head.arrived, left_bytes);
         if may_signal || self.ce_threshold.is_some() {
-            return self.act(now, packet, may_signal, store, observer);
+            let head = store.pop()?;
+            return self.act(now, head, may_signal, store, observer);
         }
         self.dropping = false;
-        Some(packet)
+        store.pop()
     }
 
     /// Packets dropped for lack of room count as signals too, so that the law presses harder.

@@ -45,6 +45,7 @@ impl Mahimahi {
 
     /// Whether the law would signal a packet that arrived then and leaves `left` behind it; never
     /// one with nothing behind it.
+    #[inline]
     fn may_signal(&mut self, now_ms: u64, arrived: Time, left: Backlog) -> bool {
         let sojourn_ms = now_ms.saturating_sub(milliseconds(arrived));
         if left.is_empty() || sojourn_ms < self.target_ms || left.bytes <= self.guard_bytes {
@@ -106,19 +107,22 @@ impl Mahimahi {
 }
 
 impl Aqm for Mahimahi {
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let head = store.pop()?;
-        if self.may_signal(milliseconds(now), head.meta.arrived, store.backlog()) {
+        let head = store.head()?;
+        let left = store.backlog().without(head.len);
+        if self.may_signal(milliseconds(now), head.arrived, left) {
+            let head = store.pop();
             self.act(now, store, observer);
-        } else {
-            self.dropping = false;
+            return head;
         }
-        Some(head)
+        self.dropping = false;
+        store.pop()
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

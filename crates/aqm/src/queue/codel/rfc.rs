@@ -33,6 +33,7 @@ impl Rfc {
 
     /// The judgement of `do_dequeue` (section 5.6): whether a packet that arrived then, and leaves
     /// `left_bytes` behind it, may be signalled.
+    #[inline]
     fn may_signal(&mut self, now: Time, arrived: Time, left_bytes: u64) -> bool {
         let sojourn = now.since(arrived);
         if sojourn < self.config.target || left_bytes <= u64::from(self.config.guard_bytes) {
@@ -119,22 +120,25 @@ impl Rfc {
 }
 
 impl Aqm for Rfc {
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
         store: &mut S,
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let Some(packet) = store.pop() else {
+        let Some(head) = store.head() else {
             self.first_above = None;
             self.dropping = false;
             return None;
         };
-        if self.may_signal(now, packet.meta.arrived, store.backlog().bytes) {
-            return self.act(now, packet, store, observer);
+        let left_bytes = store.backlog().bytes - u64::from(head.len);
+        if self.may_signal(now, head.arrived, left_bytes) {
+            let head = store.pop()?;
+            return self.act(now, head, store, observer);
         }
         self.dropping = false;
-        Some(packet)
+        store.pop()
     }
 
     fn on_overlimit(&mut self, _now: Time, packets: u32) {

@@ -27,7 +27,7 @@ mod slab;
 use alloc::vec::Vec;
 
 use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::time::Time;
 use fattest::Fattest;
@@ -121,6 +121,16 @@ impl<A: Aqm, P> Fair<A, P> {
             || self.shared.backlog.bytes > self.config.memory_bytes
     }
 
+    /// Makes room. Returns whether the packet in node `arrival` was among the victims.
+    #[cold]
+    fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
+        let mut hit_arrival = false;
+        while self.is_overfull() {
+            hit_arrival |= self.drop_from_fattest(now, arrival, observer);
+        }
+        hit_arrival
+    }
+
     /// Drops from the head of the fattest flow until half its bytes or a batch have gone. Returns
     /// whether the packet in node `arrival` was among the victims.
     fn drop_from_fattest(
@@ -149,6 +159,16 @@ impl<A: Aqm, P> Fair<A, P> {
         }
         flow.aqm.on_overlimit(now, victims);
         hit_arrival
+    }
+
+    /// The flow of a packet. A division takes as long as all else here; most numbers of flows are
+    /// powers of two and need none.
+    #[inline]
+    fn flow_of(&self, meta: &Meta) -> usize {
+        let flows = self.config.flows;
+        let index =
+            if flows.is_power_of_two() { meta.flow & (flows - 1) } else { meta.flow % flows };
+        index as usize
     }
 
     /// Does what the flow's AQM wants done with an arrival; `false`: it is to be dropped.
@@ -220,7 +240,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
         observer: &mut dyn Observer<P>,
     ) -> Admit {
         self.shared.stats.offered.add(packet.meta.len);
-        let index = (packet.meta.flow % self.config.flows) as usize;
+        let index = self.flow_of(&packet.meta);
         let flow = &mut self.flows[index];
         let backlog =
             Backlog { packets: flow.chain.packets(), bytes: self.shared.bytes.bytes(index) };
@@ -230,32 +250,28 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
             observer.dropped(now, packet, DropReason::Early);
             return Admit::Refused;
         }
-        packet.meta.arrived = now;
         self.shared.backlog.add(packet.meta.len);
         self.shared.bytes.add(index, packet.meta.len);
         let flow = &mut self.flows[index];
-        let node = flow.chain.push(packet, &mut self.shared.slab);
+        let node = flow.chain.push(now, packet, &mut self.shared.slab);
         if !flow.is_active() {
             flow.credit = 0_i32.saturating_add_unsigned(self.config.quantum_bytes);
             self.new.push(index, &mut self.flows);
         }
-        let mut admit = Admit::Queued;
-        while self.is_overfull() {
-            if self.drop_from_fattest(now, node, observer) {
-                admit = Admit::Refused;
-            }
+        if self.is_overfull() && self.drop_overflow(now, node, observer) {
+            return Admit::Refused;
         }
-        admit
+        Admit::Queued
     }
 
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         while let Some((index, is_new)) = self.next_flow() {
             let flow = &mut self.flows[index];
             let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
-            if let Some(packet) = flow.aqm.dequeue(now, &mut store, observer) {
+            let served = flow.aqm.dequeue(now, &mut store, observer);
+            if let Some(packet) = &served {
                 flow.credit = flow.credit.saturating_sub_unsigned(packet.meta.len);
-                self.shared.stats.sent.add(packet.meta.len);
-                return Dequeue::Packet(packet);
+                return served.map_or(Dequeue::Empty, Dequeue::Packet);
             }
             self.retire(index, is_new);
         }
@@ -267,7 +283,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     }
 
     fn stats(&self) -> Stats {
-        self.shared.stats
+        self.shared.stats.with_sent(self.shared.backlog)
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
@@ -284,11 +300,17 @@ struct FlowStore<'a, P> {
 }
 
 impl<P> Store<P> for FlowStore<'_, P> {
+    #[inline]
+    fn head(&self) -> Option<&Meta> {
+        self.shared.slab.meta(self.chain.head()?)
+    }
+
+    #[inline]
     fn pop(&mut self) -> Option<Packet<P>> {
-        let packet = self.chain.pop(&mut self.shared.slab)?;
-        self.shared.backlog.remove(packet.meta.len);
-        self.shared.bytes.remove(self.index, packet.meta.len);
-        Some(packet)
+        let len = self.head()?.len;
+        self.shared.backlog.remove(len);
+        self.shared.bytes.remove(self.index, len);
+        self.chain.pop(&mut self.shared.slab)
     }
 
     fn backlog(&self) -> Backlog {

@@ -2,40 +2,59 @@
 
 use alloc::vec::Vec;
 
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
+use crate::time::Time;
 
 /// Stands for "no node".
 const NONE: u32 = u32::MAX;
 
-/// The nodes of all chains; freed ones are used again, the last freed first.
+/// The nodes of all chains; freed ones are used again, the last freed first. A node's successor is
+/// kept apart from its packet, so that chaining leaves packets that are not needed yet alone: with
+/// many flows they are not in the nearest cache.
 #[derive(Debug)]
 pub(super) struct Slab<P> {
-    nodes: Vec<Node<P>>,
+    packets: Vec<Option<Packet<P>>>,
+    next: Vec<u32>,
     free: u32,
-}
-
-#[derive(Debug)]
-struct Node<P> {
-    packet: Option<Packet<P>>,
-    next: u32,
 }
 
 impl<P> Slab<P> {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: NONE }
+        Self { packets: Vec::new(), next: Vec::new(), free: NONE }
     }
 
-    fn insert(&mut self, packet: Packet<P>) -> u32 {
-        let node = Node { packet: Some(packet), next: NONE };
-        let index = self.free;
-        if index == NONE {
-            self.nodes.push(node);
-            return (self.nodes.len() - 1) as u32;
+    /// The packet's metadata in `node`.
+    #[inline]
+    pub(super) fn meta(&self, node: u32) -> Option<&Meta> {
+        self.packets[node as usize].as_ref().map(|packet| &packet.meta)
+    }
+
+    /// Stores `packet` as arrived `now`. It is stamped in its place: wide loads of a packet that
+    /// was just written to stall.
+    #[inline]
+    fn insert(&mut self, now: Time, packet: Packet<P>) -> u32 {
+        let node = self.free;
+        if node == NONE {
+            return self.grow(now, packet);
         }
-        let place = &mut self.nodes[index as usize];
-        self.free = place.next;
-        *place = node;
-        index
+        self.free = self.next[node as usize];
+        self.packets[node as usize].insert(packet).meta.arrived = now;
+        node
+    }
+
+    #[cold]
+    fn grow(&mut self, now: Time, mut packet: Packet<P>) -> u32 {
+        packet.meta.arrived = now;
+        self.packets.push(Some(packet));
+        self.next.push(NONE);
+        (self.packets.len() - 1) as u32
+    }
+
+    #[inline]
+    fn remove(&mut self, node: u32) -> Option<Packet<P>> {
+        self.next[node as usize] = self.free;
+        self.free = node;
+        self.packets[node as usize].take()
     }
 }
 
@@ -59,13 +78,14 @@ impl Chain {
         if self.packets == 0 { None } else { Some(self.head) }
     }
 
-    /// Stores `packet` behind all others and returns its node.
-    pub(super) fn push<P>(&mut self, packet: Packet<P>, slab: &mut Slab<P>) -> u32 {
-        let node = slab.insert(packet);
+    /// Stores `packet` behind all others, as arrived `now`, and returns its node.
+    #[inline]
+    pub(super) fn push<P>(&mut self, now: Time, packet: Packet<P>, slab: &mut Slab<P>) -> u32 {
+        let node = slab.insert(now, packet);
         if self.packets == 0 {
             self.head = node;
         } else {
-            slab.nodes[self.tail as usize].next = node;
+            slab.next[self.tail as usize] = node;
         }
         self.tail = node;
         self.packets += 1;
@@ -73,14 +93,11 @@ impl Chain {
     }
 
     /// Takes the oldest packet.
+    #[inline]
     pub(super) fn pop<P>(&mut self, slab: &mut Slab<P>) -> Option<Packet<P>> {
-        let index = self.head()?;
-        let node = &mut slab.nodes[index as usize];
-        let packet = node.packet.take()?;
-        self.head = node.next;
+        let node = self.head()?;
+        self.head = slab.next[node as usize];
         self.packets -= 1;
-        node.next = slab.free;
-        slab.free = index;
-        Some(packet)
+        slab.remove(node)
     }
 }

@@ -81,11 +81,16 @@ impl PieLinux {
 
     fn advance(&mut self, now: Time, backlog: Backlog) {
         while self.timer.take_due(now).is_some() {
-            let before = self.state.clone();
-            self.update(backlog);
-            if self.state == before {
-                self.timer.skip_due(now);
-            }
+            self.replay_update(now, backlog);
+        }
+    }
+
+    #[cold]
+    fn replay_update(&mut self, now: Time, backlog: Backlog) {
+        let before = self.state.clone();
+        self.update(backlog);
+        if self.state == before {
+            self.timer.skip_due(now);
         }
     }
 
@@ -179,6 +184,7 @@ impl PieLinuxConfig {
 }
 
 impl Aqm for PieLinux {
+    #[inline]
     fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
         self.advance(now, backlog);
         if !self.signals(backlog) {
@@ -197,6 +203,7 @@ impl Aqm for PieLinux {
         self.state.accumulated_q56 = 0;
     }
 
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
@@ -204,9 +211,10 @@ impl Aqm for PieLinux {
         _observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         self.advance(now, store.backlog());
-        let packet = store.pop()?;
-        self.departed(time_ticks(now), time_ticks(packet.meta.arrived), store.backlog());
-        Some(packet)
+        let head = store.head()?;
+        let left = store.backlog().without(head.len);
+        self.departed(time_ticks(now), time_ticks(head.arrived), left);
+        store.pop()
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

@@ -141,6 +141,7 @@ impl PieMahimahi {
 }
 
 impl Aqm for PieMahimahi {
+    #[inline]
     fn on_enqueue(&mut self, now: Time, _meta: &Meta, backlog: Backlog) -> Verdict {
         self.catch_up(time_ms(now), backlog.bytes);
         let state = &self.state;
@@ -158,17 +159,18 @@ impl Aqm for PieMahimahi {
         self.catch_up(time_ms(now), backlog.bytes);
     }
 
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
         store: &mut S,
         _observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
-        let packet = store.pop()?;
-        let left_bytes = store.backlog().bytes;
-        self.departed(time_ms(now), packet.meta.len, left_bytes);
+        let len = store.head()?.len;
+        let left_bytes = store.backlog().without(len).bytes;
+        self.departed(time_ms(now), len, left_bytes);
         self.catch_up(time_ms(now), left_bytes);
-        Some(packet)
+        store.pop()
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

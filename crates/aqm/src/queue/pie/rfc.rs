@@ -100,11 +100,16 @@ impl PieRfc {
 
     fn advance(&mut self, now: Time) {
         while self.timer.take_due(now).is_some() {
-            let before = self.state.clone();
-            self.update();
-            if self.state == before {
-                self.timer.skip_due(now);
-            }
+            self.replay_update(now);
+        }
+    }
+
+    #[cold]
+    fn replay_update(&mut self, now: Time) {
+        let before = self.state.clone();
+        self.update();
+        if self.state == before {
+            self.timer.skip_due(now);
         }
     }
 
@@ -152,6 +157,7 @@ impl PieRfc {
 }
 
 impl Aqm for PieRfc {
+    #[inline]
     fn on_enqueue(&mut self, now: Time, _meta: &Meta, backlog: Backlog) -> Verdict {
         self.advance(now);
         let state = &mut self.state;
@@ -172,6 +178,7 @@ impl Aqm for PieRfc {
         }
     }
 
+    #[inline]
     fn dequeue<P, S: Store<P>>(
         &mut self,
         now: Time,
@@ -179,10 +186,10 @@ impl Aqm for PieRfc {
         _observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         self.advance(now);
-        let packet = store.pop()?;
-        self.state.delay =
-            if store.backlog().is_empty() { Span::ZERO } else { now.since(packet.meta.arrived) };
-        Some(packet)
+        let head = store.head()?;
+        let is_last = store.backlog().packets == 1;
+        self.state.delay = if is_last { Span::ZERO } else { now.since(head.arrived) };
+        store.pop()
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
