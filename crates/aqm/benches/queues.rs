@@ -97,8 +97,8 @@ impl Passage for BehindTrait {
 fn pass<Q: Qdisc<u64> + ?Sized>(queue: &mut Q, traffic: &mut Traffic) {
     for _ in 0..PACKETS_PER_ROUND {
         traffic.now += Span::from_micros(10);
-        let _ = queue.enqueue(traffic.now, traffic.packet(), &mut ());
-        if queue.backlog().packets < traffic.standing {
+        let missing = traffic.standing.saturating_sub(queue.backlog().packets);
+        for _ in 0..missing.clamp(1, 2) {
             let _ = queue.enqueue(traffic.now, traffic.packet(), &mut ());
         }
         black_box(&queue.dequeue(traffic.now, &mut ()));
@@ -198,9 +198,8 @@ fn rows() -> Vec<Row> {
         };
         rows.extend(specs.iter().map(|spec| row(spec, STANDING, 1)));
     }
-    let mut many = row("fq-codel", 2 * MANY_FLOWS, MANY_FLOWS);
-    many.name += &format!(", {MANY_FLOWS} flows");
-    rows.push(many);
+    let many = row("fq-codel", 2 * MANY_FLOWS, MANY_FLOWS);
+    rows.push(Row { name: format!("{}, {MANY_FLOWS} flows", many.name), ..many });
     rows
 }
 
@@ -218,14 +217,14 @@ fn row(spec: &str, standing: u32, flows: u32) -> Row {
 
 /// The discipline by its own type; `None` for one that is made of others behind the trait.
 fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
-    fn boxed<Q: Qdisc<u64> + 'static>(queue: Q) -> Option<Box<dyn Passage>> {
-        Some(Box::new(KnownType(queue)))
+    fn boxed<Q: Qdisc<u64> + 'static>(queue: Q) -> Box<dyn Passage> {
+        Box::new(KnownType(queue))
     }
     fn tail<A: underload_aqm::aqm::Aqm>(aqm: A, limit: Limit) -> Single<A, u64> {
         Single::new(aqm, limit, Overflow::Tail)
     }
     let rng = Rng::new(1);
-    match config {
+    Some(match config {
         QueueConfig::Fifo(fifo) => boxed(Single::new(NoAqm, fifo.limit, fifo.overflow)),
         QueueConfig::Codel(queue) => match &queue.profile {
             CodelProfile::Rfc(codel) => boxed(tail(codel.clone(), queue.limit)),
@@ -252,8 +251,8 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
             boxed(tail(DocsisPie::new(queue.0.clone(), rng), limit))
         }
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
-        QueueConfig::DiffServ(_) => None,
-    }
+        QueueConfig::DiffServ(_) => return None,
+    })
 }
 
 fn print_table() {

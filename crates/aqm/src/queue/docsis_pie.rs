@@ -193,6 +193,14 @@ impl DocsisPie {
             }
             state.activity = Activity::Quiescent { quiet_updates: 0 };
         }
+        self.signals(len, backlog)
+    }
+
+    /// The rest of `drop_early`, for an AQM that is awake.
+    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    #[inline(never)]
+    fn signals(&mut self, len: u32, backlog: Backlog) -> bool {
+        let state = &self.state;
         let packet_q56 = packet_probability_q56(state.probability_q56, len);
         self.accumulated_q56 = self.accumulated_q56.saturating_add(packet_q56);
         let low = state.old_delay < self.half_target && state.probability_q56 < TWENTY_PERCENT_Q56;

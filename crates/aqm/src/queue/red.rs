@@ -160,6 +160,8 @@ impl Red {
         }
     }
 
+    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    #[inline(never)]
     fn signals(&mut self, len: u32) -> bool {
         let Some(mut base_q32) = self.base_probability_q32() else {
             self.count = None;

@@ -74,8 +74,17 @@ impl<A: Aqm, P> Single<A, P> {
         &self.aqm
     }
 
+    /// The verdict on an arrival that finds no room.
     #[cold]
-    fn drop_from_head(&mut self, now: Time, observer: &mut dyn Observer<P>) {
+    fn refuse(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+        self.aqm.on_refused(now, self.ring.backlog());
+        self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
+        Admit::Refused
+    }
+
+    /// Makes room for an arrival of `len` bytes that is stored already, and says whether it stays.
+    #[inline(never)]
+    fn drop_from_head(&mut self, now: Time, len: u32, observer: &mut dyn Observer<P>) -> Admit {
         let mut victims = 0;
         while !self.limit.holds(self.ring.backlog()) {
             let Some(victim) = self.ring.pop() else { break };
@@ -85,6 +94,8 @@ impl<A: Aqm, P> Single<A, P> {
         if victims > 0 {
             self.aqm.on_overlimit(now, victims);
         }
+        // Only an arrival larger than the whole queue is its own victim.
+        if u64::from(len) > self.limit.bytes { Admit::Refused } else { Admit::Queued }
     }
 
     /// Does what the AQM wants done with an arrival; `false`: it is to be dropped.
@@ -109,6 +120,7 @@ impl<A: Aqm, P> Single<A, P> {
 }
 
 impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
+    #[inline]
     fn enqueue(
         &mut self,
         now: Time,
@@ -119,9 +131,7 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
         self.ring.offer(len);
         let backlog = self.ring.backlog();
         if self.overflow == Overflow::Tail && !self.limit.admits(backlog, len) {
-            self.aqm.on_refused(now, backlog);
-            self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
-            return Admit::Refused;
+            return self.refuse(now, packet, observer);
         }
         let verdict = self.aqm.on_enqueue(now, &packet.meta, backlog);
         if verdict != Verdict::Pass && !self.signal_arrival(now, verdict, &mut packet, observer) {
@@ -130,22 +140,18 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
         }
         self.ring.push(now, packet);
         if self.overflow == Overflow::Head {
-            if !self.limit.holds(self.ring.backlog()) {
-                self.drop_from_head(now, observer);
-            }
-            // Only an arrival larger than the whole queue is its own victim.
-            if u64::from(len) > self.limit.bytes {
-                return Admit::Refused;
-            }
+            return self.drop_from_head(now, len, observer);
         }
         Admit::Queued
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         let packet = self.aqm.dequeue(now, &mut self.ring, observer);
         packet.map_or(Dequeue::Empty, Dequeue::Packet)
     }
 
+    #[inline]
     fn backlog(&self) -> Backlog {
         self.ring.backlog()
     }

@@ -172,6 +172,7 @@ impl<A: Aqm, P> Fair<A, P> {
     }
 
     /// Does what the flow's AQM wants done with an arrival; `false`: it is to be dropped.
+    #[cold]
     fn signal_arrival(
         &mut self,
         now: Time,
@@ -217,6 +218,7 @@ impl<A: Aqm, P> Fair<A, P> {
     }
 
     /// Ends the turn of a flow that has nothing to send.
+    #[inline]
     fn retire(&mut self, index: usize, is_new: IsNew) {
         self.take_from(is_new);
         if is_new == IsNew::Yes && self.old.first().is_some() {
@@ -233,6 +235,7 @@ enum IsNew {
 }
 
 impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
+    #[inline]
     fn enqueue(
         &mut self,
         now: Time,
@@ -264,6 +267,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
         Admit::Queued
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         while let Some((index, is_new)) = self.next_flow() {
             let flow = &mut self.flows[index];
@@ -278,6 +282,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
         Dequeue::Empty
     }
 
+    #[inline]
     fn backlog(&self) -> Backlog {
         self.shared.backlog
     }

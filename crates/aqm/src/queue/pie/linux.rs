@@ -127,11 +127,12 @@ impl PieLinux {
 
     /// Whether this arrival is to signal congestion. Once the sum has passed 8.5, only a drop or
     /// a lucky draw resets it: marks keep coming until then.
+    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    #[inline(never)]
     fn signals(&mut self, backlog: Backlog) -> bool {
         let state = &mut self.state;
-        if state.burst_ticks > 0
-            || (state.delay_ticks < self.target_ticks / 2
-                && state.probability_q56 < MAX_PROBABILITY / 5)
+        if (state.delay_ticks < self.target_ticks / 2
+            && state.probability_q56 < MAX_PROBABILITY / 5)
             || backlog.bytes < 2 * u64::from(self.config.mtu_bytes)
         {
             return false;
@@ -187,7 +188,7 @@ impl Aqm for PieLinux {
     #[inline]
     fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
         self.advance(now, backlog);
-        if !self.signals(backlog) {
+        if self.state.burst_ticks > 0 || !self.signals(backlog) {
             return Verdict::Pass;
         }
         let low_enough = self.state.probability_q56 <= MAX_PROBABILITY / 10;
