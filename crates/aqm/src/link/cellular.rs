@@ -256,9 +256,8 @@ impl Process {
 
     fn reconfigure(&mut self, now: Time) {
         let Some(interval) = self.config.reconfigure else { return };
-        while self.next_reconfiguration <= now && self.next_reconfiguration < Time::MAX {
-            self.next_reconfiguration += interval;
-        }
+        let passed = now.as_nanos() / interval.as_nanos().max(1);
+        self.next_reconfiguration = Time::ZERO + interval * passed.saturating_add(1);
         self.moving = self.long_run_draw();
     }
 }

@@ -221,5 +221,27 @@ pub(super) fn configure(values: &Values) -> Result<Cellular, ConfigError> {
         outages,
         reconfigure: span("reconfigure"),
     };
-    Ok(Cellular::new(config, &Rng::new(0)))
+    let link = Cellular::new(config, &Rng::new(0));
+    refuse_what_hardly_ever_sends(values, &config, &link)?;
+    Ok(link)
+}
+
+/// Time is walked in ticks, so a link must not stay silent for years of them.
+fn refuse_what_hardly_ever_sends(
+    values: &Values,
+    config: &CellularConfig,
+    link: &Cellular,
+) -> Result<(), ConfigError> {
+    if config.reversion.is_none() && config.volatility < Rate::from_bits_per_second(1_000) {
+        return Err(values.refuse("volatility", "1kbit or more where `reversion` is 0s"));
+    }
+    if config.outages.is_some_and(|outages| outages.gap < config.tick) {
+        return Err(values.refuse("outage-gap", "0s, or one tick or more"));
+    }
+    let in_a_minute = link.nominal_rate().bytes_in(Span::from_secs(60));
+    if in_a_minute < u64::from(config.opportunity_bytes) {
+        let expected = "a size that the mean rate, outages counted, carries once a minute or more";
+        return Err(values.refuse("opportunity", expected));
+    }
+    Ok(())
 }

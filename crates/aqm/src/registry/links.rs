@@ -492,6 +492,13 @@ mod tests {
             ("cellular:preset=lte", "expected lte-driving, lte-stationary"),
             ("cellular:centre=12mbit", "`centre=12mbit`: expected a rate between `min` and"),
             ("cellular:min=9mbit,max=9mbit", "`max=9mbit`: expected 1kbit or more"),
+            ("cellular:reversion=0s,volatility=0bit", "`volatility=0bit`: expected 1kbit or more"),
+            ("cellular:outage-gap=1ns", "`outage-gap=1ns`: expected 0s, or one tick or more"),
+            ("cellular:centre=0bit,volatility=0bit", "`opportunity=1504B`: expected a size that"),
+            (
+                "cellular:max=6mbit,outage-gap=20ms,outage-length=600s,opportunity=1MiB",
+                "a size that",
+            ),
             ("20mbit:jitter-law=gamma,jitter=1ms", "expected uniform, normal, exponential"),
             ("trace:up.trace", "`trace`: in `up.trace`: line 2: its time is before"),
         ] {
