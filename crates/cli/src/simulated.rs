@@ -39,7 +39,9 @@ pub fn run_batch(trials: &[Trial<'_>]) -> anyhow::Result<Vec<TrialData>> {
     let mut failure = None;
     let config = |index: usize| -> SimConfig {
         let trial = &trials[index];
-        configure(trial.arm, trial.seed, label(trial)).expect("it was checked above")
+        let config = configure(trial.arm, trial.seed, label(trial)).expect("it was checked above");
+        let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
+        SimConfig { sample_interval, ..config }
     };
     run_trials(trials.len(), None, config, |index, outcome| match outcome {
         Ok(outcome) => outcomes[index] = Some(outcome),

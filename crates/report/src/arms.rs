@@ -19,6 +19,7 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
             let of = |arm: &str| {
                 let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
                 metric(summary, &expected.metric)
+                    .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
             };
             let value = of(&expected.arm)?;
             match &expected.relative_to {
@@ -259,6 +260,29 @@ fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Opti
     };
     let latency = summary.latency(probe, measure, phase)?;
     Some(latency.value_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
+}
+
+/// `PHASE.rtt.STAT.within.LOW-HIGH`: of the arm's valid trials, those whose own statistic of the
+/// first open-loop probe lies from LOW up to HIGH ms, in percent.
+fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
+    let (statistic, band) = name.split_once(".within.")?;
+    let (low, high) = band.split_once('-')?;
+    let (low, high) = (low.parse::<f64>().ok()? * 1e6, high.parse::<f64>().ok()? * 1e6);
+    let (phase, statistic) = statistic.split_once(".rtt.")?;
+    let headline = summary.headline(Phase::from_name(phase)?)?;
+    let quantile = Quantile::from_name(statistic)?;
+    let own = |trial: &TrialRecord| {
+        let latency = trial.latencies.iter().find(|latency| {
+            latency.probe == headline.probe
+                && latency.measure == headline.measure
+                && latency.window.phase == headline.phase
+        });
+        latency.and_then(|latency| latency.distribution).map(|all| quantile.of(&all) as f64)
+    };
+    let of_arm = |trial: &&TrialRecord| trial.arm == summary.arm && trial.validity.is_valid();
+    let values: Vec<f64> = trials.iter().filter(of_arm).filter_map(own).collect();
+    let inside = values.iter().filter(|value| (low..high).contains(*value)).count();
+    percent(inside as u64, values.len() as u64)
 }
 
 fn sojourn_metric(summary: &ArmSummary, name: &str) -> Option<f64> {

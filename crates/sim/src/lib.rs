@@ -10,6 +10,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | the file model of experiments |
+//! | [`study`] | distributions that a cohort's conditions are drawn from |
 //! | [`plan`] | from an arm of a scenario to a trial |
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`runner`] | trials spread over cores |
@@ -27,5 +28,6 @@ pub mod plan;
 pub mod runner;
 pub mod scenario;
 mod simulation;
+pub mod study;
 pub mod tcp;
 pub mod trial;

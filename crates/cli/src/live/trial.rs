@@ -168,6 +168,7 @@ fn assemble(
         flows,
         latencies,
         bottlenecks: report.bottlenecks(),
+        ..TrialRecord::default()
     };
     let mut data = TrialData { record, samples: measured.samples, series, outputs };
     keep_bottlenecks(&mut data, &trial.arm.path);

@@ -1,13 +1,15 @@
-//! The trials of a run, one after the other, each recorded as soon as it is finished.
+//! The trials of a run, batch after batch, each recorded in its order as soon as it is finished.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use underload_aqm::registry::LoadFile;
 use underload_report::RunDir;
 use underload_report::schema::{Direction, Sample, Series, TrialRecord};
-use underload_sim::scenario::{Arm, Path, Scenario};
+use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
 
+use super::cache::{Cache, Found, Key};
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::trial_seed;
@@ -24,6 +26,8 @@ pub struct Trial<'a> {
     pub repeat: u32,
     /// Its own seed.
     pub seed: u64,
+    /// Whether curves over time are recorded; a study of thousands of trials goes without.
+    pub keeps_curves: bool,
 }
 
 /// What a trial recorded.
@@ -65,25 +69,49 @@ pub enum End {
     },
 }
 
+/// Everything that a run's trials come from.
+pub struct Plan<'a> {
+    /// The arms, and what is drawn for each trial of them.
+    pub scenario: &'a Scenario,
+    /// Where links find their files.
+    pub load: &'a mut LoadFile<'a>,
+    /// Where trials computed before are looked up.
+    pub cache: Option<Cache>,
+    /// See [`Trial::keeps_curves`].
+    pub keeps_curves: bool,
+}
+
+/// One trial's place, and what a cohort drew for it.
+struct Planned<'a> {
+    index: u32,
+    repeat: u32,
+    arm: &'a Arm,
+    drawn: Option<(Arm, Conditions)>,
+}
+
 /// Runs every arm once, then every arm again, so that a slow drift of the machine meets all arms
 /// alike.
 pub fn execute(
-    scenario: &Scenario,
+    mut plan: Plan<'_>,
     world: &mut World,
     directory: &mut RunDir,
     interrupt: &Interrupt,
 ) -> anyhow::Result<End> {
     let start = Instant::now();
-    let of = scenario.arms.len() * scenario.repeats as usize;
-    let progress = Progress::start(of, world.estimate(scenario));
-    let trials = trials(scenario);
-    for batch in trials.chunks(world.batch_size()) {
-        let done = batch.first().map_or(0, |trial| trial.index as usize);
-        let finished = world.run(batch, &mut |what| progress.show(what), interrupt)?;
+    let of = plan.trials();
+    let mut progress = Progress::start(of, world.estimate(plan.scenario));
+    let mut size = world.batch_size();
+    let mut done = 0;
+    while done < of {
+        let batch_start = Instant::now();
+        let batch = plan.batch(done, size)?;
+        let show = &mut Shown { world, progress: &mut progress, interrupt };
+        let finished = plan.run(&batch, show)?;
         let Some(finished) = finished.filter(|_| !interrupt.is_requested()) else {
             progress.end();
             return Ok(End::Interrupted { done, of });
         };
+        done += batch.len();
         for data in finished {
             directory
                 .append_trial(&data.record, &data.samples, &data.series)
@@ -91,21 +119,126 @@ pub fn execute(
             keep_outputs(directory.path(), data.record.index, &data.outputs)?;
             progress.finished(&data.record);
         }
+        size = next_size(size, world.batch_size(), batch_start.elapsed());
     }
     progress.end();
     Ok(End::Complete { duration_s: start.elapsed().as_secs_f64() })
 }
 
-/// Every arm once, then every arm again.
-fn trials(scenario: &Scenario) -> Vec<Trial<'_>> {
-    let rounds =
-        (0..scenario.repeats).flat_map(|repeat| scenario.arms.iter().map(move |arm| (arm, repeat)));
-    let trial = |(index, (arm, repeat)): (usize, (_, u32))| {
-        let arm: &Arm = arm;
-        let seed = trial_seed(scenario.seed, &arm.name, repeat);
-        Trial { index: index as u32, arm, repeat, seed }
-    };
-    rounds.enumerate().map(trial).collect()
+/// Who runs a batch, and who hears of it.
+struct Shown<'a> {
+    world: &'a mut World,
+    progress: &'a mut Progress,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Plan<'a> {
+    /// Trials of the whole run.
+    pub fn trials(&self) -> usize {
+        self.scenario.trials()
+    }
+
+    /// Up to `size` trials from the first that is not done.
+    fn batch(&mut self, done: usize, size: usize) -> anyhow::Result<Vec<Planned<'a>>> {
+        let scenario = self.scenario;
+        let (arms, of) = (scenario.arms.len(), self.trials());
+        let planned = |index: usize| {
+            let (arm, repeat) = (&scenario.arms[index % arms], (index / arms) as u32);
+            let drawn = match scenario.cohort {
+                Some(_) => Some(scenario.trial_arm(arm, repeat, self.load)?),
+                None => None,
+            };
+            Ok(Planned { index: index as u32, repeat, arm, drawn })
+        };
+        (done..of.min(done + size)).map(planned).collect()
+    }
+
+    /// Finds trials in the cache and runs the others. `None`: interrupted.
+    fn run(
+        &mut self,
+        batch: &[Planned<'_>],
+        shown: &mut Shown<'_>,
+    ) -> anyhow::Result<Option<Vec<TrialData>>> {
+        let trials: Vec<Trial<'_>> = batch.iter().map(|planned| self.trial(planned)).collect();
+        let keys: Vec<Option<Key>> =
+            trials.iter().map(|trial| self.cache.as_ref().map(|cache| cache.key(trial))).collect();
+        let mut results: Vec<Option<TrialData>> = Vec::with_capacity(batch.len());
+        for (trial, key) in trials.iter().zip(&keys) {
+            results.push(self.find(trial, key.as_ref(), shown.progress));
+        }
+        let pairs = trials.iter().zip(&results);
+        let missing: Vec<Trial<'_>> =
+            pairs.filter(|(_, result)| result.is_none()).map(|(trial, _)| *trial).collect();
+        let progress = &*shown.progress;
+        let computed =
+            shown.world.run(&missing, &mut |what| progress.show(what), shown.interrupt)?;
+        let Some(computed) = computed else { return Ok(None) };
+        let mut computed = computed.into_iter();
+        for (result, key) in results.iter_mut().zip(&keys).filter(|(result, _)| result.is_none()) {
+            *result = computed.next();
+            if let (Some(data), Some(key)) = (&*result, key) {
+                self.keep(key, data, shown.progress);
+            }
+        }
+        shown.progress.computed(missing.len());
+        let mut finished: Vec<TrialData> = results.into_iter().flatten().collect();
+        for (data, planned) in finished.iter_mut().zip(batch) {
+            data.record.conditions = planned
+                .drawn
+                .as_ref()
+                .map(|(_, conditions)| conditions.clone())
+                .unwrap_or_default();
+        }
+        Ok(Some(finished))
+    }
+
+    fn trial<'b>(&self, planned: &'b Planned<'_>) -> Trial<'b> {
+        let arm = planned.drawn.as_ref().map_or(planned.arm, |(arm, _)| arm);
+        Trial {
+            index: planned.index,
+            arm,
+            repeat: planned.repeat,
+            seed: trial_seed(self.scenario.seed, &arm.name, planned.repeat),
+            keeps_curves: self.keeps_curves,
+        }
+    }
+
+    fn find(
+        &self,
+        trial: &Trial<'_>,
+        key: Option<&Key>,
+        progress: &mut Progress,
+    ) -> Option<TrialData> {
+        match self.cache.as_ref()?.find(key?, trial) {
+            Found::Trial(data) => Some(*data),
+            Found::Nothing => None,
+            Found::Damaged(why) => {
+                progress.say(&format!("damaged cache entry, computed anew: {why}"));
+                None
+            }
+        }
+    }
+
+    /// A cache that cannot be written is left alone from then on.
+    fn keep(&mut self, key: &Key, data: &TrialData, progress: &Progress) {
+        let kept = self.cache.as_mut().map_or(Ok(()), |cache| cache.keep(key, data));
+        if let Err(error) = kept {
+            progress.say(&format!("going on without a cache: {error:#}"));
+            self.cache = None;
+        }
+    }
+}
+
+/// Batches of about half a second: short enough for Ctrl-C, long enough to keep every core busy.
+fn next_size(size: usize, least: usize, took: Duration) -> usize {
+    const MOST: usize = 256;
+    match took.as_millis() {
+        // A world that runs one trial at a time stays with that.
+        _ if least == 1 => 1,
+        0..250 => (size * 2).min(MOST),
+        250..1_000 => size,
+        _ => (size / 2).max(least),
+    }
 }
 
 /// Leaves out the queue and curves of a direction whose link the scenario does not name: it is

@@ -3,8 +3,10 @@
 //! - [`source`]: the file or built-in scenario.
 //! - [`world`]: what executes it, and why.
 //! - [`execute`]: the trials, one after the other, into the run directory.
+//! - [`cache`]: simulated trials kept from earlier runs.
 //! - [`progress`], [`interrupt`], [`host`]: what the user sees meanwhile, Ctrl-C, provenance.
 
+mod cache;
 mod execute;
 mod host;
 mod interrupt;
@@ -23,7 +25,8 @@ use underload_sim::scenario::{Options, Scenario};
 
 use crate::exit::OrBadInput;
 use crate::present;
-use execute::{End, execute};
+use cache::Cache;
+use execute::{End, Plan, execute};
 use source::Source;
 use world::World;
 
@@ -70,6 +73,12 @@ pub struct Arguments {
     /// The scenario's short form: fewer and shorter trials.
     #[arg(long)]
     pub short: bool,
+    /// Computes every simulated trial, also those that an earlier run kept in the cache.
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Runs even more than a million trials.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Runs the scenario.
@@ -79,6 +88,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let load = &mut |name: &str| source.load_file(name);
     let scenario =
         Scenario::parse_with(&source.text, &source.name, &options, load).or_bad_input()?;
+    check_size(scenario.trials(), arguments.yes).or_bad_input()?;
     // Before anything starts a thread: a user namespace can only be entered by one.
     let mut world = World::choose(arguments.world, &scenario)?;
     eprintln!("{}: {}", scenario.name, scenario.title);
@@ -90,7 +100,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Err(error @ StoreError::Exists { .. }) => return Err(error).or_bad_input(),
         created => created?,
     };
-    let outcome = execute(&scenario, &mut world, &mut directory, &interrupt);
+    let keeps_curves = scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES;
+    if !keeps_curves {
+        directory = directory.summaries_only();
+    }
+    let cache = arguments.cache(&scenario, &world);
+    let plan = Plan { scenario: &scenario, load, cache, keeps_curves };
+    let outcome = execute(plan, &mut world, &mut directory, &interrupt);
     let end = match outcome {
         Ok(end) => end,
         Err(error) => {
@@ -122,7 +138,34 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// Trials of which every sample and curve is kept on disk, at most.
+const MOST_WITH_CURVES: usize = 2_000;
+/// Trials that are run without being asked twice, at most.
+const MOST_TRIALS: usize = 1_000_000;
+/// Trials from which on an interrupted run is worth resuming.
+const WORTH_CACHING: usize = 32;
+
+fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
+    if trials > MOST_TRIALS && !yes {
+        bail!(
+            "{trials} trials are more than {MOST_TRIALS}: give --yes if you mean it, or fewer \
+             with --repeat or --arm"
+        );
+    }
+    Ok(())
+}
+
 impl Arguments {
+    /// The cache, for a run that can use one. Without one the run only takes longer.
+    fn cache(&self, scenario: &Scenario, world: &World) -> Option<Cache> {
+        let is_simulated = world.name() == underload_report::schema::World::Sim;
+        if self.no_cache || !is_simulated || scenario.trials() < WORTH_CACHING {
+            return None;
+        }
+        let unusable = |error: &anyhow::Error| eprintln!("without a cache: {error:#}");
+        Cache::open().inspect_err(unusable).ok()
+    }
+
     fn options(&self) -> Options {
         Options {
             short: self.short,
@@ -136,7 +179,10 @@ impl Arguments {
     fn record(&self, source: &Source, scenario: &Scenario, world: &World) -> RunRecord {
         let arm = |arm: &underload_sim::scenario::Arm| ArmRecord {
             name: arm.name.clone(),
-            label: arm.label(),
+            label: match scenario.cohort {
+                Some(_) => format!("typically {}", arm.label()),
+                None => arm.label(),
+            },
         };
         RunRecord {
             format_version: FORMAT_VERSION,

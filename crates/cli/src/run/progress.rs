@@ -1,6 +1,6 @@
 //! How far the run is, on stderr: a bar on a terminal, plain lines elsewhere.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use underload_report::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
@@ -10,7 +10,16 @@ use underload_report::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
 pub struct Progress {
     bar: ProgressBar,
     trials: usize,
+    done: usize,
+    /// Of the trials done, those that were not found in the cache.
+    computed: usize,
+    start: Instant,
+    said: Instant,
 }
+
+/// Trials that get a line each, at most; a longer run says now and then how far it is.
+const MOST_LINES: usize = 200;
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 impl Progress {
     /// Of a run of so many trials, which will about take so long where that is known.
@@ -20,7 +29,8 @@ impl Progress {
         if let Ok(style) = style {
             bar.set_style(style);
         }
-        let progress = Self { bar, trials };
+        let now = Instant::now();
+        let progress = Self { bar, trials, done: 0, computed: 0, start: now, said: now };
         let plural = if trials == 1 { "" } else { "s" };
         let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
         progress.say(&format!("{trials} trial{plural}{time}"));
@@ -43,8 +53,13 @@ impl Progress {
     }
 
     /// A trial is finished.
-    pub fn finished(&self, trial: &TrialRecord) {
+    pub fn finished(&mut self, trial: &TrialRecord) {
         self.bar.inc(1);
+        self.done += 1;
+        if self.trials > MOST_LINES && trial.validity.is_valid() {
+            self.say_how_far();
+            return;
+        }
         let TrialRecord { index, arm, repeat, .. } = trial;
         let latency = headline(trial).map_or(String::new(), |text| format!(": {text}"));
         let verdict = match &trial.validity {
@@ -58,9 +73,28 @@ impl Progress {
         self.say(&format!("[{done}/{of}] {arm} #{repeat}{latency}{verdict}"));
     }
 
+    /// So many trials more were computed and not found in the cache.
+    pub fn computed(&mut self, trials: usize) {
+        self.computed += trials;
+    }
+
+    fn say_how_far(&mut self) {
+        let left = remaining(self.start.elapsed(), self.computed, self.trials - self.done);
+        let left = left.map_or(String::new(), |left| format!(", about {} left", words(left)));
+        self.show(left.trim_start_matches(", "));
+        if self.bar.is_hidden() && self.said.elapsed() >= BETWEEN_LINES {
+            self.said = Instant::now();
+            eprintln!("[{}/{}]{left}", self.done, self.trials);
+        }
+    }
+
     /// Takes the bar off the screen.
     pub fn end(&self) {
         self.bar.finish_and_clear();
+        let found = self.done.saturating_sub(self.computed);
+        if found > 0 {
+            eprintln!("{found} of {} trials came from the cache", self.done);
+        }
     }
 }
 
@@ -83,6 +117,14 @@ fn headline(trial: &TrialRecord) -> Option<String> {
     Some(format!("{word} latency p50 {p50:.1} ms, p99 {p99:.1} ms"))
 }
 
+/// How long the trials left will take if each takes as long as those computed so far: the cache may
+/// hold some, which nobody knows before looking. `None` until there is something to go by.
+fn remaining(elapsed: Duration, computed: usize, left: usize) -> Option<Duration> {
+    const FEWEST: usize = 10;
+    let known = computed >= FEWEST && elapsed >= Duration::from_secs(1);
+    known.then(|| elapsed.mul_f64(left as f64 / computed as f64))
+}
+
 /// `1 min 52 s`.
 pub fn words(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
@@ -96,6 +138,14 @@ pub fn words(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_remaining_time_goes_by_what_was_computed() {
+        let ten_seconds = Duration::from_secs(10);
+        assert_eq!(remaining(ten_seconds, 100, 50), Some(Duration::from_secs(5)));
+        assert_eq!(remaining(ten_seconds, 9, 50), None);
+        assert_eq!(remaining(Duration::from_millis(900), 100, 50), None);
+    }
 
     #[test]
     fn durations_read_well() {

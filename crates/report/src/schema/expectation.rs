@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// | name | meaning | usual unit |
 /// |---|---|---|
 /// | `PHASE.rtt.STAT` | round trip of the first open-loop probe, pooled | `ms` |
+/// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose own STAT lies from LOW up to HIGH ms | `%` |
 /// | `PHASE.up.STAT`, `PHASE.down.STAT` | its one-way delay | `ms` |
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |

@@ -18,6 +18,9 @@ pub struct TrialRecord {
     pub repeat: u32,
     /// The trial's own seed.
     pub seed: u64,
+    /// What a cohort drew for it, by the draw's name, as a scenario writes it; empty without one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub conditions: BTreeMap<String, String>,
     /// Whether its numbers may be believed.
     pub validity: Validity,
     /// How well the machine kept time; all empty in the sim world.

@@ -129,6 +129,7 @@ fn trial(index: u32, queue: &Queue, repeat: u32, interval_ns: u64) -> Trial {
         arm: queue.name.to_owned(),
         repeat,
         seed: 1000 + u64::from(index),
+        conditions: [("rtt".to_owned(), "17ms".to_owned())].into(),
         validity: Validity::Valid,
         timeliness: Timeliness {
             emulator_lateness: Some(lateness(40_000)),

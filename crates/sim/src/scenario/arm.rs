@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::Table;
 use underload_aqm::registry::LoadFile;
 
+use super::cohort::Cohort;
 use super::document::{Base, Document};
 use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
@@ -46,6 +47,12 @@ impl Arm {
         labels.join("; ")
     }
 
+    /// Everything that a trial depends on besides its seed, written out: two arms with the same
+    /// content are the same experiment, whatever their names.
+    pub fn content(&self) -> String {
+        format!("{:?} {:?} {:?}", self.path, self.phases, self.flows)
+    }
+
     pub(super) fn estimate_seconds(&self) -> f64 {
         self.phases.estimate().as_nanos() as f64 / 1e9 + SET_UP_SECONDS
     }
@@ -57,32 +64,36 @@ pub(super) fn name(variants: &[&Variant]) -> String {
     if names.is_empty() { "default".to_owned() } else { names.join("/") }
 }
 
-/// Every combination of the dimensions laid over the base.
+/// Every combination of the dimensions laid over the base: the arms, those of a cohort with typical
+/// conditions, and the tables that each was read from.
 pub(super) fn resolve(
     base: &Base,
     dimensions: &[Vec<Variant>],
+    cohort: Option<&Cohort>,
     document: &Document,
     load: &mut LoadFile<'_>,
-) -> Result<Vec<Arm>, ScenarioError> {
-    let mut arms: Vec<Arm> = Vec::new();
+) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
+    let (mut arms, mut templates) = (Vec::new(), Vec::new());
     for variants in combinations(dimensions) {
         let mut tables = base.clone();
-        let arm = combine(&mut tables, &variants, load);
+        let name = name(&variants);
+        let arm = lay(&mut tables, &variants).and_then(|()| match cohort {
+            Some(cohort) => cohort.typical_arm(&name, &tables, load),
+            None => read_arm(&name, &tables, load),
+        });
         arms.push(arm.map_err(|fault| {
             let origin = tables.origin(&fault.key);
             document.locate(fault, origin)
         })?);
+        templates.push(tables);
     }
-    check_different(&arms).map_err(|fault| document.locate(fault, None))?;
-    Ok(arms)
+    let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
+    used.and_then(|()| check_different(&arms)).map_err(|fault| document.locate(fault, None))?;
+    Ok((arms, templates))
 }
 
-/// Lays the variants over the tables and reads the arm out of them.
-fn combine(
-    tables: &mut Base,
-    variants: &[&Variant],
-    load: &mut LoadFile<'_>,
-) -> Result<Arm, Fault> {
+/// Lays the variants over the tables.
+fn lay(tables: &mut Base, variants: &[&Variant]) -> Result<(), Fault> {
     for (index, variant) in variants.iter().enumerate() {
         for change in &variant.changes {
             let earlier = variants[..index]
@@ -95,11 +106,16 @@ fn combine(
             tables.set(change, &variant.place)?;
         }
     }
+    Ok(())
+}
+
+/// Reads an arm out of its tables.
+pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Result<Arm, Fault> {
     let read = |(name, table): &(String, Table)| Flow::read(name, table.clone());
     let flows = tables.flows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     check_flows(&flows)?;
     Ok(Arm {
-        name: name(variants),
+        name: name.to_owned(),
         path: Path::read(tables.path.clone(), load)?,
         phases: Phases::read(tables.phases.clone())?,
         flows,
@@ -123,8 +139,7 @@ fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
 fn check_different(arms: &[Arm]) -> Result<(), Fault> {
     let mut seen = BTreeMap::new();
     for arm in arms {
-        let content = format!("{:?} {:?} {:?}", arm.path, arm.phases, arm.flows);
-        if let Some(twin) = seen.insert(content, &arm.name) {
+        if let Some(twin) = seen.insert(arm.content(), &arm.name) {
             let problem = format!("`{twin}` and `{}` are the same", arm.name);
             return Err(Fault::new("arm", problem));
         }

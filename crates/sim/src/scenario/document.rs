@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
+use super::cohort::{Conditions, fill_table};
 use super::error::{Fault, ScenarioError, alternatives};
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: usize = 1 << 20;
 
 /// A parsed file and where its keys stand.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Document {
     scenario: String,
     pub root: Table,
@@ -152,6 +153,17 @@ impl Base {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         self.origins.iter().find(|(set, _)| inside(set)).map(|(_, place)| place.as_str())
+    }
+
+    /// The same with what was drawn in place of `{name}`.
+    pub(super) fn filled(&self, conditions: &Conditions) -> Self {
+        let flow = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
+        Self {
+            path: fill_table(&self.path, conditions),
+            phases: fill_table(&self.phases, conditions),
+            flows: self.flows.iter().map(flow).collect(),
+            origins: self.origins.clone(),
+        }
     }
 
     /// Replaces one value, from a place in the file or the command line; a table or list is

@@ -37,12 +37,14 @@
 //! The whole format, key by key, is in `docs/scenario-format.md`.
 //!
 //! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies what a command line says.
+//! - [`Cohort`] draws conditions for every trial; [`Scenario::trial_arm`] applies them.
 //! - [`Arm`] is one resolved variant: what a world runs.
 //! - [`builtin`] lists the scenarios that come with the program.
 
 mod arm;
 pub mod builtin;
 mod cellular;
+mod cohort;
 mod document;
 pub(crate) mod error;
 mod flow;
@@ -56,12 +58,15 @@ mod variants;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 use underload_report::schema::{Expectation, World};
 
 pub use arm::Arm;
 pub use cellular::CellularModel;
+pub use cohort::{Cohort, Conditions};
 pub use error::ScenarioError;
 pub use flow::{
     APPLICATIONS, Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowDirection, FlowKind,
@@ -89,10 +94,16 @@ pub struct Scenario {
     pub seed: u64,
     /// How often each arm runs, at least once.
     pub repeats: u32,
-    /// The variants, in the order of the file; at least one.
+    /// The variants, in the order of the file; at least one. Those of a cohort have typical
+    /// conditions: [`Scenario::trial_arm`] gives each trial's own.
     pub arms: Vec<Arm>,
+    /// What is drawn anew for every trial; `None`: nothing.
+    pub cohort: Option<Cohort>,
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
+    /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn.
+    templates: BTreeMap<String, Base>,
+    document: Document,
 }
 
 /// What the command line adds to a file.
@@ -144,6 +155,7 @@ impl Scenario {
         let dimensions = take_dimensions(&mut root).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
+        let cohort = Cohort::take(&mut root).map_err(plain)?;
         refuse_rest(&root).map_err(plain)?;
         let mut only = options.arms.as_slice();
         if options.short {
@@ -157,10 +169,13 @@ impl Scenario {
         }
         apply_set(&options.set, &mut base, &dimensions)
             .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
-        let arms = arm::resolve(&base, &dimensions, &document, load)?;
+        let (arms, templates) = arm::resolve(&base, &dimensions, cohort.as_ref(), &document, load)?;
+        let names = arms.iter().map(|arm| arm.name.clone());
+        let templates = names.zip(templates).filter(|_| cohort.is_some()).collect();
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, &dimensions).map_err(plain)?;
-        let scenario = Self {
+        check_repeats(options.repeats.unwrap_or(head.repeats)).map_err(plain)?;
+        Ok(Self {
             name: name.to_owned(),
             title: head.title,
             description: head.description,
@@ -168,10 +183,30 @@ impl Scenario {
             seed: options.seed.unwrap_or(head.seed),
             repeats: options.repeats.unwrap_or(head.repeats),
             arms,
+            cohort,
             published,
-        };
-        check_repeats(scenario.repeats).map_err(plain)?;
-        Ok(scenario)
+            templates,
+            document,
+        })
+    }
+
+    /// An arm as the trial of a repeat meets it, and what was drawn for it. Without a cohort that
+    /// is the arm itself, and nothing.
+    ///
+    /// # Errors
+    /// Drawn values that together make no arm, although each of them fits the typical ones.
+    pub fn trial_arm(
+        &self,
+        arm: &Arm,
+        repeat: u32,
+        load: &mut LoadFile<'_>,
+    ) -> Result<(Arm, Conditions), ScenarioError> {
+        match (&self.cohort, self.templates.get(&arm.name)) {
+            (Some(cohort), Some(template)) => {
+                cohort.arm((self.seed, repeat), (&arm.name, template), &self.document, load)
+            }
+            _ => Ok((arm.clone(), Conditions::new())),
+        }
     }
 
     /// The worlds that can run every flow of it.
@@ -185,6 +220,11 @@ impl Scenario {
             worlds.push(World::Live);
         }
         worlds
+    }
+
+    /// Trials of the whole run: every arm as often as it repeats.
+    pub fn trials(&self) -> usize {
+        self.arms.len() * self.repeats as usize
     }
 
     /// How long it will about take in real time, one trial after the other.
@@ -268,7 +308,7 @@ fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, F
 }
 
 fn refuse_rest(root: &Table) -> Result<(), Fault> {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 12] = [
         "title",
         "description",
         "figure",
@@ -277,6 +317,7 @@ fn refuse_rest(root: &Table) -> Result<(), Fault> {
         "path",
         "phases",
         "flow",
+        "cohort",
         "arm",
         "sweep",
         "published",

@@ -1,0 +1,333 @@
+//! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
+//!
+//! A simulated trial depends on its arm's content, its seed and the program alone, so these, hashed,
+//! name its entry. The program is its version and commit; a build from changed or unknown sources
+//! is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does not match
+//! is reported, removed and computed anew, never believed.
+//!
+//! The cache holds at most [`MOST_BYTES`]; the entries written longest ago make room, but never
+//! those of the run under way.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, ensure};
+use ring::digest::{Digest, SHA256, SHA256_OUTPUT_LEN, digest};
+use serde::{Deserialize, Serialize};
+use underload_report::schema::{Sample, Series, TrialRecord};
+
+use super::{Trial, TrialData};
+
+/// Bytes on disk, at most.
+const MOST_BYTES: u64 = 4 << 30;
+/// Bytes of one entry, at most; larger trials are computed again.
+const MOST_ENTRY_BYTES: u64 = 256 << 20;
+/// Changes whenever an entry's layout does.
+const LAYOUT: u32 = 1;
+const EXTENSION: &str = "trial";
+
+/// A folder of simulated trials.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    program: String,
+    bytes: u64,
+    most_bytes: u64,
+    /// Entries of earlier runs, the one written longest ago first.
+    earlier: VecDeque<(PathBuf, u64)>,
+}
+
+/// Name of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+/// What an entry says of its trial.
+#[derive(Debug)]
+pub enum Found {
+    /// The trial as it was computed before.
+    Trial(Box<TrialData>),
+    /// Never computed, or made room for others.
+    Nothing,
+    /// An entry that cannot be believed, now removed, and why.
+    Damaged(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// As JSON: its enumerations describe themselves, which the compact encoding cannot read.
+    record: String,
+    samples: Vec<Sample>,
+    series: Vec<Series>,
+}
+
+impl Cache {
+    /// The user's cache, `underload/trials` in `$XDG_CACHE_HOME` or `~/.cache`.
+    ///
+    /// # Errors
+    /// Where there is no such folder and none can be made.
+    pub fn open() -> anyhow::Result<Self> {
+        let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+        let base = base.context("neither XDG_CACHE_HOME nor HOME names a folder")?;
+        Self::in_folder(base.join("underload").join("trials"), program()?, MOST_BYTES)
+    }
+
+    fn in_folder(folder: PathBuf, program: String, most_bytes: u64) -> anyhow::Result<Self> {
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let mut found =
+            entries(&folder).with_context(|| format!("reading {}", folder.display()))?;
+        found.sort();
+        let earlier: VecDeque<_> = found.into_iter().map(|(_, path, size)| (path, size)).collect();
+        let bytes = earlier.iter().map(|(_, size)| size).sum();
+        Ok(Self { folder, program, bytes, most_bytes, earlier })
+    }
+
+    /// The name of a trial's entry.
+    pub fn key(&self, trial: &Trial<'_>) -> Key {
+        let content = format!(
+            "{LAYOUT}\n{}\n{}\n{}\n{}",
+            self.program,
+            trial.seed,
+            trial.keeps_curves,
+            trial.arm.content()
+        );
+        Key(hexadecimal(&digest(&SHA256, content.as_bytes())))
+    }
+
+    /// The trial of that name, with the place in its run that `trial` has.
+    pub fn find(&self, key: &Key, trial: &Trial<'_>) -> Found {
+        let path = self.path(key);
+        let read = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
+            Err(error) => Err(error.into()),
+            Ok(metadata) => read_entry(&path, metadata.len()),
+        };
+        match read {
+            Ok(mut data) => {
+                let TrialRecord { index, arm, repeat, .. } = &mut data.record;
+                (*index, *repeat) = (trial.index, trial.repeat);
+                arm.clone_from(&trial.arm.name);
+                data.samples.iter_mut().for_each(|sample| sample.trial = trial.index);
+                data.series.iter_mut().for_each(|series| series.trial = trial.index);
+                Found::Trial(Box::new(data))
+            }
+            Err(error) => {
+                // Where it cannot be removed, the new entry replaces it all the same.
+                let _ = fs::remove_file(&path);
+                Found::Damaged(format!("{}: {error:#}", path.display()))
+            }
+        }
+    }
+
+    /// Keeps a trial. It appears whole or not at all.
+    ///
+    /// # Errors
+    /// What the disk said; the run can go on without.
+    pub fn keep(&mut self, key: &Key, data: &TrialData) -> anyhow::Result<()> {
+        let entry = Entry {
+            record: serde_json::to_string(&data.record)?,
+            samples: data.samples.clone(),
+            series: data.series.clone(),
+        };
+        let body = postcard::to_stdvec(&entry)?;
+        let size = (body.len() + SHA256_OUTPUT_LEN) as u64;
+        if size > MOST_ENTRY_BYTES || !self.make_room(size) {
+            return Ok(());
+        }
+        let path = self.path(key);
+        let parent = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+        let sum = digest(&SHA256, &body);
+        let whole = [sum.as_ref(), &body].concat();
+        let written = tempfile::NamedTempFile::new_in(parent).and_then(|mut file| {
+            io::Write::write_all(&mut file, &whole)?;
+            file.persist(&path).map_err(|error| error.error)
+        });
+        written.with_context(|| format!("writing {}", path.display()))?;
+        self.bytes += size;
+        Ok(())
+    }
+
+    /// Removes what earlier runs left until so many bytes fit; false if they never will.
+    fn make_room(&mut self, size: u64) -> bool {
+        while self.bytes + size > self.most_bytes {
+            let Some((path, freed)) = self.earlier.pop_front() else { return false };
+            // One that is gone already has made its room.
+            let _ = fs::remove_file(path);
+            self.bytes = self.bytes.saturating_sub(freed);
+        }
+        true
+    }
+
+    /// Two letters to a folder: no folder of a hundred thousand files.
+    fn path(&self, key: &Key) -> PathBuf {
+        let (folder, name) = key.0.split_at(2);
+        self.folder.join(folder).join(name).with_extension(EXTENSION)
+    }
+}
+
+fn read_entry(path: &Path, size: u64) -> anyhow::Result<TrialData> {
+    ensure!(size <= MOST_ENTRY_BYTES, "longer than any entry");
+    let whole = fs::read(path)?;
+    let (sum, body) = whole.split_at_checked(SHA256_OUTPUT_LEN).context("cut short")?;
+    ensure!(digest(&SHA256, body).as_ref() == sum, "its checksum does not match");
+    let Entry { record, samples, series } = postcard::from_bytes(body)?;
+    Ok(TrialData { record: serde_json::from_str(&record)?, samples, series, outputs: Vec::new() })
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
+    let mut found = Vec::new();
+    for group in fs::read_dir(folder)? {
+        let group = group?.path();
+        if !group.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(group)? {
+            let entry = entry?;
+            let path = entry.path();
+            // Another run may be making room at the same time.
+            if let (true, Ok(metadata)) =
+                (path.extension().is_some_and(|end| end == EXTENSION), entry.metadata())
+            {
+                found.push((metadata.modified()?, path, metadata.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What distinguishes this program's results from another's.
+fn program() -> anyhow::Result<String> {
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("UNDERLOAD_COMMIT"));
+    if commit != "unknown" && !commit.ends_with("-dirty") {
+        return Ok(format!("{version} {commit}"));
+    }
+    let path = env::current_exe().context("finding this program's own file")?;
+    let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(format!("{version} {}", hexadecimal(&digest(&SHA256, &bytes))))
+}
+
+fn hexadecimal(digest: &Digest) -> String {
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_sim::scenario::{Arm, Scenario};
+
+    use super::*;
+
+    const SCENARIO: &str = r#"
+        [path]
+        up = "10mbit"
+        up_queue = "fifo:limit=64KiB"
+        [phases]
+        load = "1s"
+        [[flow]]
+        kind = "probe"
+        interval = "10ms"
+    "#;
+
+    fn arm(text: &str) -> Arm {
+        Scenario::parse(text, "case").expect("a scenario").arms.remove(0)
+    }
+
+    fn trial(arm: &Arm, seed: u64) -> Trial<'_> {
+        Trial { index: 7, arm, repeat: 3, seed, keeps_curves: true }
+    }
+
+    fn data(samples: usize) -> TrialData {
+        TrialData {
+            record: TrialRecord { index: 1, seed: 5, ..TrialRecord::default() },
+            samples: vec![Sample { rtt_ns: Some(17), ..Sample::default() }; samples],
+            series: vec![Series { name: "up.backlog".into(), ..Series::default() }],
+            outputs: Vec::new(),
+        }
+    }
+
+    fn open(folder: &Path, program: &str, most_bytes: u64) -> Cache {
+        Cache::in_folder(folder.to_owned(), program.to_owned(), most_bytes).expect("a cache")
+    }
+
+    #[test]
+    fn a_trial_comes_back_in_its_new_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arm = arm(SCENARIO);
+        let trial = trial(&arm, 5);
+        let mut cache = open(folder.path(), "1", MOST_BYTES);
+        let key = cache.key(&trial);
+        assert!(matches!(cache.find(&key, &trial), Found::Nothing));
+        cache.keep(&key, &data(3)).expect("kept");
+        let Found::Trial(found) = open(folder.path(), "1", MOST_BYTES).find(&key, &trial) else {
+            panic!("it is kept")
+        };
+        assert_eq!((found.record.index, found.record.repeat, found.record.seed), (7, 3, 5));
+        assert_eq!((found.record.arm.as_str(), found.samples.len()), ("default", 3));
+        assert!(found.samples.iter().all(|sample| sample.trial == 7));
+        assert_eq!((found.series[0].trial, found.samples[0].rtt_ns), (7, Some(17)));
+    }
+
+    #[test]
+    fn whatever_changes_a_trial_changes_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (first, other) = (arm(SCENARIO), arm(&SCENARIO.replace("64KiB", "65KiB")));
+        let cache = open(folder.path(), "1", MOST_BYTES);
+        let key = cache.key(&trial(&first, 5));
+        assert_eq!(cache.key(&Trial { index: 9, repeat: 9, ..trial(&first, 5) }), key);
+        let bare = Trial { keeps_curves: false, ..trial(&first, 5) };
+        let others = [
+            cache.key(&trial(&first, 6)),
+            cache.key(&trial(&other, 5)),
+            cache.key(&bare),
+            open(folder.path(), "2", MOST_BYTES).key(&trial(&first, 5)),
+        ];
+        assert!(!others.contains(&key));
+    }
+
+    #[test]
+    fn a_damaged_entry_is_named_and_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arm = arm(SCENARIO);
+        let trial = trial(&arm, 5);
+        let mut cache = open(folder.path(), "1", MOST_BYTES);
+        let key = cache.key(&trial);
+        let spoil: [fn(&mut Vec<u8>); 3] =
+            [|bytes| *bytes.last_mut().expect("a byte") ^= 1, |bytes| bytes[0] ^= 1, Vec::clear];
+        for spoil in spoil {
+            cache.keep(&key, &data(3)).expect("kept");
+            let path = cache.path(&key);
+            let mut bytes = fs::read(&path).expect("the entry");
+            spoil(&mut bytes);
+            fs::write(&path, bytes).expect("spoilt");
+            let Found::Damaged(why) = cache.find(&key, &trial) else { panic!("believed") };
+            assert!(why.contains(path.to_str().expect("a plain path")), "{why}");
+            assert!(matches!(cache.find(&key, &trial), Found::Nothing));
+        }
+    }
+
+    #[test]
+    fn it_stays_within_its_bounds_and_earlier_runs_make_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arm = arm(SCENARIO);
+        let mut cache = open(folder.path(), "1", MOST_BYTES);
+        let early = cache.key(&trial(&arm, 1));
+        cache.keep(&early, &data(1_000)).expect("kept");
+        let most = cache.bytes * 3 / 2;
+        let mut cache = open(folder.path(), "1", most);
+        let (second, third) = (cache.key(&trial(&arm, 2)), cache.key(&trial(&arm, 3)));
+        cache.keep(&second, &data(1_000)).expect("kept");
+        cache.keep(&third, &data(1_000)).expect("left out");
+        let is_kept = |key| !matches!(cache.find(key, &trial(&arm, 0)), Found::Nothing);
+        assert_eq!([&early, &second, &third].map(is_kept), [false, true, false]);
+        assert!(open(folder.path(), "1", most).bytes <= most);
+    }
+}
