@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use underload_report::RunDir;
-use underload_report::schema::{Direction, Phase, World};
+use underload_report::schema::{Direction, LatencyMeasure, Phase, RunRecord, World};
 
 /// After which a run that should have ended counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -99,7 +99,15 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     write("misspelt.toml", &TINY.replace("rtt", "rrt"));
     write("trace.toml", &TINY.replace("20mbit", "trace:missing.trace"));
     write("control.toml", &without_command(&TINY.replace("reno", "no_such_control")));
-    let cases: [(&[&str], &str); 7] = [
+    let sweep = "[[sweep]]\nkey = \"path.down\"\nvalues = [";
+    let values: Vec<String> = (1..=11).map(|rate| format!("\"{rate}mbit\"")).collect();
+    let text = without_command(&TINY.replace("rtt =", "down_queue = \"fifo\"\nrtt ="));
+    write("large.toml", &format!("{text}{sweep}{}]", values.join(",")));
+    write("nothing.toml", &format!("{text}{sweep}]"));
+    let large: &[&str] = &["run", "large.toml", "--repeat", "100000"];
+    let cases: [(&[&str], &str); 9] = [
+        (large, "1100000 trials are more than 1000000: give --yes"),
+        (&["run", "nothing.toml"], "a sweep over nothing has no arm"),
         (&["run", "no/such"], "no/such: neither a scenario file"),
         (&["run", "misspelt.toml"], "misspelt.toml:6: path.rrt: unknown key; expected one of"),
         (&["run", "trace.toml"], "missing.trace"),
@@ -211,4 +219,111 @@ fn the_simulated_world_gives_the_same_bytes_again() {
     });
     assert!(!samples[0].is_empty());
     assert!(samples[0] == samples[1], "two runs of one seed differ");
+}
+
+/// Fleets of lines small enough for a test, more trials than it takes to be cached.
+const COHORT: &str = r#"
+title = "Lines"
+repeats = 20
+[cohort]
+[[cohort.draw]]
+name = "rtt"
+uniform = { low = "5ms", high = "50ms" }
+[path]
+up = "5mbit"
+rtt = "{rtt}"
+[phases]
+idle = "0s"
+ramp = "300ms"
+load = "500ms"
+drain = "0s"
+[[flow]]
+name = "bulk"
+kind = "tcp"
+congestion_control = "reno"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "pie"
+path.up_queue = "pie"
+[[published]]
+metric = "load.rtt.mean.within.20-40"
+arm = "pie"
+low = 0
+unit = "%"
+source = "arithmetic"
+"#;
+
+fn simulate(folder: &Path, out: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(["run", "lines.toml", "--world", "sim", "--out", out]).args(more);
+    command.env("XDG_CACHE_HOME", folder.join("cache")).current_dir(folder);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+fn cache_entries(folder: &Path) -> Vec<std::path::PathBuf> {
+    let groups = std::fs::read_dir(folder.join("cache/underload/trials")).expect("a cache");
+    let files = groups
+        .flat_map(|group| std::fs::read_dir(group.expect("a folder").path()).expect("its entries"));
+    files.map(|file| file.expect("an entry").path()).collect()
+}
+
+/// Of an arm's trials, those whose mean round trip under load is from 20 to 40 ms, percent.
+fn share_between_20_and_40_ms(record: &RunRecord, arm: &str) -> f64 {
+    let means: Vec<u64> = record
+        .trials
+        .iter()
+        .filter(|trial| trial.arm == arm)
+        .flat_map(|trial| &trial.latencies)
+        .filter(|latency| latency.window.phase == Phase::Load)
+        .filter(|latency| latency.measure == LatencyMeasure::RoundTrip)
+        .filter_map(|latency| Some(latency.distribution?.mean_ns))
+        .collect();
+    let inside = means.iter().filter(|mean| (20_000_000..40_000_000).contains(*mean)).count();
+    inside as f64 * 100.0 / means.len() as f64
+}
+
+#[test]
+fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entry() {
+    let folder = folder();
+    std::fs::write(folder.path().join("lines.toml"), COHORT).expect("writing the scenario");
+    let trials = |out: &str| {
+        let mut record = RunDir::read(folder.path().join(out)).expect("the record").record;
+        record.host = underload_report::schema::HostFacts::default();
+        serde_json::to_string(&record.trials).expect("JSON") + &format!("{:?}", record.summaries)
+    };
+    // As if interrupted after 16 of the 20 repeats.
+    let part = simulate(folder.path(), "part", &["--repeat", "16"]);
+    assert!(!stderr(&part).contains("cache"), "{}", stderr(&part));
+    let whole = simulate(folder.path(), "whole", &[]);
+    assert!(stderr(&whole).contains("32 of 40 trials came from the cache"), "{}", stderr(&whole));
+    let fresh = simulate(folder.path(), "fresh", &["--no-cache"]);
+    assert!(!stderr(&fresh).contains("cache"), "{}", stderr(&fresh));
+    assert!(trials("whole") == trials("fresh"), "the cache changed a trial");
+    let entries = cache_entries(folder.path());
+    assert_eq!(entries.len(), 40);
+    let mut bytes = std::fs::read(&entries[0]).expect("an entry");
+    *bytes.last_mut().expect("a byte") ^= 1;
+    std::fs::write(&entries[0], bytes).expect("spoilt");
+    let again = simulate(folder.path(), "again", &[]);
+    assert!(stderr(&again).contains("damaged cache entry, computed anew"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("39 of 40 trials came from"), "{}", stderr(&again));
+    assert!(trials("again") == trials("fresh"), "a damaged entry was believed");
+    let record = RunDir::read(folder.path().join("whole")).expect("the record").record;
+    let of = |index: usize| record.trials[index].conditions["rtt"].clone();
+    assert_eq!(of(0), of(1), "both arms of a repeat have the same line");
+    assert_ne!(of(0), of(2));
+    let share = share_between_20_and_40_ms(&record, "pie");
+    assert!((1.0..=99.0).contains(&share), "{share} % says nothing about the bounds");
+    assert_eq!(record.expectations[0].measured, Some(share));
+    let page = std::fs::read_to_string(folder.path().join("whole/report.html")).expect("a report");
+    for part in ["Compared with fifo", "Hodges-Lehmann", "15 ms bins", "share of trials"] {
+        assert!(page.contains(part), "the report does not say `{part}`");
+    }
 }

@@ -18,7 +18,7 @@ pub struct Progress {
 }
 
 /// Trials that get a line each, at most; a longer run says now and then how far it is.
-const MOST_LINES: usize = 200;
+const MOST_LINES: usize = 100;
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 impl Progress {

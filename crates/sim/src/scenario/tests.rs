@@ -170,6 +170,110 @@ source = "a table"
     assert_eq!(bands, expected);
 }
 
+/// Two fleets of lines, for [`GOOD`] with the link and delay that they draw.
+const COHORT: &str = r#"
+[cohort]
+per = "repeat"
+[[cohort.draw]]
+name = "tier"
+choice = { values = ["5mbit", "10mbit"], weights = [1, 3] }
+[[cohort.draw]]
+name = "rtt"
+log_normal = { median = "17ms", sigma = 0.3, low = "8ms", high = "60ms" }
+[[cohort.draw]]
+name = "flows"
+quantiles = { at = [0, 1], values = ["1", "4"] }
+[[cohort.draw]]
+name = "limit"
+uniform = { low = "24KiB", high = "256KiB" }
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit={limit}"
+[[arm]]
+name = "pie"
+path.up_queue = { name = "pie", limit = "{limit}" }
+"#;
+
+fn cohort_text() -> String {
+    let lines = GOOD
+        .replace("\"35mbit\"", "\"{tier}\"")
+        .replace("\"17ms\"", "\"{rtt}\"")
+        .replace("name = \"bulk\"", "name = \"bulk\"\ncount = \"{flows}\"");
+    format!("{lines}{COHORT}")
+}
+
+fn drawn(scenario: &Scenario, arm: usize, repeat: u32) -> (Arm, Conditions) {
+    let arm = &scenario.arms[arm];
+    scenario.trial_arm(arm, repeat, &mut builtin::load_file).expect("every draw makes an arm")
+}
+
+#[test]
+fn a_cohort_draws_every_trial_and_pairs_the_arms() {
+    let scenario = parse(&cohort_text()).expect("the scenario is right");
+    assert_eq!(scenario.arms[0].path.up.link.label.name, "10mbit");
+    assert_eq!(scenario.arms[0].path.base_round_trip(), Span::from_millis(17));
+    let (arm, conditions) = drawn(&scenario, 1, 5);
+    let rtt = conditions["rtt"].clone();
+    assert_eq!(arm.path.base_round_trip().to_string(), rtt);
+    assert_eq!(arm.path.up.link.label.name, conditions["tier"]);
+    let limit: u64 = conditions["limit"].trim_end_matches('B').parse().expect("bytes");
+    let queue = arm.path.up.queue.label.to_string();
+    assert!((24 << 10..=256 << 10).contains(&limit) && queue.starts_with("pie"), "{queue}");
+    let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("no tcp") };
+    assert_eq!(bulk.count.to_string(), conditions["flows"]);
+    assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both arms");
+    assert_ne!(drawn(&scenario, 0, 6).1, conditions, "another line for the next repeat");
+    assert_eq!(drawn(&scenario, 1, 5).0.content(), arm.content(), "the same again");
+    let own_lines = cohort_text().replace("\"repeat\"", "\"trial\"");
+    let own_lines = parse(&own_lines).expect("the scenario is right");
+    assert_ne!(drawn(&own_lines, 0, 5).1["rtt"], drawn(&own_lines, 1, 5).1["rtt"]);
+}
+
+#[test]
+fn one_more_draw_leaves_the_others_as_they_are() {
+    let scenario = parse(&cohort_text()).expect("the scenario is right");
+    let more = cohort_text().replace(
+        "[[cohort.draw]]\nname = \"rtt\"",
+        "[[cohort.draw]]\nname = \"load\"\nuniform = { low = \"1s\", high = \"9s\" }\n\
+         [[cohort.draw]]\nname = \"rtt\"",
+    );
+    let more = parse(&more.replace("load = \"7s\"", "load = \"{load}\"")).expect("right");
+    let (mut with, without) = (drawn(&more, 0, 3).1, drawn(&scenario, 0, 3).1);
+    assert!(with.remove("load").is_some());
+    assert_eq!(with, without);
+}
+
+/// Replaced in [`cohort_text`], one at a time.
+const COHORT_FAULTS: &[(&str, &str)] = &[
+    ("per = \"repeat\"", "per = \"day\""),
+    ("weights = [1, 3]", "weights = [1]"),
+    ("weights = [1, 3]", "weight = [1, 3]"),
+    ("\"10mbit\"]", "\"10mbps\"]"),
+    ("median = \"17ms\"", "median = \"17\""),
+    ("median = \"17ms\"", "median = \"170ms\""),
+    ("sigma = 0.3", "sigma = -1.0"),
+    ("median = \"17ms\"", "median = \"soon\""),
+    ("at = [0, 1]", "at = [0, 0.5]"),
+    ("low = \"24KiB\"", "low = \"0B\""),
+    ("uniform = { low = \"24KiB\", high = \"256KiB\" }", ""),
+    ("name = \"limit\"", "name = \"server\""),
+    ("name = \"limit\"", "name = \"rtt\""),
+    ("name = \"limit\"", "name = \"other\""),
+    ("count = \"{flows}\"", "count = 2"),
+];
+
+#[test]
+fn every_fault_of_a_cohort_names_its_place() {
+    let mut messages = String::new();
+    for (from, to) in COHORT_FAULTS {
+        let text = cohort_text();
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to);
+        let _ = writeln!(messages, "{from} -> {to}\n    {error}");
+    }
+    insta::assert_snapshot!(messages);
+}
+
 /// What a case does to [`GOOD`]: replaces the first text by the second, or appends the second.
 const FAULTS: &[(&str, &str)] = &[
     ("title = \"One\"", "title = \"One"),
