@@ -230,7 +230,7 @@ repeats = 20
 name = "rtt"
 uniform = { low = "5ms", high = "50ms" }
 [path]
-up = "5mbit"
+up = "20mbit"
 rtt = "{rtt}"
 [phases]
 idle = "0s"
