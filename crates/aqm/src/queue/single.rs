@@ -98,51 +98,55 @@ impl<A: Aqm, P> Single<A, P> {
         if u64::from(len) > self.limit.bytes { Admit::Refused } else { Admit::Queued }
     }
 
-    /// Does what the AQM wants done with an arrival; `false`: it is to be dropped.
+    /// Does what the AQM wants done with an arrival that it does not let pass as it is.
     #[cold]
     fn signal_arrival(
         &mut self,
         now: Time,
         verdict: Verdict,
-        packet: &mut Packet<P>,
+        mut packet: Packet<P>,
         observer: &mut dyn Observer<P>,
-    ) -> bool {
+    ) -> Admit {
         let marking = match verdict {
             Verdict::Pass => Marking::AlreadyCe,
             Verdict::Signal => mark_if_capable(&mut packet.meta),
             Verdict::Drop => Marking::NotCapable,
         };
-        if marking == Marking::Marked {
-            self.ring.marked(now, packet, MarkReason::Early, observer);
+        match marking {
+            Marking::NotCapable => {
+                self.ring.drop_enqueue(now, packet, DropReason::Early, observer);
+                return Admit::Refused;
+            }
+            Marking::Marked => self.ring.marked(now, &packet, MarkReason::Early, observer),
+            Marking::AlreadyCe => {}
         }
-        marking != Marking::NotCapable
+        self.store(now, packet, observer)
+    }
+
+    #[inline]
+    fn store(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+        let len = packet.meta.len;
+        self.ring.push(now, packet);
+        match self.overflow {
+            Overflow::Tail => Admit::Queued,
+            Overflow::Head => self.drop_from_head(now, len, observer),
+        }
     }
 }
 
 impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
     #[inline]
-    fn enqueue(
-        &mut self,
-        now: Time,
-        mut packet: Packet<P>,
-        observer: &mut dyn Observer<P>,
-    ) -> Admit {
+    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
         let len = packet.meta.len;
         self.ring.offer(len);
         let backlog = self.ring.backlog();
         if self.overflow == Overflow::Tail && !self.limit.admits(backlog, len) {
             return self.refuse(now, packet, observer);
         }
-        let verdict = self.aqm.on_enqueue(now, &packet.meta, backlog);
-        if verdict != Verdict::Pass && !self.signal_arrival(now, verdict, &mut packet, observer) {
-            self.ring.drop_enqueue(now, packet, DropReason::Early, observer);
-            return Admit::Refused;
+        match self.aqm.on_enqueue(now, &packet.meta, backlog) {
+            Verdict::Pass => self.store(now, packet, observer),
+            verdict => self.signal_arrival(now, verdict, packet, observer),
         }
-        self.ring.push(now, packet);
-        if self.overflow == Overflow::Head {
-            return self.drop_from_head(now, len, observer);
-        }
-        Admit::Queued
     }
 
     #[inline]
