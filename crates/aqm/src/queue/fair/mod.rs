@@ -161,8 +161,7 @@ impl<A: Aqm, P> Fair<A, P> {
         hit_arrival
     }
 
-    /// The flow of a packet. A division takes as long as all else here; most numbers of flows are
-    /// powers of two and need none.
+    /// The flow of a packet, without a division where the number of flows is a power of two.
     #[inline]
     fn flow_of(&self, meta: &Meta) -> usize {
         let flows = self.config.flows;
