@@ -268,8 +268,13 @@ fn every_fault_of_a_cohort_names_its_place() {
     for (from, to) in COHORT_FAULTS {
         let text = cohort_text();
         assert!(text.contains(from), "{from}");
-        let error = parse(&text.replacen(from, to, 1)).expect_err(to);
-        let _ = writeln!(messages, "{from} -> {to}\n    {error}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
+        // The list of links grows; what matters here is that one is offered.
+        let message = match error.split_once("known: ") {
+            Some((message, _)) => format!("{message}known: ..."),
+            None => error,
+        };
+        let _ = writeln!(messages, "{from} -> {to}\n    {message}");
     }
     insta::assert_snapshot!(messages);
 }
