@@ -231,3 +231,67 @@ mod video {
         assert_eq!(qoe.map(|metric| metric.value), Some(None));
     }
 }
+
+mod interactive_video {
+    use super::*;
+
+    fn call(control: &str, down: &str, queue: &str) -> TrialRecord {
+        let text = format!(
+            "[path]\nup = \"10mbit\"\ndown = \"{down}\"\nrtt = \"40ms\"\n\
+             up_queue = \"fifo:limit=1000p\"\ndown_queue = \"{queue}\"\n\n[phases]\nidle = \"0s\"\n\
+             ramp = \"0s\"\nload = \"120s\"\ndrain = \"1s\"\n\n[[flow]]\nname = \"call\"\n\
+             kind = \"interactive-video\"\ncontrol = \"{control}\"\n"
+        );
+        record(&text)
+    }
+
+    #[test]
+    fn a_fast_line_carries_the_full_rate_without_a_freeze() {
+        for control in ["gcc", "loss"] {
+            let record = call(control, "50mbit", "fifo:limit=1000p");
+            let get = |name| value(&record, "call", name);
+            assert!(get("bit_rate") > 1.8, "{control}: {} Mbit/s", get("bit_rate"));
+            assert!(get("freezes").abs() < f64::EPSILON, "{control}");
+            assert!((get("frame_rate") - 30.0).abs() < 0.1, "{control}");
+            // 20 ms of path, 30 ms at both ends, and pacing: up to 33 ms / 2.5 and jitter of sizes.
+            let delay = get("glass_to_glass_p50");
+            assert!((50.0..=66.0).contains(&delay), "{control}: {delay} ms");
+        }
+    }
+
+    #[test]
+    fn delay_based_control_keeps_a_deep_buffer_short_and_loss_based_fills_it() {
+        let gcc = call("gcc", "1mbit", "fifo:limit=256KiB");
+        let loss = call("loss", "1mbit", "fifo:limit=256KiB");
+        let slowest = |record| value(record, "call", "glass_to_glass_p99");
+        assert!(slowest(&gcc) < 500.0, "{:?}", flow(&gcc, "call").metrics);
+        // 256 KiB at 1 Mbit/s are 2.1 s, once more for what is lost and sent again.
+        assert!(slowest(&loss) > 2_000.0, "{:?}", flow(&loss, "call").metrics);
+        let rate = value(&gcc, "call", "bit_rate");
+        assert!((0.5..=1.0).contains(&rate), "{rate} Mbit/s");
+    }
+
+    #[test]
+    fn every_loss_is_repaired_and_a_sudden_drop_of_the_line_freezes_the_picture() {
+        let record = call("gcc", "steps:0s=6mbit,60s=300kbit", "fifo:limit=100p");
+        let get = |name| value(&record, "call", name);
+        assert!(get("freezes") >= 1.0);
+        assert!(get("frozen") < 20.0, "{} %", get("frozen"));
+        assert!(get("packets_lost") > 0.0);
+        assert!(get("frame_rate") > 22.0, "{} Hz", get("frame_rate"));
+    }
+}
+
+/// Same seed, same bytes, for every application.
+#[test]
+fn applications_repeat_with_the_seed() {
+    let kinds = ["voip", "web", "game", "cloud-game", "video", "interactive-video"];
+    let flows: Vec<_> = kinds
+        .iter()
+        .map(|kind| format!("[[flow]]\nname = \"{kind}\"\nkind = \"{kind}\"\n"))
+        .collect();
+    let text = scenario(BUFFER_256_KIB, "20s", &format!("{UPLOAD}\n{}", flows.join("\n")));
+    let first = record(&text);
+    assert_eq!(first.flows, record(&text).flows);
+    assert!(first.flows.iter().skip(1).all(|flow| !flow.metrics.is_empty()));
+}

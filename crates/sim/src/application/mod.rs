@@ -12,12 +12,14 @@
 //! | [`game`] | small packets both ways | round trip |
 //! | [`cloud_game`] | input up, 60 frames a second down | input-to-photon delay, frames late |
 //! | [`video`] | chunks over TCP at a chosen bit rate | QoE, rebuffering, switches |
+//! | [`interactive_video`] | one direction of a video call, its rate controlled | glass-to-glass delay, freezes |
 //!
 //! Every key with its default is in `docs/applications.md`.
 
 pub mod cloud_game;
 mod connection;
 pub mod game;
+pub mod interactive_video;
 mod samples;
 pub mod video;
 pub mod voip;
@@ -40,6 +42,7 @@ use crate::scenario::section::read_section;
 
 use cloud_game::{CloudGame, CloudGameConfig};
 use game::{Game, GameConfig};
+use interactive_video::{InteractiveVideo, InteractiveVideoConfig};
 use video::{Video, VideoConfig};
 use voip::{Voip, VoipConfig};
 use web::{Web, WebConfig};
@@ -57,6 +60,8 @@ pub enum ApplicationConfig {
     CloudGame(CloudGameConfig),
     /// Adaptive video.
     Video(VideoConfig),
+    /// One direction of a video call.
+    InteractiveVideo(InteractiveVideoConfig),
 }
 
 impl ApplicationConfig {
@@ -68,6 +73,8 @@ impl ApplicationConfig {
             "game" => read_keys::<game::GameKeys>(table).map(Self::Game),
             "cloud-game" => read_keys::<cloud_game::CloudGameKeys>(table).map(Self::CloudGame),
             "video" => read_keys::<video::VideoKeys>(table).map(Self::Video),
+            "interactive-video" => read_keys::<interactive_video::InteractiveVideoKeys>(table)
+                .map(Self::InteractiveVideo),
             other => Err(Fault::new("kind", format!("`{other}` is not simulated"))),
         }
     }
@@ -80,6 +87,7 @@ impl ApplicationConfig {
             Self::Game(_) => "game",
             Self::CloudGame(_) => "cloud-game",
             Self::Video(_) => "video",
+            Self::InteractiveVideo(_) => "interactive-video",
         }
     }
 
@@ -91,6 +99,7 @@ impl ApplicationConfig {
             Self::Game(GameConfig) => Box::new(Game::new(stop, &rng)),
             Self::CloudGame(config) => Box::new(CloudGame::new(config, stop, rng)),
             Self::Video(config) => Box::new(Video::new(config, stop, rng)),
+            Self::InteractiveVideo(config) => Box::new(InteractiveVideo::new(config, stop, rng)),
         }
     }
 }

@@ -1,0 +1,398 @@
+//! Interactive video, one direction of a call: an encoder whose rate follows the network.
+//!
+//! The camera takes 30 frames a second. The encoder makes each as large as the controlled rate
+//! allows (normally distributed, a tenth as standard deviation), and skips frames while more than
+//! half a second of video waits to be sent. Packets of up to 1200 bytes leave paced at 2.5 times the
+//! rate. The receiver reports every 50 ms which packets arrived when; what it did not get is sent
+//! again, first. A frame is shown once it and all before it are complete.
+//!
+//! Skype's and Hangouts' own control is not published; WebRTC's is, and stands for them. Left out:
+//! forward error correction, key frames, the receiver's de-jitter buffer, probing for bandwidth at
+//! the start. A report repeats what a lost one said.
+//!
+//! Glass to glass is the time from taking a frame to showing it, plus 30 ms for encoding, decoding
+//! and display. A freeze is a gap between frames shown of more than 183 ms (WebRTC's definition: the
+//! usual gap plus 150 ms, or three times the usual gap).
+
+mod control;
+mod trend;
+
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use underload_aqm::packet::Packet;
+use underload_aqm::rate::Rate;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Metric};
+
+pub use control::RateControl;
+
+use crate::flow::{Port, nth};
+use crate::net::{Body, Message, Segment};
+use crate::scenario::error::Fault;
+use crate::scenario::quantity::RateText;
+
+use super::samples::Samples;
+use super::{Application, Keys, metric, normal, percent};
+use control::{Controller, Fate};
+
+/// One direction of a video call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InteractiveVideoConfig {
+    /// Where the video goes.
+    pub direction: Direction,
+    /// How its rate is controlled.
+    pub control: RateControl,
+    /// Most that the encoder makes.
+    pub max_rate: Rate,
+}
+
+impl Default for InteractiveVideoConfig {
+    /// Down, Google congestion control, 2.5 Mbit/s: the peak of Skype in the BoDe paper's tests.
+    fn default() -> Self {
+        let max_rate = Rate::from_bits_per_second(2_500_000);
+        Self { direction: Direction::Down, control: RateControl::Gcc, max_rate }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InteractiveVideoKeys {
+    direction: Option<Direction>,
+    #[serde(default)]
+    control: RateControl,
+    max_rate: Option<RateText>,
+}
+
+impl Keys for InteractiveVideoKeys {
+    type Config = InteractiveVideoConfig;
+
+    fn check(self) -> Result<InteractiveVideoConfig, Fault> {
+        let default = InteractiveVideoConfig::default();
+        let max_rate = self.max_rate.map_or(default.max_rate, |rate| rate.0);
+        if !(MIN_MAX_RATE..=MAX_MAX_RATE).contains(&max_rate.bits_per_second()) {
+            return Err(Fault::new("max_rate", "is out of range; expected 300kbit to 8mbit"));
+        }
+        let direction = self.direction.unwrap_or(default.direction);
+        Ok(InteractiveVideoConfig { direction, control: self.control, max_rate })
+    }
+}
+
+/// A packet of a frame, to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    frame: u32,
+    /// Number of the packet in its frame.
+    index: u32,
+    bytes: u32,
+}
+
+/// A packet that has been sent, until a report covers it.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    part: Part,
+    at: Time,
+    arrival: Option<Time>,
+}
+
+/// A frame that has not been shown.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    taken: Time,
+    /// Packets that have not arrived, one bit each.
+    missing: u64,
+}
+
+/// Sender and receiver.
+#[derive(Debug)]
+pub(super) struct InteractiveVideo {
+    config: InteractiveVideoConfig,
+    stop: Time,
+    rng: Rng,
+    started: Time,
+    controller: Controller,
+    next_picture: Time,
+    pictures: u32,
+    next_report: Time,
+    reports: u32,
+    /// Packets to be sent, in order.
+    waiting: VecDeque<Part>,
+    waiting_bytes: u64,
+    release: Time,
+    /// Packets sent and not reported on, from number `first_sent` on.
+    sent: VecDeque<Sent>,
+    first_sent: u32,
+    /// Packets to be sent again.
+    lost: Vec<Part>,
+    packets_lost: usize,
+    packets_sent: usize,
+    screen: Screen,
+}
+
+/// What the receiver has and shows.
+#[derive(Debug)]
+struct Screen {
+    /// Frames not shown, from number `first` on.
+    frames: VecDeque<Frame>,
+    first: u32,
+    /// One past the last packet that arrived.
+    end: u32,
+    /// Packets since the last report.
+    news: u32,
+    received_bytes: u64,
+    last_shown: Time,
+    freezes: u32,
+    frozen: Span,
+    delays: Samples,
+}
+
+impl InteractiveVideo {
+    pub(super) fn new(config: &InteractiveVideoConfig, stop: Time, rng: Rng) -> Self {
+        Self {
+            stop,
+            rng,
+            started: Time::ZERO,
+            controller: Controller::new(config.control, config.max_rate.bits_per_second() as f64),
+            next_picture: Time::MAX,
+            pictures: 0,
+            next_report: Time::MAX,
+            reports: 0,
+            waiting: VecDeque::with_capacity(256),
+            waiting_bytes: 0,
+            release: Time::ZERO,
+            sent: VecDeque::with_capacity(1 << 10),
+            first_sent: 0,
+            lost: Vec::with_capacity(256),
+            packets_lost: 0,
+            packets_sent: 0,
+            screen: Screen {
+                frames: VecDeque::with_capacity(256),
+                first: 0,
+                end: 0,
+                news: 0,
+                received_bytes: 0,
+                last_shown: Time::ZERO,
+                freezes: 0,
+                frozen: Span::ZERO,
+                delays: Samples::default(),
+            },
+            config: config.clone(),
+        }
+    }
+
+    fn backwards(&self) -> Direction {
+        match self.config.direction {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
+
+    /// Takes, encodes and queues a frame, unless too much waits already.
+    fn take_picture(&mut self, now: Time) {
+        self.pictures += 1;
+        self.next_picture = nth(self.started, FRAME_INTERVAL, u64::from(self.pictures));
+        let rate = self.controller.rate();
+        if self.waiting_bytes as f64 * 8.0 > rate * MAX_WAIT_S {
+            return;
+        }
+        let size = rate / 8.0 / 30.0 * (1.0 + SIZE_DEVIATION * normal(&mut self.rng));
+        let size = (size as u32).clamp(1, MAX_PARTS * PACKET_BYTES);
+        let parts = size.div_ceil(PACKET_BYTES);
+        let frame = self.screen.first + self.screen.frames.len() as u32;
+        self.screen.frames.push_back(Frame { taken: now, missing: u64::MAX >> (64 - parts) });
+        for index in 0..parts {
+            let bytes = (size - index * PACKET_BYTES).min(PACKET_BYTES);
+            self.waiting.push_back(Part { frame, index, bytes });
+        }
+        self.waiting_bytes += u64::from(size);
+    }
+
+    /// Sends what pacing allows.
+    fn send_due(&mut self, port: &mut Port<'_>) {
+        while self.release <= port.now {
+            let Some(part) = self.waiting.pop_front() else { return };
+            self.waiting_bytes -= u64::from(part.bytes);
+            let sequence = self.first_sent + self.sent.len() as u32;
+            let payload = part.bytes + RTP_HEADER_BYTES;
+            port.send_message(self.config.direction, payload, sequence, part.frame);
+            self.sent.push_back(Sent { part, at: port.now, arrival: None });
+            self.packets_sent += 1;
+            let seconds = f64::from(part.bytes) * 8.0 / (PACING * self.controller.rate());
+            self.release = port.now + Span::from_nanos((seconds * 1e9) as u64);
+        }
+    }
+
+    fn on_packet(&mut self, now: Time, sequence: u32) {
+        let Some(offset) = sequence.checked_sub(self.first_sent) else { return };
+        let Some(sent) = self.sent.get_mut(offset as usize) else { return };
+        sent.arrival = Some(now);
+        let part = sent.part;
+        self.screen.end = self.screen.end.max(sequence + 1);
+        self.screen.news += 1;
+        self.screen.on_part(now, part);
+    }
+
+    fn send_report(&mut self, port: &mut Port<'_>) {
+        let payload = REPORT_BYTES + 2 * self.screen.news;
+        self.screen.news = 0;
+        port.send_message(self.backwards(), payload, self.reports, self.screen.end);
+        self.reports += 1;
+        self.next_report = nth(self.started, REPORT_INTERVAL, u64::from(self.reports) + 1);
+    }
+
+    /// What the report's sender knew when it sent it: arrivals up to then, of packets up to the
+    /// newest that had arrived.
+    fn on_report(&mut self, now: Time, report: &Message) {
+        // The time stamp is in whole microseconds.
+        let known = now - report.age(now) + Span::from_micros(1);
+        let mut rtt = Span::ZERO;
+        while self.first_sent < report.part_of {
+            let Some(sent) = self.sent.pop_front() else { break };
+            self.first_sent += 1;
+            let arrival = sent.arrival.filter(|arrival| *arrival <= known);
+            let bytes = sent.part.bytes + RTP_HEADER_BYTES;
+            self.controller.on_packet(&Fate { sent: sent.at, arrival, bytes });
+            if arrival.is_some() {
+                rtt = now.since(sent.at);
+            } else {
+                self.lost.push(sent.part);
+            }
+        }
+        self.controller.on_report(now, rtt);
+        self.packets_lost += self.lost.len();
+        // First in line, oldest first.
+        while let Some(part) = self.lost.pop() {
+            self.waiting_bytes += u64::from(part.bytes);
+            self.waiting.push_front(part);
+        }
+    }
+}
+
+impl Screen {
+    fn on_part(&mut self, now: Time, part: Part) {
+        let Some(offset) = part.frame.checked_sub(self.first) else { return };
+        let Some(frame) = self.frames.get_mut(offset as usize) else { return };
+        let bit = 1 << part.index;
+        if frame.missing & bit != 0 {
+            frame.missing &= !bit;
+            self.received_bytes += u64::from(part.bytes);
+        }
+        while let Some(frame) = self.frames.front().filter(|frame| frame.missing == 0) {
+            let delay = now.since(frame.taken) + PROCESSING;
+            self.frames.pop_front();
+            self.first += 1;
+            self.show(now, delay);
+        }
+    }
+
+    fn show(&mut self, now: Time, delay: Span) {
+        if self.delays.count() > 0 {
+            let (freezes, frozen) = freeze(now.since(self.last_shown));
+            self.freezes += freezes;
+            self.frozen = self.frozen + frozen;
+        }
+        self.last_shown = now;
+        self.delays.push(delay);
+    }
+}
+
+/// How many freezes a gap between two frames is, 0 or 1, and how long.
+fn freeze(gap: Span) -> (u32, Span) {
+    if gap > LONGEST_GAP { (1, gap) } else { (0, Span::ZERO) }
+}
+
+impl Application for InteractiveVideo {
+    fn start(&mut self, port: &mut Port<'_>) {
+        self.started = port.now;
+        self.next_picture = port.now;
+        self.next_report = port.now + REPORT_INTERVAL;
+        self.screen.last_shown = port.now;
+        self.screen.delays.reserve_for(self.stop.since(port.now), FRAME_INTERVAL);
+        self.on_timer(port);
+    }
+
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>) {
+        if port.now >= self.stop {
+            return;
+        }
+        let Body::Message(message) = packet.payload.body else { return };
+        if direction == self.config.direction {
+            self.on_packet(port.now, message.sequence);
+        } else {
+            self.on_report(port.now, &message);
+            self.send_due(port);
+        }
+    }
+
+    fn on_timer(&mut self, port: &mut Port<'_>) {
+        if port.now >= self.stop {
+            return;
+        }
+        if self.next_picture <= port.now {
+            self.take_picture(port.now);
+        }
+        if self.next_report <= port.now {
+            self.send_report(port);
+        }
+        self.send_due(port);
+    }
+
+    fn deadline(&self) -> Time {
+        let release = if self.waiting.is_empty() { Time::MAX } else { self.release };
+        let next = self.next_picture.min(self.next_report).min(release);
+        if next < self.stop { next } else { Time::MAX }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let screen = &self.screen;
+        let length = self.stop.since(self.started).as_nanos() as f64 / 1e9;
+        let (last_freeze, last_frozen) = freeze(self.stop.since(screen.last_shown));
+        let frozen = (screen.frozen + last_frozen).as_nanos() as f64 / 1e9;
+        let per_second = |count: f64| (length > 0.0).then(|| count / length);
+        // A frame not shown in the end has waited for so long already.
+        let mut delays = screen.delays.clone();
+        for frame in &screen.frames {
+            delays.push(self.stop.since(frame.taken) + PROCESSING);
+        }
+        let mut metrics = delays.report("glass_to_glass").to_vec();
+        let freezes = f64::from(screen.freezes + last_freeze);
+        metrics.push(metric("freezes", "", Some(freezes)));
+        metrics.push(metric("frozen", "%", per_second(100.0 * frozen)));
+        metrics.push(metric("frame_rate", "Hz", per_second(screen.delays.count() as f64)));
+        let megabits = screen.received_bytes as f64 * 8.0 / 1e6;
+        metrics.push(metric("bit_rate", "Mbit/s", per_second(megabits)));
+        metrics.push(metric("packets_lost", "%", percent(self.packets_lost, self.packets_sent)));
+        metrics
+    }
+
+    fn bytes_reserved(&self) -> usize {
+        self.waiting.capacity() * size_of::<Part>()
+            + self.lost.capacity() * size_of::<Part>()
+            + self.sent.capacity() * size_of::<Sent>()
+            + self.screen.frames.capacity() * size_of::<Frame>()
+            + self.screen.delays.bytes_reserved()
+    }
+}
+
+/// 30 Hz.
+const FRAME_INTERVAL: Span = Span::from_nanos(33_333_333);
+const REPORT_INTERVAL: Span = Span::from_millis(50);
+/// RTCP transport feedback without its two bytes per packet.
+const REPORT_BYTES: u32 = 20;
+/// RTP with the extension that numbers packets across streams.
+const RTP_HEADER_BYTES: u32 = 20;
+const PACKET_BYTES: u32 = 1_200;
+/// Packets per frame: one bit each. At 8 Mbit/s a frame has 28 on average, 37 at most.
+const MAX_PARTS: u32 = 64;
+const SIZE_DEVIATION: f64 = 0.1;
+/// Pacing over rate, as WebRTC's.
+const PACING: f64 = 2.5;
+/// Video waiting to be sent, in seconds, beyond which frames are skipped.
+const MAX_WAIT_S: f64 = 0.5;
+/// Encoding, decoding and display.
+const PROCESSING: Span = Span::from_millis(30);
+/// A longer gap between frames is a freeze.
+const LONGEST_GAP: Span = Span::from_millis(183);
+const MIN_MAX_RATE: u64 = 300_000;
+const MAX_MAX_RATE: u64 = 8_000_000;
