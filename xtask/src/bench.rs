@@ -12,11 +12,51 @@ struct Bench {
     command: &'static [&'static str],
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "queues",
-    what: "nanoseconds per packet of every discipline beside a plain ring buffer",
-    command: &["bench", "--package", "underload-aqm", "--bench", "queues", "--", "--table"],
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "queues",
+        what: "nanoseconds per packet of every discipline beside a plain ring buffer",
+        command: &["bench", "--package", "underload-aqm", "--bench", "queues", "--", "--table"],
+    },
+    Bench {
+        name: "emulator",
+        what: "TCP through the emulator as fast as it goes, with its lateness",
+        command: &["run", "--release", "-p", "underload-emu", "--example", "throughput", "--"],
+    },
+    Bench {
+        name: "punctuality",
+        what: "added delay and lateness of the emulator, idle and with every core busy",
+        command: &["run", "--release", "-p", "underload-emu", "--example", "punctuality", "--"],
+    },
+    Bench {
+        name: "emulator-io",
+        what: "TUN, packet socket and packet ring as ways into the kernel",
+        command: &["run", "--release", "-p", "underload-emu", "--example", "io_comparison", "--"],
+    },
+    Bench {
+        name: "probe",
+        what: "slots kept, round trips and lateness of the probe beside ping and irtt",
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-probe",
+            "--example",
+            "probe_accuracy",
+            "--",
+        ],
+    },
+    Bench {
+        name: "simulator",
+        what: "delivered packets per CPU second on a dumbbell of long TCP flows",
+        command: &["run", "--release", "-p", "underload-sim", "--example", "dumbbell", "--"],
+    },
+    Bench {
+        name: "kernel",
+        what: "the simulator beside the Linux kernel's own queue disciplines",
+        command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],
+    },
+];
 
 /// Runs the benchmark that is named first, with the other arguments for it.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p underload-probe --example loaded_latency [CONGESTION_CONTROL] [SECONDS]`
 //!
-//! Three network namespaces, the bottleneck (20 Mbit/s, 250 kB) in the middle one, offloads off. Needs
-//! root, `ip`, `tc` and `ethtool`; the namespaces are deleted afterwards.
+//! Three network namespaces, the bottleneck (20 Mbit/s, 250 kB) in the middle one, offloads off.
+//! Needs root, `ip`, `tc` and `ethtool`; the namespaces are deleted afterwards.
 
 mod support;
 

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p underload-probe --example probe_accuracy [SECONDS] [SPIN_US]`
 //!
-//! Makes two network namespaces joined by a veth pair, which needs root, and deletes them afterwards.
+//! Makes two network namespaces joined by a veth pair, which needs root, and deletes them
+//! afterwards.
 
 mod support;
 

@@ -9,7 +9,8 @@ use socket2::{Domain, Socket, Type};
 
 /// A source of sockets in one network.
 ///
-/// Implemented by every `Fn(Domain, Type) -> io::Result<Socket>` that may be called from any thread.
+/// Implemented by every `Fn(Domain, Type) -> io::Result<Socket>` that may be called from any
+/// thread.
 pub trait SocketSource: Send + Sync {
     /// A new socket, not bound and not connected.
     ///

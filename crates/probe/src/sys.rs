@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Octets of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
 pub(crate) const TCP_INFO_LEN: usize = 216;
 
-/// Gives the calling thread first-in-first-out real-time scheduling at `priority` (1 to 99). Threads
-/// that it starts do not inherit it.
+/// Gives the calling thread first-in-first-out real-time scheduling at `priority` (1 to 99).
+/// Threads that it starts do not inherit it.
 ///
 /// # Errors
 /// What the kernel says; `EPERM` without `CAP_SYS_NICE` or a sufficient `RLIMIT_RTPRIO`.

@@ -1,5 +1,5 @@
-//! A flood of probes from addresses without a session: no answer, no memory. Alone in its process, so
-//! that the process's memory is the server's.
+//! A flood of probes from addresses without a session: no answer, no memory. Alone in its process,
+//! so that the process's memory is the server's.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -181,8 +181,8 @@ fn metrics(trials: &[&TrialRecord]) -> Vec<ArmMetric> {
 }
 
 impl ArmLatency {
-    /// A statistic of all samples pooled, ns; where a run kept no samples to pool, the mean over its
-    /// trials. `None` when nothing came back.
+    /// A statistic of all samples pooled, ns; where a run kept no samples to pool, the mean over
+    /// its trials. `None` when nothing came back.
     pub fn value_ns(&self, quantile: Quantile) -> Option<u64> {
         let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as u64);
         self.pooled.map(|pooled| quantile.of(&pooled)).or_else(over_repeats)
@@ -228,8 +228,8 @@ impl ArmSummary {
     }
 }
 
-/// The value of a metric named as in [`crate::schema::Expectation`], in the unit given there; `None`
-/// when the name is unknown or the arm has no such number.
+/// The value of a metric named as in [`crate::schema::Expectation`], in the unit given there;
+/// `None` when the name is unknown or the arm has no such number.
 pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     if let Some((flow, rest)) = name.split_once('/') {
         let mut metrics = summary.metrics.iter();

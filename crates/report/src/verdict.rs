@@ -154,8 +154,8 @@ fn comparisons(measured: &[&Measured<'_>]) -> Vec<String> {
     }
 }
 
-/// The links of an arm's bottlenecks, as its first valid trial recorded them; `None` where every trial
-/// drew its own, from the same distributions as the other arms'.
+/// The links of an arm's bottlenecks, as its first valid trial recorded them; `None` where every
+/// trial drew its own, from the same distributions as the other arms'.
 fn links(subject: &Subject<'_>) -> Option<String> {
     let trial = subject.trials().next().filter(|trial| trial.conditions.is_empty())?;
     // Each phase has a summary of its own; the link is the same in all.

@@ -4,8 +4,9 @@
 //! constant delays keep order, so packets in flight wait in rings and only the heads of the rings
 //! compete for the next event; each flow has one timer, re-armed lazily; packets travel by value;
 //! an acknowledgement is handled where it arrives; the only dynamic dispatch per packet is the
-//! queue discipline's and, for a packet of an application, the application's. Memory per flow and per packet in flight is fixed and small, and nothing is
-//! allocated once the rings have grown to their high-water marks.
+//! queue discipline's and, for a packet of an application, the application's. Memory per flow and
+//! per packet in flight is fixed and small, and nothing is allocated once the rings have grown to
+//! their high-water marks.
 //!
 //! | module | what it holds |
 //! |---|---|

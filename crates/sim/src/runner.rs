@@ -7,9 +7,9 @@ use std::thread;
 
 use crate::trial::{SimConfig, SimError, TrialOutcome, run};
 
-/// Executes `count` trials on up to `threads` threads (`None`: one per core). `configure` builds the
-/// trial of an index, in the thread that executes it; `finished` is called in the calling thread,
-/// in order of completion. A trial's outcome does not depend on how many run beside it.
+/// Executes `count` trials on up to `threads` threads (`None`: one per core). `configure` builds
+/// the trial of an index, in the thread that executes it; `finished` is called in the calling
+/// thread, in order of completion. A trial's outcome does not depend on how many run beside it.
 pub fn run_trials(
     count: usize,
     threads: Option<NonZeroUsize>,

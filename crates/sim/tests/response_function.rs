@@ -1,11 +1,12 @@
 //! Windows under independent random loss against the published response functions.
 //!
 //! One flow, a link that never queues, Bernoulli loss of probability p; the mean window is the rate
-//! times the round trip. The square root law 1.22/sqrt(p) and the table of RFC 9438 section 5.1 hold
-//! for periodic loss. Independent loss spreads the windows, and the mean lies higher: 1.31/sqrt(p)
-//! for Reno (Ott, Kemperman and Mathis 1996); for CUBIC the expectation is computed here from the
-//! equations of RFC 9438 in real numbers, round by round, and checked against the RFC's table with
-//! periodic loss first. The transport, its integers and its timers have no part in that.
+//! times the round trip. The square root law 1.22/sqrt(p) and the table of RFC 9438 section 5.1
+//! hold for periodic loss. Independent loss spreads the windows, and the mean lies higher:
+//! 1.31/sqrt(p) for Reno (Ott, Kemperman and Mathis 1996); for CUBIC the expectation is computed
+//! here from the equations of RFC 9438 in real numbers, round by round, and checked against the
+//! RFC's table with periodic loss first. The transport, its integers and its timers have no part in
+//! that.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;

@@ -12,8 +12,8 @@
 //! * An outage begins at exponential gaps, in place of when the motion reaches zero: so its
 //!   frequency and the rate's spread can be fitted apart. Its length is exponential, as the paper
 //!   has it, or of Pareto's law with shape 2 (density falling with the third power; the paper's
-//!   Figure 2 finds a power of 3.27 beyond 20 ms), cut off at `outage-max`. Both are in whole ticks.
-//!   The motion stands still in an outage.
+//!   Figure 2 finds a power of 3.27 beyond 20 ms), cut off at `outage-max`. Both are in whole
+//!   ticks. The motion stands still in an outage.
 //! * `reconfigure` draws the rate afresh at fixed intervals from its long-run distribution, for
 //!   links that are reassigned by a clock.
 //! * The motion starts from its long-run distribution rather than from a given rate.

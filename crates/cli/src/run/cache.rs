@@ -1,9 +1,9 @@
 //! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
 //!
-//! A simulated trial depends on its arm's content, its seed and the program alone, so these, hashed,
-//! name its entry. The program is its version and commit; a build from changed or unknown sources
-//! is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does not match
-//! is reported, removed and computed anew, never believed.
+//! A simulated trial depends on its arm's content, its seed and the program alone, so these,
+//! hashed, name its entry. The program is its version and commit; a build from changed or unknown
+//! sources is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does
+//! not match is reported, removed and computed anew, never believed.
 //!
 //! The cache holds at most [`MOST_BYTES`]; the entries written longest ago make room, but never
 //! those of the run under way.

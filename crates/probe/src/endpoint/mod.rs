@@ -1,8 +1,8 @@
 //! The two ends of a probe on real sockets, with plain threads.
 //!
 //! [`Prober`] runs a [`crate::session::Schedule`] on a thread of its own with absolute deadlines;
-//! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come from
-//! the caller, so the two ends may live in different network namespaces of one process.
+//! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come
+//! from the caller, so the two ends may live in different network namespaces of one process.
 
 mod prober;
 mod reflector;

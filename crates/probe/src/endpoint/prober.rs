@@ -327,7 +327,8 @@ pub(super) fn decode_reply(
     if class >= classes {
         return None;
     }
-    // A wall clock that was set between arrival and now would give nonsense: then the wake-up counts.
+    // A wall clock that was set between arrival and now would give nonsense: then the wake-up
+    // counts.
     let stamped_ns = received.kernel_unix_ns.map(|unix_ns| now.run_from_unix(unix_ns));
     let plausible = |ns: &u64| *ns <= now.run_ns && now.run_ns - ns < 10_000_000_000;
     let stamped_ns = stamped_ns.and_then(|ns| u64::try_from(ns).ok()).filter(plausible);
@@ -385,8 +386,8 @@ impl Receiver {
     }
 }
 
-/// True for the read timeout, a signal, and the far end's "no such port", which is an answer that may
-/// be different for the next packet.
+/// True for the read timeout, a signal, and the far end's "no such port", which is an answer that
+/// may be different for the next packet.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     let kind = error.kind();
     kind == io::ErrorKind::WouldBlock

@@ -78,8 +78,8 @@ const REQUEST_OCTETS_MAX: usize = 1472;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl Reflector {
-    /// Answers on each of `sockets`, which are bound by the caller; a thread each. The rate limit is
-    /// per socket.
+    /// Answers on each of `sockets`, which are bound by the caller; a thread each. The rate limit
+    /// is per socket.
     ///
     /// # Errors
     /// [`EndpointError`]: a socket option refused, no thread.

@@ -13,8 +13,8 @@ use socket2::SockRef;
 
 use super::EndpointError;
 
-/// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes in
-/// a dozen classes, as the kernel counts memory per small packet.
+/// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes
+/// in a dozen classes, as the kernel counts memory per small packet.
 const BUFFER_OCTETS: usize = 4 << 20;
 
 /// A UDP socket with kernel receive time stamps and markings read back.

@@ -8,8 +8,8 @@ use crate::sys::set_real_time_priority;
 /// How a thread keeps its deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTiming {
-    /// First-in-first-out priority to ask for, 1 to 99; `None` leaves the scheduling alone. Where the
-    /// kernel refuses, the thread works without: its lateness is recorded either way.
+    /// First-in-first-out priority to ask for, 1 to 99; `None` leaves the scheduling alone. Where
+    /// the kernel refuses, the thread works without: its lateness is recorded either way.
     pub real_time_priority: Option<u8>,
     /// How long before a deadline the thread stops sleeping and spins. Bounds what a wake-up from
     /// sleep may cost without lateness, and what the spinning costs: this, once per deadline.
@@ -37,8 +37,8 @@ impl ThreadTiming {
         }
     }
 
-    /// Sleeps and then spins until `deadline_ns`, or for [`SLEEP_MAX_NS`] if that is sooner. Returns
-    /// the time.
+    /// Sleeps and then spins until `deadline_ns`, or for [`SLEEP_MAX_NS`] if that is sooner.
+    /// Returns the time.
     pub(crate) fn wait_until(self, clock: RunClock, deadline_ns: u64) -> u64 {
         let now_ns = clock.now_ns();
         let wake_ns = deadline_ns.saturating_sub(self.spin_ns);

@@ -39,14 +39,14 @@ pub(super) struct FlowContext {
     pub token: Token,
 }
 
-/// Starts `flow` towards the load server at `server`, with sockets from `network`. The connection is
-/// made by the flow's own thread; what can be refused without it is refused here.
+/// Starts `flow` towards the load server at `server`, with sockets from `network`. The connection
+/// is made by the flow's own thread; what can be refused without it is refused here.
 ///
 /// `duration_max` is what the server is told: it ends the flow then, whatever happened to us.
 ///
 /// # Errors
-/// [`LoadError`]: a congestion control that the kernel lacks, a parameter out of range, no socket, no
-/// thread.
+/// [`LoadError`]: a congestion control that the kernel lacks, a parameter out of range, no socket,
+/// no thread.
 pub fn start_flow(
     flow: &LoadFlow,
     server: SocketAddr,

@@ -22,11 +22,12 @@ pub fn available_congestion_controls() -> String {
     }
 }
 
-/// Sets a TCP socket's congestion control; before it connects, so that it rules the whole connection.
+/// Sets a TCP socket's congestion control; before it connects, so that it rules the whole
+/// connection.
 ///
 /// # Errors
-/// [`LoadError::CongestionControl`] with what is available, [`LoadError::Parameter`] for a name that
-/// cannot be one.
+/// [`LoadError::CongestionControl`] with what is available, [`LoadError::Parameter`] for a name
+/// that cannot be one.
 pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), LoadError> {
     if !is_name(name) {
         return Err(LoadError::Parameter {

@@ -1,11 +1,13 @@
 //! The load: flows that fill the path while the probe watches.
 //!
-//! [`LoadServer`] is the far end, [`start_flow`] the near one. Payload is counted where it arrives, 10
-//! times a second, and the sender's view of a TCP flow ([`TcpInfo`]) is recorded as often. Congestion
-//! control is always named: what a machine uses by default (CUBIC, BBR) decides what its user sees.
+//! [`LoadServer`] is the far end, [`start_flow`] the near one. Payload is counted where it arrives,
+//! 10 times a second, and the sender's view of a TCP flow ([`TcpInfo`]) is recorded as often.
+//! Congestion control is always named: what a machine uses by default (CUBIC, BBR) decides what its
+//! user sees.
 //!
-//! ECN on TCP is negotiated by the hosts (`net.ipv4.tcp_ecn` of the network namespace, or the route's
-//! `ecn` feature); a socket cannot ask for it, so it is no parameter here. UDP flows carry any ECN.
+//! ECN on TCP is negotiated by the hosts (`net.ipv4.tcp_ecn` of the network namespace, or the
+//! route's `ecn` feature); a socket cannot ask for it, so it is no parameter here. UDP flows carry
+//! any ECN.
 
 mod client;
 mod congestion;
@@ -166,7 +168,8 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Records per flow at most: 28 hours.
 pub(crate) const RECORDS_MAX: usize = 1_000_000;
-/// What TCP may hold that is not yet sent: little, so that "stop" means stop, and enough for bursts.
+/// What TCP may hold that is not yet sent: little, so that "stop" means stop, and enough for
+/// bursts.
 pub(crate) const NOT_SENT_OCTETS: u32 = 128 << 10;
 
 #[cfg(test)]

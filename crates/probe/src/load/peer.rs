@@ -1,4 +1,5 @@
-//! A TCP connection whose every wait ends soon: when data comes, when time is up, when told to stop.
+//! A TCP connection whose every wait ends soon: when data comes, when time is up, when told to
+//! stop.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -44,8 +45,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Takes over a connected socket: no blocking, little unsent data, and on close whatever is still
-    /// queued is dropped with a reset, so that the load ends when it is told to.
+    /// Takes over a connected socket: no blocking, little unsent data, and on close whatever is
+    /// still queued is dropped with a reset, so that the load ends when it is told to.
     pub(super) fn new(
         stream: TcpStream,
         flow: &str,
@@ -81,8 +82,8 @@ impl Peer {
     /// Reads until `octets` is full.
     ///
     /// # Errors
-    /// [`LoadError::Cancelled`] when told to stop, [`LoadError::Socket`] after `until_ns`, at the end
-    /// of the stream, and for what the kernel says.
+    /// [`LoadError::Cancelled`] when told to stop, [`LoadError::Socket`] after `until_ns`, at the
+    /// end of the stream, and for what the kernel says.
     pub(super) fn read_exact(&self, octets: &mut [u8], until_ns: u64) -> Result<(), LoadError> {
         let failed = self.failed("waiting for the other end's answer");
         let mut filled = 0;

@@ -73,8 +73,8 @@ pub struct LoadServer {
 }
 
 impl LoadServer {
-    /// Serves on `listener`, which the caller bound; UDP flows get sockets from `network` on the same
-    /// address.
+    /// Serves on `listener`, which the caller bound; UDP flows get sockets from `network` on the
+    /// same address.
     ///
     /// # Errors
     /// [`LoadError::Socket`]: what the kernel says about the listener or the thread.
@@ -86,8 +86,8 @@ impl LoadServer {
         Self::serve_at(listener, network, config, None)
     }
 
-    /// As [`LoadServer::start`], but every flow has to carry the token of a running session and ends
-    /// with it.
+    /// As [`LoadServer::start`], but every flow has to carry the token of a running session and
+    /// ends with it.
     pub(crate) fn start_for_sessions(
         listener: TcpListener,
         network: Arc<dyn SocketSource>,
@@ -441,7 +441,8 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Sends at the rate agreed, once a datagram with the cookie has come from the TCP peer's address.
+    /// Sends at the rate agreed, once a datagram with the cookie has come from the TCP peer's
+    /// address.
     fn source_udp(&self, socket: &UdpSocket, pace: Pace, from: IpAddr) -> io::Result<()> {
         let mut datagram = [0; 2048];
         loop {

@@ -1,9 +1,9 @@
 //! When is the load steady?
 //!
-//! The paper starts its latency test "as the TCP ramp-up reaches its peak steady state" and does not
-//! say how it knows. The rule here: delivered payload is counted in windows of 500 ms; the load is
-//! steady at the end of the third window in a row that lies within 10 % of the mean of the three and
-//! carried anything at all. The first window, in which flows open, never counts.
+//! The paper starts its latency test "as the TCP ramp-up reaches its peak steady state" and does
+//! not say how it knows. The rule here: delivered payload is counted in windows of 500 ms; the load
+//! is steady at the end of the third window in a row that lies within 10 % of the mean of the three
+//! and carried anything at all. The first window, in which flows open, never counts.
 
 /// Watches delivered payload and says when it is steady.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ impl SteadyDetector {
         Self { start_ns, octets_before: 0, windows: 0, seen: 0, recent: [0; WINDOWS] }
     }
 
-    /// `octets` had been delivered in total by `now_ns`; true once the load is steady. To be told at
-    /// least once per window: longer silence starts the row of three anew.
+    /// `octets` had been delivered in total by `now_ns`; true once the load is steady. To be told
+    /// at least once per window: longer silence starts the row of three anew.
     pub fn observe(&mut self, now_ns: u64, octets: u64) -> bool {
         let elapsed = now_ns.saturating_sub(self.start_ns) / Self::WINDOW_NS;
         if elapsed <= self.windows {

@@ -8,10 +8,10 @@
 //!                                                   '-- until the last answers are in
 //! ```
 //!
-//! The probe ends before the load does, as in the Comcast study, so that no answer of the load phase
-//! travels through a queue that is already emptying. Samples of the ramp are kept and count for
-//! nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed, and how
-//! late the prober was are part of the result.
+//! The probe ends before the load does, as in the Comcast study, so that no answer of the load
+//! phase travels through a queue that is already emptying. Samples of the ramp are kept and count
+//! for nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed,
+//! and how late the prober was are part of the result.
 
 mod pressure;
 mod record;
@@ -80,8 +80,8 @@ impl Default for MeasurementConfig {
 pub enum Ramp {
     /// After this long, whatever the load does.
     Fixed(Duration),
-    /// Once the load is steady in every direction that it has (see [`crate::load::SteadyDetector`]), or
-    /// after `at_most`.
+    /// Once the load is steady in every direction that it has (see
+    /// [`crate::load::SteadyDetector`]), or after `at_most`.
     Detected {
         /// The longest ramp.
         at_most: Duration,

@@ -20,8 +20,8 @@ use crate::load::{FlowHandle, FlowLog, LoadError, SteadyDetector, start_flow};
 #[derive(Debug)]
 pub struct Measurement;
 
-/// From one look at everything to the next. A cancelled measurement ends after one of these and what
-/// its threads need to notice, together below 200 ms.
+/// From one look at everything to the next. A cancelled measurement ends after one of these and
+/// what its threads need to notice, together below 200 ms.
 const STEP: Duration = Duration::from_millis(50);
 /// Between "start" and the first probe: threads have to come up.
 const LEAD_IN: Duration = Duration::from_millis(30);
@@ -31,15 +31,16 @@ const LEASE_MARGIN: Duration = Duration::from_secs(5);
 const PHASE_MAX: Duration = Duration::from_hours(1);
 
 impl Measurement {
-    /// Runs one measurement in the calling thread; everything that it starts is over when it returns.
+    /// Runs one measurement in the calling thread; everything that it starts is over when it
+    /// returns.
     ///
     /// `clock` is the run's: all times of the result count from its start. `progress` is called ten
-    /// times a second or less. When `cancel` becomes true the measurement ends within 200 ms and gives
-    /// what there is, marked as cancelled.
+    /// times a second or less. When `cancel` becomes true the measurement ends within 200 ms and
+    /// gives what there is, marked as cancelled.
     ///
     /// # Errors
-    /// [`MeasureError`] if a probe or a flow could not even start. A flow that breaks later does not
-    /// end the measurement: see [`MeasurementResult::incomplete`].
+    /// [`MeasureError`] if a probe or a flow could not even start. A flow that breaks later does
+    /// not end the measurement: see [`MeasurementResult::incomplete`].
     pub fn run(
         config: &MeasurementConfig,
         endpoints: &Endpoints,
@@ -250,7 +251,8 @@ impl Run<'_> {
         }
     }
 
-    /// Stays in a phase until `end_ns`, until `is_over` says so, or until cancelled; then records it.
+    /// Stays in a phase until `end_ns`, until `is_over` says so, or until cancelled; then records
+    /// it.
     fn stay(
         &mut self,
         phase: Phase,
@@ -377,8 +379,8 @@ impl Steady {
         Self { directions, next_window_end_ns, has_load: [false; 2] }
     }
 
-    /// True once every direction that has a flow was steady. Each window is judged when all flows have
-    /// told what they delivered in it, or half a second after its end.
+    /// True once every direction that has a flow was steady. Each window is judged when all flows
+    /// have told what they delivered in it, or half a second after its end.
     fn watch(&mut self, flows: &[Flow], now_ns: u64) -> bool {
         let end_ns = self.next_window_end_ns;
         let told = flows.iter().all(|flow| flow.octets_at(end_ns).is_some());

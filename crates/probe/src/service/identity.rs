@@ -134,8 +134,8 @@ fn write_private(path: &Path, octets: &[u8]) -> Result<(), ServiceError> {
 pub enum Trust {
     /// The server with this certificate and no other.
     Pinned(Fingerprint),
-    /// The server that was there the first time, remembered in this file, one "HOST:PORT sha256:HEX"
-    /// per line.
+    /// The server that was there the first time, remembered in this file, one "HOST:PORT
+    /// sha256:HEX" per line.
     FirstUse {
         /// The file of known servers; made when it is first needed.
         known_servers: PathBuf,

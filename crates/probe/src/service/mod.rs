@@ -1,23 +1,24 @@
 //! Measuring between two machines: a server that may be left running, and the client's side of it.
 //!
-//! A client connects to the control port with TLS 1.3, says what it wants to send and for how long, and
-//! gets a **session**: a random token, a lease and a volume. Everything else hangs on the session:
+//! A client connects to the control port with TLS 1.3, says what it wants to send and for how long,
+//! and gets a **session**: a random token, a lease and a volume. Everything else hangs on the
+//! session:
 //!
-//! - the reflector answers probes only from addresses that have a session, which the TCP handshake of
-//!   the control connection proved; everybody else gets no octet back, so nothing is amplified and a
-//!   flood of forged packets allocates nothing;
-//! - the load server accepts only flows that carry the session's token and come from its address, and
-//!   ends them when the lease or the volume is used up, or when the control connection closes, however
-//!   it closes;
+//! - the reflector answers probes only from addresses that have a session, which the TCP handshake
+//!   of the control connection proved; everybody else gets no octet back, so nothing is amplified
+//!   and a flood of forged packets allocates nothing;
+//! - the load server accepts only flows that carry the session's token and come from its address,
+//!   and ends them when the lease or the volume is used up, or when the control connection closes,
+//!   however it closes;
 //! - sessions are granted only while the sum of the declared rates stays within the server's, per
 //!   direction; otherwise the client is told when to come back.
 //!
-//! The server's certificate is its own; clients pin its fingerprint, given or kept from the first use
-//! as with SSH. Probes and load themselves travel in the clear: encrypting them would measure the
-//! processor. By default everything binds to loopback.
+//! The server's certificate is its own; clients pin its fingerprint, given or kept from the first
+//! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
+//! the processor. By default everything binds to loopback.
 //!
-//! A client behind an address translator that gives TCP and UDP different addresses gets no answers to
-//! its probes.
+//! A client behind an address translator that gives TCP and UDP different addresses gets no answers
+//! to its probes.
 
 mod client;
 mod control;

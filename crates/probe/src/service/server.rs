@@ -331,8 +331,8 @@ impl Host {
         }
     }
 
-    /// Until the client closes, the session is over, or the server stops. The client has nothing more
-    /// to say.
+    /// Until the client closes, the session is over, or the server stops. The client has nothing
+    /// more to say.
     fn hold(&self, stream: &mut Secured, granted: &Granted) {
         while !granted.share.is_over() && !self.stop.load(Ordering::Relaxed) {
             match stream.read(&mut [0; 64]) {

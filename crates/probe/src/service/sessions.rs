@@ -92,8 +92,8 @@ impl Sessions {
         Ok(Granted { sessions: Arc::clone(self), id, share })
     }
 
-    /// The session that `token` names, if it is this address's and not over. Every token is compared,
-    /// so that the time it takes says nothing.
+    /// The session that `token` names, if it is this address's and not over. Every token is
+    /// compared, so that the time it takes says nothing.
     pub(crate) fn claim(&self, token: &Token, address: IpAddr) -> Option<Share> {
         let mut found = None;
         for session in &self.lock().running {

@@ -1,7 +1,8 @@
 //! The request-response probe: one packet in flight, the next on the answer to the one before.
 //!
-//! This is how netperf's UDP_RR works, which the Comcast study used. Its samples come fast while the
-//! path is idle and slowly while it is loaded, so its percentiles hide load: a named second view.
+//! This is how netperf's UDP_RR works, which the Comcast study used. Its samples come fast while
+//! the path is idle and slowly while it is loaded, so its percentiles hide load: a named second
+//! view.
 
 use super::matching::{ReplyRecord, SentRecord};
 
@@ -19,8 +20,8 @@ pub enum ClosedLoopStep {
     Done,
 }
 
-/// A request-response session. Unlike netperf's, which hangs on the first loss, it gives a packet up
-/// after a time limit and sends the next.
+/// A request-response session. Unlike netperf's, which hangs on the first loss, it gives a packet
+/// up after a time limit and sends the next.
 #[derive(Clone, Debug)]
 pub struct ClosedLoop {
     end_ns: u64,

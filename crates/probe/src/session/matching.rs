@@ -80,12 +80,12 @@ pub(crate) struct Labels<'a> {
 
 /// Joins packets and answers by class and sequence number.
 ///
-/// - The round trip is `(received - sent) - (far_sent - far_received)`: what the far end's host took
-///   between its two time stamps is not the network's (RFC 8762 section 4). Where the far end gave no
-///   usable time stamps, or more than the whole round trip, it is `received - sent`.
+/// - The round trip is `(received - sent) - (far_sent - far_received)`: what the far end's host
+///   took between its two time stamps is not the network's (RFC 8762 section 4). Where the far end
+///   gave no usable time stamps, or more than the whole round trip, it is `received - sent`.
 /// - A packet with no answer within `timeout_ns` of leaving is lost.
-/// - One-way delays need `far_clock_offset_ns`, by how much the far wall clock is ahead of ours: 0 on
-///   one machine, an estimate with its error elsewhere.
+/// - One-way delays need `far_clock_offset_ns`, by how much the far wall clock is ahead of ours: 0
+///   on one machine, an estimate with its error elsewhere.
 /// - A sample's phase is the one its scheduled time falls into, the last one after all of them.
 ///
 /// `sent` must be in order of sequence within each class, as a sender produces it.
@@ -120,7 +120,8 @@ pub(crate) fn match_labelled(
 /// Joins packets and answers by class and sequence number, for callers outside a trial: all samples
 /// belong to trial 0, flow = class, and the phase that `phases` gives.
 ///
-/// See the crate's measurement for the meaning of the parameters; `markings` has one entry per class.
+/// See the crate's measurement for the meaning of the parameters; `markings` has one entry per
+/// class.
 pub fn match_replies(
     sent: &[SentRecord],
     replies: &[ReplyRecord],
@@ -301,7 +302,10 @@ mod tests {
             replies in prop::collection::vec((0u16..3, 0u32..30, 0u64..2_000), 0..80),
         ) {
             let packets: Vec<_> = (0..20).flat_map(|i| (0..2).map(move |class| SentRecord {
-                class, sequence: i * 2, scheduled_ns: u64::from(i) * 10, sent_ns: u64::from(i) * 10 + 1,
+                class,
+                sequence: i * 2,
+                scheduled_ns: u64::from(i) * 10,
+                sent_ns: u64::from(i) * 10 + 1,
             })).collect();
             let answers: Vec<_> = replies.iter().map(|&(class, sequence, received_ns)| ReplyRecord {
                 class, sequence, received_ns, ..ReplyRecord::default()
@@ -309,7 +313,8 @@ mod tests {
             let collected = match_replies(&packets, &answers, 300, &[Marking::default(); 2], &[]);
             prop_assert_eq!(collected.samples.len(), packets.len());
             for (class, counts) in collected.counts.iter().enumerate() {
-                let offered = answers.iter().filter(|r| usize::from(r.class) == class).count() as u64;
+                let of_class = |reply: &&ReplyRecord| usize::from(reply.class) == class;
+                let offered = answers.iter().filter(of_class).count() as u64;
                 let accounted = counts.answered + counts.answered_late + counts.duplicates
                     + counts.unmatched;
                 prop_assert_eq!(accounted, offered);

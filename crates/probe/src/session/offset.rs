@@ -15,8 +15,8 @@ pub struct ClockOffset {
 /// Estimates the offset from the exchange with the shortest round trip, as NTP's clock filter does
 /// (RFC 5905 section 10): `((t2 - t1) + (t3 - t4)) / 2`. `None` without a usable exchange.
 ///
-/// It assumes that the shortest exchange took as long there as back. Where it did not, one-way delays
-/// are wrong by half the difference; their variation is not.
+/// It assumes that the shortest exchange took as long there as back. Where it did not, one-way
+/// delays are wrong by half the difference; their variation is not.
 pub fn estimate_clock_offset(sent: &[SentRecord], replies: &[ReplyRecord]) -> Option<ClockOffset> {
     let exchange = |reply: &ReplyRecord| {
         let index = sent

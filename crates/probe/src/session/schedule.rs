@@ -29,8 +29,8 @@ impl Schedule {
     /// Slots per class at most: the sequence field of the packets has 32 bits.
     pub const SLOTS_MAX: u64 = u32::MAX as u64;
 
-    /// A schedule without an end, see [`Schedule::end_at`]. An interval of 0 is taken as 1 ns and no
-    /// class as one class.
+    /// A schedule without an end, see [`Schedule::end_at`]. An interval of 0 is taken as 1 ns and
+    /// no class as one class.
     pub fn new(start_ns: u64, interval_ns: u64, classes: u16) -> Self {
         let classes = classes.max(1);
         Self {
@@ -134,7 +134,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_slot_is_sent_or_skipped_once(
-            interval in 1u64..50, classes in 1u16..5, pauses in prop::collection::vec(0u64..200, 0..60),
+            interval in 1u64..50,
+            classes in 1u16..5,
+            pauses in prop::collection::vec(0u64..200, 0..60),
         ) {
             let mut schedule = Schedule::new(7, interval, classes);
             let mut now = 0;

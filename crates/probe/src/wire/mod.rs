@@ -6,7 +6,8 @@
 //! allocated, no input can make them panic, and nothing reads a clock.
 //!
 //! Two choices of ours, both allowed by the RFCs:
-//! - short test packets of TWAMP Light (14 to 43 octets) are accepted, absent fields read as zero, and
+//! - short test packets of TWAMP Light (14 to 43 octets) are accepted, absent fields read as zero,
+//!   and
 //!   the answer is cut to the length of the request, so a reflector never sends more than it got;
 //! - octets after the base packet whose TLV type would be 0 (reserved) are padding of a TWAMP Light
 //!   sender: they are carried back unchanged instead of being called malformed.

@@ -23,7 +23,8 @@ impl NtpTimestamp {
         let seconds = (nanos / NANOS_PER_SECOND + UNIX_EPOCH_IN_NTP_SECONDS) % ERA_SECONDS;
         let remainder = nanos % NANOS_PER_SECOND;
         let fraction = ((remainder << 32) + NANOS_PER_SECOND / 2) / NANOS_PER_SECOND;
-        // A fraction is at most (10^9 - 1) * 2^32 / 10^9 + 1/2 < 2^32, so the fields cannot overlap.
+        // A fraction is at most (10^9 - 1) * 2^32 / 10^9 + 1/2 < 2^32, so the fields cannot
+        // overlap.
         Self(seconds << 32 | fraction)
     }
 
@@ -54,8 +55,8 @@ impl NtpTimestamp {
     }
 }
 
-/// How far the sender thinks its clock may be off: S, Z, 6 bits of scale, 8 bits of multiplier
-/// (RFC 4656 section 4.1.2, RFC 8762 section 4.2.1). The error is `multiplier * 2^(scale - 32)` seconds.
+/// How far the sender thinks its clock may be off: S, Z, 6 bits of scale, 8 bits of multiplier (RFC
+/// 4656 section 4.1.2, RFC 8762 section 4.2.1). The error is `multiplier * 2^(scale - 32)` seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ErrorEstimate(pub u16);
 
@@ -63,8 +64,8 @@ impl ErrorEstimate {
     const SYNCHRONIZED: u16 = 0x8000;
     const PTP_FORMAT: u16 = 0x4000;
 
-    /// A clock that makes no claim about Coordinated Universal Time: S = 0, and the largest error the
-    /// field can hold (a multiplier of 0 would be invalid).
+    /// A clock that makes no claim about Coordinated Universal Time: S = 0, and the largest error
+    /// the field can hold (a multiplier of 0 would be invalid).
     pub const UNSYNCHRONIZED: Self = Self(0x3fff);
 
     /// A clock synchronised to within `error_nanos`, rounded up; NTP format (Z = 0).

@@ -21,8 +21,8 @@ pub struct Arrival {
 pub struct Reply {
     /// Octets of the answer, never more than the request had.
     pub len: usize,
-    /// DSCP and ECN to send it with: as asked for in a Class of Service TLV, else the request's DSCP
-    /// and Not-ECT (RFC 8762 section 4.3, RFC 8972 section 4.4).
+    /// DSCP and ECN to send it with: as asked for in a Class of Service TLV, else the request's
+    /// DSCP and Not-ECT (RFC 8762 section 4.3, RFC 8972 section 4.4).
     pub traffic_class: u8,
 }
 
@@ -33,9 +33,9 @@ pub struct Reply {
 /// [`Reply::stamp`] fills it in at the last moment.
 ///
 /// # Errors
-/// [`WireError::TooShort`] for less than a test packet, [`WireError::BufferTooSmall`] if `out` cannot
-/// hold the larger of the request and a base packet. A malformed TLV is no error: it is answered with
-/// its M flag set, as RFC 8972 section 4 demands.
+/// [`WireError::TooShort`] for less than a test packet, [`WireError::BufferTooSmall`] if `out`
+/// cannot hold the larger of the request and a base packet. A malformed TLV is no error: it is
+/// answered with its M flag set, as RFC 8972 section 4 demands.
 pub fn reflect(
     request: &[u8],
     arrival: Arrival,
@@ -178,7 +178,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_answer_is_as_long_as_its_request(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn an_answer_is_as_long_as_its_request(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             let mut out = [0; 300];
             match reflect(&bytes, ARRIVAL, None, MarkingPolicy::PUBLIC, &mut out) {
                 Ok(reply) => prop_assert_eq!(reply.len, bytes.len()),

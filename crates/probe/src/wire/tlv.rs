@@ -90,8 +90,8 @@ impl<'a> Iterator for Tlvs<'a> {
 /// Writes one TLV at the start of `out` and returns how many octets it took.
 ///
 /// # Errors
-/// [`WireError::BufferTooSmall`] if `out` is shorter; [`WireError::TlvLength`] if the value is longer
-/// than a length field can say.
+/// [`WireError::BufferTooSmall`] if `out` is shorter; [`WireError::TlvLength`] if the value is
+/// longer than a length field can say.
 pub fn write_tlv(
     out: &mut [u8],
     flags: TlvFlags,

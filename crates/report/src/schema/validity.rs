@@ -76,7 +76,8 @@ pub enum Validity {
     /// The machine kept up.
     #[default]
     Valid,
-    /// The machine, not the line, may have made the latency. Kept, shown, and left out of summaries.
+    /// The machine, not the line, may have made the latency. Kept, shown, and left out of
+    /// summaries.
     Invalid {
         /// Why, at least one.
         reasons: Vec<InvalidReason>,

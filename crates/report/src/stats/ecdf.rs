@@ -47,8 +47,8 @@ impl Ecdf {
         steps
     }
 
-    /// The band of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990): the true function
-    /// lies wholly inside with at least `confidence`. Supposes independent values.
+    /// The band of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990): the true
+    /// function lies wholly inside with at least `confidence`. Supposes independent values.
     pub fn band(&self, confidence: f64) -> EcdfBand {
         let outside = (1.0 - confidence).clamp(f64::MIN_POSITIVE, 1.0);
         let half_height = ((2.0 / outside).ln() / (2.0 * self.sorted.len() as f64)).sqrt();

@@ -31,8 +31,8 @@ pub fn distribution(values: &mut [u64]) -> Option<Distribution> {
 }
 
 /// As [`distribution`], with a weight for each value: quantile q is the smallest value at or below
-/// which lies at least the share q of all weight. Sorts the pairs; values of weight 0 count only for
-/// `count`, minimum and maximum. `None` when there is no weight.
+/// which lies at least the share q of all weight. Sorts the pairs; values of weight 0 count only
+/// for `count`, minimum and maximum. `None` when there is no weight.
 pub fn weighted_distribution(pairs: &mut [(u64, u64)]) -> Option<Distribution> {
     pairs.sort_unstable();
     let (min_ns, max_ns) = (pairs.first()?.0, pairs.last()?.0);

@@ -241,7 +241,8 @@ fn file_writer(file: File, layout: &Layout) -> ParquetResult<SerializedFileWrite
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
-    // Times and counters hardly repeat but grow steadily: differences are small, dictionaries large.
+    // Times and counters hardly repeat but grow steadily: differences are small, dictionaries
+    // large.
     for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Long) {
         properties = properties
             .set_column_dictionary_enabled(ColumnPath::from(*name), false)

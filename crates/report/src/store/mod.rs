@@ -2,9 +2,10 @@
 //!
 //! While a run is under way the directory holds `run.json` (without trials), `trials.jsonl` (one
 //! line per finished trial) and `parts/` (two small Parquet files per trial). A trial's line is
-//! written after its parts, so every line is backed by complete files. [`RunDir::finish`] merges the
-//! parts and then replaces `run.json` in one rename: a reader sees the run before or after, never
-//! between. A run that was killed, or whose disk filled up, reads as the trials it finished, with
+//! written after its parts, so every line is backed by complete files. [`RunDir::finish`] merges
+//! the parts and then replaces `run.json` in one rename: a reader sees the run before or after,
+//! never between. A run that was killed, or whose disk filled up, reads as the trials it finished,
+//! with
 //! [`RunRecord::complete`] false.
 
 mod columns;

@@ -3,9 +3,9 @@
 //! region by counting acknowledged segments, at most one window of growth per two acknowledged
 //! segments, HyStart.
 //!
-//! Deviations: time in units of 2^-10 s is taken from nanoseconds, where Linux counts jiffies first;
-//! the cube root is exact, where Linux has a table and one Newton step (at most 0.2 % off). From
-//! RFC 9438, as Linux: alpha stays at 3(1-beta)/(1+beta) when the friendly window passes the
+//! Deviations: time in units of 2^-10 s is taken from nanoseconds, where Linux counts jiffies
+//! first; the cube root is exact, where Linux has a table and one Newton step (at most 0.2 % off).
+//! From RFC 9438, as Linux: alpha stays at 3(1-beta)/(1+beta) when the friendly window passes the
 //! window before the loss; the epoch does not restart by an undo of a spurious loss.
 
 use underload_aqm::time::{Span, Time};

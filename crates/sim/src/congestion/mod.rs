@@ -239,8 +239,8 @@ impl Algorithm {
         }
     }
 
-    /// How a flow of this algorithm uses ECN when it is asked for `wish`: DCTCP and Prague cannot do
-    /// without.
+    /// How a flow of this algorithm uses ECN when it is asked for `wish`: DCTCP and Prague cannot
+    /// do without.
     pub const fn ecn(self, wish: EcnUse) -> EcnUse {
         match self {
             Self::Dctcp => EcnUse::Accurate,

@@ -5,7 +5,8 @@
 //!   round trip with marks; between reductions, growth by one segment per *virtual* round trip.
 //! * Less dependence on the round trip: below 25 ms, after 500 round trips, growth is that of a
 //!   flow of 25 ms: scaled by (RTT / 25 ms)^2 per acknowledged segment.
-//! * Pacing at the window per round trip (twice that in slow start), because bursts would be marked.
+//! * Pacing at the window per round trip (twice that in slow start), because bursts would be
+//!   marked.
 //! * Loss is answered by halving, as Reno.
 //!
 //! Deviations: no fallback when the bottleneck's AQM looks classic; no window in fractions of a

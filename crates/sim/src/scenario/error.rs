@@ -7,7 +7,8 @@ use std::fmt;
 pub struct ScenarioError {
     /// File or built-in name.
     pub scenario: String,
-    /// Line in the file, from 1; `None` where the fault came from the command line or is an absence.
+    /// Line in the file, from 1; `None` where the fault came from the command line or is an
+    /// absence.
     pub line: Option<usize>,
     /// Dotted key, for example `path.up_queue` or `flow.bulk.count`; empty for the whole file.
     pub key: String,

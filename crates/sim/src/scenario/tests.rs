@@ -1,3 +1,5 @@
+//! Scenario files that are accepted, and how the others are refused.
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;

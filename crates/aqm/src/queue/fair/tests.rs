@@ -1,3 +1,5 @@
+//! The fair queue against RFC 8290 and by hand.
+
 use super::*;
 use crate::packet::Meta;
 use crate::queue::NoAqm;

@@ -3,8 +3,9 @@
 //!
 //! The page has 102 resources: 20 KiB of HTML, 94.5 KiB of script and 100 images of 3343 bytes (the
 //! guideline gives their average; here all are equal). A load is a DNS lookup, a connection, the
-//! HTML, and once the HTML is there everything that it names, as the browser allows. The guideline's
-//! browsers had the script in their caches, so it is fetched only if `script = "fetched"`.
+//! HTML, and once the HTML is there everything that it names, as the browser allows. The
+//! guideline's browsers had the script in their caches, so it is fetched only if `script =
+//! "fetched"`.
 //!
 //! A page that is still loading when the flow stops is unfinished. Ours, as the guideline does not
 //! say: requests of 400 bytes, 300 bytes of response header, no time to think at the server, the
