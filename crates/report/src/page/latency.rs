@@ -11,9 +11,9 @@ use crate::words::{significant, thousands};
 pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> String {
     let mut html = String::from("<h2>Idle and working latency</h2>\n");
     html += "<p class=\"note\">Round-trip time of a probe sent on a fixed schedule: idle before \
-             the load begins, working while it is steady. Quantiles pool every sample of an arm's valid \
-             trials (nearest rank). The small line is the 95 % interval of the mean of the trials' \
-             own quantiles (Student's t).</p>\n";
+             the load begins, working while it is steady. Quantiles pool every sample of an arm's \
+             valid trials (nearest rank). The small line is the 95 % interval of the mean of the \
+             trials' own quantiles (Student's t).</p>\n";
     html += &figures(overview, Headings::Hidden);
     let mut rows = String::new();
     for subject in subjects {
