@@ -2,17 +2,17 @@
 //!
 //! The camera takes 30 frames a second. The encoder makes each as large as the controlled rate
 //! allows (normally distributed, a tenth as standard deviation), and skips frames while more than
-//! half a second of video waits to be sent. Packets of up to 1200 bytes leave paced at 2.5 times the
-//! rate. The receiver reports every 50 ms which packets arrived when; what it did not get is sent
-//! again, first. A frame is shown once it and all before it are complete.
+//! half a second of video waits to be sent. Packets of up to 1200 bytes leave paced at 2.5 times
+//! the rate. The receiver reports every 50 ms which packets arrived when; what it did not get is
+//! sent again, first. A frame is shown once it and all before it are complete.
 //!
 //! Skype's and Hangouts' own control is not published; WebRTC's is, and stands for them. Left out:
 //! forward error correction, key frames, the receiver's de-jitter buffer, probing for bandwidth at
 //! the start. A report repeats what a lost one said.
 //!
 //! Glass to glass is the time from taking a frame to showing it, plus 30 ms for encoding, decoding
-//! and display. A freeze is a gap between frames shown of more than 183 ms (WebRTC's definition: the
-//! usual gap plus 150 ms, or three times the usual gap).
+//! and display. A freeze is a gap between frames shown of more than 183 ms (WebRTC's definition:
+//! the usual gap plus 150 ms, or three times the usual gap).
 
 mod control;
 mod trend;
