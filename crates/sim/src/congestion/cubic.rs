@@ -91,7 +91,8 @@ impl Cubic {
     /// W_cubic(t) of RFC 9438 equation 1, one round trip ahead.
     fn target(&self, elapsed: Span) -> u32 {
         let ticks = (u128::from(elapsed.as_nanos()) * 1_024 / 1_000_000_000) as u64;
-        let offset = u128::from(ticks.abs_diff(self.to_origin));
+        // Before the first sample the round trip time has no bound.
+        let offset = u128::from(ticks.abs_diff(self.to_origin).min(MAX_OFFSET_TICKS));
         let delta = ((C_SCALED * offset * offset * offset) >> 40) as u64;
         let delta = delta.min(u64::from(u32::MAX / 2)) as u32;
         if ticks < self.to_origin {
@@ -176,6 +177,8 @@ fn cube_root(value: u64) -> u64 {
 const BETA: u64 = 717;
 /// 10 * 41: C in units of 2^-10 segments per (2^-10 s)^3, times 2^10.
 const C_SCALED: u128 = 410;
+/// Over an hour: the window has long reached its limit.
+const MAX_OFFSET_TICKS: u64 = 1 << 22;
 /// 2^40 / 410.
 const CUBE_FACTOR: u64 = (1 << 40) / 410;
 /// 8 * (1024 + 717) / 3 / (1024 - 717): acknowledged segments per segment of Reno's growth, times
@@ -198,6 +201,12 @@ mod tests {
                 assert_eq!(cube_root(cube - 1), root - 1);
             }
         }
+    }
+
+    #[test]
+    fn a_round_trip_time_that_is_not_known_yet_does_not_overflow() {
+        let cubic = Cubic::new(SlowStartExit::Loss);
+        assert_eq!(cubic.target(Span::from_nanos(u64::MAX)), u32::MAX / 2);
     }
 
     #[test]
