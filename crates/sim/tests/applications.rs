@@ -15,7 +15,8 @@ fn record(text: &str) -> TrialRecord {
 /// A path, its phases and flows.
 fn scenario(path: &str, load: &str, flows: &str) -> String {
     format!(
-        "[path]\n{path}\ndown_queue = \"fifo:limit=1000p\"\n\n[phases]\nidle = \"0s\"\nramp = \"5s\"\nload = \"{load}\"\n\
+        "[path]\n{path}\ndown_queue = \"fifo:limit=1000p\"\n\n\
+         [phases]\nidle = \"0s\"\nramp = \"5s\"\nload = \"{load}\"\n\
          drain = \"1s\"\n\n{flows}"
     )
 }

@@ -1,15 +1,24 @@
 //! Once warm, a trial allocates nothing per packet, and what it reserves is small.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use underload_aqm::time::Span;
+use underload_sim::application::ApplicationConfig;
+use underload_sim::application::cloud_game::CloudGameConfig;
+use underload_sim::application::game::GameConfig;
+use underload_sim::application::interactive_video::InteractiveVideoConfig;
+use underload_sim::application::voip::VoipConfig;
 use underload_sim::flow::{FlowConfig, FlowKind};
 use underload_sim::net::HopConfig;
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
 
 struct Counting;
+
+/// The count is the process's: tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -53,6 +62,7 @@ fn cost(queue: &str, seconds: u64) -> (u64, u64) {
 
 #[test]
 fn forty_more_seconds_allocate_nothing() {
+    let _turn = TURN.lock();
     for queue in ["fifo:limit=300p", "codel:profile=linux", "pie:profile=linux", "fq-codel"] {
         let (short, packets_short) = cost(queue, 20);
         let (long, packets_long) = cost(queue, 60);
@@ -60,4 +70,34 @@ fn forty_more_seconds_allocate_nothing() {
         // A ring that grows to a new high-water mark late in the run may double once or twice.
         assert!(long <= short + 4, "{queue}: {short} allocations in 20 s, {long} in 60 s");
     }
+}
+
+/// Allocations of applications over datagrams in a trial of that length.
+fn application_cost(seconds: u64) -> u64 {
+    let kinds = [
+        ApplicationConfig::Voip(VoipConfig::default()),
+        ApplicationConfig::Game(GameConfig),
+        ApplicationConfig::CloudGame(CloudGameConfig::default()),
+        ApplicationConfig::InteractiveVideo(InteractiveVideoConfig::default()),
+    ];
+    let flow = |kind: ApplicationConfig| FlowConfig::new(kind.name(), FlowKind::Application(kind));
+    let config = SimConfig {
+        up: vec![HopConfig::parse("fifo:limit=100p", "10mbit:delay=20ms").unwrap()],
+        down: vec![HopConfig::parse("fifo:limit=100p", "16mbit:delay=20ms").unwrap()],
+        flows: kinds.into_iter().map(flow).collect(),
+        phases: Phases { load: Span::from_secs(seconds), ..Phases::default() },
+        seed: 1,
+        sample_interval: None,
+        label: TrialLabel::default(),
+    };
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    run(config).unwrap();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn applications_over_datagrams_allocate_nothing_per_packet() {
+    let _turn = TURN.lock();
+    let (short, long) = (application_cost(20), application_cost(60));
+    assert!(long <= short + 8, "{short} allocations in 20 s, {long} in 60 s");
 }

@@ -12,7 +12,7 @@
 //! | [`game`] | small packets both ways | round trip |
 //! | [`cloud_game`] | input up, 60 frames a second down | input-to-photon delay, frames late |
 //! | [`video`] | chunks over TCP at a chosen bit rate | QoE, rebuffering, switches |
-//! | [`interactive_video`] | one direction of a video call, its rate controlled | glass-to-glass delay, freezes |
+//! | [`interactive_video`] | a video call at a controlled rate | glass-to-glass delay, freezes |
 //!
 //! Every key with its default is in `docs/applications.md`.
 
