@@ -4,7 +4,7 @@
 //! Every trial has a lab of its own: nothing that one trial did to the kernel reaches the next, and
 //! all of it ends with the trial.
 //!
-//! - [`check`]: refuses what this machine or this world cannot run.
+//! - [`mod@check`]: refuses what this machine or this world cannot run.
 //! - [`plan`]: from the scenario's words to those of the lab, the gateway and the measurement.
 //! - [`trial`]: runs one.
 //! - [`exec`]: commands inside the lab.

@@ -12,7 +12,7 @@ use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
 use super::cache::{Cache, Found, Key};
 use super::interrupt::Interrupt;
 use super::progress::Progress;
-use super::trial_seed;
+use super::repeat_seed;
 use super::world::World;
 
 /// A trial to run.
@@ -198,7 +198,7 @@ impl<'a> Plan<'a> {
             index: planned.index,
             arm,
             repeat: planned.repeat,
-            seed: trial_seed(self.scenario.seed, &arm.name, planned.repeat),
+            seed: repeat_seed(self.scenario.seed, planned.repeat),
             keeps_curves: self.keeps_curves,
         }
     }

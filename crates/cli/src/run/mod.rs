@@ -2,7 +2,7 @@
 //!
 //! - [`source`]: the file or built-in scenario.
 //! - [`world`]: what executes it, and why.
-//! - [`execute`]: the trials, one after the other, into the run directory.
+//! - [`mod@execute`]: the trials, one after the other, into the run directory.
 //! - [`cache`]: simulated trials kept from earlier runs.
 //! - [`progress`], [`interrupt`], [`host`]: what the user sees meanwhile, Ctrl-C, provenance.
 
@@ -239,7 +239,8 @@ fn keep_what_exists(path: &std::path::Path, done: usize, json: bool) -> anyhow::
     present::run(path, json)
 }
 
-/// Every trial's own seed: a child stream of the run's, by arm and repeat.
-pub fn trial_seed(run_seed: u64, arm: &str, repeat: u32) -> u64 {
-    Rng::new(run_seed).child(arm).child(&repeat.to_string()).next_u64()
+/// The seed of a repeat, a child stream of the run's. All arms share it: what they differ in is
+/// then the arm, not the luck of a random link.
+pub fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
+    Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
 }
