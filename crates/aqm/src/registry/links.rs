@@ -271,6 +271,14 @@ impl LinkSetup {
         if Kind::Rate.read(&spec.name).is_some() {
             return Self::bare_rate(spec);
         }
+        if spec.name.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(ConfigError::BadValue {
+                name: "rate".to_string(),
+                key: "rate".to_string(),
+                value: spec.name.clone(),
+                expected: Kind::Rate.expectation().to_string(),
+            });
+        }
         let definition = LINKS.iter().find(|link| link.name == spec.name);
         let names = LINKS.iter().map(|link| link.name);
         let definition = definition.ok_or_else(|| unknown("link", spec, names))?;
@@ -440,7 +448,8 @@ mod tests {
             ("20mbit:dellay=1ms", "did you mean `delay`?"),
             ("20mbit:delay=1", "expected a time with a unit (ns, us, ms, s), such as 5ms"),
             ("20mbit:delay=1ms,delay=2ms", "`delay` is given twice"),
-            ("20mbits", "there is no link `20mbits`"),
+            ("20mbits", "expected a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit"),
+            ("mbit", "there is no link `mbit`"),
             ("rate", "`rate` needs `rate=`: a rate with a unit"),
         ] {
             let error = LinkSetup::parse(text).expect_err(text).to_string();
