@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::schema::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, BottleneckSummary, Direction,
     FlowDirection, FlowRecord, Interval, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
+    names_arm,
 };
 use crate::stats::{jain_index, mean_interval};
 use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
@@ -16,16 +17,16 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
         .expectations
         .iter()
         .map(|expected| {
-            let of = |arm: &str| {
-                let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
+            let of = |summary: &ArmSummary| {
                 metric(summary, &expected.metric)
                     .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
             };
-            let value = of(&expected.arm)?;
-            match &expected.relative_to {
-                Some(other) => of(other).map(|other| value / other),
-                None => Some(value),
-            }
+            expected.measure(|pattern| {
+                let named = |summary: &&ArmSummary| names_arm(pattern, &summary.arm);
+                let values: Option<Vec<f64>> = run.summaries.iter().filter(named).map(of).collect();
+                let values = values.filter(|values| !values.is_empty())?;
+                Some(values.iter().sum::<f64>() / values.len() as f64)
+            })
         })
         .collect();
     for (expected, value) in run.expectations.iter_mut().zip(measured) {

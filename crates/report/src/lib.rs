@@ -6,6 +6,7 @@
 //! - [`metric`]: one number of an arm by its name, for expectations.
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
+//! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod schema;
@@ -15,6 +16,7 @@ mod arms;
 mod combine;
 mod page;
 mod plot;
+mod published;
 mod store;
 mod subject;
 mod summarise;
@@ -26,6 +28,7 @@ pub use arms::{conclude, metric};
 pub use combine::load;
 pub use page::{PageError, plots, render, write_report};
 pub use plot::{Plot, PlotError};
+pub use published::{Figure, figures_markdown, figures_table};
 pub use store::{RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
 pub use table::table;

@@ -44,6 +44,21 @@ pub(crate) fn count(value: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", thousands(value))
 }
 
+/// Lines of whole words, each of up to `columns` characters where no word is longer.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

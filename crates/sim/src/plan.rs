@@ -13,7 +13,7 @@ use underload_report::schema::Direction;
 
 use crate::congestion::Algorithm;
 use crate::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern};
-use crate::net::HopConfig;
+use crate::net::{ExtraDelay, HopConfig};
 use crate::scenario::{
     self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow,
 };
@@ -51,6 +51,7 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
     let phases = phases(&arm.phases);
     let mut flows = Vec::new();
     for flow in &arm.flows {
+        let first = flows.len();
         match &flow.kind {
             scenario::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
             scenario::FlowKind::Tcp(tcp) => add_tcp(&mut flows, flow, tcp, &phases)?,
@@ -60,6 +61,7 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
                 flows.push(application(&flow.name, app, &phases));
             }
         }
+        flows[first..].iter_mut().for_each(|config| config.extra = halves(flow.extra_rtt));
     }
     Ok(SimConfig {
         up: vec![hop(&arm.path.up)],
@@ -70,6 +72,11 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
         sample_interval: Some(CURVE_INTERVAL),
         label,
     })
+}
+
+fn halves(extra_rtt: Span) -> ExtraDelay {
+    let up = Span::from_nanos(extra_rtt.as_nanos() / 2);
+    ExtraDelay { up, down: extra_rtt.saturating_sub(up) }
 }
 
 fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
@@ -122,7 +129,9 @@ fn add_tcp(
         PlanError::UnknownAlgorithm { flow: flow.name.clone(), name, known }
     })?;
     let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });
-    let config = TcpConfig { algorithm, ecn, ..TcpConfig::default() };
+    let default = TcpConfig::default();
+    let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
+    let config = TcpConfig { algorithm, ecn, receive_window_bytes, ..default };
     let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
     group.add(flows, &FlowKind::Tcp(config), dscp, &tcp.activity, phases);
@@ -267,6 +276,35 @@ mod tests {
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
         assert!((12_000_000..=19_400_000).contains(&up), "{up}");
         assert!(outcome.record.bottlenecks[0].queue.contains("codel"));
+    }
+
+    #[test]
+    fn a_far_end_lengthens_its_own_flows_round_trip_alone() {
+        let text = SCENARIO.replace("name = \"ping\"", "name = \"ping\"\nextra_rtt = \"60ms\"");
+        let text = text.replace("count = 2", "count = 0");
+        let text =
+            format!("{text}\n[[flow]]\nname = \"near\"\nkind = \"probe\"\ninterval = \"10ms\"");
+        let scenario = Scenario::parse(&text, "test").expect("a valid scenario");
+        assert_eq!(scenario.worlds(), [underload_report::schema::World::Sim]);
+        let config = configure(&scenario.arms[0], 1, TrialLabel::default()).unwrap();
+        let outcome = run(config).unwrap();
+        let idle = |probe: &str| {
+            let found = outcome.record.latencies.iter().find(|latency| latency.probe == probe);
+            let median = found.and_then(|latency| latency.distribution).expect("answers").p50_ns;
+            median / 1_000_000
+        };
+        assert_eq!((idle("near"), idle("ping"), idle("ping-dscp-45-ect1")), (20, 80, 80));
+    }
+
+    #[test]
+    fn a_receive_window_limits_the_rate_to_itself_per_round_trip() {
+        let window = "count = 1\nreceive_window = \"20kB\"";
+        let text = SCENARIO.replace("count = 2", window).replace("\"both\"", "\"up\"");
+        let config = configure(&arms(&text)[0], 1, TrialLabel::default()).unwrap();
+        let outcome = run(config).unwrap();
+        let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
+        // 20 kB each 20 ms and the time to send a few packets.
+        assert!((6_500_000..8_000_000).contains(&up), "{up}");
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl World {
 
     fn live(scenario: &Scenario) -> anyhow::Result<Self> {
         if !scenario.worlds().contains(&schema::World::Live) {
-            let problem = "has a flow that only the simulator knows (see its `kind`)";
+            let problem = "has a flow that only the simulator knows (see `kind`, `extra_rtt` and \
+                           `receive_window` in docs/scenario-format.md)";
             return Err(anyhow!("{}: {problem}", scenario.name)).or_bad_input();
         }
         let privilege = privilege::enter()?;

@@ -6,6 +6,7 @@ use super::latency::range;
 use super::{arm_row, phase_words, table};
 use crate::RunData;
 use crate::plot::escape;
+use crate::published;
 use crate::schema::{
     ArmBottleneck, ArmMetric, Direction, Expectation, Interval, Phase, Quantile, TrialRecord,
     Validity, Verdict,
@@ -181,7 +182,7 @@ pub(super) fn expectation_section(runs: &[RunData]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = "<th class=\"text\">arm</th><th class=\"text\">metric</th><th>published</th>\
+    let head = "<th class=\"text\">number</th><th>published</th>\
                 <th>ours</th><th class=\"text\">unit</th><th class=\"text\">outcome</th>\
                 <th class=\"text\">source and note</th>";
     format!(
@@ -192,40 +193,25 @@ pub(super) fn expectation_section(runs: &[RunData]) -> String {
 }
 
 fn expectation_row(expected: &Expectation, suffix: &str) -> String {
-    let arm = match &expected.relative_to {
-        Some(other) => format!("{} / {other}{suffix}", expected.arm),
-        None => format!("{}{suffix}", expected.arm),
-    };
-    let band = match (expected.low, expected.high) {
-        (Some(low), Some(high)) if (high - low).abs() < f64::EPSILON => significant(low),
-        (Some(low), Some(high)) => format!("{}–{}", significant(low), significant(high)),
-        (Some(low), None) => format!("≥ {}", significant(low)),
-        (None, Some(high)) => format!("≤ {}", significant(high)),
-        (None, None) => "any".to_owned(),
+    let class = match expected.verdict {
+        Verdict::Met => "met",
+        Verdict::NotMeasured => "unmeasured",
+        Verdict::Missed { .. } => "missed",
     };
     let unit = if expected.unit == "1" { "" } else { &expected.unit };
-    let (class, outcome) = match expected.verdict {
-        Verdict::Met => ("met", "met".to_owned()),
-        Verdict::NotMeasured => ("unmeasured", "not measured".to_owned()),
-        Verdict::Missed { by } => {
-            let side = if by < 0.0 { "below" } else { "above" };
-            ("missed", format!("missed, {} {unit} {side}", significant(by.abs())))
-        }
-    };
     let mut source = escape(&expected.source);
-    if !expected.note.is_empty() {
-        let _ = write!(source, "<br><span class=\"interval\">{}</span>", escape(&expected.note));
+    for remark in [&expected.note, &expected.cause].into_iter().filter(|text| !text.is_empty()) {
+        let _ = write!(source, "<br><span class=\"interval\">{}</span>", escape(remark));
     }
     format!(
-        "<tr><th class=\"text\">{}</th><td class=\"text\"><code>{}</code></td><td>{}</td>\
+        "<tr><th class=\"text wide\">{}</th><td>{}</td>\
          <td><b>{}</b></td><td class=\"text\">{}</td><td class=\"text\">\
          <span class=\"{class}\">{}</span></td><td class=\"text wide\">{source}</td></tr>\n",
-        escape(&arm),
-        escape(&expected.metric),
-        band,
-        expected.measured.map_or("–".to_owned(), significant),
+        escape(&format!("{}{suffix}", published::what(expected))),
+        escape(&published::published(expected)),
+        escape(&published::ours(expected)),
         escape(unit),
-        escape(&outcome),
+        escape(&published::outcome(expected)),
     )
 }
 

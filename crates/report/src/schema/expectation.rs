@@ -1,5 +1,7 @@
 //! Published numbers, and whether the run met them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A number that somebody published, as a band, held against an arm of this run.
@@ -26,11 +28,18 @@ use serde::{Deserialize, Serialize};
 pub struct Expectation {
     /// What is compared, see above.
     pub metric: String,
-    /// The arm it is expected of.
+    /// The arm it is expected of. A part `*` stands for any: then the mean of the metric over all
+    /// arms that match. With `choice`, `{}` stands for each candidate.
     pub arm: String,
     /// When given, the metric of `arm` divided by the same metric of this arm is compared instead.
     #[serde(default)]
     pub relative_to: Option<String>,
+    /// When given, not the metric is compared but which arm does best by it.
+    #[serde(default)]
+    pub choice: Option<Choice>,
+    /// The number itself, in `unit`, where one was published; `None` = only a band.
+    #[serde(default)]
+    pub value: Option<f64>,
     /// Least value that meets it, in `unit`; `None` = no lower bound.
     pub low: Option<f64>,
     /// Greatest value that meets it, in `unit`; `None` = no upper bound.
@@ -45,9 +54,65 @@ pub struct Expectation {
     /// The outcome.
     #[serde(default)]
     pub verdict: Verdict,
-    /// Why it was missed, or how the number was read off; may be empty.
+    /// How the number was read off; may be empty.
     #[serde(default)]
     pub note: String,
+    /// Why this scenario is known to miss it; empty where it is not.
+    #[serde(default)]
+    pub cause: String,
+}
+
+/// Which of several arms has the best metric. What is compared is the number that stands for that
+/// arm, for example the size of its buffer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Whether the largest or the smallest metric is the best.
+    pub best: Extreme,
+    /// A smaller number is as good if its metric comes so close to the best, in the metric's unit.
+    #[serde(default)]
+    pub within: f64,
+    /// Candidates and their numbers, in the expectation's unit. A candidate's arm is that of the
+    /// expectation with the candidate's name in place of `{}`.
+    pub among: BTreeMap<String, f64>,
+}
+
+/// An end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extreme {
+    /// More is better.
+    Largest,
+    /// Less is better.
+    Smallest,
+}
+
+impl Choice {
+    /// The number of the best candidate by `metric`: the smallest of the numbers within reach of
+    /// the best metric. `None` where a candidate has none.
+    pub fn best_number(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let of = |(name, number): (&String, &f64)| Some((metric(name)?, *number));
+        let candidates: Vec<(f64, f64)> = self.among.iter().map(of).collect::<Option<_>>()?;
+        let metrics = candidates.iter().map(|(metric, _)| *metric);
+        let is_best: Box<dyn Fn(f64) -> bool> = match self.best {
+            Extreme::Largest => {
+                let least = metrics.reduce(f64::max)? - self.within;
+                Box::new(move |metric| metric >= least)
+            }
+            Extreme::Smallest => {
+                let most = metrics.reduce(f64::min)? + self.within;
+                Box::new(move |metric| metric <= most)
+            }
+        };
+        let best = candidates.iter().filter(|(metric, _)| is_best(*metric));
+        best.map(|(_, number)| *number).reduce(f64::min)
+    }
+}
+
+/// Whether a pattern with `*` parts names that arm: `1mbit/*` names `1mbit/8KiB`.
+pub fn names_arm(pattern: &str, arm: &str) -> bool {
+    let parts = |text: &str| text.split('/').count();
+    let alike = |(wanted, part): (&str, &str)| wanted == "*" || wanted == part;
+    parts(pattern) == parts(arm) && pattern.split('/').zip(arm.split('/')).all(alike)
 }
 
 /// Outcome of an expectation.
@@ -67,6 +132,32 @@ pub enum Verdict {
 }
 
 impl Expectation {
+    /// The pattern of every arm that it speaks of.
+    pub fn arm_patterns(&self) -> Vec<String> {
+        let mut patterns = match &self.choice {
+            Some(choice) => choice.among.keys().map(|name| self.candidate(name)).collect(),
+            None => vec![self.arm.clone()],
+        };
+        patterns.extend(self.relative_to.clone());
+        patterns
+    }
+
+    /// Its number, from the metric of each arm or pattern of arms.
+    pub fn measure(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        if let Some(choice) = &self.choice {
+            return choice.best_number(|name| metric(&self.candidate(name)));
+        }
+        let value = metric(&self.arm)?;
+        match &self.relative_to {
+            Some(other) => metric(other).map(|other| value / other),
+            None => Some(value),
+        }
+    }
+
+    fn candidate(&self, name: &str) -> String {
+        self.arm.replace("{}", name)
+    }
+
     /// Records what was measured and decides. A value that is not finite counts as not measured, a
     /// bound that is not finite as no bound.
     pub fn judge(&mut self, measured: Option<f64>) {
@@ -102,5 +193,45 @@ mod tests {
         band.low = Some(f64::INFINITY);
         band.judge(Some(20.0));
         assert_eq!(band.verdict, Verdict::Met);
+    }
+
+    #[test]
+    fn patterns_name_arms_part_by_part() {
+        for (pattern, arm, expected) in [
+            ("1mbit/8KiB", "1mbit/8KiB", true),
+            ("1mbit/*", "1mbit/8KiB", true),
+            ("*/8KiB", "1mbit/16KiB", false),
+            ("*", "1mbit/8KiB", false),
+            ("1mbit/*", "1mbit", false),
+            ("1mbit*", "1mbit", false),
+        ] {
+            assert_eq!(names_arm(pattern, arm), expected, "{pattern} {arm}");
+        }
+    }
+
+    #[test]
+    fn a_choice_is_the_number_of_the_best_or_of_the_least_that_is_nearly_as_good() {
+        let scores = [("8", 4.0), ("16", 4.4), ("32", 4.45), ("64", 3.0)];
+        let score = |arm: &str| {
+            let name = arm.strip_prefix("call/")?.strip_suffix("KiB")?;
+            scores.iter().find(|(known, _)| *known == name).map(|(_, score)| *score)
+        };
+        let numbers = [("8KiB", 8.0), ("16KiB", 16.0), ("32KiB", 32.0), ("64KiB", 64.0)];
+        let choice = |best, within| Expectation {
+            arm: "call/{}".to_owned(),
+            choice: Some(Choice {
+                best,
+                within,
+                among: numbers.map(|(name, number)| (name.to_owned(), number)).into(),
+            }),
+            ..Expectation::default()
+        };
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(score), Some(32.0));
+        assert_eq!(choice(Extreme::Largest, 0.1).measure(score), Some(16.0));
+        assert_eq!(choice(Extreme::Smallest, 0.0).measure(score), Some(64.0));
+        let without_32 = |arm: &str| score(arm).filter(|score| *score < 4.45);
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(without_32), None);
+        let patterns = choice(Extreme::Largest, 0.0).arm_patterns();
+        assert_eq!(patterns, ["call/16KiB", "call/32KiB", "call/64KiB", "call/8KiB"]);
     }
 }

@@ -24,7 +24,7 @@ mod validity;
 pub use arm::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, Interval, Quantile,
 };
-pub use expectation::{Expectation, Verdict};
+pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
 pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
 pub use trial::{

@@ -21,6 +21,9 @@ pub struct Flow {
     pub name: String,
     /// What it is.
     pub kind: FlowKind,
+    /// How much longer its base round trip is than the path's, as if its other end were further
+    /// away; half of it each way. Only in the sim world.
+    pub extra_rtt: Span,
 }
 
 /// What a flow is.
@@ -114,6 +117,9 @@ pub struct TcpFlow {
     pub ecn: bool,
     /// Differentiated Services codepoint.
     pub dscp: u8,
+    /// What the receiver takes before it has acknowledged it, bytes; `None`: no limit that
+    /// matters. Only in the sim world.
+    pub receive_window_bytes: Option<u32>,
     /// When it sends.
     pub activity: Activity,
 }
@@ -198,6 +204,11 @@ const MIN_PROBE_INTERVAL: Span = Span::from_micros(100);
 const MAX_PROBE_INTERVAL: Span = Span::from_secs(60);
 /// Longer than most queues hold a packet: 256 KiB at 1 Mbit/s are 2.1 s.
 const DEFAULT_PROBE_TIMEOUT: Span = Span::from_secs(5);
+/// A smaller window holds no segment.
+const MIN_RECEIVE_WINDOW_BYTES: u64 = 1_500;
+const MAX_RECEIVE_WINDOW_BYTES: u64 = 1 << 30;
+/// As for the path's own delays.
+const MAX_EXTRA_RTT: Span = Span::from_secs(10);
 const MIN_PROBE_TIMEOUT: Span = Span::from_millis(100);
 const MAX_PROBE_TIMEOUT: Span = Span::from_secs(60);
 
@@ -207,6 +218,7 @@ impl Flow {
         let Some(Value::String(kind)) = table.remove("kind") else {
             return Err(at_flow(Fault::new("kind", "expected a text in quotes")));
         };
+        let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
         let kind = match kind.as_str() {
             "tcp" => read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp),
             "probe" => read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe),
@@ -220,7 +232,16 @@ impl Flow {
                 Err(Fault::new("kind", format!("`{other}` is no kind of flow; expected {known}")))
             }
         };
-        Ok(Self { name: name.to_owned(), kind: kind.map_err(at_flow)? })
+        Ok(Self { name: name.to_owned(), kind: kind.map_err(at_flow)?, extra_rtt })
+    }
+
+    /// Whether only the simulator knows how to run it.
+    pub fn is_sim_only(&self) -> bool {
+        match &self.kind {
+            FlowKind::Application(_) => true,
+            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => true,
+            _ => self.extra_rtt > Span::ZERO,
+        }
     }
 
     /// Whether it loads the path.
@@ -232,6 +253,26 @@ impl Flow {
             FlowKind::Exec(_) | FlowKind::Application(_) => true,
         }
     }
+}
+
+/// Takes the key that every simulated kind has.
+fn take_extra_rtt(table: &mut Table, kind: &str) -> Result<Span, Fault> {
+    let key = "extra_rtt";
+    let Some(value) = table.remove(key) else { return Ok(Span::ZERO) };
+    if kind == "exec" {
+        return Err(Fault::new(key, "is for simulated flows; an exec flow has the path's delays"));
+    }
+    let keys: ExtraKeys = read_section(Table::from_iter([(key.to_owned(), value)]))?;
+    let SpanText(extra) = keys.extra_rtt;
+    if extra > MAX_EXTRA_RTT {
+        return Err(Fault::new(key, format!("{extra} is out of range; expected 0s to 10s")));
+    }
+    Ok(extra)
+}
+
+#[derive(Deserialize)]
+struct ExtraKeys {
+    extra_rtt: SpanText,
 }
 
 #[derive(Deserialize)]
@@ -246,6 +287,7 @@ struct TcpKeys {
     ecn: bool,
     #[serde(default)]
     dscp: u8,
+    receive_window: Option<BytesText>,
     start: Option<SpanText>,
     stop: Option<SpanText>,
 }
@@ -258,12 +300,19 @@ impl TcpKeys {
             let problem = "expected the name of a congestion control, such as \"cubic\"";
             return Err(Fault::new("congestion_control", problem));
         }
+        let window = self.receive_window.map(|window| window.0);
+        let range = MIN_RECEIVE_WINDOW_BYTES..=MAX_RECEIVE_WINDOW_BYTES;
+        if let Some(bytes) = window.filter(|bytes| !range.contains(bytes)) {
+            let problem = format!("{bytes}B is out of range; expected 1500B to 1024MiB");
+            return Err(Fault::new("receive_window", problem));
+        }
         Ok(TcpFlow {
             direction: self.direction,
             count: checked_count(self.count)?,
             congestion_control: self.congestion_control,
             ecn: self.ecn,
             dscp: checked_class(self.dscp, Ecn::NotEct)?.dscp,
+            receive_window_bytes: window.map(|bytes| bytes as u32),
             activity: checked_activity(self.start, self.stop)?,
         })
     }

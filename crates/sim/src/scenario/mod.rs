@@ -62,7 +62,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_report::schema::{Expectation, World};
+use underload_report::schema::{Expectation, World, names_arm};
 
 pub use arm::Arm;
 pub use cellular::CellularModel;
@@ -211,12 +211,12 @@ impl Scenario {
 
     /// The worlds that can run every flow of it.
     pub fn worlds(&self) -> Vec<World> {
-        let kinds = || self.arms.iter().flat_map(|arm| &arm.flows).map(|flow| &flow.kind);
+        let flows = || self.arms.iter().flat_map(|arm| &arm.flows);
         let mut worlds = Vec::new();
-        if !kinds().any(|kind| matches!(kind, FlowKind::Exec(_))) {
+        if !flows().any(|flow| matches!(flow.kind, FlowKind::Exec(_))) {
             worlds.push(World::Sim);
         }
-        if !kinds().any(|kind| matches!(kind, FlowKind::Application(_))) {
+        if !flows().any(Flow::is_sim_only) {
             worlds.push(World::Live);
         }
         worlds
@@ -379,16 +379,19 @@ fn check_published(
     let all: Vec<String> =
         variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect();
     for (index, expectation) in published.iter().enumerate() {
-        let named = [Some(&expectation.arm), expectation.relative_to.as_ref()];
-        if let Some(unknown) = named.into_iter().flatten().find(|name| !all.contains(name)) {
+        let patterns = expectation.arm_patterns();
+        let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
+        if let Some(unknown) = patterns.iter().find(unknown) {
             let known = alternatives(all.iter().map(String::as_str));
             let problem = format!("no arm is named `{unknown}`; expected {known}");
             return Err(Fault::new(format!("published[{index}].arm"), problem));
         }
     }
-    let chosen = |name: &String| arms.iter().any(|arm| arm.name == *name);
+    let chosen = |name: &str| arms.iter().any(|arm| arm.name == name);
     published.retain(|expectation| {
-        chosen(&expectation.arm) && expectation.relative_to.as_ref().is_none_or(chosen)
+        let patterns = expectation.arm_patterns();
+        let named = |arm: &str| patterns.iter().any(|pattern| names_arm(pattern, arm));
+        all.iter().all(|arm| !named(arm) || chosen(arm))
     });
     Ok(())
 }

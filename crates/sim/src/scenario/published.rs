@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Table;
-use underload_report::schema::{Expectation, Verdict};
+use underload_report::schema::{Choice, Expectation, Extreme, Verdict};
 
 use super::document::take_tables;
 use super::error::Fault;
@@ -27,6 +27,10 @@ struct Keys {
     metric: String,
     arm: Option<String>,
     relative_to: Option<String>,
+    /// With `among`: which arm is the best, not how good it is.
+    best: Option<Extreme>,
+    among: Option<BTreeMap<String, f64>>,
+    within: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
     value: Option<f64>,
@@ -40,6 +44,8 @@ struct Keys {
     source: String,
     #[serde(default)]
     note: String,
+    #[serde(default)]
+    cause: String,
 }
 
 impl Keys {
@@ -47,24 +53,49 @@ impl Keys {
         if self.metric.is_empty() || self.source.is_empty() {
             return Err(Fault::new("metric", "a metric and its source may not be empty"));
         }
-        let numbers = [self.low, self.high, self.value, self.tolerance, self.tolerance_percent];
-        let listed = self.values.iter().flatten().map(|(_, value)| *value);
+        let numbers =
+            [self.low, self.high, self.value, self.tolerance, self.tolerance_percent, self.within];
+        let listed = self.values.iter().chain(&self.among).flatten().map(|(_, value)| *value);
         if numbers.into_iter().flatten().chain(listed).any(|number| !number.is_finite()) {
             return Err(Fault::new("", "expected finite numbers"));
         }
+        let choice = self.choice()?;
         match (&self.arm, &self.values) {
             (Some(arm), None) => {
                 let band = self.band_of_one()?;
-                Ok(vec![self.expectation(arm.clone(), band)])
+                let mut expectation = self.expectation(arm.clone(), band, self.value);
+                expectation.choice = choice;
+                Ok(vec![expectation])
             }
             (None, Some(values)) if !values.is_empty() => values
                 .iter()
                 .map(|(arm, value)| {
                     let band = self.band_around(*value)?;
-                    Ok(self.expectation(arm.clone(), band))
+                    Ok(self.expectation(arm.clone(), band, Some(*value)))
                 })
                 .collect(),
             _ => Err(Fault::new("arm", "expected `arm`, or `values` with a number per arm")),
+        }
+    }
+
+    fn choice(&self) -> Result<Option<Choice>, Fault> {
+        let within = self.within.unwrap_or_default();
+        let has_place = self.arm.as_ref().is_some_and(|arm| arm.contains("{}"));
+        match (self.best, &self.among) {
+            (None, None) if self.within.is_none() && !has_place => Ok(None),
+            (Some(best), Some(among)) if among.len() > 1 && has_place => {
+                if within < 0.0 || self.relative_to.is_some() {
+                    let problem = "goes with `within` of at least 0, and without `relative_to`";
+                    return Err(Fault::new("best", problem));
+                }
+                Ok(Some(Choice { best, within, among: among.clone() }))
+            }
+            _ => {
+                let problem = "a choice has `best` (\"largest\" or \"smallest\"), `among` with a \
+                               number for each of two candidates or more, and `{}` in `arm` where \
+                               their names go";
+                Err(Fault::new("best", problem))
+            }
         }
     }
 
@@ -103,11 +134,13 @@ impl Keys {
         Ok(Band { low: Some(value - reach), high: Some(value + reach) })
     }
 
-    fn expectation(&self, arm: String, band: Band) -> Expectation {
+    fn expectation(&self, arm: String, band: Band, value: Option<f64>) -> Expectation {
         Expectation {
             metric: self.metric.clone(),
             arm,
             relative_to: self.relative_to.clone(),
+            choice: None,
+            value,
             low: band.low,
             high: band.high,
             unit: self.unit.clone(),
@@ -115,6 +148,7 @@ impl Keys {
             measured: None,
             verdict: Verdict::NotMeasured,
             note: self.note.clone(),
+            cause: self.cause.clone(),
         }
     }
 }

@@ -172,6 +172,59 @@ source = "a table"
     assert_eq!(bands, expected);
 }
 
+#[test]
+fn published_numbers_may_speak_of_several_arms() {
+    let arms = r#"
+[[sweep]]
+key = "path.up"
+values = ["1mbit", "2mbit"]
+[[sweep]]
+key = "path.rtt"
+values = ["40ms", "100ms"]
+[[published]]
+metric = "load.rtt.mean"
+best = "smallest"
+arm = "{}/*"
+among = { "1mbit" = 1, "2mbit" = 2 }
+value = 2
+tolerance = 0
+unit = "Mbit/s"
+source = "arithmetic"
+[[published]]
+metric = "load.rtt.mean"
+arm = "1mbit/*"
+relative_to = "2mbit/*"
+low = 1
+unit = "1"
+source = "arithmetic"
+cause = "none"
+"#;
+    let text = format!("{GOOD}{arms}");
+    let scenario = parse(&text).expect("the scenario is right");
+    let [choice, ratio] = scenario.published.as_slice() else { panic!("two numbers") };
+    assert_eq!(choice.arm_patterns(), ["1mbit/*", "2mbit/*"]);
+    assert_eq!((choice.value, ratio.cause.as_str()), (Some(2.0), "none"));
+    let round_trip = |pattern: &str| pattern.starts_with('1').then_some(30.0).or(Some(20.0));
+    assert_eq!((choice.measure(round_trip), ratio.measure(round_trip)), (Some(2.0), Some(1.5)));
+    // A mean over arms of which one is left out is not the mean that was published.
+    let options =
+        Options { arms: vec!["1mbit/40ms".into(), "2mbit/40ms".into()], ..Options::default() };
+    let some = parse_with(&text, &options).expect("the arms are there");
+    assert_eq!(some.published.len(), 0);
+    for (from, to, expected) in [
+        ("\"{}/*\"", "\"1mbit/*\"", "published[0].best: a choice has `best`"),
+        ("best = \"smallest\"\n", "", "published[0].best: a choice has `best`"),
+        ("\"{}/*\"", "\"{}\"", "no arm is named `1mbit`; expected 1mbit/40ms"),
+        ("\"smallest\"", "\"best\"", "published[0].best"),
+        ("tolerance = 0", "tolerance = 0\nwithin = -1", "`within` of at least 0"),
+        ("\"2mbit/*\"", "\"3mbit/*\"", "no arm is named `3mbit/*`"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+}
+
 /// Two fleets of lines, for [`GOOD`] with the link and delay that they draw.
 const COHORT: &str = r#"
 [cohort]
@@ -331,6 +384,12 @@ const FAULTS: &[(&str, &str)] = &[
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{}, { dscp = 0 }]"),
     ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"exec\"\nclient = []"),
     ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"udp\"\nrate = \"1mbit\""),
+    ("name = \"bulk\"", "extra_rtt = \"11s\""),
+    ("name = \"bulk\"", "receive_window = \"1kB\""),
+    (
+        "kind = \"probe\"\ninterval = \"10ms\"",
+        "kind = \"exec\"\nextra_rtt = \"1ms\"\nclient = [\"true\"]",
+    ),
     ("", "[[arm]]\nname = \"same\""),
     ("", "[[arm]]\npath.up = \"1mbit\""),
     ("", "[[arm]]\nname = \"a\"\npath.upp = \"1mbit\""),

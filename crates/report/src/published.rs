@@ -1,0 +1,320 @@
+//! Published numbers beside ours, as text: for the page, for a terminal, as Markdown.
+
+use std::fmt::Write as _;
+
+use crate::schema::{Expectation, Extreme, Verdict};
+use crate::words::{significant, wrap};
+
+/// Widest line in a terminal.
+const COLUMNS: usize = 100;
+
+/// The published numbers of one scenario, judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// The scenario's name, for example `bode/step`.
+    pub scenario: String,
+    /// What it reproduces, for example `Comcast 2021, Figure 5`.
+    pub figure: String,
+    /// Each number with what the run measured.
+    pub expectations: Vec<Expectation>,
+}
+
+/// Every number of every figure for a terminal, a total at the end; within 100 columns where no
+/// name is longer.
+pub fn figures_table(figures: &[Figure]) -> String {
+    let mut text = String::new();
+    for figure in figures {
+        let _ = writeln!(text, "{}: {}", figure.scenario, figure.figure);
+        let _ = writeln!(text, "  {}", Count::of(&figure.expectations).words());
+        text += &rows(&figure.expectations);
+        text.push('\n');
+    }
+    let all = Count::total(figures);
+    let _ = writeln!(text, "In all {}: {}", crate::words::count(all.all, "number"), all.words());
+    text
+}
+
+/// The same as Markdown: one overview, then a table for each figure.
+pub fn figures_markdown(figures: &[Figure]) -> String {
+    let mut text = String::from(
+        "| scenario | reproduces | numbers | met | missed | not measured |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for figure in figures {
+        let count = Count::of(&figure.expectations);
+        let name = &figure.scenario;
+        let link: String = name.chars().filter(|c| *c != '/').collect();
+        let reproduces = cell(&figure.figure);
+        let _ = writeln!(text, "| [{name}](#{link}) | {reproduces} | {} |", count.cells());
+    }
+    let _ = writeln!(text, "| all | | {} |", Count::total(figures).cells());
+    for figure in figures {
+        let _ = write!(text, "\n## {}\n\n{}.\n\n", figure.scenario, figure.figure);
+        text += "| number | published | ours | outcome | source, and why a number is missed |\n\
+                 |---|---|---|---|---|\n";
+        for expected in &figure.expectations {
+            let (unit, ours) = (unit(expected), ours(expected));
+            let mut remarks = vec![expected.source.clone()];
+            remarks.extend(why(expected).map(|why| format!("**Why:** {why}")));
+            let _ = writeln!(
+                text,
+                "| {} | {}{unit} | {ours}{unit} | {} | {} |",
+                cell(&what(expected)),
+                published(expected),
+                outcome(expected),
+                cell(&remarks.join(" "))
+            );
+        }
+    }
+    text
+}
+
+/// Which metric of which arms.
+pub(crate) fn what(expected: &Expectation) -> String {
+    let Expectation { metric, arm, .. } = expected;
+    match (&expected.choice, &expected.relative_to) {
+        (Some(choice), _) => {
+            let best = match choice.best {
+                Extreme::Largest => "largest",
+                Extreme::Smallest => "smallest",
+            };
+            let reach = match choice.within {
+                within if within > 0.0 => {
+                    format!(", the least within {} of it", given(within))
+                }
+                _ => String::new(),
+            };
+            format!("arm {arm} with the {best} {metric}{reach}")
+        }
+        (None, Some(other)) => format!("{metric} of {arm} over that of {other}"),
+        (None, None) => format!("{metric} of {arm}"),
+    }
+}
+
+/// The number with the band that counts as met, or the band alone; without unit.
+pub(crate) fn published(expected: &Expectation) -> String {
+    let band = match (expected.low, expected.high) {
+        (Some(low), Some(high)) if (high - low).abs() < f64::EPSILON => given(low),
+        (Some(low), Some(high)) => format!("{}–{}", given(low), given(high)),
+        (Some(low), None) => format!("≥ {}", given(low)),
+        (None, Some(high)) => format!("≤ {}", given(high)),
+        (None, None) => "any".to_owned(),
+    };
+    match expected.value.map(given) {
+        Some(value) if value != band => format!("{value} ({band})"),
+        _ => band,
+    }
+}
+
+/// A number that somebody wrote down: as short as it was, of at most four digits.
+fn given(value: f64) -> String {
+    let digits = value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
+    let scale = 10_f64.powi(3 - digits.clamp(-6, 3));
+    format!("{}", (value * scale).round() / scale)
+}
+
+/// `met`, `missed, 3.2 ms above` or `not measured`.
+pub(crate) fn outcome(expected: &Expectation) -> String {
+    match expected.verdict {
+        Verdict::Met => "met".to_owned(),
+        Verdict::NotMeasured => "not measured".to_owned(),
+        Verdict::Missed { by } => {
+            let side = if by < 0.0 { "below" } else { "above" };
+            let by = match expected.choice {
+                Some(_) => given(by.abs()),
+                None => significant(by.abs()),
+            };
+            format!("missed, {by}{} {side}", unit(expected))
+        }
+    }
+}
+
+/// The unit with a space before it; nothing for a ratio.
+fn unit(expected: &Expectation) -> String {
+    match expected.unit.as_str() {
+        "" | "1" => String::new(),
+        unit => format!(" {unit}"),
+    }
+}
+
+/// What was measured; without unit.
+pub(crate) fn ours(expected: &Expectation) -> String {
+    let text = match expected.choice {
+        Some(_) => given,
+        None => significant,
+    };
+    expected.measured.map_or("–".to_owned(), text)
+}
+
+/// Why it is not met, as the scenario says; its note where it says nothing else.
+fn why(expected: &Expectation) -> Option<&str> {
+    if expected.verdict == Verdict::Met {
+        return None;
+    }
+    let texts = [&expected.cause, &expected.note].into_iter();
+    Some(texts.map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or("not known"))
+}
+
+/// A text as a cell of a Markdown table. Patterns of arms have asterisks, which are none.
+fn cell(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|").replace("/*", "/\\*").replace(" *", " \\*")
+}
+
+fn rows(expectations: &[Expectation]) -> String {
+    let cells: Vec<[String; 3]> = expectations
+        .iter()
+        .map(|expected| {
+            let unit = unit(expected);
+            [
+                format!("{}{unit}", published(expected)),
+                format!("ours {}{unit}", ours(expected)),
+                outcome(expected),
+            ]
+        })
+        .collect();
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths = [0, 1, 2].map(|column| width(column).unwrap_or_default());
+    let mut text = String::new();
+    for (row, expected) in cells.iter().zip(expectations) {
+        let columns = row.iter().zip(widths);
+        let columns: Vec<String> = columns.map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "  {}  {}", columns.join("  "), what(expected));
+        if let Some(why) = why(expected) {
+            for line in wrap(&format!("why: {why}"), COLUMNS - 6) {
+                let _ = writeln!(text, "      {line}");
+            }
+        }
+    }
+    text
+}
+
+/// How many numbers have which outcome.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    all: u64,
+    met: u64,
+    unmeasured: u64,
+}
+
+impl Count {
+    fn of(expectations: &[Expectation]) -> Self {
+        let with = |wanted: Verdict| {
+            expectations.iter().filter(|expected| expected.verdict == wanted).count() as u64
+        };
+        let all = expectations.len() as u64;
+        Self { all, met: with(Verdict::Met), unmeasured: with(Verdict::NotMeasured) }
+    }
+
+    fn total(figures: &[Figure]) -> Self {
+        figures.iter().map(|figure| Self::of(&figure.expectations)).fold(
+            Self::default(),
+            |sum, next| Self {
+                all: sum.all + next.all,
+                met: sum.met + next.met,
+                unmeasured: sum.unmeasured + next.unmeasured,
+            },
+        )
+    }
+
+    fn missed(self) -> u64 {
+        self.all - self.met - self.unmeasured
+    }
+
+    fn words(self) -> String {
+        let unmeasured = match self.unmeasured {
+            0 => String::new(),
+            number => format!(", {number} not measured"),
+        };
+        format!("{} of {} met, {} missed{unmeasured}", self.met, self.all, self.missed())
+    }
+
+    fn cells(self) -> String {
+        format!("{} | {} | {} | {}", self.all, self.met, self.missed(), self.unmeasured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Choice;
+
+    fn expected(low: f64, high: f64, measured: f64) -> Expectation {
+        let mut expected = Expectation {
+            metric: "load.rtt.mean".to_owned(),
+            arm: "1mbit/*".to_owned(),
+            low: Some(low),
+            high: Some(high),
+            unit: "ms".to_owned(),
+            source: "a paper, Figure 1".to_owned(),
+            ..Expectation::default()
+        };
+        expected.judge(Some(measured));
+        expected
+    }
+
+    fn figures() -> Vec<Figure> {
+        let met = Expectation { value: Some(20.0), ..expected(18.0, 22.0, 21.0) };
+        let missed =
+            Expectation { cause: "the line | is\nslower".to_owned(), ..expected(18.0, 22.0, 32.5) };
+        let among = [("8KiB".to_owned(), 8.0), ("16KiB".to_owned(), 16.0)].into();
+        let choice = Expectation {
+            metric: "call/mos".to_owned(),
+            arm: "1mbit/{}".to_owned(),
+            choice: Some(Choice { best: Extreme::Largest, within: 0.1, among }),
+            unit: "KiB".to_owned(),
+            note: "read off".to_owned(),
+            ..expected(16.0, 16.0, 8.0)
+        };
+        let mut unmeasured = expected(1.0, 2.0, 0.0);
+        unmeasured.judge(None);
+        let expectations = vec![met, missed, choice, unmeasured];
+        let (scenario, figure) = ("paper/figure-1".to_owned(), "A paper, Figure 1".to_owned());
+        vec![Figure { scenario, figure, expectations }]
+    }
+
+    #[test]
+    fn a_terminal_shows_every_number_and_why_it_is_missed() {
+        let expected = "\
+paper/figure-1: A paper, Figure 1
+  1 of 4 met, 2 missed, 1 not measured
+  20 (18–22) ms  ours 21.0 ms  met                    load.rtt.mean of 1mbit/*
+  18–22 ms       ours 32.5 ms  missed, 10.5 ms above  load.rtt.mean of 1mbit/*
+      why: the line | is slower
+  16 KiB         ours 8 KiB    missed, 8 KiB below    arm 1mbit/{} with the largest call/mos, the least within 0.1 of it
+      why: read off
+  1–2 ms         ours – ms     not measured           load.rtt.mean of 1mbit/*
+      why: not known
+
+In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
+";
+        let text = figures_table(&figures());
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn given_numbers_stay_short() {
+        for (value, text) in
+            [(8.0, "8"), (903.44, "903.4"), (26_000.0, "26000"), (0.05, "0.05"), (0.0, "0")]
+        {
+            assert_eq!(given(value), text);
+        }
+    }
+
+    #[test]
+    fn markdown_has_an_overview_and_a_table_per_figure() {
+        let text = figures_markdown(&figures());
+        for line in [
+            "| [paper/figure-1](#paperfigure-1) | A paper, Figure 1 | 4 | 1 | 2 | 1 |",
+            "| all | | 4 | 1 | 2 | 1 |",
+            "## paper/figure-1",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        }
+        assert!(text.contains("**Why:** the line \\| is slower |"), "{text}");
+        assert!(text.contains("| load.rtt.mean of 1mbit/\\* |"), "{text}");
+        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+        let rows = text.lines().skip_while(|line| !line.starts_with("| number"));
+        assert!(rows.into_iter().all(|line| columns(line) == 6), "{text}");
+    }
+}
