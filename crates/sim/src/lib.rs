@@ -19,6 +19,7 @@
 //! | [`application`] | calls, web pages, games and video, and how good they are for their users |
 //! | [`flow`] | what sends: TCP, datagrams, probes |
 //! | [`tcp`] | the transport |
+//! | [`sprout`] | the transport for cellular links, over UDP |
 //! | [`congestion`] | congestion control, one file per algorithm |
 
 pub mod application;
@@ -29,6 +30,7 @@ pub mod plan;
 pub mod runner;
 pub mod scenario;
 mod simulation;
+pub mod sprout;
 pub mod study;
 pub mod tcp;
 pub mod trial;

@@ -17,6 +17,7 @@ use crate::net::{ExtraDelay, HopConfig};
 use crate::scenario::{
     self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow,
 };
+use crate::sprout;
 use crate::tcp::{EcnUse, TcpConfig};
 use crate::trial::{Phases, SimConfig, TrialLabel};
 
@@ -123,19 +124,28 @@ fn add_tcp(
     tcp: &TcpFlow,
     phases: &Phases,
 ) -> Result<(), PlanError> {
+    let kind = if tcp.congestion_control == sprout::NAME {
+        FlowKind::Sprout
+    } else {
+        FlowKind::Tcp(tcp_config(&flow.name, tcp)?)
+    };
+    let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
+    let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
+    group.add(flows, &kind, dscp, &tcp.activity, phases);
+    Ok(())
+}
+
+fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
     let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
         let known = Algorithm::ALL.map(Algorithm::name).join(", ");
         let name = tcp.congestion_control.clone();
-        PlanError::UnknownAlgorithm { flow: flow.name.clone(), name, known }
+        let known = format!("{known} or {}", sprout::NAME);
+        PlanError::UnknownAlgorithm { flow: flow.to_owned(), name, known }
     })?;
     let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });
     let default = TcpConfig::default();
     let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
-    let config = TcpConfig { algorithm, ecn, receive_window_bytes, ..default };
-    let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
-    let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
-    group.add(flows, &FlowKind::Tcp(config), dscp, &tcp.activity, phases);
-    Ok(())
+    Ok(TcpConfig { algorithm, ecn, receive_window_bytes, ..default })
 }
 
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {
@@ -305,6 +315,19 @@ mod tests {
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
         // 20 kB each 20 ms and the time to send a few packets.
         assert!((6_500_000..8_000_000).contains(&up), "{up}");
+    }
+
+    #[test]
+    fn sprout_takes_the_place_of_tcp() {
+        let sprout = SCENARIO.replace("\"cubic\"", "\"sprout\"");
+        let outcome = run(configure(&arms(&sprout)[1], 1, TrialLabel::default()).unwrap()).unwrap();
+        let flow = outcome.record.flows.iter().find(|flow| flow.name == "bulk-up-0").unwrap();
+        assert_eq!(
+            (flow.kind.as_str(), flow.congestion_control.as_deref()),
+            ("sprout", Some("sprout"))
+        );
+        assert!(flow.goodput_up_bit_per_s > Some(1_000_000), "{flow:?}");
+        assert_eq!(flow.retransmits, None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use underload_report::schema::{
 use crate::flow::{Agent, FlowConfig, FlowKind};
 use crate::net::{Counters, Hop, HopConfig, difference};
 use crate::simulation::{Lifetime, Simulation};
+use crate::sprout;
 use crate::tcp::TcpStats;
 
 /// Everything that a trial needs.
@@ -451,11 +452,12 @@ fn rate(bytes: u64, window: &PhaseWindow) -> u64 {
 fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>) -> FlowRecord {
     let (kind, congestion_control) = match &flow.kind {
         FlowKind::Tcp(tcp) => ("tcp", Some(tcp.algorithm.name().to_owned())),
+        FlowKind::Sprout => ("sprout", Some(sprout::NAME.to_owned())),
         FlowKind::Udp(_) => ("udp", None),
         FlowKind::Probe(_) => ("probe", None),
         FlowKind::Application(application) => (application.name(), None),
     };
-    let is_bulk = matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Udp(_));
+    let is_bulk = matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Sprout | FlowKind::Udp(_));
     let goodput = goodput.filter(|_| is_bulk);
     let towards = |direction| goodput.filter(|_| flow.direction == direction);
     let class = match flow.dscp.value() {

@@ -52,6 +52,7 @@ fn mixed(seed: u64) -> SimConfig {
         tcp("cubic", Algorithm::Cubic),
         tcp("reno", Algorithm::Reno),
         tcp("bbr", Algorithm::Bbr),
+        FlowConfig::new("sprout", FlowKind::Sprout),
         FlowConfig { direction: Direction::Down, ..tcp("down", Algorithm::Cubic) },
         FlowConfig {
             extra: ExtraDelay { up: Span::from_millis(7), down: Span::from_millis(3) },

@@ -124,6 +124,15 @@ impl Direction {
             Direction::Down => "down",
         }
     }
+
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Self {
+        match self {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
 }
 
 impl fmt::Display for Direction {

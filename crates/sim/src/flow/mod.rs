@@ -17,6 +17,7 @@ pub use udp::{UdpConfig, UdpPattern};
 
 use crate::application::{Application, ApplicationConfig};
 use crate::net::{ExtraDelay, Segment};
+use crate::sprout::Sprout;
 use crate::tcp::{Tcp, TcpConfig};
 
 /// A flow to simulate.
@@ -45,6 +46,8 @@ pub struct FlowConfig {
 pub enum FlowKind {
     /// A TCP transfer.
     Tcp(TcpConfig),
+    /// A Sprout flow that always has data.
+    Sprout,
     /// Datagrams that nobody answers.
     Udp(UdpConfig),
     /// A latency probe.
@@ -81,6 +84,7 @@ impl FlowConfig {
 /// The state of a flow, both ends.
 pub(crate) enum Agent {
     Tcp(Box<Tcp>),
+    Sprout(Box<Sprout>),
     Udp(Udp),
     Probe(Probe),
     Application(Box<dyn Application>),
@@ -91,6 +95,7 @@ impl Agent {
         let rng = rng.child(&config.name);
         match &config.kind {
             FlowKind::Tcp(tcp) => Self::Tcp(Box::new(Tcp::new(tcp, config.direction, rng))),
+            FlowKind::Sprout => Self::Sprout(Box::new(Sprout::new(config.direction, stop))),
             FlowKind::Udp(udp) => Self::Udp(Udp::new(udp, config.direction, stop, rng)),
             FlowKind::Probe(probe) => Self::Probe(Probe::new(probe, stop)),
             FlowKind::Application(config) => Self::Application(config.build(stop, rng)),
@@ -100,6 +105,7 @@ impl Agent {
     pub(crate) fn start(&mut self, port: &mut Port<'_>) {
         match self {
             Self::Tcp(tcp) => tcp.start(port),
+            Self::Sprout(sprout) => sprout.start(port),
             Self::Udp(udp) => udp.start(port),
             Self::Probe(probe) => probe.start(port),
             Self::Application(application) => application.start(port),
@@ -123,6 +129,7 @@ impl Agent {
         let ecn = packet.meta.ecn;
         match self {
             Self::Tcp(tcp) => tcp.receive(port, &packet.payload, ecn),
+            Self::Sprout(sprout) => sprout.receive(port, &packet.payload),
             Self::Udp(udp) => udp.receive(&packet.payload),
             Self::Probe(probe) => probe.receive(port, direction, &packet.payload, ecn),
             Self::Application(application) => application.receive(port, direction, packet),
@@ -132,6 +139,7 @@ impl Agent {
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
         match self {
             Self::Tcp(tcp) => tcp.on_timer(port),
+            Self::Sprout(sprout) => sprout.on_timer(port),
             Self::Udp(udp) => udp.on_timer(port),
             Self::Probe(probe) => probe.on_timer(port),
             Self::Application(application) => application.on_timer(port),
@@ -142,6 +150,7 @@ impl Agent {
     pub(crate) fn deadline(&self) -> Time {
         match self {
             Self::Tcp(tcp) => tcp.deadline(),
+            Self::Sprout(sprout) => sprout.deadline(),
             Self::Udp(udp) => udp.deadline(),
             Self::Probe(probe) => probe.deadline(),
             Self::Application(application) => application.deadline(),
@@ -152,6 +161,7 @@ impl Agent {
     pub(crate) fn received_bytes(&self) -> u64 {
         match self {
             Self::Tcp(tcp) => tcp.received_bytes(),
+            Self::Sprout(sprout) => sprout.received_bytes(),
             Self::Udp(udp) => udp.received_bytes(),
             Self::Probe(_) | Self::Application(_) => 0,
         }
@@ -160,6 +170,7 @@ impl Agent {
     pub(crate) fn bytes_reserved(&self) -> usize {
         match self {
             Self::Tcp(tcp) => size_of::<Tcp>() + tcp.bytes_reserved(),
+            Self::Sprout(sprout) => sprout.bytes_reserved(),
             Self::Udp(_) => 0,
             Self::Probe(probe) => probe.bytes_reserved(),
             Self::Application(application) => application.bytes_reserved(),

@@ -15,7 +15,9 @@ use underload_aqm::time::{Span, Time};
 use underload_report::schema::Direction;
 
 pub(crate) use recorder::{Counters, Recorder, difference};
-pub use segment::{Acknowledgement, Arrival, Body, Data, Datagram, Message, SackBlock, Segment};
+pub use segment::{
+    Acknowledgement, Arrival, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment,
+};
 pub(crate) use tournament::Tournament;
 
 use pipe::Pipe;

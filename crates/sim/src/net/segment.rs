@@ -31,6 +31,10 @@ pub enum Body {
     Datagram(Datagram),
     /// A datagram of an application.
     Message(Message),
+    /// A packet of a Sprout flow.
+    Flight(Flight),
+    /// What a Sprout receiver expects of the link.
+    Forecast(Forecast),
     /// A probe on its way to the server.
     Request {
         /// Slot number.
@@ -121,6 +125,31 @@ impl Message {
     pub fn age(&self, now: Time) -> Span {
         now.since(Time::from_micros(u64::from(self.sent_us)))
     }
+}
+
+/// A packet of a Sprout flow. Byte counts wrap around.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    /// Payload bytes sent before this packet.
+    pub sequence: u32,
+    /// That many bytes before this packet may yet arrive; all earlier ones have arrived or are lost
+    /// (the protocol's throwaway number).
+    pub unsettled_bytes: u16,
+    /// At most so long the sender will be silent after this packet; 0 within a flight.
+    pub time_to_next_ms: u16,
+    /// Payload bytes; 0 in a heartbeat.
+    pub len: u16,
+}
+
+/// A forecast of a Sprout receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Forecast {
+    /// Number of the tick that it was made at.
+    pub tick: u32,
+    /// Payload bytes received or lost so far.
+    pub received_or_lost: u32,
+    /// Packets that will be delivered within one to eight ticks, with 95 % probability at least.
+    pub packets: [u8; 8],
 }
 
 /// A datagram.

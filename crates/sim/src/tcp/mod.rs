@@ -190,10 +190,7 @@ impl Tcp {
     }
 
     fn backwards(&self) -> Direction {
-        match self.direction {
-            Direction::Up => Direction::Down,
-            Direction::Down => Direction::Up,
-        }
+        self.direction.opposite()
     }
 
     fn acknowledge(&self, port: &mut Port<'_>, ack: Acknowledgement) {

@@ -1,0 +1,132 @@
+//! Sprout (Winstein, Sivaraman and Balakrishnan, NSDI 2013): a transport over UDP for cellular
+//! links that keeps the delay of 95 % of its packets below 100 ms.
+//!
+//! The receiver infers from the packets of each tick of 20 ms how fast the link is, and forecasts
+//! how many packets it will deliver, with 95 % probability at least, within the next one to eight
+//! ticks. The sender keeps no more under way than the forecast says will be delivered within
+//! 100 ms. Nothing is sent again: a lost packet is the application's affair.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `model` | the link as a Poisson process whose rate is in Brownian motion: belief and forecast |
+//! | `receiver` | counts what arrives, what silence means, what was received or lost; sends forecasts |
+//! | `sender` | the window, flights, heartbeats, time-to-next |
+//!
+//! Constants are those of the paper and of the authors' program: 256 rates up to 1000 packets per
+//! second (so 12 Mbit/s is the most it uses), standard deviation 200 packets per second after a
+//! second, outages that end at a rate of 1 per second, the 5th percentile, five ticks of patience,
+//! a heartbeat after 50 ms.
+//!
+//! Deviations:
+//!
+//! * Data flows one way. The receiver sends each forecast in a packet of its own every tick, where
+//!   the authors' program sends data both ways and lets forecasts travel along.
+//! * The gap after the end of a flight says nothing about the link, whatever its length up to the
+//!   announced one, so the receiver leaves it out of the time that it observes and takes the packet
+//!   that ends it for a sign of life; the program counts
+//!   a tick in which anything arrived in full. With data one way and a forecast every tick, that
+//!   has an equilibrium in which a packet per tick is sent because a packet per tick arrives; the
+//!   program's flights, one per round trip, are large enough to escape it.
+//! * 256 rates from 0 to 1000 inclusive; the program has 257 bins and takes their middles.
+//! * The escape from an outage is drawn first (with probability 1 - exp(-20 ms x 1/s)), then where
+//!   to; the program scales the two sides of the normal distribution instead, which after
+//!   normalisation is nearly the same.
+//! * More than 30 packets in a tick count as 30 in forecasts; the program drops that probability,
+//!   which makes its forecasts for the fastest links slightly bolder.
+//! * The queue estimate falls by what the forecast expects *of* each tick that passes, as the paper
+//!   describes; the program subtracts the cumulative forecast *up to* that tick.
+//! * Only full packets and heartbeats are sent.
+
+mod model;
+mod receiver;
+mod sender;
+
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::Direction;
+
+use crate::flow::{Port, UDP_HEADER_BYTES};
+use crate::net::{Body, Segment};
+
+use receiver::Receiver;
+use sender::Sender;
+
+/// Name in scenarios and records, where TCP has its congestion control.
+pub const NAME: &str = "sprout";
+
+/// Both ends of a Sprout flow that always has data to send.
+#[derive(Debug)]
+pub(crate) struct Sprout {
+    direction: Direction,
+    stop: Time,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Sprout {
+    pub(crate) fn new(direction: Direction, stop: Time) -> Self {
+        Self { direction, stop, sender: Sender::new(), receiver: Receiver::new() }
+    }
+
+    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+        self.sender.start(port.now);
+        self.send(port);
+    }
+
+    pub(crate) fn receive(&mut self, port: &mut Port<'_>, segment: &Segment) {
+        match segment.body {
+            Body::Flight(packet) => self.receiver.on_packet(port.now, &packet),
+            Body::Forecast(forecast) => {
+                self.sender.on_forecast(port.now, &forecast);
+                self.send(port);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        if let Some(forecast) = self.receiver.on_timer(port.now) {
+            let bytes = FORECAST_PAYLOAD_BYTES + UDP_HEADER_BYTES;
+            port.send(self.direction.opposite(), bytes, Ecn::NotEct, Body::Forecast(forecast));
+        }
+        self.send(port);
+    }
+
+    pub(crate) fn deadline(&self) -> Time {
+        let sender = self.sender.deadline();
+        let sender = if sender < self.stop { sender } else { Time::MAX };
+        let receiver = self.receiver.deadline();
+        let receiver = if receiver < self.stop { receiver } else { Time::MAX };
+        sender.min(receiver)
+    }
+
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.receiver.received_bytes()
+    }
+
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        size_of::<Self>() + self.sender.bytes_reserved() + self.receiver.bytes_reserved()
+    }
+
+    fn send(&mut self, port: &mut Port<'_>) {
+        if port.now >= self.stop {
+            return;
+        }
+        while let Some(packet) = self.sender.next_packet(port.now) {
+            let bytes = u32::from(packet.len) + OVERHEAD_BYTES + UDP_HEADER_BYTES;
+            port.send(self.direction, bytes, Ecn::NotEct, Body::Flight(packet));
+        }
+    }
+}
+
+/// Length of a tick.
+const TICK: Span = Span::from_millis(20);
+/// Ticks in a forecast.
+const FORECAST_TICKS: usize = 8;
+/// Payload of a full packet, which is the unit of all counts.
+const PACKET_BYTES: u16 = 1_440;
+/// The program's nonce, sequence number, time stamps, throwaway number, time-to-next and
+/// authentication tag: a full packet has 1500 bytes.
+const OVERHEAD_BYTES: u32 = 32;
+/// The same with a forecast: a time, a count of bytes and eight counts of packets.
+const FORECAST_PAYLOAD_BYTES: u32 = OVERHEAD_BYTES + 32;
