@@ -5,10 +5,12 @@
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
 //! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
+//! - [`compat`]: servers for clients of other tools.
 //! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
 //!   connection.
 
 mod clock;
+pub mod compat;
 pub mod endpoint;
 pub mod load;
 pub mod measure;

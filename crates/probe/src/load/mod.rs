@@ -30,6 +30,8 @@ pub use client::{FlowHandle, start_flow};
 pub use congestion::{available_congestion_controls, set_congestion_control};
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, octets_at};
+pub(crate) use peer::{is_temporary, wait_for};
+pub(crate) use protocol::payload;
 pub use protocol::{FlowKind, Request, Response, Token};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;

@@ -19,7 +19,7 @@ use crate::clock::RunClock;
 ///
 /// # Errors
 /// What the kernel says; a signal is no error, just an early end.
-pub(super) fn wait_for(
+pub(crate) fn wait_for(
     descriptor: BorrowedFd<'_>,
     flags: PollFlags,
     timeout: Duration,
@@ -191,6 +191,6 @@ pub(super) fn set_marking(
     socket.set_tos_v4(class)
 }
 
-pub(super) fn is_temporary(error: &io::Error) -> bool {
+pub(crate) fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

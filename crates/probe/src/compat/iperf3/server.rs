@@ -1,0 +1,242 @@
+//! The listener: control connections become tests, data connections find theirs.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+
+use super::control::{Control, Cookie, Ended};
+use super::test::{Arrived, Test};
+use super::udp::UdpHub;
+use super::{Iperf3Limits, state};
+use crate::compat::{CompatError, Places};
+use crate::load::{POLL_INTERVAL, is_temporary, wait_for};
+
+/// A running iperf3 server. Dropping it ends all tests and joins all threads.
+#[derive(Debug)]
+pub struct Iperf3Server {
+    address: SocketAddr,
+    host: Arc<Host>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What became of tests so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Iperf3Counts {
+    /// Tests that ran to their results.
+    pub finished: u64,
+    /// Told to come back later.
+    pub busy: u64,
+    /// Parameters that are not allowed.
+    pub refused: u64,
+    /// Ended by the server: overtime, idle, too fast, or because it stops.
+    pub terminated: u64,
+    /// Whose client went away, or never spoke the protocol.
+    pub abandoned: u64,
+    /// Tests under way.
+    pub running: usize,
+}
+
+#[derive(Debug)]
+struct Host {
+    limits: Iperf3Limits,
+    places: Places,
+    hub: Arc<UdpHub>,
+    tests: Mutex<BTreeMap<Cookie, Registered>>,
+    stop: Arc<AtomicBool>,
+    connections: AtomicUsize,
+    finished: AtomicU64,
+    busy: AtomicU64,
+    refused: AtomicU64,
+    terminated: AtomicU64,
+    abandoned: AtomicU64,
+}
+
+/// Where data connections of a test go.
+#[derive(Debug)]
+struct Registered {
+    address: IpAddr,
+    arrivals: SyncSender<Arrived>,
+}
+
+/// How long a connection may take to send its cookie.
+const COOKIE_MAX: Duration = Duration::from_secs(5);
+
+impl Iperf3Server {
+    /// Serves on `listener` and on `socket`, which the caller bound, to the same port.
+    ///
+    /// # Errors
+    /// [`CompatError`]: a socket option refused, no thread.
+    pub fn start(
+        listener: TcpListener,
+        socket: UdpSocket,
+        limits: Iperf3Limits,
+    ) -> Result<Self, CompatError> {
+        let failed = |step| move |source| CompatError::Socket { protocol: "iperf3", step, source };
+        let address = listener.local_addr().map_err(failed("reading its address"))?;
+        listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        let hub = Arc::new(UdpHub::new(socket).map_err(failed("preparing the UDP socket"))?);
+        let host = Arc::new(Host {
+            limits,
+            places: Places::new(limits.tests_max, limits.tests_per_address_max),
+            hub,
+            tests: Mutex::default(),
+            stop: Arc::new(AtomicBool::new(false)),
+            connections: AtomicUsize::new(0),
+            finished: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            terminated: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+        });
+        let mut server = Self { address, host, threads: Vec::new() };
+        let host = Arc::clone(&server.host);
+        let receiving = move || host.hub.serve(&host.stop);
+        server.spawn("iperf3-udp", receiving).map_err(failed("starting a thread"))?;
+        let host = Arc::clone(&server.host);
+        let accepting = move || serve(&host, &listener);
+        server.spawn("iperf3", accepting).map_err(failed("starting a thread"))?;
+        Ok(server)
+    }
+
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        self.threads.push(Builder::new().name(name.to_owned()).spawn(body)?);
+        Ok(())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What became of tests so far.
+    pub fn counts(&self) -> Iperf3Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Iperf3Counts {
+            finished: read(&self.host.finished),
+            busy: read(&self.host.busy),
+            refused: read(&self.host.refused),
+            terminated: read(&self.host.terminated),
+            abandoned: read(&self.host.abandoned),
+            running: self.host.places.taken(),
+        }
+    }
+}
+
+impl Drop for Iperf3Server {
+    fn drop(&mut self) {
+        self.host.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(host: &Arc<Host>, listener: &TcpListener) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    let mut index = 0;
+    while !host.stop.load(Ordering::Relaxed) {
+        threads.retain(|thread| !thread.is_finished());
+        // An early end of the wait costs one more turn.
+        let _ = wait_for(listener.as_fd(), PollFlags::POLLIN, POLL_INTERVAL);
+        match listener.accept() {
+            Ok((stream, from)) => {
+                index += 1;
+                threads.extend(welcome(host, index, stream, from.ip()));
+            }
+            Err(error) if is_temporary(&error) => {}
+            // Out of descriptors, or a connection that died before it was accepted.
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+/// A connection that is counted, however its thread ends.
+struct Counted(Arc<Host>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn welcome(
+    host: &Arc<Host>,
+    index: u64,
+    stream: TcpStream,
+    address: IpAddr,
+) -> Option<JoinHandle<()>> {
+    let limits = &host.limits;
+    let of_one_test = limits.streams_max as usize * 2 + 1;
+    let counted = Counted(Arc::clone(host));
+    if host.connections.fetch_add(1, Ordering::Relaxed) >= (limits.tests_max + 1) * of_one_test {
+        host.busy.fetch_add(1, Ordering::Relaxed);
+        return None;
+    }
+    let body = move || counted.0.greet(index, stream, address.to_canonical());
+    Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
+}
+
+impl Host {
+    fn greet(&self, index: u64, stream: TcpStream, address: IpAddr) {
+        let Ok(mut control) = Control::new(stream, Arc::clone(&self.stop)) else { return };
+        let mut cookie: Cookie = [0; 37];
+        if control.read(&mut cookie, Instant::now() + COOKIE_MAX).is_err() {
+            self.abandoned.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if let Some(registered) = self.lock().get(&cookie) {
+            if registered.address == address {
+                // More streams than were declared find the channel full, and are closed.
+                let stream = control.into_stream();
+                let _ = registered.arrivals.try_send(Arrived { index, stream });
+            }
+            return;
+        }
+        let Some(_place) = self.places.take(address) else {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            let _ = control.say(state::ACCESS_DENIED);
+            return;
+        };
+        let counter = match self.test(index, control, address, cookie) {
+            Ok(()) => &self.finished,
+            Err(Ended::Refused(_)) => &self.refused,
+            Err(Ended::Lease | Ended::Stopped) => &self.terminated,
+            Err(Ended::Client) => &self.abandoned,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn test(
+        &self,
+        id: u64,
+        control: Control,
+        address: IpAddr,
+        cookie: Cookie,
+    ) -> Result<(), Ended> {
+        let (sender, arrivals) = sync_channel(self.limits.streams_max as usize * 2);
+        let registered = Registered { address, arrivals: sender };
+        if self.lock().insert(cookie, registered).is_some() {
+            // Two control connections with one cookie, within an instant.
+            return Err(Ended::Client);
+        }
+        let (limits, hub) = (self.limits, Arc::clone(&self.hub));
+        let outcome = Test { id, address, control, limits, arrivals, hub }.run();
+        self.lock().remove(&cookie);
+        outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Cookie, Registered>> {
+        // Nothing that holds the lock can panic half-way through a change.
+        self.tests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

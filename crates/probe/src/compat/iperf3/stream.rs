@@ -1,0 +1,177 @@
+//! The threads that move payload, and what they count.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::udp::{Datagram, UdpHub, UdpStream};
+use crate::clock::RunClock;
+use crate::endpoint::ThreadTiming;
+use crate::load::{POLL_INTERVAL, is_temporary, payload};
+
+/// What a sender or a receiver of TCP has moved.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub octets: AtomicU64,
+    /// Datagrams sent; 0 for TCP.
+    pub packets: AtomicU64,
+}
+
+/// A rate, kept from its first octet on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacer {
+    clock: RunClock,
+    start_ns: u64,
+    bit_per_s: Option<u64>,
+    octets: u64,
+}
+
+/// Pacing sleeps; shorter waits than this are left to add up.
+const PACING_NS: u64 = 1_000_000;
+/// A sender that was held up does not make up for more than this.
+const CATCH_UP_NS: u64 = 100_000_000;
+
+impl Pacer {
+    pub(super) fn new(clock: RunClock, bit_per_s: Option<u64>) -> Self {
+        let bit_per_s = bit_per_s.map(|rate| rate.max(1));
+        Self { clock, start_ns: clock.now_ns(), bit_per_s, octets: 0 }
+    }
+
+    /// When what was moved so far is paid for, ns of the clock.
+    fn due_ns(&self) -> u64 {
+        let Some(rate) = self.bit_per_s else { return 0 };
+        let after_ns = u128::from(self.octets) * 8_000_000_000 / u128::from(rate);
+        self.start_ns.saturating_add(u64::try_from(after_ns).unwrap_or(u64::MAX))
+    }
+
+    fn note(&mut self, octets: usize) {
+        self.octets += octets as u64;
+        let now_ns = self.clock.now_ns();
+        let due_ns = self.due_ns();
+        if self.bit_per_s.is_some() && now_ns > due_ns.saturating_add(CATCH_UP_NS) {
+            self.start_ns += now_ns - due_ns - CATCH_UP_NS;
+        }
+    }
+
+    /// Sleeps until what was moved so far is paid for, or `over`.
+    fn rest(&self, over: &AtomicBool) {
+        let due_ns = self.due_ns();
+        while !over.load(Ordering::Relaxed) {
+            let now_ns = self.clock.now_ns();
+            if now_ns.saturating_add(PACING_NS) > due_ns {
+                return;
+            }
+            self.clock.sleep_until(due_ns.min(now_ns + POLL_INTERVAL.as_nanos() as u64));
+        }
+    }
+}
+
+/// Timeouts instead of blocking, so that every thread notices the end.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    stream.set_write_timeout(Some(POLL_INTERVAL))
+}
+
+/// Reads and throws away until `over` or the end of the stream.
+pub(super) fn receive_tcp(
+    mut stream: &TcpStream,
+    counters: &Counters,
+    mut pacer: Pacer,
+    over: &AtomicBool,
+) {
+    let mut buffer = vec![0; 128 << 10];
+    while !over.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(octets) => {
+                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
+                pacer.note(octets);
+                pacer.rest(over);
+            }
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes blocks of `len` until `over` or the client is gone.
+pub(super) fn send_tcp(
+    mut stream: &TcpStream,
+    len: usize,
+    counters: &Counters,
+    mut pacer: Pacer,
+    over: &AtomicBool,
+) {
+    let block = payload(len);
+    let mut sent = 0;
+    while !over.load(Ordering::Relaxed) {
+        match stream.write(&block[sent..]) {
+            Ok(octets) => {
+                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
+                sent = (sent + octets) % block.len();
+                pacer.note(octets);
+                pacer.rest(over);
+            }
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// How a UDP sender keeps its schedule: no priority over others, and little spinning.
+const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
+
+/// Sends datagrams with `len` octets of payload until `over`, evenly spaced if there is a rate.
+pub(super) fn send_udp(
+    hub: &UdpHub,
+    stream: &UdpStream,
+    (len, counter_64bit): (usize, bool),
+    counters: &Arc<Counters>,
+    mut pacer: Pacer,
+    over: &AtomicBool,
+) {
+    UDP_TIMING.apply();
+    let mut datagram = payload(len.max(Datagram::LEN));
+    let mut counter = 0;
+    while !over.load(Ordering::Relaxed) {
+        let due_ns = pacer.due_ns();
+        if pacer.bit_per_s.is_some() && UDP_TIMING.wait_until(pacer.clock, due_ns) < due_ns {
+            continue;
+        }
+        counter += 1;
+        let sent_us = pacer.clock.now_on_both().unix_ns / 1_000;
+        Datagram { sent_us, counter }.encode(counter_64bit, &mut datagram);
+        match hub.socket.send_to(&datagram, stream.peer) {
+            Ok(octets) => {
+                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
+                counters.packets.store(counter, Ordering::Relaxed);
+                pacer.note(octets);
+            }
+            // Too long for the path, or the client is gone: not sent, and no busy loop.
+            Err(_) => {
+                counter -= 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pacer_is_due_when_its_octets_are_paid_for() {
+        let clock = RunClock::start();
+        let mut pacer = Pacer::new(clock, Some(8_000));
+        let start_ns = pacer.start_ns;
+        pacer.octets += 500;
+        assert_eq!(pacer.due_ns(), start_ns + 500_000_000);
+        assert_eq!(Pacer::new(clock, None).due_ns(), 0);
+        let over = AtomicBool::new(true);
+        pacer.rest(&over);
+        assert!(clock.now_ns() < start_ns + 400_000_000, "the end is noticed");
+    }
+}
