@@ -5,15 +5,19 @@
 
 mod docsis;
 mod exit;
+mod home;
 mod link;
 mod link_spec;
 mod live;
+mod measure;
 mod present;
+mod quantity;
 mod queues;
 mod replay;
 mod report;
 mod run;
 mod scenarios;
+mod serve;
 mod simulated;
 
 use std::process::ExitCode;
@@ -36,6 +40,10 @@ enum Command {
     Scenarios(scenarios::Arguments),
     /// Makes one report of one or several runs, simulated and measured together.
     Report(report::Arguments),
+    /// Measures latency under load over a real network, against `underload serve`.
+    Measure(Box<measure::Arguments>),
+    /// The far end of `underload measure`, on a machine of yours.
+    Serve(serve::Arguments),
     /// Replays packets through a queue and a link: what would they have done to them?
     Replay(replay::Arguments),
     /// Runs a command behind an emulated link, as Mahimahi's shells do.
@@ -52,6 +60,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
         Command::Report(arguments) => report::run(arguments),
+        Command::Measure(arguments) => measure::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Link(arguments) => return exit::own_code(link::run(arguments)),
         Command::Queues(arguments) => queues::run(arguments),

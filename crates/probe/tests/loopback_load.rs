@@ -97,7 +97,8 @@ fn tcp_down_over_ipv6() {
 
 fn assert_udp_works(address: &str, direction: Direction) {
     let Some(server) = server_at(address, LoadServerConfig::default()) else { return };
-    let transport = Transport::Udp { rate_bit_per_s: 8_000_000, packet_octets: 1000 };
+    let transport =
+        Transport::Udp { rate_bit_per_s: 8_000_000, packet_octets: 1000, burst_packets: 1 };
     let marking = Marking { dscp: 45, ecn: Ecn::Ect1 };
     let load = LoadFlow { marking, ..flow(direction, transport) };
     let log = run(&load, server.address(), 400_000).unwrap();
@@ -123,7 +124,8 @@ fn udp_up_and_down() {
 #[test]
 fn udp_keeps_its_rate() {
     let server = server(LoadServerConfig::default());
-    let transport = Transport::Udp { rate_bit_per_s: 4_000_000, packet_octets: 500 };
+    let transport =
+        Transport::Udp { rate_bit_per_s: 4_000_000, packet_octets: 500, burst_packets: 1 };
     let log = run(&flow(Direction::Up, transport), server.address(), 700_000).unwrap();
     let (first, last) = (log.delivered.first().unwrap(), log.delivered.last().unwrap());
     let rate = log.goodput_bit_per_s(first.time_ns, last.time_ns).unwrap() as f64;
@@ -163,7 +165,7 @@ fn limits_are_refused_with_a_reason() {
     assert!(reason(&flow(Direction::Up, reno()), &short).contains("too long"));
 
     let limited = server(config);
-    let fast = Transport::Udp { rate_bit_per_s: 1_000_001, packet_octets: 1000 };
+    let fast = Transport::Udp { rate_bit_per_s: 1_000_001, packet_octets: 1000, burst_packets: 1 };
     assert!(reason(&flow(Direction::Down, fast), &limited).contains("at most 1000000"));
     let expedited = LoadFlow {
         marking: Marking { dscp: 46, ecn: Ecn::NotEct },

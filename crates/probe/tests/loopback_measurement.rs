@@ -39,7 +39,11 @@ fn flow(name: &str, direction: Direction) -> LoadFlow {
         name: name.to_owned(),
         direction,
         // A gentle load: the other tests of this machine want to live.
-        transport: Transport::Udp { rate_bit_per_s: 8_000_000, packet_octets: 1000 },
+        transport: Transport::Udp {
+            rate_bit_per_s: 8_000_000,
+            packet_octets: 1000,
+            burst_packets: 1,
+        },
         marking: Marking::default(),
         start_after: Duration::ZERO,
     }

@@ -59,7 +59,11 @@ fn udp_flow(direction: Direction) -> LoadFlow {
     LoadFlow {
         name: format!("{direction}-0"),
         direction,
-        transport: Transport::Udp { rate_bit_per_s: 4_000_000, packet_octets: 1000 },
+        transport: Transport::Udp {
+            rate_bit_per_s: 4_000_000,
+            packet_octets: 1000,
+            burst_packets: 1,
+        },
         marking: Marking::default(),
         start_after: Duration::ZERO,
     }

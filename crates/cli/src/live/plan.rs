@@ -124,6 +124,7 @@ fn loads(flow: &Flow) -> Vec<LoadFlow> {
             Transport::Udp {
                 rate_bit_per_s: udp.rate.bits_per_second(),
                 packet_octets: udp.packet_bytes as u16,
+                burst_packets: 1,
             },
             marking(udp.class),
             udp.activity.start,

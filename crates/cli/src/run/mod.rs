@@ -8,7 +8,7 @@
 
 mod cache;
 mod execute;
-mod host;
+pub mod host;
 mod interrupt;
 pub mod progress;
 pub mod source;

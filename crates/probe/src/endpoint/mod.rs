@@ -5,12 +5,14 @@
 //! from the caller, so the two ends may live in different network namespaces of one process.
 
 mod prober;
+mod recent;
 mod reflector;
 mod requester;
 mod socket;
 mod thread;
 
 pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
+pub use recent::RecentLatency;
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounts};
 pub use requester::{Requester, RequesterConfig};
 pub use socket::{ProbeSocket, Received};

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use underload_report::schema::Marking;
 
-use super::{EndpointError, ProbeSocket, Received, ThreadTiming};
+use super::recent::{RecentDelays, RecentMaximum};
+use super::{EndpointError, ProbeSocket, Received, RecentLatency, ThreadTiming};
 use crate::clock::{Instants, RunClock};
 use crate::session::{ReplyRecord, Schedule, SentRecord, Slot};
 use crate::wire::{
@@ -90,6 +91,9 @@ struct Shared {
     stop_receiving: AtomicBool,
     sent: AtomicU64,
     received: AtomicU64,
+    /// One per class.
+    delays: Vec<RecentDelays>,
+    lateness: RecentMaximum,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +145,8 @@ impl Prober {
             stop_receiving: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
+            delays: config.classes.iter().map(|_| RecentDelays::default()).collect(),
+            lateness: RecentMaximum::default(),
         });
         let mut prober = Self { shared: Arc::clone(&shared), sender: None, receiver: None };
         let receiver = Receiver {
@@ -168,6 +174,17 @@ impl Prober {
     pub fn progress(&self) -> (u64, u64) {
         let received = self.shared.received.load(Ordering::Relaxed);
         (self.shared.sent.load(Ordering::Relaxed), received)
+    }
+
+    /// Round trips of each class since the last call, for a live view; time in the far host
+    /// included. `None` for a class that nothing came back of.
+    pub fn recent(&self) -> Vec<Option<RecentLatency>> {
+        self.shared.delays.iter().map(RecentDelays::take).collect()
+    }
+
+    /// How late the latest packet since the last call was sent, ns.
+    pub fn recent_lateness_ns(&self) -> u64 {
+        self.shared.lateness.take()
     }
 
     /// Stops both threads, at once and without waiting for answers, and gives what they recorded.
@@ -278,6 +295,7 @@ impl Sender {
             return;
         }
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
+        self.shared.lateness.note(now.run_ns.saturating_sub(slot.scheduled_ns));
         self.log.sent.push(SentRecord {
             class: slot.class,
             sequence: slot.sequence,
@@ -349,6 +367,13 @@ pub(super) fn decode_reply(
     })
 }
 
+/// When the packet that an answer answers left, as the answer itself says.
+fn echoed_departure_ns(octets: &[u8], now: Instants) -> Option<u64> {
+    let (packet, _) = ReflectorPacket::decode(octets).ok()?;
+    let sent_ns = now.run_from_unix(packet.sender.timestamp.to_unix_nanos()?);
+    u64::try_from(sent_ns).ok()
+}
+
 struct Receiver {
     clock: RunClock,
     first_session: u16,
@@ -379,6 +404,12 @@ impl Receiver {
             Some(reply) if self.log.replies.len() < Prober::RECORDS_MAX => {
                 self.log.without_kernel_stamp += u64::from(received.kernel_unix_ns.is_none());
                 self.shared.received.fetch_add(1, Ordering::Relaxed);
+                if let (Some(delays), Some(sent_ns)) = (
+                    self.shared.delays.get(usize::from(reply.class)),
+                    echoed_departure_ns(octets, now),
+                ) {
+                    delays.note(reply.received_ns.saturating_sub(sent_ns));
+                }
                 self.log.replies.push(reply);
             }
             _ => self.log.ignored += 1,

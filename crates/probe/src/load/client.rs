@@ -119,12 +119,21 @@ impl Drop for FlowHandle {
 }
 
 fn check(flow: &LoadFlow) -> Result<(), LoadError> {
-    let Transport::Udp { rate_bit_per_s, packet_octets } = flow.transport else { return Ok(()) };
+    let Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } = flow.transport else {
+        return Ok(());
+    };
     if !(64..=1500).contains(&packet_octets) {
         return Err(LoadError::Parameter {
             name: "UDP packet size",
             value: packet_octets.to_string(),
             accepted: "64 to 1500 octets",
+        });
+    }
+    if burst_packets == 0 {
+        return Err(LoadError::Parameter {
+            name: "UDP burst",
+            value: "0".to_owned(),
+            accepted: "1 packet and more",
         });
     }
     if rate_bit_per_s == 0 {
@@ -220,6 +229,7 @@ fn request(context: &FlowContext) -> Request {
         marking: flow.marking,
         rate_bit_per_s: 0,
         packet_octets: 0,
+        burst_packets: 0,
         duration_max_ms: u32::try_from(context.duration_max.as_millis()).unwrap_or(u32::MAX),
         congestion_control: String::new(),
         token: context.token,
@@ -231,9 +241,10 @@ fn request(context: &FlowContext) -> Request {
                 request.kind = FlowKind::TcpDown;
             }
         }
-        Transport::Udp { rate_bit_per_s, packet_octets } => {
+        Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } => {
             request.rate_bit_per_s = *rate_bit_per_s;
             request.packet_octets = *packet_octets;
+            request.burst_packets = *burst_packets;
             request.kind = match flow.direction {
                 Direction::Up => FlowKind::UdpUp,
                 Direction::Down => FlowKind::UdpDown,

@@ -60,12 +60,14 @@ pub enum Transport {
         /// Congestion control as the kernel names it, for example `cubic`.
         congestion_control: String,
     },
-    /// UDP at a constant rate, evenly spaced.
+    /// UDP at a constant rate, evenly spaced or in bursts.
     Udp {
         /// Rate of whole IP packets, bit/s.
         rate_bit_per_s: u64,
         /// IP packet, octets, headers included; 64 to 1500.
         packet_octets: u16,
+        /// Packets that leave back to back, the rate being the same; 1 is evenly spaced.
+        burst_packets: u16,
     },
 }
 

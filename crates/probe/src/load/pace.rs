@@ -1,4 +1,4 @@
-//! Datagrams at a constant rate, evenly spaced.
+//! Datagrams at a constant rate, evenly spaced or in bursts.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,8 @@ pub(super) struct Pace {
     pub rate_bit_per_s: u64,
     /// IP packet, octets.
     pub packet_octets: u16,
+    /// Packets that leave back to back, at least 1.
+    pub burst_packets: u16,
     /// IP and UDP header, octets.
     pub header_octets: u16,
     pub cookie: u64,
@@ -55,7 +57,9 @@ pub(super) fn send_paced(
     let start_ns = clock.now_ns();
     let bit_nanos = u128::from(pace.packet_octets) * 8 * 1_000_000_000;
     let due_ns = |index: u64| {
-        let offset_ns = u128::from(index) * bit_nanos / u128::from(pace.rate_bit_per_s.max(1));
+        // All packets of a burst are due with its first.
+        let first = index - index % u64::from(pace.burst_packets.max(1));
+        let offset_ns = u128::from(first) * bit_nanos / u128::from(pace.rate_bit_per_s.max(1));
         start_ns.saturating_add(u64::try_from(offset_ns).unwrap_or(u64::MAX))
     };
     let catch_up_ns = CATCH_UP_MAX.as_nanos() as u64;

@@ -60,6 +60,8 @@ pub struct Request {
     pub rate_bit_per_s: u64,
     /// IP packet, octets; 0 for TCP.
     pub packet_octets: u16,
+    /// Packets that leave back to back; 0 for TCP, and 0 or 1 for even spacing.
+    pub burst_packets: u16,
     /// The longest that the flow will last, ms; the server ends it then.
     pub duration_max_ms: u32,
     /// For TCP; empty for UDP.
@@ -100,6 +102,7 @@ impl Request {
         octets[6..8].copy_from_slice(&self.packet_octets.to_be_bytes());
         octets[8..16].copy_from_slice(&self.rate_bit_per_s.to_be_bytes());
         octets[16..20].copy_from_slice(&self.duration_max_ms.to_be_bytes());
+        octets[20..22].copy_from_slice(&self.burst_packets.to_be_bytes());
         octets[24..24 + name.len()].copy_from_slice(name);
         octets[40..56].copy_from_slice(&self.token.0);
         Ok(octets)
@@ -132,6 +135,7 @@ impl Request {
             kind,
             marking: Marking::from_byte(octets[5]),
             packet_octets: u16::from_be_bytes(part(octets, 6)),
+            burst_packets: u16::from_be_bytes(part(octets, 20)),
             rate_bit_per_s: u64::from_be_bytes(part(octets, 8)),
             duration_max_ms: u32::from_be_bytes(part(octets, 16)),
             congestion_control,
@@ -324,6 +328,7 @@ mod tests {
             marking: Marking { dscp: 45, ecn: Ecn::Ect1 },
             rate_bit_per_s: 0,
             packet_octets: 0,
+            burst_packets: 0,
             duration_max_ms: 11_000,
             congestion_control: "cubic".to_owned(),
             token: Token([7; 16]),

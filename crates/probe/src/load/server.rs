@@ -296,6 +296,7 @@ impl Host {
                 let pace = Pace {
                     rate_bit_per_s: request.rate_bit_per_s,
                     packet_octets: request.packet_octets,
+                    burst_packets: request.burst_packets.max(1),
                     header_octets: header_octets(from),
                     cookie,
                 };

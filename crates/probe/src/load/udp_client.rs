@@ -18,12 +18,13 @@ use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL, Transport};
 /// Sends at the flow's rate until told to stop, and notes what the server says arrived.
 pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, LoadError> {
     let socket = open_socket(context, opened)?;
-    let Transport::Udp { rate_bit_per_s, packet_octets } = context.flow.transport else {
+    let Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } = context.flow.transport
+    else {
         return Err(LoadError::Protocol { what: "a TCP flow was sent as UDP" });
     };
     let header_octets = super::pace::header_octets(context.server);
     let cookie = opened.cookie;
-    let pace = Pace { rate_bit_per_s, packet_octets, header_octets, cookie };
+    let pace = Pace { rate_bit_per_s, packet_octets, burst_packets, header_octets, cookie };
     let counts = PacedCounts::default();
     let over = AtomicBool::new(false);
     let mut log = FlowLog::default();

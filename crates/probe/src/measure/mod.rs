@@ -27,7 +27,7 @@ use underload_report::schema::{
 
 pub use run::Measurement;
 
-use crate::endpoint::{EndpointError, ProberConfig};
+use crate::endpoint::{EndpointError, ProberConfig, RecentLatency};
 use crate::load::{FlowLog, LoadError, LoadFlow, Token};
 use crate::network::SocketSource;
 use crate::session::{ClockOffset, ProbeCounts};
@@ -122,7 +122,7 @@ pub enum FarClock {
 }
 
 /// How far a measurement is, ten times a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Current phase.
     pub phase: Phase,
@@ -138,6 +138,13 @@ pub struct Progress {
     pub probes_sent: u64,
     /// Answers received, all classes.
     pub probes_answered: u64,
+    /// Round trips of each open-loop class since the call before; `None` where nothing came back.
+    pub recent: Vec<Option<RecentLatency>>,
+    /// How late the latest probe since the call before was sent, ns.
+    pub lateness_ns: u64,
+    /// Share of the last second or so in which a thread of this process, the one that waited most,
+    /// was runnable but waited for a processor, percent; `None` until known.
+    pub cpu_pressure_percent: Option<f64>,
 }
 
 /// How the ramp ended.

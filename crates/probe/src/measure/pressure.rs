@@ -36,6 +36,31 @@ impl Waiting {
     }
 }
 
+/// The pressure of the last second, for a live view.
+#[derive(Default)]
+pub(super) struct RecentPressure {
+    last: Option<(Waiting, u64)>,
+    percent: Option<f64>,
+}
+
+/// Looking at every thread's file more often would be a load of its own.
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+
+impl RecentPressure {
+    /// As of the last look, which is now if the one before was a second ago.
+    pub(super) fn percent(&mut self, now_ns: u64) -> Option<f64> {
+        let is_due = self.last.as_ref().is_none_or(|(_, at)| now_ns - at >= LOOK_INTERVAL_NS);
+        if is_due && let Some(waiting) = Waiting::now() {
+            let since = |(before, at): &(Waiting, u64)| {
+                waiting.worst_percent_since(before, now_ns.saturating_sub(*at))
+            };
+            self.percent = self.last.as_ref().map(since);
+            self.last = Some((waiting, now_ns));
+        }
+        self.percent
+    }
+}
+
 fn read(task: &Path) -> Option<(u32, u64)> {
     let thread = task.file_name()?.to_str()?.parse().ok()?;
     Some((thread, waited_ns(&fs::read_to_string(task.join("schedstat")).ok()?)?))

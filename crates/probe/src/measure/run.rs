@@ -7,10 +7,11 @@ use std::time::Duration;
 use socket2::{Domain, Type};
 use underload_report::schema::{Direction, Phase, PhaseWindow};
 
+use super::pressure::{RecentPressure, Waiting};
 use super::record::{Recorded, assemble};
 use super::{
     Endpoints, FarClock, MeasureError, MeasurementConfig, MeasurementResult, Progress, Ramp,
-    RampEnd, pressure::Waiting,
+    RampEnd,
 };
 use crate::clock::RunClock;
 use crate::endpoint::{ProbeLog, Prober, Requester, RequesterConfig};
@@ -61,6 +62,7 @@ impl Measurement {
             probes,
             flows: Vec::new(),
             phases: Vec::new(),
+            pressure: RecentPressure::default(),
         };
         let ramp_end = run.idle_ramp_load(start_ns)?;
         run.wait_for_answers()?;
@@ -192,6 +194,7 @@ struct Run<'a> {
     probes: Probes,
     flows: Vec<Flow>,
     phases: Vec<PhaseWindow>,
+    pressure: RecentPressure,
 }
 
 impl Run<'_> {
@@ -293,6 +296,9 @@ impl Run<'_> {
             octets_down: octets(Direction::Down),
             probes_sent,
             probes_answered,
+            recent: self.probes.open_loop.recent(),
+            lateness_ns: self.probes.open_loop.recent_lateness_ns(),
+            cpu_pressure_percent: self.pressure.percent(self.clock.now_ns()),
         };
         (self.progress)(now);
     }

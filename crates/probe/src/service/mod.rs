@@ -25,7 +25,6 @@ mod control;
 mod identity;
 mod ledger;
 mod message;
-mod preset;
 mod server;
 mod sessions;
 
@@ -36,7 +35,6 @@ use std::time::Duration;
 pub use client::{ConnectOptions, Remote};
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
-pub use preset::Preset;
 pub use server::{Service, ServiceConfig, ServiceCounts};
 pub(crate) use sessions::{Sessions, Share};
 

@@ -1,0 +1,207 @@
+//! The command line of `underload measure`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
+use underload_report::schema::{Direction, Ecn, Marking};
+
+use super::target::Family;
+use crate::quantity::{duration, rate};
+
+/// The command line of `underload measure`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[command(after_help = "\
+Presets:
+  quick         5 s of load down, then up: four flows, best effort and DSCP 45 probes
+  npms-lul      the Comcast study: one flow, 11 s down, 7 s up, after the ramp
+  ull           idle DSCP 8, idle DSCP 45, then the upstream full and all classes at once
+  rrul          four flows each way at once in four classes, probes in three, 60 s
+  buffer-sweep  what the modem's upstream buffer holds: one flow, then ten
+
+Examples:
+  underload measure example.net
+  underload measure [2001:db8::1]:4862 --preset npms-lul --tier 40mbit/10mbit
+  underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
+  underload measure example.net --class 0 --class 45 --class 45/ect1 --json")]
+pub struct Arguments {
+    /// The server: a name or an address, with its port if it is another than 4862.
+    pub host: String,
+    /// What to measure.
+    #[arg(long, value_name = "NAME", value_parser = preset, default_value = "quick")]
+    pub preset: PresetName,
+    /// Loads only the way up.
+    #[arg(long, conflicts_with_all = ["down", "both"])]
+    pub up: bool,
+    /// Loads only the way down.
+    #[arg(long, conflicts_with = "both")]
+    pub down: bool,
+    /// Loads both ways at once.
+    #[arg(long)]
+    pub both: bool,
+    /// Flows per direction.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub flows: Option<u32>,
+    /// Congestion control of the TCP flows, at both ends.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub congestion_control: String,
+    /// Loads with UDP at this rate per direction instead of TCP.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub udp: Option<u64>,
+    /// Packets of the UDP load that leave back to back.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
+    pub burst: u16,
+    /// A class of probes, DSCP or DSCP/ECN such as 45/ect1; may be given several times, the first
+    /// is the headline.
+    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
+    pub classes: Vec<Marking>,
+    /// Length of the load.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Length of the idle phase before it.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub idle: Option<Duration>,
+    /// From one probe of a class to the next.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+    /// What the line is sold as, DOWN/UP such as 40mbit/10mbit: throughput is given in percent of
+    /// it.
+    #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
+    pub tier: Option<Tier>,
+    /// Whom to believe: first-use, or the server's fingerprint (sha256:...).
+    #[arg(long, value_name = "TRUST", default_value = "first-use")]
+    pub trust: String,
+    /// A file whose first line is the token that the server asks for.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Only over IPv4.
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// Only over IPv6.
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+    /// The run directory, which must not hold a run yet [default: runs/measure-PRESET-TIME].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Prints the result as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A preset as the command line has it.
+#[derive(Debug, Clone, Copy)]
+pub struct PresetName(pub Preset);
+
+impl std::fmt::Display for PresetName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+/// What a line is sold as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tier {
+    /// To the client, bit/s.
+    pub down_bit_per_s: u64,
+    /// From the client, bit/s.
+    pub up_bit_per_s: u64,
+}
+
+impl Arguments {
+    /// What these arguments change of the preset.
+    pub fn knobs(&self) -> anyhow::Result<Knobs> {
+        let directions = match (self.up, self.down, self.both) {
+            (true, ..) => LoadDirections::Only(Direction::Up),
+            (_, true, _) => LoadDirections::Only(Direction::Down),
+            (.., true) => LoadDirections::Both,
+            _ => LoadDirections::AsPreset,
+        };
+        for (name, length) in [("--duration", self.duration), ("--idle", self.idle)] {
+            if length.is_some_and(|length| length > LONGEST || length < SHORTEST) {
+                bail!("{name}: from 100ms to 1h is accepted");
+            }
+        }
+        if self.interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
+            bail!("--interval: from 100us to 1s is accepted");
+        }
+        if self.classes.len() > CLASSES_MAX {
+            bail!("--class: at most {CLASSES_MAX} classes at once");
+        }
+        let udp = self.udp.map(|rate_bit_per_s| UdpLoad {
+            rate_bit_per_s,
+            packet_octets: 1200,
+            burst_packets: self.burst,
+        });
+        Ok(Knobs {
+            congestion_control: self.congestion_control.clone(),
+            directions,
+            flows: self.flows,
+            udp,
+            duration: self.duration,
+            idle: self.idle,
+            interval: self.interval,
+            classes: self.classes.clone(),
+        })
+    }
+
+    /// Which addresses to use.
+    pub fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+}
+
+const LONGEST: Duration = Duration::from_hours(1);
+const SHORTEST: Duration = Duration::from_millis(100);
+const SLOWEST: Duration = Duration::from_secs(1);
+const CLASSES_MAX: usize = 16;
+
+fn preset(text: &str) -> Result<PresetName, String> {
+    let known = || Preset::ALL.map(Preset::name).join(", ");
+    Preset::from_name(text).map(PresetName).ok_or_else(|| format!("there are {}", known()))
+}
+
+fn tier(text: &str) -> Result<Tier, String> {
+    let parts = text.split_once('/').context("expected DOWN/UP, such as 40mbit/10mbit");
+    let (down, up) = parts.map_err(|error| error.to_string())?;
+    Ok(Tier { down_bit_per_s: rate(down)?, up_bit_per_s: rate(up)? })
+}
+
+fn class(text: &str) -> Result<Marking, String> {
+    let wrong = || {
+        "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such as \
+         45/ect1"
+            .to_owned()
+    };
+    let (dscp, ecn) = text.split_once('/').unwrap_or((text, "not-ect"));
+    let dscp = match dscp {
+        "ef" | "EF" => 46,
+        number => number.parse().ok().filter(|dscp| *dscp < 64).ok_or_else(wrong)?,
+    };
+    let ecn = Ecn::from_name(ecn).ok_or_else(wrong)?;
+    Ok(Marking { dscp, ecn })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_tiers_are_read() {
+        assert_eq!(class("45/ect1").unwrap(), Marking { dscp: 45, ecn: Ecn::Ect1 });
+        assert_eq!(class("ef").unwrap(), Marking { dscp: 46, ecn: Ecn::NotEct });
+        for wrong in ["64", "45/ect2", "", "/ect1", "af41"] {
+            assert!(class(wrong).is_err(), "{wrong}");
+        }
+        let tier = tier("40mbit/10mbit").unwrap();
+        assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
+        assert!(super::tier("40mbit").is_err());
+        assert!(super::tier("40/10").is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! From HOST to the addresses to try.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+
+use anyhow::{Context, bail};
+use underload_probe::service::ServiceConfig;
+
+/// Which addresses to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Whatever the name has, in the resolver's order.
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// A server to measure to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// `HOST:PORT`, as the file of known servers names it.
+    pub name: String,
+    /// Its addresses in the order to try, never empty.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Resolves `host`: a name, an address, either with `:PORT`, IPv6 with a port in brackets.
+pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
+    let (name, port) = split(host)?;
+    let found = (name.as_str(), port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.with_context(|| format!("HOST {name:?}"))?.collect();
+    let wanted = |address: &&SocketAddr| match family {
+        Family::Any => true,
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => address.is_ipv6(),
+    };
+    let addresses: Vec<SocketAddr> = found.iter().filter(wanted).copied().collect();
+    if addresses.is_empty() {
+        bail!("HOST {name:?} has no address of the family asked for");
+    }
+    let name =
+        if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") };
+    Ok(Target { name, addresses })
+}
+
+fn split(host: &str) -> anyhow::Result<(String, u16)> {
+    let default = ServiceConfig::PORT;
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok((address.to_string(), default));
+    }
+    if let Some(rest) = host.strip_prefix('[') {
+        let (address, port) = rest.split_once(']').context("HOST: '[' without ']'")?;
+        let port = match port.strip_prefix(':') {
+            Some(port) => read_port(port)?,
+            None if port.is_empty() => default,
+            None => bail!("HOST: after ']' comes nothing or :PORT"),
+        };
+        return Ok((address.to_owned(), port));
+    }
+    match host.rsplit_once(':') {
+        Some((name, port)) => Ok((name.to_owned(), read_port(port)?)),
+        None if host.is_empty() => bail!("HOST is empty"),
+        None => Ok((host.to_owned(), default)),
+    }
+}
+
+fn read_port(text: &str) -> anyhow::Result<u16> {
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.with_context(|| format!("HOST: port {text:?} is not a number from 1 to 65535"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_with_and_without_ports_are_split() {
+        for (host, name, port) in [
+            ("a.example", "a.example", 4862),
+            ("a.example:99", "a.example", 99),
+            ("192.0.2.1", "192.0.2.1", 4862),
+            ("192.0.2.1:99", "192.0.2.1", 99),
+            ("2001:db8::1", "2001:db8::1", 4862),
+            ("[2001:db8::1]", "2001:db8::1", 4862),
+            ("[2001:db8::1]:99", "2001:db8::1", 99),
+        ] {
+            assert_eq!(split(host).unwrap(), (name.to_owned(), port), "{host}");
+        }
+        for wrong in ["", "a:0", "a:70000", "a:", "[::1", "[::1]x"] {
+            assert!(split(wrong).is_err(), "{wrong}");
+        }
+        let target = resolve("[::1]:7", Family::Any).unwrap();
+        assert_eq!(target.name, "[::1]:7");
+        assert!(resolve("127.0.0.1", Family::V6).is_err());
+    }
+}
