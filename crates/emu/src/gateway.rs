@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use underload_aqm::link::Link;
+use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
@@ -420,7 +420,7 @@ impl Thread {
             device: seed.source.name().to_owned(),
             queue: config.queue.label.to_string(),
             link: config.link.label.to_string(),
-            rate: config.link.facts().rate,
+            offer: config.link.rate.started(&rng),
         };
         let key = FlowKey(self.config.seed);
         (named, Lane::new(seed.source, seed.sink, link, key, recorder))
@@ -433,7 +433,7 @@ struct Named {
     device: String,
     queue: String,
     link: String,
-    rate: Option<Rate>,
+    offer: RateProcess,
 }
 
 impl Named {
@@ -442,7 +442,7 @@ impl Named {
         let report = LaneReport {
             queue: self.queue,
             link: self.link,
-            rate: self.rate,
+            offer: self.offer,
             left_in_queue: lane.link().queue().backlog(),
             io: lane.io,
             recording: lane.recorder.finish(now),

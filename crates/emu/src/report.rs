@@ -2,8 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use underload_aqm::link::RateProcess;
 use underload_aqm::qdisc::{Backlog, Count};
-use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::{
     BottleneckSummary, Direction, Distribution, PacketCount, Phase, PhaseWindow, Series,
@@ -37,8 +37,8 @@ pub struct LaneReport {
     pub queue: String,
     /// The link's SPEC in full.
     pub link: String,
-    /// The link's rate in the long run, where it has one.
-    pub rate: Option<Rate>,
+    /// The link's rate by itself, from the gateway's start on: what it offered.
+    pub offer: RateProcess,
     /// What waited when the gateway stopped.
     pub left_in_queue: Backlog,
     /// How the data path worked.
@@ -90,6 +90,7 @@ impl GatewayReport {
 impl LaneReport {
     fn bottleneck(&self, direction: Direction, window: &Window) -> BottleneckSummary {
         let length = window.end.since(window.start);
+        let offered_bytes = self.offer.clone().offered_bytes(window.start, window.end);
         let drops = window.drops.iter().map(|(reason, count)| (reason.name(), count));
         let inputs = window.input_drops.iter().map(|(reason, count)| (reason.name(), count));
         let drops = drops.chain(inputs).map(|(name, count)| (name.to_owned(), packets(*count)));
@@ -109,8 +110,9 @@ impl LaneReport {
             drops: drops.collect(),
             marks: marks.collect(),
             sojourn: distribution(&window.sojourn),
+            queuing_delay: None,
             throughput_bit_per_s: bits_per_second(window.sent.bytes, length),
-            capacity_bit_per_s: self.rate.map(Rate::bits_per_second),
+            capacity_bit_per_s: offered_bytes.map(|bytes| bits_per_second(bytes, length)),
         }
     }
 

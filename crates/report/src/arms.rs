@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::schema::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, BottleneckSummary, Direction,
-    FlowDirection, FlowRecord, Interval, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
-    names_arm,
+    Expectation, FlowDirection, FlowRecord, Interval, LatencyMeasure, Phase, Quantile, RunRecord,
+    TrialRecord,
 };
 use crate::stats::{jain_index, mean_interval};
 use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
@@ -13,25 +13,22 @@ use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
 /// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
 pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     run.summaries = run.arms.iter().map(|arm| summary(&arm.name, &run.trials, pools)).collect();
-    let measured: Vec<Option<f64>> = run
-        .expectations
-        .iter()
-        .map(|expected| {
-            let of = |summary: &ArmSummary| {
-                metric(summary, &expected.metric)
-                    .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
-            };
-            expected.measure(|pattern| {
-                let named = |summary: &&ArmSummary| names_arm(pattern, &summary.arm);
-                let values: Option<Vec<f64>> = run.summaries.iter().filter(named).map(of).collect();
-                let values = values.filter(|values| !values.is_empty())?;
-                Some(values.iter().sum::<f64>() / values.len() as f64)
-            })
-        })
-        .collect();
+    let measured: Vec<Option<f64>> =
+        run.expectations.iter().map(|expected| measured(run, expected)).collect();
     for (expected, value) in run.expectations.iter_mut().zip(measured) {
         expected.judge(value);
     }
+}
+
+/// What the run says of an expectation.
+fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
+    let of = |arm: &str| {
+        let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
+        metric(summary, &expected.metric)
+            .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
+    };
+    let arms: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
+    expected.measure(&arms, of)
 }
 
 fn summary(arm: &str, trials: &[TrialRecord], pools: &LatencyPools) -> ArmSummary {
@@ -137,6 +134,9 @@ fn bottlenecks(trials: &[&TrialRecord]) -> Vec<ArmBottleneck> {
             sojourn: quantile_intervals(
                 all().filter(same).filter_map(|link| link.sojourn.as_ref()),
             ),
+            queuing_delay: quantile_intervals(
+                all().filter(same).filter_map(|link| link.queuing_delay.as_ref()),
+            ),
             ..ArmBottleneck::default()
         };
         all().filter(same).for_each(|link| add_counters(&mut total, link));
@@ -240,7 +240,7 @@ pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
             .or_else(|| latency_metric(summary, Some(flow), rest));
     }
     latency_metric(summary, None, name)
-        .or_else(|| sojourn_metric(summary, name))
+        .or_else(|| waiting_metric(summary, name))
         .or_else(|| rate_metric(summary, name))
         .or_else(|| queue_metric(summary, name))
 }
@@ -286,21 +286,33 @@ fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> 
     percent(inside as u64, values.len() as u64)
 }
 
-fn sojourn_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
-    let (phase, rest) = name.split_once(".sojourn.")?;
+/// `PHASE.sojourn.DIRECTION.STAT` and `PHASE.queuing.DIRECTION.STAT`, ms.
+fn waiting_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let (phase, rest) = name.split_once('.')?;
+    let (what, rest) = rest.split_once('.')?;
     let (direction, statistic) = rest.split_once('.')?;
     let queue = summary.bottleneck(direction_named(direction)?, Phase::from_name(phase)?)?;
-    let interval = queue.sojourn.get(&Quantile::from_name(statistic)?)?;
-    Some(interval.mean / 1e6)
+    let statistics = match what {
+        "sojourn" => &queue.sojourn,
+        "queuing" => &queue.queuing_delay,
+        _ => return None,
+    };
+    Some(statistics.get(&Quantile::from_name(statistic)?)?.mean / 1e6)
 }
 
 fn rate_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     let (what, direction) = name.split_once('.')?;
-    let carried = summary.throughput(direction_named(direction)?)?;
+    let direction = direction_named(direction)?;
+    let carried = summary.throughput(direction)?;
     let mbit = |rate: Option<Interval>| rate.map(|rate| rate.mean / 1e6);
     match what {
         "goodput" => mbit(carried.goodput_bit_per_s),
         "throughput" => mbit(carried.link_bit_per_s),
+        "power" => {
+            let queue = summary.bottleneck(direction, Phase::Load)?;
+            let p99_s = queue.queuing_delay.get(&Quantile::P99)?.mean / 1e9;
+            Some(mbit(carried.link_bit_per_s)? / p99_s)
+        }
         "utilisation" => carried.utilisation_percent.map(|share| share.mean),
         "fairness" => carried.jain_index.map(|index| index.mean),
         _ => None,

@@ -1,7 +1,6 @@
 //! One trial: phases, flows, and the record that comes out.
 
 use underload_aqm::qdisc::{Count, Stats};
-use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::{
@@ -10,7 +9,7 @@ use underload_report::schema::{
 };
 
 use crate::flow::{Agent, FlowConfig, FlowKind};
-use crate::net::{Counters, Hop, HopConfig, difference};
+use crate::net::{Counters, Histogram, Hop, HopConfig, difference};
 use crate::simulation::{Lifetime, Simulation};
 use crate::sprout;
 use crate::tcp::TcpStats;
@@ -269,7 +268,7 @@ impl Trial {
         let hops = &mut self.simulation.network.hops;
         let before: Vec<_> = hops.iter().map(hop_counters).collect();
         for hop in hops {
-            hop.recorder.sojourn.clear();
+            hop.recorder.clear_delays();
         }
         let received: Vec<_> = self.simulation.agents.iter().map(Agent::received_bytes).collect();
         self.advance(Time::from_nanos(window.end_ns), lifetimes);
@@ -280,7 +279,7 @@ impl Trial {
                 *goodput = Some(rate(agent.received_bytes() - before, window));
             }
         }
-        for (hop, before) in self.simulation.network.hops.iter().zip(before) {
+        for (hop, before) in self.simulation.network.hops.iter_mut().zip(before) {
             self.bottlenecks.push(summarise(hop, window, &before));
         }
     }
@@ -421,8 +420,10 @@ fn named_series(hop: &Hop, kind: SeriesKind, trial: u32) -> Series {
     series
 }
 
-fn summarise(hop: &Hop, window: &PhaseWindow, before: &HopCounters) -> BottleneckSummary {
+fn summarise(hop: &mut Hop, window: &PhaseWindow, before: &HopCounters) -> BottleneckSummary {
     let after = hop_counters(hop);
+    let [start, end] = [window.start_ns, window.end_ns].map(Time::from_nanos);
+    let offered_bytes = hop.offered_bytes(start, end);
     let sent = difference(after.link.sent, before.link.sent);
     BottleneckSummary {
         hop: hop.config.name.clone(),
@@ -435,8 +436,9 @@ fn summarise(hop: &Hop, window: &PhaseWindow, before: &HopCounters) -> Bottlenec
         drops: after.link.drops_since(&before.link),
         marks: after.link.marks_since(&before.link),
         sojourn: hop.recorder.sojourn.distribution(),
+        queuing_delay: hop.recorder.queuing_delay.as_ref().and_then(Histogram::distribution),
         throughput_bit_per_s: rate(sent.bytes, window),
-        capacity_bit_per_s: hop.config.link.facts().rate.map(Rate::bits_per_second),
+        capacity_bit_per_s: offered_bytes.map(|bytes| rate(bytes, window)),
     }
 }
 

@@ -109,6 +109,20 @@ impl Cellular {
         Rate::from_bits_per_second((rate as u64).max(1))
     }
 
+    /// Integral of the rate; moves the process on.
+    pub(super) fn offered_nanobits(&mut self, from: Time, to: Time) -> u128 {
+        self.process.seek(from);
+        let (mut now, mut nanobits) = (from, 0);
+        while now < to {
+            let end = self.process.piece_end().min(to);
+            let rate = self.process.rate().bits_per_second();
+            nanobits += u128::from(rate) * u128::from(end.since(now).as_nanos());
+            self.process.seek(end);
+            now = end;
+        }
+        nanobits
+    }
+
     pub(super) fn next_start(&mut self, ready: Time) -> Time {
         self.transmitter.next_start(&mut self.process, ready)
     }

@@ -16,6 +16,7 @@ use super::rate_process::Constant;
 /// The rate process; its bucket is full at first.
 #[derive(Clone, Debug)]
 pub struct DocsisUpstream {
+    rate: Rate,
     bucket: TokenBucket,
     peak: Constant,
     /// Tokens that a transmission waits for.
@@ -31,10 +32,16 @@ impl DocsisUpstream {
     pub fn new(rate: Rate, burst_bytes: u64, peak: Rate) -> Self {
         assert!(!rate.is_zero() && burst_bytes > 0, "configuration refuses zeros");
         Self {
+            rate,
             bucket: TokenBucket::new(rate, burst_bytes),
             peak: Constant::new(peak),
             start_bytes: burst_bytes.min(Self::MAX_FRAME_BYTES) as u32,
         }
+    }
+
+    /// R.
+    pub(super) const fn sustained_rate(&self) -> Rate {
+        self.rate
     }
 
     pub(super) fn next_start(&mut self, ready: Time) -> Option<Time> {

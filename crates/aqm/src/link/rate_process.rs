@@ -9,6 +9,7 @@ use super::trace::Opportunities;
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::token_bucket::NANOBITS_PER_BYTE;
 
 /// The rate of a link as a function of time.
 #[derive(Clone, Debug)]
@@ -48,6 +49,28 @@ impl RateProcess {
             Self::Docsis(process) => process.next_start(ready),
             Self::Cellular(process) => Some(process.next_start(ready)),
         }
+    }
+
+    /// Whether the rate changes with time.
+    pub const fn varies(&self) -> bool {
+        !matches!(self, Self::Unlimited | Self::Constant(_))
+    }
+
+    /// Bytes that a link which is never idle sends from `from` up to `to`, rounded down; of a token
+    /// bucket without its burst. `None`: any number. To be asked of a process that transmits
+    /// nothing, for windows that do not go back.
+    pub fn offered_bytes(&mut self, from: Time, to: Time) -> Option<u64> {
+        let steady =
+            |rate: Rate| u128::from(rate.bits_per_second()) * u128::from(to.since(from).as_nanos());
+        let nanobits = match self {
+            Self::Unlimited => return None,
+            Self::Constant(process) => steady(process.rate),
+            Self::Docsis(process) => steady(process.sustained_rate()),
+            Self::Schedule(process) => process.offered_nanobits(from, to),
+            Self::Opportunities(process) => return Some(process.offered_bytes(from, to)),
+            Self::Cellular(process) => process.offered_nanobits(from, to),
+        };
+        Some((nanobits / u128::from(NANOBITS_PER_BYTE)) as u64)
     }
 
     /// Transmits `len` bytes from `start`, an instant that [`RateProcess::next_start`] gave, and
@@ -96,6 +119,53 @@ impl Constant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::LinkSetup;
+
+    /// Every link, asked what it offers in windows, and kept busy.
+    #[test]
+    fn a_busy_link_sends_what_it_offers() {
+        let trace = "1\n1\n1\n7\n8\n8\n20\n90\n91\n91\n91\n95\n";
+        for spec in [
+            "3mbit",
+            "steps:0s=6mbit,300ms=600kbit,700ms=9mbit",
+            "steps:0s=6mbit,30ms=0bit,70ms=9mbit,repeat=85ms",
+            "trace:x",
+            "trace:x,profile=exact",
+            "cellular:preset=lte-driving",
+            "docsis:rate=5mbit,peak=7mbit,burst=2000B",
+        ] {
+            let setup = LinkSetup::parse_with(spec, &mut |_| Ok(trace.as_bytes().to_vec()));
+            let setup = setup.expect(spec);
+            let rng = Rng::new(3);
+            let (mut offer, mut link) = (setup.rate.started(&rng), setup.rate.started(&rng));
+            let windows = [0, 450, 1_003, 5_000, 20_000].map(Time::from_millis);
+            let offered: u64 = windows
+                .windows(2)
+                .map(|pair| offer.offered_bytes(pair[0], pair[1]).expect("a rate"))
+                .sum();
+            let (mut now, mut sent) = (Time::ZERO, 0);
+            while let Some(end) = link.next_start(now).and_then(|start| link.transmit(start, 100)) {
+                now = end;
+                if now >= windows[4] {
+                    break;
+                }
+                sent += 100;
+            }
+            // Up to the packet cut by the end, the bucket's burst and the windows' rounding.
+            assert!(sent <= offered + 2_100 && offered < sent + 1_604, "{spec}: {sent} {offered}");
+        }
+    }
+
+    #[test]
+    fn a_short_window_of_a_changing_link_has_its_own_offer() {
+        let setup = LinkSetup::parse("steps:0s=6mbit,10s=600kbit").expect("a link");
+        let mut offer = setup.rate.started(&Rng::new(1));
+        let mut window = |from, to| offer.offered_bytes(Time::from_secs(from), Time::from_secs(to));
+        assert_eq!(window(4, 10), Some(4_500_000));
+        assert_eq!(window(10, 20), Some(750_000));
+        let mut unlimited = RateProcess::Unlimited;
+        assert_eq!(unlimited.offered_bytes(Time::ZERO, Time::from_secs(1)), None);
+    }
 
     #[test]
     fn a_rate_that_does_not_divide_does_not_drift() {

@@ -129,12 +129,39 @@ impl Schedule {
         }
     }
 
+    /// Integral of the rate.
+    pub(super) fn offered_nanobits(&self, from: Time, to: Time) -> u128 {
+        self.cursor.nanobits_until(to).saturating_sub(self.cursor.nanobits_until(from))
+    }
+
     pub(super) fn next_start(&mut self, ready: Time) -> Time {
         self.transmitter.next_start(&mut self.cursor, ready)
     }
 
     pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
         self.transmitter.transmit(&mut self.cursor, start, len)
+    }
+}
+
+impl Cursor {
+    /// Integral of the rate from the beginning on, wherever the cursor stands.
+    fn nanobits_until(&self, time: Time) -> u128 {
+        let time = time.since(Time::ZERO);
+        let (whole, offset) = match self.period {
+            Some(period) => {
+                let cycles = time.as_nanos() / period.length.as_nanos();
+                let within = time.saturating_sub(period.length * cycles);
+                (period.work_nanobits * u128::from(cycles), within)
+            }
+            None => (0, time),
+        };
+        let ends = self.steps.iter().skip(1).map(|step| step.start).chain([offset]);
+        let begun = self.steps.iter().zip(ends).take_while(|(step, _)| step.start < offset);
+        let work = begun.map(|(step, end)| {
+            let nanos = end.min(offset).saturating_sub(step.start).as_nanos();
+            u128::from(step.rate.bits_per_second()) * u128::from(nanos)
+        });
+        whole + work.sum::<u128>()
     }
 }
 

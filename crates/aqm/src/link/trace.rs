@@ -135,6 +135,16 @@ impl Trace {
             .expect("a trace has a length and at least one opportunity")
     }
 
+    /// How many of the recording, over and over, are before `time`.
+    fn opportunities_before(&self, time: Time) -> u64 {
+        let time_ms = time.as_nanos().div_ceil(NANOS_PER_MS);
+        // The cycles whose last opportunity is before `time`, and the one under way.
+        let cycles = time_ms.saturating_sub(1) / u64::from(self.duration_ms());
+        let offset_ms = time_ms - cycles * u64::from(self.duration_ms());
+        let rest = self.opportunities_ms.partition_point(|&ms| u64::from(ms) < offset_ms);
+        cycles * self.opportunities_ms.len() as u64 + rest as u64
+    }
+
     fn duration_ms(&self) -> u32 {
         self.opportunities_ms[self.opportunities_ms.len() - 1]
     }
@@ -180,6 +190,12 @@ impl Opportunities {
             left_bytes: 0,
             left_at: Time::ZERO,
         }
+    }
+
+    /// Bytes of the opportunities from `from` on and before `to`, used or not.
+    pub(super) fn offered_bytes(&self, from: Time, to: Time) -> u64 {
+        let number = self.trace.opportunities_before(to) - self.trace.opportunities_before(from);
+        number * u64::from(self.opportunity_bytes)
     }
 
     pub(super) fn next_start(&mut self, ready: Time) -> Time {

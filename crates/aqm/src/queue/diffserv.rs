@@ -251,6 +251,19 @@ mod tests {
     }
 
     #[test]
+    fn the_label_names_the_profiles_inside() {
+        let spec = "diffserv:high=[codel:target=5ms],low=[diffserv:high=[pie:profile=rfc]]";
+        let setup = QueueSetup::parse(spec, &LinkFacts::default()).expect(spec);
+        let label = setup.label.to_string();
+        assert_eq!(
+            label,
+            "diffserv:high=[codel:profile=linux,target=5ms],low=[diffserv:high=[pie:profile=rfc]]"
+        );
+        let again = QueueSetup::parse(&label, &LinkFacts::default()).expect("its own label");
+        assert_eq!(again.label, setup.label);
+    }
+
+    #[test]
     fn refusals_name_the_class() {
         for (spec, expected) in [
             ("diffserv:high=[bode:bond=5ms]", "in `high`: `bode` has no parameter `bond`"),

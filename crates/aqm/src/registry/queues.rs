@@ -1,6 +1,7 @@
 //! The queue disciplines by name.
 
 use alloc::boxed::Box;
+use alloc::format;
 
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
@@ -57,7 +58,7 @@ pub enum QueueConfig {
 /// A discipline ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
 pub struct QueueSetup {
-    /// The SPEC in full: the profile always said. Parsing it gives the same discipline.
+    /// The SPEC in full: the profile always said, of queues inside too. Parsing it gives the same discipline.
     pub label: Spec,
     /// What to build.
     pub config: QueueConfig,
@@ -81,7 +82,13 @@ impl QueueSetup {
         let names = QUEUES.iter().map(|entry| entry.definition.name);
         let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;
         let values = entry.definition.resolve(spec)?;
-        Ok(Self { label: values.label(), config: (entry.configure)(&values, link)? })
+        let config = (entry.configure)(&values, link)?;
+        let mut label = values.label();
+        for item in label.items.iter_mut().filter(|item| item.value.starts_with('[')) {
+            let inner = Self::from_spec(&Spec::parse_nested(&item.value)?, link)?;
+            item.value = format!("[{}]", inner.label);
+        }
+        Ok(Self { label, config })
     }
 
     /// Builds an empty queue that draws its random numbers from a child stream of `rng`.

@@ -68,6 +68,10 @@ pub struct Arguments {
     /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
+    /// Recorded links in Mahimahi's format, plain or .gz, instead of the links that the scenario
+    /// sweeps over: one arm each, named after the file.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub traces: Vec<String>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -85,7 +89,7 @@ pub struct Arguments {
 /// Runs the scenario.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let source = Source::find(&arguments.scenario)?;
-    let options = arguments.options();
+    let options = arguments.options().or_bad_input()?;
     let load = &mut |name: &str| source.load_file(name);
     let scenario =
         Scenario::parse_with(&source.text, &source.name, &options, load).or_bad_input()?;
@@ -167,14 +171,16 @@ impl Arguments {
         Cache::open().inspect_err(unusable).ok()
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> anyhow::Result<Options> {
+        let links = self.traces.iter().map(|file| recorded_link(file));
+        Ok(Options {
             short: self.short,
             set: self.overrides.clone(),
+            links: links.collect::<anyhow::Result<_>>()?,
             arms: self.arms.clone(),
             repeats: self.repeats,
             seed: self.seed,
-        }
+        })
     }
 
     fn record(&self, source: &Source, scenario: &Scenario, world: &World) -> RunRecord {
@@ -212,6 +218,10 @@ impl Arguments {
             changes.push("--short".to_owned());
         }
         changes.extend(self.overrides.iter().map(|set| format!("--set {set:?}")));
+        if !self.traces.is_empty() {
+            changes.push("--traces".to_owned());
+            changes.extend(self.traces.iter().map(|file| format!("{file:?}")));
+        }
         changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
         changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
         changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
@@ -220,6 +230,19 @@ impl Arguments {
         }
         format!("# underload run with {}\n{text}", changes.join(" "))
     }
+}
+
+/// Name and SPEC of a recording: the name is the file's without folders and endings that say
+/// nothing.
+fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
+    if file.contains(['[', ']', ',', '=']) {
+        bail!("--traces {file}: a file whose name has none of [ ] , = is expected");
+    }
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = [".trace", ".pps"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    Ok((name.chars().map(plain).collect(), format!("trace:{file},profile=mahimahi")))
 }
 
 /// `runs/comcast-upstream-20261121T013500Z`; the time makes it new.

@@ -167,8 +167,11 @@ pub struct ArmBottleneck {
     pub drops: BTreeMap<String, PacketCount>,
     /// Marked by reason, all trials; packets.
     pub marks: BTreeMap<String, u64>,
-    /// Sojourn over repeats, ns.
+    /// Sojourn over repeats, ns: each statistic is that of a trial, and its mean over the trials.
     pub sojourn: BTreeMap<Quantile, Interval>,
+    /// Sojourn and own transmission likewise, where the trials have it.
+    #[serde(default)]
+    pub queuing_delay: BTreeMap<Quantile, Interval>,
 }
 
 impl ArmBottleneck {

@@ -14,16 +14,21 @@ use serde::{Deserialize, Serialize};
 /// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose own STAT lies from LOW up to HIGH ms | `%` |
 /// | `PHASE.up.STAT`, `PHASE.down.STAT` | its one-way delay | `ms` |
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
+/// | `PHASE.queuing.up.STAT`, `... .down.STAT` | the same with the packet's own transmission | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |
 /// | `goodput.up`, `goodput.down` | payload of all flows | `mbit/s` |
 /// | `throughput.up`, `throughput.down` | sent by the bottleneck link | `mbit/s` |
 /// | `utilisation.up`, `utilisation.down` | of the link | `%` |
+/// | `power.up`, `power.down` | `throughput` over the p99 of `load.queuing` | `mbit/s/s` |
 /// | `drops.up`, `marks.up`, ... | of the packets offered, over the widest window recorded | `%` |
 /// | `fairness.up`, `fairness.down` | Jain's index | `1` |
 /// | `FLOW/METRIC` | an application's metric | its own |
 ///
 /// `PHASE` is `idle` or `load`, `STAT` is `p50`, `p90`, `p95`, `p99`, `p99.9`, `max` or `mean`.
 /// A probe other than the first is named in front: `PROBE/load.rtt.p99`.
+///
+/// `codel/*` relative to `bode/*` normalises link by link before it averages, as papers do that run
+/// over several recordings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Expectation {
     /// What is compared, see above.
@@ -32,6 +37,8 @@ pub struct Expectation {
     /// arms that match. With `choice`, `{}` stands for each candidate.
     pub arm: String,
     /// When given, the metric of `arm` divided by the same metric of this arm is compared instead.
+    /// Where both have as many `*`, each arm is divided by the one that has the same parts there,
+    /// and the mean of the ratios counts.
     #[serde(default)]
     pub relative_to: Option<String>,
     /// When given, not the metric is compared but which arm does best by it.
@@ -142,16 +149,21 @@ impl Expectation {
         patterns
     }
 
-    /// Its number, from the metric of each arm or pattern of arms.
-    pub fn measure(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+    /// Its number, from the metric of each of `arms`. `None` unless all that it speaks of have one.
+    pub fn measure(&self, arms: &[&str], metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         if let Some(choice) = &self.choice {
-            return choice.best_number(|name| metric(&self.candidate(name)));
+            let of =
+                |name: &str| mean(&parts_named(&self.candidate(name), arms), |arm, _| metric(arm));
+            return choice.best_number(of);
         }
-        let value = metric(&self.arm)?;
-        match &self.relative_to {
-            Some(other) => metric(other).map(|other| value / other),
-            None => Some(value),
+        let own = parts_named(&self.arm, arms);
+        let Some(other) = &self.relative_to else { return mean(&own, |arm, _| metric(arm)) };
+        let stars = |pattern: &str| pattern.split('/').filter(|part| *part == "*").count();
+        if stars(&self.arm) == stars(other) {
+            return mean(&own, |arm, parts| Some(metric(arm)? / metric(&filled(other, parts))?));
         }
+        let divisor = mean(&parts_named(other, arms), |arm, _| metric(arm))?;
+        mean(&own, |arm, _| metric(arm)).map(|value| value / divisor)
     }
 
     fn candidate(&self, name: &str) -> String {
@@ -172,9 +184,52 @@ impl Expectation {
     }
 }
 
+/// The arms that a pattern names, each with what stands in place of its `*`.
+fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let parts = |arm: &'a str| {
+        let pairs = pattern.split('/').zip(arm.split('/'));
+        pairs.filter(|(wanted, _)| *wanted == "*").map(|(_, part)| part).collect()
+    };
+    let named = arms.iter().filter(|arm| names_arm(pattern, arm));
+    named.map(|arm| (*arm, parts(arm))).collect()
+}
+
+/// The arm that a pattern names when these parts stand in place of its `*`.
+fn filled(pattern: &str, parts: &[&str]) -> String {
+    let mut parts = parts.iter();
+    let fill = |part| if part == "*" { parts.next().copied().unwrap_or(part) } else { part };
+    pattern.split('/').map(fill).collect::<Vec<_>>().join("/")
+}
+
+/// The mean over arms; `None` where one has no value, or there is none.
+fn mean(arms: &[(&str, Vec<&str>)], value: impl Fn(&str, &[&str]) -> Option<f64>) -> Option<f64> {
+    let values = arms.iter().map(|(arm, parts)| value(arm, parts));
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stars_on_both_sides_compare_arm_by_arm() {
+        let values = [("codel/a", 6.0), ("codel/b", 40.0), ("bode/a", 2.0), ("bode/b", 4.0)];
+        let arms = values.map(|(arm, _)| arm);
+        let of =
+            |arm: &str| values.iter().find(|(known, _)| *known == arm).map(|(_, value)| *value);
+        let measure = |arm: &str, other: Option<&str>| {
+            let (arm, relative_to) = (arm.to_owned(), other.map(str::to_owned));
+            Expectation { arm, relative_to, ..Expectation::default() }.measure(&arms, of)
+        };
+        assert_eq!(measure("codel/*", Some("bode/*")), Some(6.5), "the mean of 3 and 10");
+        assert_eq!(measure("codel/*", Some("bode/a")), Some(11.5), "23 over 2");
+        assert_eq!(measure("codel/a", Some("bode/*")), Some(2.0), "6 over 3");
+        assert_eq!(measure("*/*", Some("bode/*")), Some(13.0 / 3.0), "the mean over all over 3");
+        assert_eq!(measure("*/b", Some("*/b")), Some(1.0));
+        assert_eq!(measure("codel/*", Some("pie/*")), None);
+        assert_eq!(measure("pie/*", None), None);
+    }
 
     #[test]
     fn a_band_has_two_closed_ends() {
@@ -212,6 +267,7 @@ mod tests {
     #[test]
     fn a_choice_is_the_number_of_the_best_or_of_the_least_that_is_nearly_as_good() {
         let scores = [("8", 4.0), ("16", 4.4), ("32", 4.45), ("64", 3.0)];
+        let arms = ["call/8KiB", "call/16KiB", "call/32KiB", "call/64KiB"];
         let score = |arm: &str| {
             let name = arm.strip_prefix("call/")?.strip_suffix("KiB")?;
             scores.iter().find(|(known, _)| *known == name).map(|(_, score)| *score)
@@ -226,11 +282,11 @@ mod tests {
             }),
             ..Expectation::default()
         };
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(score), Some(32.0));
-        assert_eq!(choice(Extreme::Largest, 0.1).measure(score), Some(16.0));
-        assert_eq!(choice(Extreme::Smallest, 0.0).measure(score), Some(64.0));
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(&arms, score), Some(32.0));
+        assert_eq!(choice(Extreme::Largest, 0.1).measure(&arms, score), Some(16.0));
+        assert_eq!(choice(Extreme::Smallest, 0.0).measure(&arms, score), Some(64.0));
         let without_32 = |arm: &str| score(arm).filter(|score| *score < 4.45);
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(without_32), None);
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(&arms, without_32), None);
         let patterns = choice(Extreme::Largest, 0.0).arm_patterns();
         assert_eq!(patterns, ["call/16KiB", "call/32KiB", "call/64KiB", "call/8KiB"]);
     }

@@ -288,6 +288,10 @@ pub struct BottleneckSummary {
     pub marks: BTreeMap<String, u64>,
     /// Sojourn of the packets sent; `None` when none was.
     pub sojourn: Option<Distribution>,
+    /// Sojourn and the packet's own transmission of the same packets. `None` where the link's rate
+    /// is constant, and transmission is size over rate, and in the live world.
+    #[serde(default)]
+    pub queuing_delay: Option<Distribution>,
     /// Sent bytes over the window, bit/s.
     pub throughput_bit_per_s: u64,
     /// What the link could have carried in the window, bit/s; `None` if it is not known.

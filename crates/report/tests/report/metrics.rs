@@ -1,10 +1,12 @@
 //! Every name that an expectation may use, against numbers found another way.
 
-use underload_report::schema::{FlowRecord, Phase, Quantile, Sample, World};
-use underload_report::{metric, render, trial_latencies};
+use underload_report::schema::{
+    Expectation, FlowRecord, Phase, Quantile, RunRecord, Sample, World,
+};
+use underload_report::{LatencyPools, conclude, metric, render, trial_latencies};
 
 use crate::page::{conclude_all, run};
-use crate::synthetic::{self, DOCSIS_PIE};
+use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 
 #[test]
 fn every_documented_metric_has_its_value_and_unit() {
@@ -25,6 +27,8 @@ fn every_documented_metric_has_its_value_and_unit() {
         ("load.rtt.max", max_ms),
         ("load.loss", (sent - load.len()) as f64 * 100.0 / sent as f64),
         ("load.sojourn.up.p99", 8.0 * 1.3),
+        ("load.queuing.up.p99", 8.0 * 1.3 + 1.2),
+        ("power.up", 9.9 / ((8.0 * 1.3 + 1.2) / 1e3)),
         ("goodput.up", (9.42 + 9.43 + 9.44) / 3.0),
         ("throughput.up", 9.9),
         ("utilisation.up", 99.0),
@@ -39,6 +43,37 @@ fn every_documented_metric_has_its_value_and_unit() {
         let name = format!("idle.rtt.{}", quantile.name());
         assert!(metric(summary, &name).is_some(), "{name}");
     }
+}
+
+#[test]
+fn an_expectation_of_several_arms_is_their_mean_ratio() {
+    let mut record = run(World::Sim, &[DOCSIS_PIE, BUFFER_CONTROL], 1, 50_000_000).record;
+    let of = |record: &RunRecord, arm: usize| {
+        metric(&record.summaries[arm], "load.sojourn.up.p99").expect("it has a queue")
+    };
+    let ratio = of(&record, 1) / of(&record, 0);
+    let expected = |arm: &str, other: Option<&str>| Expectation {
+        metric: "load.sojourn.up.p99".to_owned(),
+        arm: arm.to_owned(),
+        relative_to: other.map(str::to_owned),
+        ..Expectation::default()
+    };
+    let pie = Some("docsis-pie");
+    record.expectations = vec![
+        expected("*", pie),
+        expected("*", Some("*")),
+        expected("*", None),
+        expected("x/*", pie),
+    ];
+    record.expectations.push(expected("docsis-pie", Some("nobody")));
+    conclude(&mut record, &LatencyPools::default());
+    let found: Vec<f64> =
+        record.expectations.iter().map(|expected| expected.measured.unwrap_or(f64::NAN)).collect();
+    let mean = f64::midpoint(of(&record, 0), of(&record, 1));
+    for (found, want) in found.iter().zip([f64::midpoint(1.0, ratio), 1.0, mean]) {
+        assert!((found / want - 1.0).abs() < 1e-9, "{found} is not {want}");
+    }
+    assert!(found[3..].iter().all(|value| value.is_nan()), "{found:?}");
 }
 
 #[test]

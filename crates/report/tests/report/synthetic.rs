@@ -234,6 +234,17 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
     let sojourn_ns = (queue.delay_ms * MS as f64) as u64;
     let sent = PacketCount { packets: 5800, bytes: 8_700_000 };
     let dropped = PacketCount { packets: 42, bytes: 63_000 };
+    let sojourn = Distribution {
+        count: sent.packets,
+        min_ns: 0,
+        p50_ns: sojourn_ns,
+        p90_ns: sojourn_ns * 11 / 10,
+        p95_ns: sojourn_ns * 12 / 10,
+        p99_ns: sojourn_ns * 13 / 10,
+        p999_ns: sojourn_ns * 14 / 10,
+        max_ns: sojourn_ns * 15 / 10,
+        mean_ns: sojourn_ns,
+    };
     BottleneckSummary {
         hop: String::new(),
         direction: Direction::Up,
@@ -244,17 +255,9 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         sent,
         drops: BTreeMap::from([("early".to_owned(), dropped)]),
         marks: BTreeMap::from([("early".to_owned(), 7)]),
-        sojourn: Some(Distribution {
-            count: sent.packets,
-            min_ns: 0,
-            p50_ns: sojourn_ns,
-            p90_ns: sojourn_ns * 11 / 10,
-            p95_ns: sojourn_ns * 12 / 10,
-            p99_ns: sojourn_ns * 13 / 10,
-            p999_ns: sojourn_ns * 14 / 10,
-            max_ns: sojourn_ns * 15 / 10,
-            mean_ns: sojourn_ns,
-        }),
+        sojourn: Some(sojourn),
+        // 1500 bytes at 10 Mbit/s take 1.2 ms.
+        queuing_delay: Some(Distribution { p99_ns: sojourn.p99_ns + 12 * MS / 10, ..sojourn }),
         throughput_bit_per_s: 9_900_000,
         capacity_bit_per_s: Some(RATE_BIT_PER_S),
     }

@@ -7,13 +7,14 @@ mod segment;
 mod tournament;
 
 use underload_aqm::config::ConfigError;
-use underload_aqm::link::Link;
+use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::packet::Packet;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::Direction;
 
+pub(crate) use histogram::Histogram;
 pub(crate) use recorder::{Counters, Recorder, difference};
 pub use segment::{
     Acknowledgement, Arrival, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment,
@@ -52,6 +53,8 @@ pub(crate) struct Hop {
     pub(crate) direction: Direction,
     pub(crate) link: Link<Segment>,
     pub(crate) recorder: Recorder,
+    /// The link's rate by itself: what it offers, whoever takes it.
+    offer: RateProcess,
     next: Option<usize>,
 }
 
@@ -62,6 +65,14 @@ pub struct ExtraDelay {
     pub up: Span,
     /// From the last down link to the client.
     pub down: Span,
+}
+
+impl Hop {
+    /// Bytes that the link offers in a window; windows must not overlap, nor go back. `None`: no
+    /// limit.
+    pub(crate) fn offered_bytes(&mut self, from: Time, to: Time) -> Option<u64> {
+        self.offer.offered_bytes(from, to)
+    }
 }
 
 /// Everything between the endpoints.
@@ -189,7 +200,8 @@ fn chain(
         hops.push(Hop {
             direction,
             link: config.link.build(config.queue.build(&rng), &rng),
-            recorder: Recorder::new(),
+            recorder: Recorder::new(config.link.rate.varies()),
+            offer: config.link.rate.started(&rng),
             next: (next < last).then_some(next),
             config,
         });

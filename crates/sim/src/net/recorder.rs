@@ -17,6 +17,8 @@ pub(crate) struct Recorder {
     drops: [Count; DropReason::ALL.len()],
     marks: [u64; MARK_REASONS.len()],
     pub(crate) sojourn: Histogram,
+    /// Sojourn and own transmission, where the second is not size over rate.
+    pub(crate) queuing_delay: Option<Histogram>,
     /// Largest sojourn since the last sample of the curves.
     pub(crate) sojourn_peak_ns: u64,
 }
@@ -25,14 +27,22 @@ const MARK_REASONS: [MarkReason; 3] =
     [MarkReason::Early, MarkReason::ControlLaw, MarkReason::Threshold];
 
 impl Recorder {
-    pub(crate) fn new() -> Self {
+    /// `varying`: the link's rate is not constant.
+    pub(crate) fn new(varying: bool) -> Self {
         Self {
             sent: Count::default(),
             drops: Default::default(),
             marks: Default::default(),
             sojourn: Histogram::new(),
+            queuing_delay: varying.then(Histogram::new),
             sojourn_peak_ns: 0,
         }
+    }
+
+    /// Forgets the delays so far: a window begins.
+    pub(crate) fn clear_delays(&mut self) {
+        self.sojourn.clear();
+        self.queuing_delay.as_mut().map(Histogram::clear);
     }
 
     pub(crate) fn dropped_packets(&self) -> u64 {
@@ -57,10 +67,13 @@ impl Observer<Segment> for Recorder {
         self.marks[reason as usize] += 1;
     }
 
-    fn transmitted(&mut self, start: Time, _end: Time, packet: &Packet<Segment>) {
+    fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Segment>) {
         let sojourn = start.since(packet.meta.arrived).as_nanos();
         self.sent.add(packet.meta.len);
         self.sojourn.add(sojourn);
+        if let Some(queuing_delay) = &mut self.queuing_delay {
+            queuing_delay.add(end.since(packet.meta.arrived).as_nanos());
+        }
         self.sojourn_peak_ns = self.sojourn_peak_ns.max(sojourn);
     }
 }

@@ -113,6 +113,9 @@ pub struct Options {
     pub short: bool,
     /// `KEY=VALUE` overrides, for example `path.up=20mbit`.
     pub set: Vec<String>,
+    /// Names and SPECs of the links to sweep over, instead of those of the file's own sweep over
+    /// `path.up` or `path.down`; empty = the file's own.
+    pub links: Vec<(String, String)>,
     /// Only these arms; empty = all.
     pub arms: Vec<String>,
     /// Instead of the file's own.
@@ -152,7 +155,8 @@ impl Scenario {
         let plain = |fault: Fault| document.locate(fault, None);
         let mut head = Head::take(&mut root).map_err(plain)?;
         let mut base = Base::take(&mut root).map_err(plain)?;
-        let dimensions = take_dimensions(&mut root).map_err(plain)?;
+        let own = take_dimensions(&mut root).map_err(plain)?;
+        let dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
         let cohort = Cohort::take(&mut root).map_err(plain)?;
@@ -163,7 +167,7 @@ impl Scenario {
                 base.set(change, "short").map_err(|fault| document.locate(fault, Some("short")))?;
             }
             head.repeats = short.repeats.unwrap_or(head.repeats);
-            if only.is_empty() {
+            if only.is_empty() && options.links.is_empty() {
                 only = &short.arms;
             }
         }
@@ -173,7 +177,7 @@ impl Scenario {
         let names = arms.iter().map(|arm| arm.name.clone());
         let templates = names.zip(templates).filter(|_| cohort.is_some()).collect();
         let arms = select(arms, only).map_err(plain)?;
-        check_published(&mut published, &arms, &dimensions).map_err(plain)?;
+        check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
         check_repeats(options.repeats.unwrap_or(head.repeats)).map_err(plain)?;
         Ok(Self {
             name: name.to_owned(),
@@ -370,14 +374,17 @@ fn select(arms: Vec<Arm>, only: &[String]) -> Result<Vec<Arm>, Fault> {
     Ok(arms.into_iter().filter(wanted).collect())
 }
 
-/// Refuses numbers about arms that do not exist, and leaves out those about arms not chosen.
+/// Refuses numbers about arms that the file does not have by its own sweeps, and leaves out those
+/// about arms that those used do not make, or that were not chosen.
 fn check_published(
     published: &mut Vec<Expectation>,
     arms: &[Arm],
-    dimensions: &[Vec<Variant>],
+    [own, used]: [&[Vec<Variant>]; 2],
 ) -> Result<(), Fault> {
-    let all: Vec<String> =
-        variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect();
+    let names = |dimensions| -> Vec<String> {
+        variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect()
+    };
+    let all = names(own);
     for (index, expectation) in published.iter().enumerate() {
         let patterns = expectation.arm_patterns();
         let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
@@ -387,11 +394,14 @@ fn check_published(
             return Err(Fault::new(format!("published[{index}].arm"), problem));
         }
     }
+    let used = names(used);
     let chosen = |name: &str| arms.iter().any(|arm| arm.name == name);
     published.retain(|expectation| {
         let patterns = expectation.arm_patterns();
-        let named = |arm: &str| patterns.iter().any(|pattern| names_arm(pattern, arm));
-        all.iter().all(|arm| !named(arm) || chosen(arm))
+        patterns.iter().all(|pattern| {
+            let mut named = used.iter().filter(|arm| names_arm(pattern, arm)).peekable();
+            named.peek().is_some() && named.all(|arm| chosen(arm))
+        })
     });
     Ok(())
 }

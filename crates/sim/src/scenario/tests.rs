@@ -142,6 +142,57 @@ phases.load = "1s"
     assert_eq!(bulk.count, 3);
 }
 
+/// Two queues on two links.
+const LINKS: &str = r#"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=100p"
+[[arm]]
+name = "codel"
+path.up_queue = "codel:profile=rfc"
+[[sweep]]
+key = "path.up"
+values = ["35mbit", "cellular:preset=subway"]
+names = ["cable", "subway"]
+[[published]]
+metric = "load.sojourn.up.p99"
+arm = "codel/*"
+relative_to = "fifo/*"
+high = 1
+unit = "1"
+source = "arithmetic"
+[[published]]
+metric = "load.sojourn.up.p99"
+arm = "codel/cable"
+high = 100
+unit = "ms"
+source = "arithmetic"
+"#;
+
+#[test]
+fn other_links_take_the_place_of_those_swept_over() {
+    let text = format!("{GOOD}{LINKS}");
+    let own = parse(&text).expect("a star stands for both links");
+    assert_eq!((own.arms.len(), own.published.len()), (4, 2));
+    let link = |name: &str, spec: &str| (name.to_owned(), spec.to_owned());
+    let links = vec![link("a", "1mbit"), link("b", "2mbit"), link("c", "3mbit")];
+    let options = Options { links: links.clone(), ..Options::default() };
+    let other = parse_with(&text, &options).expect("three other links");
+    let names: Vec<&str> = other.arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert_eq!(names, ["fifo/a", "fifo/b", "fifo/c", "codel/a", "codel/b", "codel/c"]);
+    assert_eq!(other.arms[5].path.up.link.label.to_string(), "3mbit:delay=8500us");
+    let published: Vec<&str> = other.published.iter().map(|it| it.arm.as_str()).collect();
+    assert_eq!(published, ["codel/*"], "a number about a link that is gone is left out");
+    let unswept = parse_with(GOOD, &options).expect_err("nothing to stand in for");
+    assert!(unswept.to_string().contains("need one [[sweep]] over `path.up`"), "{unswept}");
+    let twice = Options { links: vec![links[0].clone(), links[0].clone()], ..Options::default() };
+    let twice = parse_with(&text, &twice).expect_err("two of a name");
+    assert!(twice.to_string().contains("a second one is named `a`"), "{twice}");
+    let unknown = text.replace("\"fifo/*\"", "\"fifo/*/x\"");
+    let unknown = parse(&unknown).expect_err("no such arm").to_string();
+    assert!(unknown.contains("no arm is named `fifo/*/x`"), "{unknown}");
+}
+
 #[test]
 fn published_numbers_become_bands() {
     let arms = r#"
@@ -204,8 +255,10 @@ cause = "none"
     let [choice, ratio] = scenario.published.as_slice() else { panic!("two numbers") };
     assert_eq!(choice.arm_patterns(), ["1mbit/*", "2mbit/*"]);
     assert_eq!((choice.value, ratio.cause.as_str()), (Some(2.0), "none"));
-    let round_trip = |pattern: &str| pattern.starts_with('1').then_some(30.0).or(Some(20.0));
-    assert_eq!((choice.measure(round_trip), ratio.measure(round_trip)), (Some(2.0), Some(1.5)));
+    let round_trip = |arm: &str| arm.starts_with('1').then_some(30.0).or(Some(20.0));
+    let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let measured = [choice, ratio].map(|published| published.measure(&arms, round_trip));
+    assert_eq!(measured, [Some(2.0), Some(1.5)]);
     // A mean over arms of which one is left out is not the mean that was published.
     let options =
         Options { arms: vec!["1mbit/40ms".into(), "2mbit/40ms".into()], ..Options::default() };

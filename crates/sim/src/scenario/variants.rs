@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::document::{Override, check_name, overrides, take_tables, take_text};
+use super::document::{COMMAND_LINE, Override, check_name, overrides, take_tables, take_text};
 use super::error::Fault;
 use super::section::read_section;
 
@@ -33,12 +33,53 @@ pub(super) fn take_dimensions(root: &mut Table) -> Result<Vec<Vec<Variant>>, Fau
     for dimension in &dimensions {
         check_distinct(dimension)?;
     }
+    check_size(&dimensions)?;
+    Ok(dimensions)
+}
+
+fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
     let size = dimensions.iter().try_fold(1_usize, |size, list| size.checked_mul(list.len()));
     if size.is_none_or(|size| size > MAX_ARMS) {
         let problem = format!("the product of all sweeps has more than {MAX_ARMS} arms");
         return Err(Fault::new("sweep", problem));
     }
+    Ok(())
+}
+
+/// The dimensions with these links, by name and SPEC, in place of the file's own.
+pub(super) fn with_links(
+    mut dimensions: Vec<Vec<Variant>>,
+    links: &[(String, String)],
+) -> Result<Vec<Vec<Variant>>, Fault> {
+    if links.is_empty() {
+        return Ok(dimensions);
+    }
+    let mut sweeps = dimensions.iter_mut().filter_map(|dimension| {
+        let key = swept_link(dimension)?;
+        Some((key, dimension))
+    });
+    let (Some((key, dimension)), None) = (sweeps.next(), sweeps.next()) else {
+        let problem = "other links need one [[sweep]] over `path.up` or `path.down` to stand in \
+                       for; a single link can be given with --set";
+        return Err(Fault::new("sweep", problem));
+    };
+    let variant = |(name, spec): &(String, String)| {
+        check_name(name).map_err(|problem| Fault::new(&key, format!("`{name}`: {problem}")))?;
+        let changes = vec![Override { key: key.clone(), value: Value::String(spec.clone()) }];
+        Ok(Variant { name: name.clone(), changes, place: COMMAND_LINE.to_owned() })
+    };
+    *dimension = links.iter().map(variant).collect::<Result<_, _>>()?;
+    check_distinct(dimension)?;
+    check_size(&dimensions)?;
     Ok(dimensions)
+}
+
+/// `path.up` or `path.down`, where that and nothing else is what the dimension varies.
+fn swept_link(dimension: &[Variant]) -> Option<String> {
+    let [first] = dimension.first()?.changes.as_slice() else { return None };
+    let same = |variant: &Variant| variant.changes.iter().all(|change| change.key == first.key);
+    let is_link = first.key == "path.up" || first.key == "path.down";
+    (is_link && dimension.iter().all(same)).then(|| first.key.clone())
 }
 
 /// Every combination, the last dimension fastest; one empty combination without dimensions.
