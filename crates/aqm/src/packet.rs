@@ -93,6 +93,8 @@ pub struct Meta {
     pub src: u32,
     /// Hash or number of the destination host.
     pub dst: u32,
+    /// The number that its owner knows it by; disciplines never look.
+    pub id: u32,
     /// Differentiated Services codepoint.
     pub dscp: Dscp,
     /// The only field that a discipline may change, and only from ECT to CE.
@@ -111,6 +113,7 @@ impl Meta {
             flow,
             src: 0,
             dst: 0,
+            id: 0,
             dscp: Dscp::DEFAULT,
             ecn: Ecn::NotEct,
             arrived: Time::ZERO,

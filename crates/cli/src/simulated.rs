@@ -1,14 +1,22 @@
 //! The sim world: the same scenario in virtual time.
 
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use underload_report::RunDir;
 use underload_sim::plan::configure;
-use underload_sim::runner::run_trials;
+use underload_sim::runner::spread;
 use underload_sim::scenario::Scenario;
-use underload_sim::trial::{SimConfig, TrialLabel, TrialOutcome};
+use underload_sim::trial::{
+    Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
+};
 
-use crate::run::{Trial, TrialData, keep_bottlenecks};
+use crate::run::packets::{TrialLog, Wanted};
+use crate::run::{Interrupt, Trial, TrialData, keep_bottlenecks};
 
 /// Refuses what the simulator cannot run, before anything starts.
 ///
@@ -27,34 +35,72 @@ pub fn batch_size() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs trials side by side; each depends on nothing but its arm and seed.
+/// What is true of all trials of a run.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// Stops trials under way.
+    pub interrupt: &'a Interrupt,
+    /// Where the record goes.
+    pub directory: &'a RunDir,
+    /// Packets to record.
+    pub packets: &'a Wanted,
+    /// Trials side by side; `None`: one per core.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// Runs trials side by side; each depends on nothing but its arm and seed. Those that were
+/// interrupted are `None`.
 ///
 /// # Errors
-/// Where a trial cannot be simulated.
-pub fn run_batch(trials: &[Trial<'_>]) -> anyhow::Result<Vec<TrialData>> {
-    for trial in trials {
-        configure(trial.arm, trial.seed, label(trial))?;
-    }
-    let mut outcomes: Vec<Option<TrialOutcome>> = trials.iter().map(|_| None).collect();
+/// Where a trial cannot be simulated, or its packets not be written.
+pub fn run_batch(
+    trials: &[Trial<'_>],
+    setting: Setting<'_>,
+) -> anyhow::Result<Vec<Option<TrialData>>> {
+    let mut outcomes: Vec<Option<TrialData>> = trials.iter().map(|_| None).collect();
     let mut failure = None;
-    let config = |index: usize| -> SimConfig {
-        let trial = &trials[index];
-        let config = configure(trial.arm, trial.seed, label(trial)).expect("it was checked above");
-        let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
-        SimConfig { sample_interval, ..config }
-    };
-    run_trials(trials.len(), None, config, |index, outcome| match outcome {
-        Ok(outcome) => outcomes[index] = Some(outcome),
-        Err(error) => failure = Some(anyhow!(error)),
+    let work = |index: usize| simulate(&trials[index], setting);
+    spread(trials.len(), setting.threads, work, |index, outcome| match outcome {
+        Ok(data) => outcomes[index] = data,
+        Err(error) => failure = Some(error),
     });
-    if let Some(failure) = failure {
-        return Err(failure);
+    failure.map_or(Ok(outcomes), Err)
+}
+
+/// One trial. `None`: interrupted.
+fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> anyhow::Result<Option<TrialData>> {
+    let config = configure(trial.arm, trial.seed, label(trial))?;
+    let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
+    let config = SimConfig { sample_interval, ..config };
+    let stop = Some(setting.interrupt.flag());
+    let outcome = if setting.packets.is_empty() {
+        run_attended(config, &Attendance { stop, watcher: None })
+    } else {
+        watched(config, stop, trial.index, setting)?
+    };
+    match outcome {
+        Ok(outcome) => Ok(Some(data(trial, outcome))),
+        Err(SimError::Stopped) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    Ok(trials
-        .iter()
-        .zip(outcomes)
-        .filter_map(|(trial, outcome)| Some(data(trial, outcome?)))
-        .collect())
+}
+
+/// The same with its packets on disk.
+fn watched(
+    config: SimConfig,
+    stop: Option<&AtomicBool>,
+    trial: u32,
+    setting: Setting<'_>,
+) -> anyhow::Result<Result<TrialOutcome, SimError>> {
+    let log = TrialLog::open(setting.packets, setting.directory, trial, &config)?;
+    let log = Rc::new(RefCell::new(log));
+    let outcome = run_attended(config, &Attendance { stop, watcher: Some(log.clone()) });
+    let log = Rc::into_inner(log).context("the trial is over and nobody watches it")?.into_inner();
+    match &outcome {
+        Ok(_) => log.finish().with_context(|| format!("recording packets of trial {trial}"))?,
+        Err(_) => log.discard(),
+    }
+    Ok(outcome)
 }
 
 fn label(trial: &Trial<'_>) -> TrialLabel {

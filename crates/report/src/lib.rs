@@ -29,7 +29,9 @@ pub use combine::load;
 pub use page::{PageError, plots, render, write_report};
 pub use plot::{Plot, PlotError};
 pub use published::{Figure, figures_markdown, figures_table};
-pub use store::{RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv};
+pub use store::{
+    PacketTable, RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,
+};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};

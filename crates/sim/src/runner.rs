@@ -14,7 +14,18 @@ pub fn run_trials(
     count: usize,
     threads: Option<NonZeroUsize>,
     configure: impl Fn(usize) -> SimConfig + Sync,
-    mut finished: impl FnMut(usize, Result<TrialOutcome, SimError>),
+    finished: impl FnMut(usize, Result<TrialOutcome, SimError>),
+) {
+    spread(count, threads, |index| run(configure(index)), finished);
+}
+
+/// Does `work` for each index below `count` on up to `threads` threads (`None`: one per core), and
+/// calls `finished` in the calling thread, in order of completion.
+pub fn spread<T: Send>(
+    count: usize,
+    threads: Option<NonZeroUsize>,
+    work: impl Fn(usize) -> T + Sync,
+    mut finished: impl FnMut(usize, T),
 ) {
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.map_or_else(available, NonZeroUsize::get).min(count);
@@ -22,11 +33,11 @@ pub fn run_trials(
     let (sender, receiver) = mpsc::sync_channel(2 * threads.max(1));
     thread::scope(|scope| {
         for _ in 0..threads {
-            let (sender, next, configure) = (sender.clone(), &next, &configure);
+            let (sender, next, work) = (sender.clone(), &next, &work);
             scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count || sender.send((index, run(configure(index)))).is_err() {
+                    if index >= count || sender.send((index, work(index))).is_err() {
                         return;
                     }
                 }

@@ -1,5 +1,7 @@
 //! One trial: phases, flows, and the record that comes out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use underload_aqm::qdisc::{Count, Stats};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -9,7 +11,7 @@ use underload_report::schema::{
 };
 
 use crate::flow::{Agent, FlowConfig, FlowKind};
-use crate::net::{Counters, Histogram, Hop, HopConfig, difference};
+use crate::net::{Counters, Histogram, Hop, HopConfig, SharedWatcher, difference};
 use crate::simulation::{Lifetime, Simulation};
 use crate::sprout;
 use crate::tcp::TcpStats;
@@ -143,6 +145,9 @@ pub enum SimError {
         /// Length asked for.
         seconds: u64,
     },
+    /// It was told to stop.
+    #[error("the trial was stopped before its end")]
+    Stopped,
     /// A parameter of a flow has no meaning.
     #[error("flow '{flow}': {what}")]
     Flow {
@@ -158,15 +163,47 @@ pub enum SimError {
 /// # Errors
 /// Refuses trials without flows, with impossible parameters, or that last for ever.
 pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
+    run_attended(config, &Attendance::default())
+}
+
+/// What attends a trial without any part in it.
+#[derive(Clone, Default)]
+pub struct Attendance<'a> {
+    /// Ends the trial within a tenth of a second of virtual time once it is true.
+    pub stop: Option<&'a AtomicBool>,
+    /// Sees every packet pass.
+    pub watcher: Option<SharedWatcher>,
+}
+
+impl Attendance<'_> {
+    fn check(&self) -> Result<(), SimError> {
+        match self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(SimError::Stopped),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The same, watched and stopped by somebody. Whether it is watched does not change the outcome.
+///
+/// # Errors
+/// As [`run`], and [`SimError::Stopped`].
+pub fn run_attended(
+    config: SimConfig,
+    attendance: &Attendance<'_>,
+) -> Result<TrialOutcome, SimError> {
     check(&config)?;
     let SimConfig { up, down, flows, phases, seed, sample_interval, label } = config;
     let lifetimes: Vec<_> = flows.iter().map(|flow| lifetime(flow, &phases)).collect();
     let rng = Rng::new(seed);
-    let simulation = Simulation::new(up, down, &flows, &lifetimes, &rng);
+    let mut simulation = Simulation::new(up, down, &flows, &lifetimes, &rng);
+    if let Some(watcher) = &attendance.watcher {
+        simulation.network.watch(watcher);
+    }
     let mut trial = Trial::new(simulation, sample_interval, label.index);
     let windows = phases.windows();
     for window in &windows {
-        trial.run_phase(window, &lifetimes);
+        trial.run_phase(window, &lifetimes, attendance)?;
     }
     trial.await_answers();
     Ok(trial.finish(&flows, &windows, label, seed))
@@ -264,14 +301,19 @@ impl Trial {
         }
     }
 
-    fn run_phase(&mut self, window: &PhaseWindow, lifetimes: &[Lifetime]) {
+    fn run_phase(
+        &mut self,
+        window: &PhaseWindow,
+        lifetimes: &[Lifetime],
+        attendance: &Attendance<'_>,
+    ) -> Result<(), SimError> {
         let hops = &mut self.simulation.network.hops;
         let before: Vec<_> = hops.iter().map(hop_counters).collect();
         for hop in hops {
             hop.recorder.clear_delays();
         }
         let received: Vec<_> = self.simulation.agents.iter().map(Agent::received_bytes).collect();
-        self.advance(Time::from_nanos(window.end_ns), lifetimes);
+        self.advance(Time::from_nanos(window.end_ns), lifetimes, attendance)?;
         if window.phase == Phase::Load {
             for ((goodput, agent), before) in
                 self.goodput.iter_mut().zip(&self.simulation.agents).zip(received)
@@ -282,11 +324,18 @@ impl Trial {
         for (hop, before) in self.simulation.network.hops.iter_mut().zip(before) {
             self.bottlenecks.push(summarise(hop, window, &before));
         }
+        Ok(())
     }
 
     /// Runs to `end`, stopping flows and taking points of the curves on the way.
-    fn advance(&mut self, end: Time, lifetimes: &[Lifetime]) {
+    fn advance(
+        &mut self,
+        end: Time,
+        lifetimes: &[Lifetime],
+        attendance: &Attendance<'_>,
+    ) -> Result<(), SimError> {
         while self.now < end {
+            attendance.check()?;
             let next_stop = lifetimes
                 .iter()
                 .map(|lifetime| lifetime.stop)
@@ -297,7 +346,7 @@ impl Trial {
                 let passed = self.now.as_nanos() / interval.as_nanos();
                 Time::from_nanos((passed + 1) * interval.as_nanos())
             });
-            let until = end.min(next_stop).min(next_sample);
+            let until = end.min(next_stop).min(next_sample).min(self.now + BETWEEN_CHECKS);
             self.simulation.run_until(until);
             self.now = until;
             if until == next_stop {
@@ -311,6 +360,7 @@ impl Trial {
                 self.sample();
             }
         }
+        Ok(())
     }
 
     /// Lets what is under way at the end arrive, so that a probe without an answer was lost.
@@ -510,6 +560,8 @@ fn latencies(
 const MAX_FLOWS: usize = 1 << 16;
 /// Virtual time per trial, at most.
 const MAX_LENGTH: Time = Time::from_secs(3_600);
+/// Virtual time between two looks at whether the trial is to stop.
+const BETWEEN_CHECKS: Span = Span::from_millis(100);
 /// Time after the last phase for answers to arrive.
 const GRACE: Span = Span::from_secs(10);
 const MIN_SAMPLE_INTERVAL: Span = Span::from_micros(100);

@@ -1,19 +1,25 @@
 //! What every trial keeps: determinism, conservation, independence of threads, clear refusals.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Phase};
+use underload_report::schema::{BottleneckSummary, Direction, Phase};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
 };
-use underload_sim::net::{ExtraDelay, HopConfig};
+use underload_sim::net::{Event, ExtraDelay, HopConfig, Sighting, Watcher};
 use underload_sim::runner::run_trials;
 use underload_sim::tcp::TcpConfig;
-use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel, TrialOutcome, run};
+use underload_sim::trial::{
+    Attendance, Phases, SimConfig, SimError, TrialLabel, TrialOutcome, run, run_attended,
+};
 
 fn tcp(name: &str, algorithm: Algorithm) -> FlowConfig {
     FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ..TcpConfig::default() }))
@@ -83,6 +89,86 @@ fn the_same_seed_gives_the_same_record_on_any_number_of_threads() {
         );
         assert_eq!(alone, together, "{threads} threads");
     }
+}
+
+/// Counts sightings, and holds each packet to the order of its journey.
+#[derive(Default)]
+struct Counting {
+    /// Per direction: sent, arrived, marked, dropped, departed, delivered, received.
+    counts: [[u64; 7]; 2],
+    /// Per direction and place, the last instant.
+    last: BTreeMap<(u8, Option<usize>), Time>,
+    /// Stage that a packet under way has reached, by its number.
+    stages: BTreeMap<u32, usize>,
+    /// Sojourns of all departures.
+    sojourn: Span,
+}
+
+impl Watcher for Counting {
+    fn see(&mut self, sighting: &Sighting<'_>) {
+        let Sighting { time, direction, hop, event, packet, len } = *sighting;
+        let stage = match event {
+            Event::Sent => 0,
+            Event::Arrival => 1,
+            Event::Mark(_) => 2,
+            Event::Drop(_) => 3,
+            Event::Departure { end } => {
+                assert!(end > time);
+                self.sojourn = self.sojourn + time.since(packet.meta.arrived);
+                4
+            }
+            Event::Delivery => 5,
+            Event::Received => 6,
+        };
+        self.counts[direction as usize][stage] += 1;
+        let last = self.last.insert((direction as u8, hop), time);
+        assert!(last.is_none_or(|last| last <= time), "{sighting:?} after {last:?}");
+        let id = packet.meta.id;
+        // Later links come after earlier ones, the far endpoint after all.
+        let place = hop.unwrap_or(if stage == 0 { 0 } else { 8 });
+        // What the link loses has departed before.
+        let (kind, stage) = (stage, 10 * place + if stage == 3 { 9 } else { stage });
+        match kind {
+            0 => assert_eq!(self.stages.insert(id, stage), None, "a number for each packet"),
+            3 | 6 => assert!(self.stages.remove(&id).is_some_and(|before| before < stage)),
+            _ => assert!(self.stages.insert(id, stage).is_some_and(|before| before < stage)),
+        }
+        assert!((40..=1500).contains(&len), "{sighting:?}");
+    }
+}
+
+#[test]
+fn a_watcher_sees_every_packet_at_every_place_and_changes_nothing() {
+    let mut config = mixed(3);
+    config.up = vec![
+        HopConfig::parse("fifo:limit=300p", "40mbit:delay=5ms,overhead=14B").unwrap(),
+        HopConfig::parse("codel:profile=linux", "20mbit:delay=15ms,loss=0.1%").unwrap(),
+    ];
+    let watcher = Rc::new(RefCell::new(Counting::default()));
+    let attendance = Attendance { watcher: Some(watcher.clone()), ..Attendance::default() };
+    let watched = run_attended(config.clone(), &attendance).unwrap();
+    let unwatched = run(config).unwrap();
+    assert_eq!(fingerprint(&watched), fingerprint(&unwatched));
+    let seen = watcher.borrow();
+    let departures = seen.counts[0][4] + seen.counts[1][4];
+    assert_eq!(departures, watched.cost.packets, "every packet that the links sent");
+    assert!(seen.counts[0][3] > 10, "the premise: packets were dropped");
+    let dropped: u64 =
+        watched.record.bottlenecks.iter().map(BottleneckSummary::dropped_packets).sum();
+    assert_eq!(seen.counts[0][3] + seen.counts[1][3], dropped);
+    for [sent, arrived, _, dropped, _, delivered, received] in seen.counts {
+        assert_eq!(sent, received + dropped, "nothing disappears");
+        assert!(arrived >= delivered && delivered >= received);
+    }
+    assert!(seen.stages.is_empty(), "{} packets never arrived", seen.stages.len());
+    assert!(seen.sojourn > Span::from_secs(10), "{:?}", seen.sojourn);
+}
+
+#[test]
+fn a_trial_stops_when_it_is_told_to() {
+    let stop = AtomicBool::new(true);
+    let attendance = Attendance { stop: Some(&stop), ..Attendance::default() };
+    assert_eq!(run_attended(mixed(1), &attendance).unwrap_err(), SimError::Stopped);
 }
 
 #[test]

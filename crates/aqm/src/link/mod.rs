@@ -95,9 +95,15 @@ impl<P> Link<P> {
         }
     }
 
+    /// Replays what happened before `now`, as `send` does first. An observer that must hear of an
+    /// arrival in its place among departures and drops is told after this.
+    pub fn advance_before(&mut self, now: Time, observer: &mut dyn Observer<P>) {
+        self.advance(Until::Before(now), observer);
+    }
+
     /// Offers a packet to the queue at `now`.
     pub fn send(&mut self, now: Time, mut packet: Packet<P>, observer: &mut dyn Observer<P>) {
-        self.advance(Until::Before(now), observer);
+        self.advance_before(now, observer);
         packet.meta.len += self.overhead_bytes;
         self.queue.enqueue(now, packet, observer);
         if self.in_service.is_none() && self.next_dequeue.is_none() {

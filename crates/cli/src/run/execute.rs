@@ -1,6 +1,7 @@
 //! The trials of a run, batch after batch, each recorded in its order as soon as it is finished.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,11 +10,13 @@ use underload_report::RunDir;
 use underload_report::schema::{Direction, Sample, Series, TrialRecord};
 use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
 
+use super::Interrupt;
 use super::cache::{Cache, Found, Key};
-use super::interrupt::Interrupt;
+use super::packets::Wanted;
 use super::progress::Progress;
 use super::repeat_seed;
 use super::world::World;
+use crate::simulated::Setting;
 
 /// A trial to run.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +82,10 @@ pub struct Plan<'a> {
     pub cache: Option<Cache>,
     /// See [`Trial::keeps_curves`].
     pub keeps_curves: bool,
+    /// Packets to record.
+    pub packets: Wanted,
+    /// Simulated trials side by side; `None`: one per core.
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// One trial's place, and what a cohort drew for it.
@@ -105,19 +112,22 @@ pub fn execute(
     while done < of {
         let batch_start = Instant::now();
         let batch = plan.batch(done, size)?;
-        let show = &mut Shown { world, progress: &mut progress, interrupt };
+        let packets = plan.packets.clone();
+        let setting = Setting { interrupt, directory, packets: &packets, threads: plan.threads };
+        let show = &mut Shown { world, progress: &mut progress, setting };
         let finished = plan.run(&batch, show)?;
-        let Some(finished) = finished.filter(|_| !interrupt.is_requested()) else {
-            progress.end();
-            return Ok(End::Interrupted { done, of });
-        };
-        done += batch.len();
-        for data in finished {
+        // A trial is recorded in its place; those after an interrupted one are in the cache.
+        for data in finished.into_iter().map_while(|data| data) {
+            done += 1;
             directory
                 .append_trial(&data.record, &data.samples, &data.series)
                 .with_context(|| format!("recording trial {} of {of}", data.record.index + 1))?;
             keep_outputs(directory.path(), data.record.index, &data.outputs)?;
             progress.finished(&data.record);
+        }
+        if interrupt.is_requested() && done < of {
+            progress.end();
+            return Ok(End::Interrupted { done, of });
         }
         size = next_size(size, world.batch_size(), batch_start.elapsed());
     }
@@ -129,7 +139,7 @@ pub fn execute(
 struct Shown<'a> {
     world: &'a mut World,
     progress: &'a mut Progress,
-    interrupt: &'a Interrupt,
+    setting: Setting<'a>,
 }
 
 impl<'a> Plan<'a> {
@@ -153,12 +163,12 @@ impl<'a> Plan<'a> {
         (done..of.min(done + size)).map(planned).collect()
     }
 
-    /// Finds trials in the cache and runs the others. `None`: interrupted.
+    /// Finds trials in the cache and runs the others. Those that were interrupted are `None`.
     fn run(
         &mut self,
         batch: &[Planned<'_>],
         shown: &mut Shown<'_>,
-    ) -> anyhow::Result<Option<Vec<TrialData>>> {
+    ) -> anyhow::Result<Vec<Option<TrialData>>> {
         let trials: Vec<Trial<'_>> = batch.iter().map(|planned| self.trial(planned)).collect();
         let keys: Vec<Option<Key>> =
             trials.iter().map(|trial| self.cache.as_ref().map(|cache| cache.key(trial))).collect();
@@ -170,26 +180,24 @@ impl<'a> Plan<'a> {
         let missing: Vec<Trial<'_>> =
             pairs.filter(|(_, result)| result.is_none()).map(|(trial, _)| *trial).collect();
         let progress = &*shown.progress;
-        let computed =
-            shown.world.run(&missing, &mut |what| progress.show(what), shown.interrupt)?;
-        let Some(computed) = computed else { return Ok(None) };
+        let computed = shown.world.run(&missing, &mut |what| progress.show(what), shown.setting)?;
         let mut computed = computed.into_iter();
         for (result, key) in results.iter_mut().zip(&keys).filter(|(result, _)| result.is_none()) {
-            *result = computed.next();
+            *result = computed.next().flatten();
             if let (Some(data), Some(key)) = (&*result, key) {
                 self.keep(key, data, shown.progress);
             }
         }
         shown.progress.computed(missing.len());
-        let mut finished: Vec<TrialData> = results.into_iter().flatten().collect();
-        for (data, planned) in finished.iter_mut().zip(batch) {
+        for (data, planned) in results.iter_mut().zip(batch) {
+            let Some(data) = data else { continue };
             data.record.conditions = planned
                 .drawn
                 .as_ref()
                 .map(|(_, conditions)| conditions.clone())
                 .unwrap_or_default();
         }
-        Ok(Some(finished))
+        Ok(results)
     }
 
     fn trial<'b>(&self, planned: &'b Planned<'_>) -> Trial<'b> {

@@ -4,19 +4,22 @@
 //! - [`world`]: what executes it, and why.
 //! - [`mod@execute`]: the trials, one after the other, into the run directory.
 //! - [`cache`]: simulated trials kept from earlier runs.
+//! - [`packets`]: records and captures of simulated packets.
 //! - [`progress`], [`interrupt`], [`host`]: what the user sees meanwhile, Ctrl-C, provenance.
 
 mod cache;
 mod execute;
 pub mod host;
 mod interrupt;
+pub mod packets;
 pub mod progress;
 pub mod source;
 mod world;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::rng::Rng;
 use underload_report::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
@@ -27,6 +30,8 @@ use crate::exit::OrBadInput;
 use crate::present;
 use cache::Cache;
 use execute::{End, Plan, execute};
+use packets::Wanted;
+use packets::point::Point;
 use source::Source;
 use world::World;
 
@@ -84,6 +89,22 @@ pub struct Arguments {
     /// Runs even more than a million trials.
     #[arg(long)]
     pub yes: bool,
+    /// Simulates so many trials side by side; the result is the same [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Records every simulated packet in packets.parquet, at these points or at all.
+    #[arg(
+        long,
+        value_name = "POINT,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ','
+    )]
+    pub packets: Option<Vec<Point>>,
+    /// Captures simulated packets for Wireshark in captures/TRIAL-POINT.pcapng. A point is client,
+    /// server, or up or down with arrival, mark, drop, departure or delivery: up.departure.
+    #[arg(long, value_name = "POINT,...", value_delimiter = ',')]
+    pub pcap: Vec<Point>,
 }
 
 /// Runs the scenario.
@@ -94,8 +115,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario =
         Scenario::parse_with(&source.text, &source.name, &options, load).or_bad_input()?;
     check_size(scenario.trials(), arguments.yes).or_bad_input()?;
+    let packets = arguments.wanted();
     // Before anything starts a thread: a user namespace can only be entered by one.
-    let mut world = World::choose(arguments.world, &scenario)?;
+    let mut world = World::choose(arguments.world_choice()?, &scenario)?;
+    if !packets.is_empty() {
+        packets.check(&scenario.arms, scenario.trials())?;
+    }
     eprintln!("{}: {}", scenario.name, scenario.title);
     eprintln!("{}", world.reason());
     let interrupt = Interrupt::watch()?;
@@ -110,7 +135,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         directory = directory.summaries_only();
     }
     let cache = arguments.cache(&scenario, &world);
-    let plan = Plan { scenario: &scenario, load, cache, keeps_curves };
+    let threads = arguments.threads;
+    let plan = Plan { scenario: &scenario, load, cache, keeps_curves, packets, threads };
     let outcome = execute(plan, &mut world, &mut directory, &interrupt);
     let end = match outcome {
         Ok(end) => end,
@@ -164,11 +190,30 @@ impl Arguments {
     /// The cache, for a run that can use one. Without one the run only takes longer.
     fn cache(&self, scenario: &Scenario, world: &World) -> Option<Cache> {
         let is_simulated = world.name() == underload_report::schema::World::Sim;
-        if self.no_cache || !is_simulated || scenario.trials() < WORTH_CACHING {
+        // A trial out of the cache has no packets to record.
+        let is_unusable = self.no_cache || !self.wanted().is_empty() || !is_simulated;
+        if is_unusable || scenario.trials() < WORTH_CACHING {
             return None;
         }
         let unusable = |error: &anyhow::Error| eprintln!("without a cache: {error:#}");
         Cache::open().inspect_err(unusable).ok()
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { rows: self.packets.clone(), captures: self.pcap.clone() }
+    }
+
+    /// The world as asked for; packets are recorded in virtual time only.
+    fn world_choice(&self) -> anyhow::Result<WorldChoice> {
+        match self.world {
+            _ if self.wanted().is_empty() => Ok(self.world),
+            WorldChoice::Auto | WorldChoice::Sim => Ok(WorldChoice::Sim),
+            WorldChoice::Live => Err(anyhow!(
+                "--packets and --pcap record simulated packets: expected --world sim; for live \
+                 ones, `underload link --log DIR` logs what its links do"
+            ))
+            .or_bad_input(),
+        }
     }
 
     fn options(&self) -> anyhow::Result<Options> {

@@ -7,9 +7,9 @@ use underload_emu::privilege::{self, Privilege};
 use underload_report::schema;
 use underload_sim::scenario::Scenario;
 
-use super::interrupt::Interrupt;
 use super::{Trial, TrialData, WorldChoice};
 use crate::exit::OrBadInput;
+use crate::simulated::Setting;
 use crate::{live, simulated};
 
 /// A world that is ready to run trials.
@@ -97,24 +97,23 @@ impl World {
         }
     }
 
-    /// Runs trials; `show` is told what is under way. `None`: interrupted.
+    /// Runs trials; `show` is told what is under way. Those that were interrupted are `None`.
     pub fn run(
         &mut self,
         trials: &[Trial<'_>],
         show: &mut dyn FnMut(&str),
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Vec<TrialData>>> {
+        setting: Setting<'_>,
+    ) -> anyhow::Result<Vec<Option<TrialData>>> {
         match self.kind {
-            Kind::Sim => simulated::run_batch(trials).map(Some),
+            Kind::Sim => simulated::run_batch(trials, setting),
             Kind::Live => {
                 let run = |trial: &Trial<'_>| {
                     let name = &trial.arm.name;
                     let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
-                    live::run_trial(trial, show, interrupt)
+                    live::run_trial(trial, show, setting.interrupt)
                         .with_context(|| format!("arm {name}, repeat {}", trial.repeat + 1))
                 };
-                // An error ends the run, an interruption the list.
-                trials.iter().map(run).collect::<anyhow::Result<Option<Vec<_>>>>()
+                trials.iter().map(run).collect()
             }
         }
     }

@@ -6,6 +6,7 @@
 //! - [`RunRecord`] is the content of `run.json`: provenance, trials, arms, published numbers.
 //! - [`TrialRecord`] is one arm run once: validity, phases, flows, latency, bottlenecks.
 //! - [`Sample`] is one probe packet, a row of `samples.parquet`.
+//! - [`PacketSighting`] is one packet at one place, a row of `packets.parquet`.
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
 //! - [`ArmSummary`] pools the valid trials of one arm; [`Expectation`] holds a published number
 //!   against it.
@@ -16,6 +17,7 @@
 
 mod arm;
 mod expectation;
+mod packet;
 mod run;
 mod sample;
 mod trial;
@@ -25,6 +27,7 @@ pub use arm::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, Interval, Quantile,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
+pub use packet::PacketSighting;
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
 pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
 pub use trial::{

@@ -1,8 +1,9 @@
 //! Parquet, column by column: a table of a few plain types, one row group per trial.
 
+use std::fmt;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{
@@ -48,16 +49,65 @@ pub(super) enum Column {
 /// Names and kinds of a table's columns, in order. The first is the trial.
 pub(super) type Layout = [(&'static str, Kind)];
 
+impl Column {
+    /// A column without values.
+    pub(super) fn empty(kind: Kind) -> Self {
+        match kind {
+            Kind::Long => Self::Long(Vec::new()),
+            Kind::OptionalLong => Self::OptionalLong(Vec::new()),
+            Kind::Text => Self::Text(Vec::new()),
+            Kind::OptionalText => Self::OptionalText(Vec::new()),
+            Kind::Boolean => Self::Boolean(Vec::new()),
+            Kind::Double => Self::Double(Vec::new()),
+        }
+    }
+}
+
 /// Writes a file with one row group.
 pub(super) fn write(path: &Path, layout: &Layout, columns: &[Column]) -> Result<(), StoreError> {
-    let file = File::create(path).map_err(StoreError::io(path, "create"))?;
-    let failed = |error| write_error(path, &error);
-    let mut writer = file_writer(file, layout).map_err(failed)?;
-    let mut group = writer.next_row_group().map_err(failed)?;
+    let mut writer = TableWriter::create(path, layout)?;
+    writer.write_group(columns)?;
+    writer.close()
+}
+
+/// A file that row groups are added to.
+pub(super) struct TableWriter {
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+}
+
+impl TableWriter {
+    pub(super) fn create(path: &Path, layout: &Layout) -> Result<Self, StoreError> {
+        let file = File::create(path).map_err(StoreError::io(path, "create"))?;
+        let writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    /// Adds a row group; all columns have as many values.
+    pub(super) fn write_group(&mut self, columns: &[Column]) -> Result<(), StoreError> {
+        append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
+    }
+
+    pub(super) fn close(self) -> Result<(), StoreError> {
+        let closed = self.writer.close();
+        closed.map(drop).map_err(|error| write_error(&self.path, &error))
+    }
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn append_columns(
+    writer: &mut SerializedFileWriter<File>,
+    columns: &[Column],
+) -> ParquetResult<()> {
+    let mut group = writer.next_row_group()?;
     for column in columns {
-        let writer = group.next_column().map_err(failed)?;
-        let Some(mut writer) = writer else { break };
-        let written = match column {
+        let Some(mut writer) = group.next_column()? else { break };
+        match column {
             Column::Long(values) => writer.typed::<Int64Type>().write_batch(values, None, None),
             Column::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, None, None),
             Column::Boolean(values) => writer.typed::<BoolType>().write_batch(values, None, None),
@@ -70,12 +120,10 @@ pub(super) fn write(path: &Path, layout: &Layout, columns: &[Column]) -> Result<
                 let (present, levels) = with_levels(values);
                 writer.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)
             }
-        };
-        written.and_then(|_| writer.close()).map_err(failed)?;
+        }?;
+        writer.close()?;
     }
-    group.close().map_err(failed)?;
-    writer.close().map_err(failed)?;
-    Ok(())
+    group.close().map(drop)
 }
 
 /// Writes one file with the row groups of all `parts`, which are copied and not decoded. Without

@@ -11,6 +11,7 @@
 mod columns;
 mod csv;
 mod error;
+mod packets;
 mod read;
 mod rows;
 
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use csv::{write_samples_csv, write_series_csv};
 pub use error::StoreError;
+pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
 
 use crate::arms::conclude;
@@ -31,6 +33,7 @@ const JOURNAL: &str = "trials.jsonl";
 const PARTS: &str = "parts";
 const SAMPLES: &str = "samples.parquet";
 const SERIES: &str = "series.parquet";
+const PACKETS: &str = "packets.parquet";
 
 /// A run directory being written.
 #[derive(Debug)]
@@ -89,6 +92,16 @@ impl RunDir {
         &self.record
     }
 
+    /// A table for the packets of a trial, to be finished before the trial is appended. A run
+    /// without such tables has no `packets.parquet`.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said.
+    pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
+        PacketTable::create(part(&self.path, trial as usize, PACKETS))
+    }
+
     /// Keeps a finished trial. Trials come in the order of their index; the slices may be empty.
     ///
     /// # Errors
@@ -130,10 +143,16 @@ impl RunDir {
         self.record.host.duration_s = duration_s;
         conclude(&mut self.record, &self.pools);
         self.record.complete = true;
-        for (name, layout) in [(SAMPLES, rows::SAMPLES), (SERIES, rows::SERIES)] {
+        let tables =
+            [(SAMPLES, rows::SAMPLES), (SERIES, rows::SERIES), (PACKETS, packets::PACKETS)];
+        for (name, layout) in tables {
             let (merged, temporary) = (self.path.join(name), temporary(&self.path, name));
             let parts = (0..self.record.trials.len()).map(|trial| part(&self.path, trial, name));
-            let written = columns::merge(&temporary, layout, parts.filter(|part| part.exists()));
+            let mut parts = parts.filter(|part| part.exists()).peekable();
+            if name == PACKETS && parts.peek().is_none() {
+                continue;
+            }
+            let written = columns::merge(&temporary, layout, parts);
             or_remove(&temporary, written)?;
             fs::rename(&temporary, &merged).map_err(StoreError::io(&merged, "replace"))?;
         }

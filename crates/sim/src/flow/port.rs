@@ -58,8 +58,8 @@ impl Port<'_> {
             Direction::Up => (host, SERVER),
             Direction::Down => (SERVER, host),
         };
-        let arrived = Time::ZERO;
-        let meta = Meta { len, flow: label, src, dst, dscp, ecn, arrived };
+        let (id, arrived) = (self.network.number(), Time::ZERO);
+        let meta = Meta { len, flow: label, src, dst, id, dscp, ecn, arrived };
         let packet = Packet { meta, payload: Segment { flow, channel, body } };
         self.network.send(self.now, direction, packet);
     }

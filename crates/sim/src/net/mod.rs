@@ -5,6 +5,7 @@ mod pipe;
 mod recorder;
 mod segment;
 mod tournament;
+mod watch;
 
 use underload_aqm::config::ConfigError;
 use underload_aqm::link::{Link, RateProcess};
@@ -20,8 +21,10 @@ pub use segment::{
     Acknowledgement, Arrival, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment,
 };
 pub(crate) use tournament::Tournament;
+pub use watch::{Event, SharedWatcher, Sighting, Watcher};
 
 use pipe::Pipe;
+use watch::Post;
 
 /// A link to simulate.
 #[derive(Clone, Debug)]
@@ -89,6 +92,10 @@ pub(crate) struct Network {
     /// Next events: pipes first, then hops, so that at one instant whatever is to be sent has been
     /// sent before a link moves on.
     heads: Tournament,
+    /// Who watches the endpoints, if anybody does.
+    watcher: Option<SharedWatcher>,
+    /// Number of the next packet.
+    next_id: u32,
 }
 
 impl Network {
@@ -114,7 +121,26 @@ impl Network {
             })
             .collect();
         let heads = Tournament::new(pipes.len() + hops.len());
-        Self { hops, entries, pipes, routes, heads }
+        Self { hops, entries, pipes, routes, heads, watcher: None, next_id: 0 }
+    }
+
+    /// Has every packet seen by `watcher` from now on.
+    pub(crate) fn watch(&mut self, watcher: &SharedWatcher) {
+        let mut positions = [0; 2];
+        for hop in &mut self.hops {
+            let position = &mut positions[hop.direction as usize];
+            let overhead = hop.config.link.overhead_bytes;
+            hop.recorder.post = Some(Post::new(watcher, hop.direction, *position, overhead));
+            *position += 1;
+        }
+        self.watcher = Some(SharedWatcher::clone(watcher));
+    }
+
+    /// A number for a new packet.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u32 {
+        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id
     }
 
     /// The instant of the next event.
@@ -129,6 +155,9 @@ impl Network {
         match self.entries[direction as usize] {
             Some(hop) => self.enter(now, hop, packet),
             None => {
+                if let Some(watcher) = &self.watcher {
+                    watch::report(watcher, now, direction, Event::Sent, &packet);
+                }
                 self.leave(now, direction, packet);
             }
         }
@@ -138,6 +167,15 @@ impl Network {
     #[inline]
     pub(crate) fn step(&mut self) -> Option<(Direction, Packet<Segment>)> {
         let (now, source) = self.heads.first();
+        let received = self.handle(now, source)?;
+        if let Some(watcher) = &self.watcher {
+            watch::report(watcher, now, received.0, Event::Received, &received.1);
+        }
+        Some(received)
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, source: usize) -> Option<(Direction, Packet<Segment>)> {
         let Some(hop) = source.checked_sub(self.pipes.len()) else {
             let pipe = &mut self.pipes[source];
             let packet = pipe.pop();
@@ -150,6 +188,9 @@ impl Network {
         let (next, direction) = (*next, *direction);
         self.heads.set(source, link.next_event().unwrap_or(Time::MAX));
         let (_, packet) = polled?;
+        if let Some(post) = &self.hops[hop].recorder.post {
+            post.delivered(now, &packet);
+        }
         match next {
             Some(next) => {
                 self.enter(now, next, packet);
@@ -166,6 +207,13 @@ impl Network {
 
     fn enter(&mut self, now: Time, hop: usize, packet: Packet<Segment>) {
         let Hop { link, recorder, .. } = &mut self.hops[hop];
+        if recorder.post.is_some() {
+            // So that what left before comes before.
+            link.advance_before(now, recorder);
+        }
+        if let Some(post) = &recorder.post {
+            post.arrived(now, &packet);
+        }
         link.send(now, packet, recorder);
         let next = link.next_event().unwrap_or(Time::MAX);
         self.heads.set(self.pipes.len() + hop, next);

@@ -9,6 +9,7 @@ use underload_report::schema::PacketCount;
 
 use super::Segment;
 use super::histogram::Histogram;
+use super::watch::Post;
 
 /// Counts what leaves a hop and what does not.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Recorder {
     pub(crate) queuing_delay: Option<Histogram>,
     /// Largest sojourn since the last sample of the curves.
     pub(crate) sojourn_peak_ns: u64,
+    /// Who watches this hop, if anybody does.
+    pub(super) post: Option<Post>,
 }
 
 const MARK_REASONS: [MarkReason; 3] =
@@ -36,6 +39,7 @@ impl Recorder {
             sojourn: Histogram::new(),
             queuing_delay: varying.then(Histogram::new),
             sojourn_peak_ns: 0,
+            post: None,
         }
     }
 
@@ -59,15 +63,24 @@ impl Recorder {
 }
 
 impl Observer<Segment> for Recorder {
-    fn dropped(&mut self, _now: Time, packet: Packet<Segment>, reason: DropReason) {
+    fn dropped(&mut self, now: Time, packet: Packet<Segment>, reason: DropReason) {
+        if let Some(post) = &self.post {
+            post.dropped(now, &packet, reason);
+        }
         self.drops[reason as usize].add(packet.meta.len);
     }
 
-    fn marked(&mut self, _now: Time, _packet: &Packet<Segment>, reason: MarkReason) {
+    fn marked(&mut self, now: Time, packet: &Packet<Segment>, reason: MarkReason) {
+        if let Some(post) = &self.post {
+            post.marked(now, packet, reason);
+        }
         self.marks[reason as usize] += 1;
     }
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Segment>) {
+        if let Some(post) = &self.post {
+            post.departed(start, end, packet);
+        }
         let sojourn = start.since(packet.meta.arrived).as_nanos();
         self.sent.add(packet.meta.len);
         self.sojourn.add(sojourn);

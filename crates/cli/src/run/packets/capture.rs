@@ -1,0 +1,134 @@
+//! A capture of one point of one trial: pcapng, raw IPv4, nanoseconds.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness};
+use underload_sim::net::{Event, Sighting};
+
+use super::header::{self, Passed, TcpFacts};
+use super::point::{HopNames, Point};
+use super::sequence::Offsets;
+
+/// A capture being written.
+pub struct Capture {
+    path: PathBuf,
+    writer: PcapNgWriter<BufWriter<File>>,
+    point: Point,
+    passed: Passed,
+    buffer: Vec<u8>,
+    packets: u64,
+    /// Packets dropped on their way here since the last one that came through.
+    missed: u64,
+}
+
+impl Capture {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn create(path: PathBuf, point: Point, what: &str) -> anyhow::Result<Self> {
+        let begin = || -> anyhow::Result<_> {
+            let program = concat!("underload ", env!("CARGO_PKG_VERSION"));
+            let section = SectionHeaderBlock {
+                endianness: Endianness::Little,
+                options: vec![SectionHeaderOption::UserApplication(program.into())],
+                ..SectionHeaderBlock::default()
+            };
+            let file = BufWriter::new(File::create(&path)?);
+            let mut writer = PcapNgWriter::with_section_header(file, section)?;
+            writer.write_pcapng_block(InterfaceDescriptionBlock {
+                linktype: DataLink::RAW,
+                snaplen: header::MOST_BYTES as u32,
+                options: vec![
+                    InterfaceDescriptionOption::IfName(point.to_string().into()),
+                    InterfaceDescriptionOption::IfDescription(what.to_owned().into()),
+                    InterfaceDescriptionOption::IfTsResol(9),
+                ],
+            })?;
+            Ok(writer)
+        };
+        let writer = begin().with_context(|| format!("creating {}", path.display()))?;
+        let (passed, buffer) = (Passed::default(), Vec::with_capacity(header::MOST_BYTES));
+        Ok(Self { path, writer, point, passed, buffer, packets: 0, missed: 0 })
+    }
+
+    /// Takes a packet down if it is seen here.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn see(
+        &mut self,
+        sighting: &Sighting<'_>,
+        names: &HopNames,
+        facts: &TcpFacts,
+        offsets: &Offsets,
+    ) -> anyhow::Result<()> {
+        if self.point.misses(sighting, names) {
+            self.missed += 1;
+        }
+        if !self.point.sees(sighting, names) {
+            return Ok(());
+        }
+        header::write(&mut self.buffer, sighting, facts, offsets, &mut self.passed);
+        let mut options: Vec<_> = comment(sighting).into_iter().collect();
+        if self.missed > 0 {
+            options.push(EnhancedPacketOption::DropCount(std::mem::take(&mut self.missed)));
+        }
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(sighting.time.as_nanos()),
+            original_len: sighting.len.max(self.buffer.len() as u32),
+            data: Cow::Borrowed(&self.buffer),
+            options,
+        };
+        let written = self.writer.write_pcapng_block(block);
+        written.with_context(|| format!("writing {}", self.path.display()))?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// Packets taken down so far.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        let flushed = self.writer.get_mut().flush();
+        flushed.with_context(|| format!("writing {}", self.path.display()))
+    }
+
+    /// Removes the capture of a trial that was not completed.
+    pub fn discard(self) {
+        drop(self.writer);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What a header cannot say.
+fn comment(sighting: &Sighting<'_>) -> Option<EnhancedPacketOption<'static>> {
+    let text = match sighting.event {
+        Event::Drop(reason) => format!("dropped: {}", reason.name()),
+        Event::Mark(reason) => format!("marked CE: {}", reason.name()),
+        Event::Departure { .. } => {
+            let sojourn = sighting.time.since(sighting.packet.meta.arrived);
+            format!("sojourn {:.6} ms", sojourn.as_nanos() as f64 / 1e6)
+        }
+        Event::Sent | Event::Arrival | Event::Delivery | Event::Received => return None,
+    };
+    Some(EnhancedPacketOption::Comment(text.into()))
+}

@@ -1,0 +1,311 @@
+//! IPv4, TCP and UDP headers for simulated packets.
+//!
+//! What a simulated packet does not carry is chosen: clients are 198.18.0.1 and up, the server
+//! 198.19.255.1 (the benchmarking range of RFC 2544), ports follow from the flow and its channel,
+//! payload is zeros and not kept, so that checksums are right for it. Initial sequence numbers are
+//! 0. No time stamp options: their place is padding behind the other options. Windows are scaled by 2^7.
+//! ECN flags are RFC 3168's, or the packet counter of accurate ECN (RFC 9768) where the flow counts
+//! marks.
+//!
+//! The first four bytes of a datagram's payload are its number.
+
+use std::collections::BTreeMap;
+
+use underload_emu::checksum;
+use underload_report::schema::Direction;
+use underload_sim::net::{Acknowledgement, Body, Data, Sighting};
+use underload_sim::tcp::{EcnUse, TcpConfig};
+
+use super::sequence::{Half, Offsets, half};
+
+/// Bytes of a header written, at most: IPv4, TCP with all its options.
+pub const MOST_BYTES: usize = 80;
+
+const IP_BYTES: usize = 20;
+const TCP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+const WINDOW_SHIFT: u8 = 7;
+
+const CLIENTS: u32 = 0xc612_0001;
+const SERVER: u32 = 0xc613_ff01;
+
+/// TCP flags, RFC 9293 and RFC 9768.
+mod flag {
+    pub const SYN: u16 = 0x002;
+    pub const PSH: u16 = 0x008;
+    pub const ACK: u16 = 0x010;
+    pub const ECE: u16 = 0x040;
+    pub const CWR: u16 = 0x080;
+    pub const AE: u16 = 0x100;
+}
+
+/// What headers need to know of a TCP flow.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpFacts {
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
+    /// Bytes of options in every segment but the first ones.
+    option_bytes: usize,
+    ecn: EcnUse,
+}
+
+impl From<&TcpConfig> for TcpFacts {
+    fn from(config: &TcpConfig) -> Self {
+        let options = usize::from(config.header_bytes).saturating_sub(IP_BYTES + TCP_BYTES);
+        Self {
+            segment_bytes: config.segment_bytes.into(),
+            // Room for three SACK blocks must be left, and options fill whole words.
+            option_bytes: options.min(12) / 4 * 4,
+            ecn: config.ecn,
+        }
+    }
+}
+
+/// What passed one place, as far as the headers of later packets show it: the sequence number of an
+/// acknowledgement, the acknowledgement number of data.
+#[derive(Debug, Default)]
+pub struct Passed(BTreeMap<Half, Numbers>);
+
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    /// One past the highest byte.
+    end: u32,
+    acknowledged: u32,
+}
+
+impl Passed {
+    fn of(&mut self, half: Half) -> &mut Numbers {
+        self.0.entry(half).or_insert(Numbers { end: 1, acknowledged: 1 })
+    }
+}
+
+/// Writes the headers of a packet into `buffer`.
+pub fn write(
+    buffer: &mut Vec<u8>,
+    sighting: &Sighting<'_>,
+    facts: &TcpFacts,
+    offsets: &Offsets,
+    passed: &mut Passed,
+) {
+    buffer.clear();
+    buffer.resize(IP_BYTES, 0);
+    let segment = &sighting.packet.payload;
+    let half = half(segment.flow, segment.channel, sighting.direction);
+    let protocol = match &segment.body {
+        Body::Syn | Body::SynAck | Body::Data(_) | Body::Ack(_) => {
+            let tcp = Tcp::new(&segment.body, half, facts, offsets, passed);
+            tcp.write(buffer, ports(sighting));
+            6
+        }
+        Body::Datagram(datagram) => udp(buffer, sighting, datagram.sequence),
+        Body::Message(message) => udp(buffer, sighting, message.sequence),
+        Body::Request { sequence } | Body::Reply { sequence, .. } => {
+            udp(buffer, sighting, *sequence)
+        }
+    };
+    ip(&mut buffer[..IP_BYTES], sighting, protocol);
+    checksum_above_ip(buffer, sighting.len, protocol);
+}
+
+/// A TCP header before it is written.
+struct Tcp {
+    sequence: u32,
+    acknowledged: u32,
+    flags: u16,
+    window: u16,
+    options: Vec<u8>,
+}
+
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+
+impl Tcp {
+    fn new(
+        body: &Body,
+        half: Half,
+        facts: &TcpFacts,
+        offsets: &Offsets,
+        passed: &mut Passed,
+    ) -> Self {
+        match body {
+            Body::Syn => Self::opening(flag::SYN | on_request(facts.ecn), 0, facts),
+            Body::Data(data) => Self::data(*data, half, facts, offsets, passed),
+            Body::Ack(ack) => Self::acknowledgement(ack, half, facts, offsets, passed),
+            _ => Self::opening(flag::SYN | flag::ACK | on_answer(facts.ecn), 1, facts),
+        }
+    }
+
+    fn opening(flags: u16, acknowledged: u32, facts: &TcpFacts) -> Self {
+        let segment = (facts.segment_bytes as u16 + facts.option_bytes as u16).to_be_bytes();
+        let mut options = vec![2, 4, segment[0], segment[1], 4, 2];
+        options.extend([NO_OPERATION, 3, 3, WINDOW_SHIFT]);
+        options.resize(20, END_OF_OPTIONS);
+        Self { sequence: 0, acknowledged, flags, window: u16::MAX, options }
+    }
+
+    fn data(
+        data: Data,
+        half: Half,
+        facts: &TcpFacts,
+        offsets: &Offsets,
+        passed: &mut Passed,
+    ) -> Self {
+        let sequence = offsets.start(half, data.sequence, facts.segment_bytes);
+        let numbers = passed.of(half);
+        let end = sequence.wrapping_add(data.len.into());
+        if is_later(end, numbers.end) {
+            numbers.end = end;
+        }
+        let mut flags = flag::ACK | counter(facts.ecn, 0);
+        if u32::from(data.len) < facts.segment_bytes {
+            flags |= flag::PSH;
+        }
+        if data.window_reduced && !is_counted(facts.ecn) {
+            flags |= flag::CWR;
+        }
+        let options = vec![END_OF_OPTIONS; facts.option_bytes];
+        let acknowledged = numbers.acknowledged;
+        Self { sequence, acknowledged, flags, window: u16::MAX, options }
+    }
+
+    fn acknowledgement(
+        ack: &Acknowledgement,
+        half: Half,
+        facts: &TcpFacts,
+        offsets: &Offsets,
+        passed: &mut Passed,
+    ) -> Self {
+        // It acknowledges what goes the other way.
+        let data = (half.0, half.1, 1 - half.2);
+        let start = |segment| offsets.start(data, segment, facts.segment_bytes);
+        let acknowledged = start(ack.cumulative);
+        let mut options = Vec::new();
+        let count = ack.block_count();
+        if count > 0 {
+            options.extend([NO_OPERATION, NO_OPERATION, 5, 2 + 8 * count as u8]);
+            for block in &ack.blocks[..count] {
+                for edge in [block.start, block.end] {
+                    options.extend(start(ack.cumulative + u32::from(edge)).to_be_bytes());
+                }
+            }
+        }
+        options.resize(options.len() + facts.option_bytes, END_OF_OPTIONS);
+        let mut flags = flag::ACK | counter(facts.ecn, ack.marked);
+        if ack.echo && !is_counted(facts.ecn) {
+            flags |= flag::ECE;
+        }
+        let numbers = passed.of(half);
+        if is_later(acknowledged, numbers.acknowledged) {
+            numbers.acknowledged = acknowledged;
+        }
+        let window = (ack.window_bytes >> WINDOW_SHIFT).min(u16::MAX.into()) as u16;
+        Self { sequence: numbers.end, acknowledged, flags, window, options }
+    }
+
+    fn write(&self, buffer: &mut Vec<u8>, (source, destination): (u16, u16)) {
+        let words = ((TCP_BYTES + self.options.len()) / 4) as u16;
+        buffer.extend(source.to_be_bytes());
+        buffer.extend(destination.to_be_bytes());
+        buffer.extend(self.sequence.to_be_bytes());
+        buffer.extend(self.acknowledged.to_be_bytes());
+        buffer.extend((words << 12 | self.flags).to_be_bytes());
+        buffer.extend(self.window.to_be_bytes());
+        // Checksum, filled in later; urgent pointer.
+        buffer.extend([0; 4]);
+        buffer.extend(&self.options);
+    }
+}
+
+/// Sequence numbers compared around the wrap (RFC 9293 section 3.4).
+fn is_later(number: u32, than: u32) -> bool {
+    (number.wrapping_sub(than) as i32) > 0
+}
+
+fn is_counted(ecn: EcnUse) -> bool {
+    matches!(ecn, EcnUse::Accurate | EcnUse::L4s)
+}
+
+fn on_request(ecn: EcnUse) -> u16 {
+    match ecn {
+        EcnUse::Off => 0,
+        EcnUse::Classic => flag::ECE | flag::CWR,
+        EcnUse::Accurate | EcnUse::L4s => flag::AE | flag::CWR | flag::ECE,
+    }
+}
+
+/// RFC 3168 section 6.1.1; RFC 9768 table 2 for a request that arrived Not-ECT.
+fn on_answer(ecn: EcnUse) -> u16 {
+    match ecn {
+        EcnUse::Off => 0,
+        EcnUse::Classic => flag::ECE,
+        EcnUse::Accurate | EcnUse::L4s => flag::CWR,
+    }
+}
+
+/// The ACE field, which starts from 5 (RFC 9768 section 3.2.2.1).
+fn counter(ecn: EcnUse, marked: u16) -> u16 {
+    if is_counted(ecn) { (marked.wrapping_add(5) & 7) << 6 } else { 0 }
+}
+
+fn udp(buffer: &mut Vec<u8>, sighting: &Sighting<'_>, sequence: u32) -> u8 {
+    let (source, destination) = ports(sighting);
+    let length = above_ip(sighting.len).max(UDP_BYTES as u16);
+    buffer.extend(source.to_be_bytes());
+    buffer.extend(destination.to_be_bytes());
+    buffer.extend(length.to_be_bytes());
+    buffer.extend([0; 2]);
+    if usize::from(length) >= UDP_BYTES + 4 {
+        buffer.extend(sequence.to_be_bytes());
+    }
+    17
+}
+
+/// Source and destination port.
+fn ports(sighting: &Sighting<'_>) -> (u16, u16) {
+    let segment = &sighting.packet.payload;
+    let client = 1_024 + ((18_976 + u32::from(segment.flow)) % 64_512) as u16;
+    let server = 40_000 + segment.channel % 25_000;
+    match sighting.direction {
+        Direction::Up => (client, server),
+        Direction::Down => (server, client),
+    }
+}
+
+fn ip(header: &mut [u8], sighting: &Sighting<'_>, protocol: u8) {
+    let meta = &sighting.packet.meta;
+    let client = |host: u32| CLIENTS + (host & 0xffff);
+    let (source, destination) = match sighting.direction {
+        Direction::Up => (client(meta.src), SERVER),
+        Direction::Down => (SERVER, client(meta.dst)),
+    };
+    header[0] = 0x45;
+    header[1] = meta.dscp.value() << 2 | meta.ecn.bits();
+    header[2..4].copy_from_slice(&(sighting.len as u16).to_be_bytes());
+    header[4..6].copy_from_slice(&(meta.id as u16).to_be_bytes());
+    header[6] = 0x40;
+    header[8] = 64;
+    header[9] = protocol;
+    header[12..16].copy_from_slice(&source.to_be_bytes());
+    header[16..20].copy_from_slice(&destination.to_be_bytes());
+    let sum = !checksum::fold(checksum::sum(header));
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn above_ip(len: u32) -> u16 {
+    (len as u16).saturating_sub(IP_BYTES as u16)
+}
+
+/// The checksum of TCP or UDP, over what is written and a payload of zeros.
+fn checksum_above_ip(packet: &mut [u8], len: u32, protocol: u8) {
+    let (place, length) = match protocol {
+        6 => (IP_BYTES + 16, above_ip(len)),
+        _ => (IP_BYTES + 6, above_ip(len).max(UDP_BYTES as u16)),
+    };
+    let pseudo = u32::from(protocol) + u32::from(length) + checksum::sum(&packet[12..20]);
+    let sum = match !checksum::fold(pseudo + checksum::sum(&packet[IP_BYTES..])) {
+        // Zero would say that there is none (RFC 768).
+        0 if protocol == 17 => 0xffff,
+        sum => sum,
+    };
+    packet[place..place + 2].copy_from_slice(&sum.to_be_bytes());
+}

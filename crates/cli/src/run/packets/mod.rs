@@ -1,0 +1,255 @@
+//! Every packet of a simulated trial, as rows of `packets.parquet` and as captures to open in
+//! Wireshark.
+//!
+//! - [`point`]: where packets are seen.
+//! - [`capture`]: one point's pcapng file; [`header`] and [`sequence`] make up what its packets'
+//!   headers say.
+//!
+//! All goes to disk while the trial runs; memory stays at some megabytes per trial at work. Each
+//! file of a trial takes at most [`MOST_PACKETS`].
+
+mod capture;
+mod header;
+pub mod point;
+mod sequence;
+
+use std::fs;
+
+use anyhow::{Context, anyhow, bail};
+use underload_report::schema::PacketSighting;
+use underload_report::{PacketTable, RunDir};
+use underload_sim::flow::FlowKind;
+use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
+use underload_sim::plan::configure;
+use underload_sim::scenario::Arm;
+use underload_sim::tcp::TcpConfig;
+use underload_sim::trial::{SimConfig, TrialLabel};
+
+use crate::exit::OrBadInput;
+use capture::Capture;
+use header::TcpFacts;
+use point::{HopNames, Point};
+use sequence::{Offsets, half};
+
+/// Rows of a trial, and packets of a capture, at most.
+const MOST_PACKETS: u64 = 50_000_000;
+/// Trials whose packets are recorded in one run, at most.
+const MOST_TRIALS: usize = 1_000;
+/// The folder of the captures.
+const FOLDER: &str = "captures";
+
+/// Which packets to record.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Points whose packets become rows; empty: all. `None`: no rows.
+    pub rows: Option<Vec<Point>>,
+    /// Points that are captured, each in a file of its own.
+    pub captures: Vec<Point>,
+}
+
+impl Wanted {
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_none() && self.captures.is_empty()
+    }
+
+    /// Refuses points that an arm does not have, and runs too long for it.
+    ///
+    /// # Errors
+    /// Names the point and the arm, and what would be accepted.
+    pub fn check(&self, arms: &[Arm], trials: usize) -> anyhow::Result<()> {
+        if trials > MOST_TRIALS {
+            let problem = format!(
+                "{trials} trials would record every packet; at most {MOST_TRIALS} may: choose \
+                 with --arm and --repeat"
+            );
+            return Err(anyhow!(problem)).or_bad_input();
+        }
+        for arm in arms {
+            let names = HopNames::new(&configure(arm, 0, TrialLabel::default())?);
+            for point in self.rows.iter().flatten().chain(&self.captures) {
+                let checked = names.check(point).map_err(|problem| anyhow!(problem));
+                checked.with_context(|| format!("arm {}", arm.name)).or_bad_input()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The packets of a trial under way.
+pub struct TrialLog {
+    trial: u32,
+    names: HopNames,
+    flows: Vec<(String, TcpFacts)>,
+    rows: Option<(PacketTable, Vec<Point>)>,
+    captures: Vec<Capture>,
+    offsets: Offsets,
+    is_cut_off: bool,
+    failure: Option<anyhow::Error>,
+}
+
+impl TrialLog {
+    /// Opens the files of a trial.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn open(
+        wanted: &Wanted,
+        directory: &RunDir,
+        trial: u32,
+        config: &SimConfig,
+    ) -> anyhow::Result<Self> {
+        let rows = match &wanted.rows {
+            Some(points) => Some((directory.packet_table(trial)?, points.clone())),
+            None => None,
+        };
+        let folder = directory.path().join(FOLDER);
+        if !wanted.captures.is_empty() {
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("creating {}", folder.display()))?;
+        }
+        let arm = &config.label.arm;
+        let capture = |point: &Point| {
+            let path = folder.join(format!("{trial:07}-{point}.pcapng"));
+            Capture::create(path, point.clone(), &format!("arm {arm}, trial {trial}"))
+        };
+        let captures = wanted.captures.iter().map(capture).collect::<anyhow::Result<_>>()?;
+        let flows = config.flows.iter().map(|flow| {
+            let facts = match &flow.kind {
+                FlowKind::Tcp(tcp) => TcpFacts::from(tcp),
+                // What applications open their connections with.
+                _ => TcpFacts::from(&TcpConfig::default()),
+            };
+            (flow.name.clone(), facts)
+        });
+        Ok(Self {
+            trial,
+            names: HopNames::new(config),
+            flows: flows.collect(),
+            rows,
+            captures,
+            offsets: Offsets::default(),
+            is_cut_off: false,
+            failure: None,
+        })
+    }
+
+    /// Completes the files. Says where a limit was reached.
+    ///
+    /// # Errors
+    /// What the disk said, now or before.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        if let Some(failure) = self.failure.take() {
+            self.discard();
+            return Err(failure);
+        }
+        if let Some((table, _)) = self.rows {
+            table.finish()?;
+        }
+        self.captures.into_iter().try_for_each(Capture::finish)?;
+        if self.is_cut_off {
+            let trial = self.trial;
+            eprintln!("trial {trial}: only its first {MOST_PACKETS} packets are in a file");
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a trial that was not completed.
+    pub fn discard(self) {
+        if let Some((table, _)) = self.rows {
+            table.discard();
+        }
+        self.captures.into_iter().for_each(Capture::discard);
+    }
+
+    fn record(&mut self, sighting: &Sighting<'_>) -> anyhow::Result<()> {
+        let segment = &sighting.packet.payload;
+        let Some((flow, facts)) = self.flows.get(usize::from(segment.flow)) else {
+            bail!("a packet of flow {}, which the trial has not", segment.flow);
+        };
+        if let (Event::Sent, Body::Data(data)) = (sighting.event, &segment.body) {
+            let half = half(segment.flow, segment.channel, sighting.direction);
+            self.offsets.sent(half, *data, facts.segment_bytes);
+        }
+        if let Some((table, points)) = &mut self.rows
+            && (points.is_empty() || points.iter().any(|point| point.sees(sighting, &self.names)))
+        {
+            if table.rows() as u64 >= MOST_PACKETS {
+                self.is_cut_off = true;
+            } else {
+                let hop = self.names.of(sighting.direction, sighting.hop);
+                table.push(&row(self.trial, sighting, hop, flow))?;
+            }
+        }
+        for capture in &mut self.captures {
+            if capture.packets() >= MOST_PACKETS {
+                self.is_cut_off = true;
+            } else {
+                capture.see(sighting, &self.names, facts, &self.offsets)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watcher for TrialLog {
+    fn see(&mut self, sighting: &Sighting<'_>) {
+        if self.failure.is_none()
+            && let Err(failure) = self.record(sighting)
+        {
+            self.failure = Some(failure);
+        }
+    }
+}
+
+fn row<'a>(trial: u32, sighting: &Sighting<'a>, hop: &'a str, flow: &'a str) -> PacketSighting<'a> {
+    let meta = &sighting.packet.meta;
+    let Segment { channel, body, .. } = &sighting.packet.payload;
+    let (kind, sequence, retransmission) = named(body);
+    let (event, reason) = match sighting.event {
+        Event::Sent => ("sent", None),
+        Event::Arrival => ("arrival", None),
+        Event::Mark(reason) => ("mark", Some(reason.name())),
+        Event::Drop(reason) => ("drop", Some(reason.name())),
+        Event::Departure { .. } => ("departure", None),
+        Event::Delivery => ("delivery", None),
+        Event::Received => ("received", None),
+    };
+    let end = match sighting.event {
+        Event::Departure { end } => Some(end),
+        _ => None,
+    };
+    PacketSighting {
+        trial,
+        time_ns: sighting.time.as_nanos(),
+        direction: sighting.direction,
+        hop,
+        event,
+        reason,
+        id: meta.id,
+        flow,
+        channel: *channel,
+        kind,
+        sequence,
+        retransmission,
+        length: sighting.len,
+        dscp: meta.dscp.value(),
+        ecn: underload_report::schema::Ecn::from_bits(meta.ecn.bits()),
+        sojourn_ns: end.map(|_| sighting.time.since(meta.arrived).as_nanos()),
+        end_ns: end.map(underload_aqm::time::Time::as_nanos),
+    }
+}
+
+/// Kind, number, and whether it is sent again.
+fn named(body: &Body) -> (&'static str, u32, bool) {
+    match body {
+        Body::Syn => ("syn", 0, false),
+        Body::SynAck => ("syn-ack", 0, false),
+        Body::Data(data) => ("data", data.sequence, data.retransmission),
+        Body::Ack(ack) => ("ack", ack.cumulative, false),
+        Body::Datagram(datagram) => ("datagram", datagram.sequence, false),
+        Body::Message(message) => ("message", message.sequence, false),
+        Body::Request { sequence } => ("request", *sequence, false),
+        Body::Reply { sequence, .. } => ("reply", *sequence, false),
+    }
+}

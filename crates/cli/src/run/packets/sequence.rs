@@ -1,0 +1,72 @@
+//! From segment numbers, which the simulator counts in, to the byte numbers of TCP headers.
+//!
+//! A segment keeps its boundaries when it is sent again, and all are full except the last of what
+//! was written at once, so the offset of a segment follows from its number and from the few short
+//! segments before it. Byte numbers start from an initial sequence number of 0.
+
+use std::collections::BTreeMap;
+
+use underload_report::schema::Direction;
+use underload_sim::net::Data;
+
+/// One direction of one connection: flow, channel, where its data goes.
+pub type Half = (u16, u16, u8);
+
+/// The half that a packet of a direction belongs to.
+pub fn half(flow: u16, channel: u16, direction: Direction) -> Half {
+    (flow, channel, direction as u8)
+}
+
+/// The offsets of all connections of a trial.
+#[derive(Debug, Default)]
+pub struct Offsets(BTreeMap<Half, Stream>);
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Segments with a lower number were sent before.
+    next: u32,
+    /// Short segments, and what they and the ones before lack together, bytes.
+    short: Vec<(u32, u32)>,
+}
+
+impl Offsets {
+    /// An endpoint sends a segment.
+    pub fn sent(&mut self, half: Half, data: Data, segment_bytes: u32) {
+        let stream = self.0.entry(half).or_default();
+        if data.sequence < stream.next {
+            return;
+        }
+        stream.next = data.sequence + 1;
+        let lacks = segment_bytes.saturating_sub(data.len.into());
+        if lacks > 0 {
+            let before = stream.short.last().map_or(0, |(_, total)| *total);
+            stream.short.push((data.sequence, before.wrapping_add(lacks)));
+        }
+    }
+
+    /// The byte number that a segment starts at; 1 for the first.
+    pub fn start(&self, half: Half, segment: u32, segment_bytes: u32) -> u32 {
+        let full = segment.wrapping_mul(segment_bytes).wrapping_add(1);
+        let Some(Stream { short, .. }) = self.0.get(&half) else { return full };
+        let before = short.partition_point(|(sequence, _)| *sequence < segment);
+        let lacks = before.checked_sub(1).map_or(0, |last| short[last].1);
+        full.wrapping_sub(lacks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_segments_shift_what_follows() {
+        let half = half(3, 0, Direction::Up);
+        let mut offsets = Offsets::default();
+        for (sequence, len) in [(0, 1000), (1, 300), (2, 1000), (3, 50), (4, 1000), (1, 300)] {
+            let data = Data { sequence, len, retransmission: false, window_reduced: false };
+            offsets.sent(half, data, 1000);
+        }
+        let starts: Vec<u32> = (0..6).map(|segment| offsets.start(half, segment, 1000)).collect();
+        assert_eq!(starts, [1, 1001, 1301, 2301, 2351, 3351]);
+    }
+}

@@ -1,0 +1,43 @@
+//! One packet at one place and instant: a row of `packets.parquet`.
+
+use super::{Direction, Ecn};
+
+/// What became of a packet somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketSighting<'a> {
+    /// Position of the trial in the run.
+    pub trial: u32,
+    /// When, ns since the start of the trial.
+    pub time_ns: u64,
+    /// Where the packet goes.
+    pub direction: Direction,
+    /// Name of the link, or its number from 1 where several have none; empty where there is one,
+    /// and at the endpoints.
+    pub hop: &'a str,
+    /// `sent`, `arrival`, `mark`, `drop`, `departure`, `delivery` or `received`.
+    pub event: &'static str,
+    /// Why it was marked or dropped, as the queue names it.
+    pub reason: Option<&'static str>,
+    /// The packet's number in its trial: the same wherever it is seen.
+    pub id: u32,
+    /// `name` of [`FlowRecord`](super::FlowRecord) of its flow.
+    pub flow: &'a str,
+    /// Which of the flow's connections or streams.
+    pub channel: u16,
+    /// `syn`, `syn-ack`, `data`, `ack`, `datagram`, `message`, `request` or `reply`.
+    pub kind: &'static str,
+    /// Number of the segment, of the first segment not received (`ack`), or of the datagram.
+    pub sequence: u32,
+    /// Whether a segment is sent again.
+    pub retransmission: bool,
+    /// Bytes at the IP layer.
+    pub length: u32,
+    /// Differentiated Services codepoint.
+    pub dscp: u8,
+    /// ECN codepoint as it is then.
+    pub ecn: Ecn,
+    /// At a departure: how long it was queued, ns.
+    pub sojourn_ns: Option<u64>,
+    /// At a departure: when its transmission ends, ns.
+    pub end_ns: Option<u64>,
+}
