@@ -24,9 +24,11 @@ pub struct PacketSighting<'a> {
     pub flow: &'a str,
     /// Which of the flow's connections or streams.
     pub channel: u16,
-    /// `syn`, `syn-ack`, `data`, `ack`, `datagram`, `message`, `request` or `reply`.
+    /// `syn`, `syn-ack`, `data`, `ack`, `datagram`, `message`, `request`, `reply`, `flight` or
+    /// `forecast`.
     pub kind: &'static str,
-    /// Number of the segment, of the first segment not received (`ack`), or of the datagram.
+    /// Number of the segment, of the first segment not received (`ack`), or of the datagram; for
+    /// Sprout the bytes sent before (`flight`) or the tick (`forecast`).
     pub sequence: u32,
     /// Whether a segment is sent again.
     pub retransmission: bool,

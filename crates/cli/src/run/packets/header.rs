@@ -99,6 +99,8 @@ pub fn write(
         }
         Body::Datagram(datagram) => udp(buffer, sighting, datagram.sequence),
         Body::Message(message) => udp(buffer, sighting, message.sequence),
+        Body::Flight(flight) => udp(buffer, sighting, flight.sequence),
+        Body::Forecast(forecast) => udp(buffer, sighting, forecast.tick),
         Body::Request { sequence } | Body::Reply { sequence, .. } => {
             udp(buffer, sighting, *sequence)
         }

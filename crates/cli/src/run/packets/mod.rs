@@ -249,6 +249,8 @@ fn named(body: &Body) -> (&'static str, u32, bool) {
         Body::Ack(ack) => ("ack", ack.cumulative, false),
         Body::Datagram(datagram) => ("datagram", datagram.sequence, false),
         Body::Message(message) => ("message", message.sequence, false),
+        Body::Flight(flight) => ("flight", flight.sequence, false),
+        Body::Forecast(forecast) => ("forecast", forecast.tick, false),
         Body::Request { sequence } => ("request", *sequence, false),
         Body::Reply { sequence, .. } => ("reply", *sequence, false),
     }
