@@ -74,7 +74,7 @@ fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> anyhow::Result<Option<Tr
     let config = SimConfig { sample_interval, ..config };
     let stop = Some(setting.interrupt.flag());
     let outcome = if setting.packets.is_empty() {
-        run_attended(config, &Attendance { stop, watcher: None })
+        run_attended(config, &Attendance { stop, ..Attendance::default() })
     } else {
         watched(config, stop, trial.index, setting)?
     };
@@ -94,7 +94,10 @@ fn watched(
 ) -> anyhow::Result<Result<TrialOutcome, SimError>> {
     let log = TrialLog::open(setting.packets, setting.directory, trial, &config)?;
     let log = Rc::new(RefCell::new(log));
-    let outcome = run_attended(config, &Attendance { stop, watcher: Some(log.clone()) });
+    let outcome = run_attended(
+        config,
+        &Attendance { stop, watcher: Some(log.clone()), ..Attendance::default() },
+    );
     let log = Rc::into_inner(log).context("the trial is over and nobody watches it")?.into_inner();
     match &outcome {
         Ok(_) => log.finish().with_context(|| format!("recording packets of trial {trial}"))?,

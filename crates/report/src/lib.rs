@@ -5,6 +5,7 @@
 //! - [`RunDir`]: the run directory, written trial by trial; [`RunData`]: read back.
 //! - [`metric`]: one number of an arm by its name, for expectations.
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
+//! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
@@ -27,7 +28,7 @@ mod words;
 pub use arms::{conclude, metric};
 pub use combine::load;
 pub use page::{PageError, plots, render, write_report};
-pub use plot::{Plot, PlotError};
+pub use plot::{Plot, PlotError, diagram};
 pub use published::{Figure, figures_markdown, figures_table};
 pub use store::{
     PacketTable, RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,

@@ -1,5 +1,6 @@
 //! One trial: phases, flows, and the record that comes out.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_aqm::qdisc::{Count, Stats};
@@ -166,6 +167,9 @@ pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
     run_attended(config, &Attendance::default())
 }
 
+/// Is told the state of each flow's TCP at an instant.
+pub type StateObserver<'a> = dyn FnMut(Time, &[Option<TcpStats>]) + 'a;
+
 /// What attends a trial without any part in it.
 #[derive(Clone, Default)]
 pub struct Attendance<'a> {
@@ -173,6 +177,8 @@ pub struct Attendance<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Sees every packet pass.
     pub watcher: Option<SharedWatcher>,
+    /// Sees the state of each flow's TCP (`None` for other flows) whenever the curves get a point.
+    pub states: Option<&'a RefCell<StateObserver<'a>>>,
 }
 
 impl Attendance<'_> {
@@ -180,6 +186,13 @@ impl Attendance<'_> {
         match self.stop {
             Some(stop) if stop.load(Ordering::Relaxed) => Err(SimError::Stopped),
             _ => Ok(()),
+        }
+    }
+
+    fn show(&self, now: Time, agents: &[Agent]) {
+        if let Some(states) = self.states {
+            let of_flows: Vec<_> = agents.iter().map(tcp_stats).collect();
+            (states.borrow_mut())(now, &of_flows);
         }
     }
 }
@@ -358,6 +371,7 @@ impl Trial {
             }
             if until == next_sample {
                 self.sample();
+                attendance.show(self.now, &self.simulation.agents);
             }
         }
         Ok(())
@@ -431,10 +445,7 @@ impl Trial {
         };
         let agents = self.simulation.agents.into_iter().zip(self.goodput);
         for (position, (flow, (agent, goodput))) in flows.iter().zip(agents).enumerate() {
-            let stats = match &agent {
-                Agent::Tcp(tcp) => Some(tcp.stats()),
-                _ => None,
-            };
+            let stats = tcp_stats(&agent);
             let mut record = flow_record(flow, goodput, stats);
             if let Agent::Application(application) = &agent {
                 record.metrics = application.metrics();
@@ -449,6 +460,13 @@ impl Trial {
             }
         }
         outcome
+    }
+}
+
+fn tcp_stats(agent: &Agent) -> Option<TcpStats> {
+    match agent {
+        Agent::Tcp(tcp) => Some(tcp.stats()),
+        _ => None,
     }
 }
 

@@ -1,8 +1,10 @@
 //! What each congestion control is known for, on one bottleneck.
 
+mod support;
+
 use underload_aqm::time::Span;
 use underload_report::schema::{BottleneckSummary, LatencyMeasure, Phase};
-use underload_sim::congestion::Algorithm;
+use underload_sim::congestion::{Algorithm, SlowStartExit};
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
 use underload_sim::net::HopConfig;
 use underload_sim::tcp::{EcnUse, TcpConfig};
@@ -85,6 +87,84 @@ fn bbr_lowers_its_window_to_four_segments_every_ten_seconds() {
     for pair in dips.windows(2) {
         assert!((9_500..=11_500).contains(&(pair[1] - pair[0])), "{dips:?}");
     }
+}
+
+#[test]
+fn bbr_cycles_through_eight_phases_of_a_round_trip_each() {
+    // After start-up and before the first PROBE_RTT; the base round trip is 40 ms.
+    let states = support::bbr_alone(10);
+    let steady: Vec<_> =
+        states.into_iter().filter(|state| (3.0..9.5).contains(&state.seconds)).collect();
+    let phases = support::gain_phases(&steady);
+    let up: Vec<usize> = (0..phases.len()).filter(|at| phases[*at].0 >= 1.2).collect();
+    // 6.5 s are 20 cycles of 8 x 40 ms, less what the phase at 1.25 lasts longer, until a quarter
+    // more is in flight.
+    assert!((17..=20).contains(&up.len()), "{phases:?}");
+    for &at in &up[1..up.len() - 1] {
+        let [(gain, length), (drain, drain_length), (cruise, cruise_length)] = phases[at..at + 3]
+        else {
+            panic!("three phases");
+        };
+        assert_eq!((gain, drain, cruise), (1.25, 0.75, 1.0), "{phases:?}");
+        assert!((40..=85).contains(&length), "{phases:?}");
+        // It ends early when what the phase before put into the queue is gone.
+        assert!((5..=50).contains(&drain_length), "{phases:?}");
+        assert!((240..=300).contains(&cruise_length), "six phases: {phases:?}");
+    }
+}
+
+#[test]
+fn bbr_keeps_four_segments_for_200_ms_in_every_ten_seconds() {
+    let states = support::bbr_alone(45);
+    let low = |state: &support::State| state.seconds > 1.0 && state.in_flight <= 4.0;
+    let probes: Vec<(f64, usize)> = states
+        .chunk_by(|a, b| low(a) == low(b))
+        .filter(|chunk| low(&chunk[0]))
+        .map(|chunk| (chunk[0].seconds, chunk.len()))
+        .filter(|(_, length)| *length > 20)
+        .collect();
+    assert_eq!(probes.len(), 4, "{probes:?}");
+    for (_, length) in &probes {
+        // 200 ms and the round trip that it takes to notice.
+        assert!((195..=290).contains(length), "{probes:?}");
+    }
+    for pair in probes.windows(2) {
+        assert!((10.0..=10.6).contains(&(pair[1].0 - pair[0].0)), "{probes:?}");
+    }
+}
+
+#[test]
+fn hystart_plus_plus_leaves_slow_start_before_a_deep_queue_overflows() {
+    // 67 packets in flight and 667 in the queue.
+    let peak = |exit| {
+        let algorithm = Algorithm::Reno;
+        let tcp = TcpConfig { algorithm, slow_start_exit: exit, ..TcpConfig::default() };
+        let flows = vec![FlowConfig::new("f", FlowKind::Tcp(tcp))];
+        let config = support::config("fifo:limit=1000000B", "20mbit:delay=20ms", flows, 4);
+        let (outcome, states) = support::watch(config, Span::from_millis(5));
+        let peak = states.iter().map(|state| state.window).fold(0.0, f64::max);
+        (peak, outcome.record.flows[0].retransmits.unwrap(), goodput(&outcome, 0))
+    };
+    let (overshoot, losses, _) = peak(SlowStartExit::Loss);
+    assert!(losses > 100 && overshoot > 733.0, "the premise: {overshoot} {losses}");
+    let (window, losses, goodput) = peak(SlowStartExit::HyStartPlusPlus);
+    assert_eq!(losses, 0);
+    assert!(
+        (67.0..600.0).contains(&window),
+        "between what is in flight and what overflows: {window}"
+    );
+    assert!(goodput > 17.0, "{goodput}");
+}
+
+#[test]
+fn prague_keeps_the_mean_queue_below_a_millisecond() {
+    let flows = vec![flow("f", Algorithm::Prague), flow("g", Algorithm::Prague)];
+    let queue = "codel:profile=linux,ecn=on,ce-threshold=1ms";
+    let outcome = simulate(queue, "100mbit:delay=5ms", flows, 30);
+    let sojourn = support::up_link(&outcome).sojourn.unwrap();
+    assert!(sojourn.mean_ns < 1_000_000, "{sojourn:?}");
+    assert!(sojourn.p99_ns < 2_500_000, "{sojourn:?}");
+    assert!(support::up_link(&outcome).throughput_bit_per_s > 90_000_000);
 }
 
 #[test]

@@ -59,6 +59,20 @@ pub(super) fn panel<'a>(
     x: &Axis<'_>,
     y: &Axis<'_>,
 ) -> Result<Panel<'a>, String> {
+    panel_with_ticks(area, (top, bottom), x, y, (&number, &number))
+}
+
+/// What a tick says.
+pub(super) type Tick<'t> = &'t dyn Fn(f64) -> String;
+
+/// The same with words of one's own at the ticks of x and y.
+pub(super) fn panel_with_ticks<'a>(
+    area: &Area<'a>,
+    (top, bottom): (u32, u32),
+    x: &Axis<'_>,
+    y: &Axis<'_>,
+    (x_tick, y_tick): (Tick<'_>, Tick<'_>),
+) -> Result<Panel<'a>, String> {
     let part = area.clone().shrink((0, top * UNIT), (WIDTH * UNIT, (bottom - top) * UNIT));
     let mut chart = ChartBuilder::on(&part)
         .margin_left(2 * UNIT)
@@ -69,7 +83,7 @@ pub(super) fn panel<'a>(
         .build_cartesian_2d(x.range.clone(), y.range.clone())
         .map_err(words)?;
     let labels = style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Left, VPos::Top);
-    let tick = |value: &f64| number(*value);
+    let (x_tick, y_tick) = (|value: &f64| x_tick(*value), |value: &f64| y_tick(*value));
     let mut mesh = chart.configure_mesh();
     let _ = mesh
         .light_line_style(plotters::style::TRANSPARENT)
@@ -80,8 +94,8 @@ pub(super) fn panel<'a>(
         .set_all_tick_mark_size(4 * UNIT as i32)
         .x_labels(if x.name.is_empty() { 0 } else { 8 })
         .y_labels(if bottom - top < 130 { 4 } else { 6 })
-        .x_label_formatter(&tick)
-        .y_label_formatter(&tick);
+        .x_label_formatter(&x_tick)
+        .y_label_formatter(&y_tick);
     mesh.draw().map_err(words)?;
     let above = (LEFT as i32 - 6, top as i32 + 15);
     text(area, y.name, above, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Left, VPos::Bottom))?;
@@ -148,6 +162,16 @@ pub(super) fn rectangle(
 pub(super) fn ring(area: &Area<'_>, at: (i32, i32), ink: Ink) -> Result<(), String> {
     let radius = 4 * UNIT as i32;
     area.draw(&Circle::new(units(at), radius, line(ink, 1.5))).map_err(words)
+}
+
+/// Small rings at values of a panel.
+pub(super) fn rings(
+    panel: &mut Panel<'_>,
+    points: Vec<(f64, f64)>,
+    ink: Ink,
+) -> Result<(), String> {
+    let ring = |point| Circle::new(point, 3 * UNIT as i32, line(ink, 1.5));
+    panel.draw_series(points.into_iter().map(ring)).map(drop).map_err(words)
 }
 
 /// A line through values of a panel.

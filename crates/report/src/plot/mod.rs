@@ -2,6 +2,7 @@
 
 mod canvas;
 mod chart;
+pub mod diagram;
 mod distribution;
 mod overview;
 mod timeline;

@@ -167,3 +167,87 @@ const MAX_DELAY_MARGIN: Span = Span::from_millis(16);
 const CONSERVATIVE_DIVISOR: u32 = 4;
 /// RFC 9406 `CSS_ROUNDS`.
 const CONSERVATIVE_ROUNDS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::tests::ack;
+
+    /// A window in slow start whose rounds have ten acknowledgements of `rtt_ms` each.
+    struct Rounds {
+        hystart: HyStart,
+        window: Window,
+        sequence: u32,
+    }
+
+    impl Rounds {
+        fn new() -> Self {
+            let hystart = HyStart::new(SlowStartExit::HyStartPlusPlus);
+            Self { hystart, window: Window::new(40), sequence: 0 }
+        }
+
+        fn round(&mut self, rtt_ms: u64) {
+            for _ in 0..10 {
+                self.sequence += 4;
+                let mut step = ack(4);
+                step.rtt = Some(Span::from_millis(rtt_ms));
+                step.first_outstanding = self.sequence;
+                // Whose acknowledgement begins the next round.
+                step.next_sequence = self.sequence + 36;
+                self.hystart.on_ack(&step, &mut self.window);
+            }
+        }
+
+        fn grows_by_a_quarter(&mut self) -> bool {
+            self.hystart.share(400) == 100
+        }
+    }
+
+    #[test]
+    fn a_rising_round_trip_slows_slow_start_and_five_rounds_later_ends_it() {
+        let mut rounds = Rounds::new();
+        rounds.round(100);
+        rounds.round(100);
+        assert!(!rounds.grows_by_a_quarter());
+        // 100 ms / 8, within 4 to 16 ms.
+        rounds.round(112);
+        assert!(!rounds.grows_by_a_quarter(), "12 ms are below the threshold");
+        rounds.round(126);
+        assert!(rounds.grows_by_a_quarter(), "14 ms more than the round before");
+        for round in 0..5 {
+            assert!(rounds.window.in_slow_start(), "round {round}");
+            rounds.round(130);
+        }
+        rounds.round(130);
+        assert!(!rounds.window.in_slow_start(), "five rounds of conservative slow start");
+    }
+
+    #[test]
+    fn slow_start_resumes_when_the_round_trip_falls_again() {
+        let mut rounds = Rounds::new();
+        rounds.round(100);
+        rounds.round(120);
+        assert!(rounds.grows_by_a_quarter());
+        rounds.round(110);
+        assert!(!rounds.grows_by_a_quarter(), "below the round that slowed it");
+        for _ in 0..10 {
+            rounds.round(110);
+        }
+        assert!(rounds.window.in_slow_start());
+    }
+
+    #[test]
+    fn eight_samples_are_needed() {
+        let mut rounds = Rounds::new();
+        rounds.round(100);
+        rounds.round(100);
+        for number in 0..7 {
+            let mut step = ack(1);
+            step.rtt = Some(Span::from_millis(200));
+            step.first_outstanding = rounds.sequence + 4 + number;
+            step.next_sequence = rounds.sequence + 200;
+            rounds.hystart.on_ack(&step, &mut rounds.window);
+            assert!(!rounds.grows_by_a_quarter(), "sample {number}");
+        }
+    }
+}

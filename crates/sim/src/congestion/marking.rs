@@ -43,7 +43,6 @@ impl MarkFraction {
     }
 
     /// In units of 2^-20.
-    #[cfg(test)]
     pub(super) fn alpha(&self) -> u64 {
         self.alpha
     }

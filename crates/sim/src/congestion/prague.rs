@@ -54,6 +54,18 @@ impl Prague {
     }
 }
 
+impl Prague {
+    /// The window after a reduction by alpha / 2, the rest of a segment kept for growth: near the
+    /// equilibrium a reduction is one segment, and cutting its rest off would nearly double the
+    /// window.
+    fn reduced(&mut self, window: u32) -> u32 {
+        let exact = (u64::from(window) << 24) + self.growth;
+        let reduced = exact - u64::from(window) * self.fraction.alpha() * 8;
+        self.growth = reduced & ((1 << 24) - 1);
+        ((reduced >> 24) as u32).max(2)
+    }
+}
+
 impl CongestionControl for Prague {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
         if self.fraction.on_ack(ack) {
@@ -78,7 +90,7 @@ impl CongestionControl for Prague {
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         window.threshold = match loss.cause {
-            Cause::Mark => self.fraction.reduced(window.size),
+            Cause::Mark => self.reduced(window.size),
             Cause::Loss | Cause::Timeout => (window.size / 2).max(2),
         };
     }

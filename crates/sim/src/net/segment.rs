@@ -72,10 +72,10 @@ pub struct Acknowledgement {
     pub cumulative: u32,
     /// Bytes the receiver takes beyond `cumulative`.
     pub window_bytes: u32,
-    /// Data packets that arrived CE so far (as accurate ECN counts them), modulo 2^16.
-    pub marked: u16,
     /// Selectively acknowledged blocks, most recent first, as offsets from `cumulative`.
     pub blocks: [SackBlock; 3],
+    /// Data packets that arrived CE so far, modulo 8 (the ACE field of RFC 9768).
+    pub ce_count: u8,
     /// ECN echo (RFC 3168).
     pub echo: bool,
     /// What caused it.

@@ -8,7 +8,8 @@
 //!
 //! | part | source |
 //! |---|---|
-//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter (RFC 9768) |
+//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter |
+//! | `accurate_ecn` | RFC 9768: the counter of three bits and how it is read |
 //! | `scoreboard` | SACK bookkeeping and RACK (RFC 8985) |
 //! | `rtt` | RFC 6298 with Linux's bounds |
 //! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
@@ -19,6 +20,7 @@
 //! 1 ms), undo of a fast recovery by DSACK, a smaller window after idle time (RFC 2861). Undo of a
 //! spurious timeout is (RFC 3522).
 
+mod accurate_ecn;
 mod receiver;
 mod recovery;
 mod rtt;

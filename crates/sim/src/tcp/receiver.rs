@@ -7,6 +7,8 @@ use underload_aqm::time::{Span, Time};
 
 use crate::net::{Acknowledgement, Arrival, Data, SackBlock};
 
+use super::accurate_ecn::MarkCounter;
+
 /// Received segments `start..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Range {
@@ -31,8 +33,7 @@ pub(super) struct Receiver {
     delayed_until: Option<Time>,
     /// Acknowledgements still to be sent at once.
     quick: u32,
-    /// CE packets so far.
-    marked: u16,
+    marks: MarkCounter,
     /// Whether the packet before was CE.
     last_marked: bool,
     /// ECE is to be sent until the sender answers.
@@ -43,7 +44,8 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// `accurate`: feedback counts marks, and every change of the mark is acknowledged at once
-    /// (RFC 8257 section 3.2), instead of being echoed until answered (RFC 3168).
+    /// (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 asks for half of that), instead of being
+    /// echoed until answered (RFC 3168).
     pub(super) fn new(window_bytes: u32, accurate: bool) -> Self {
         Self {
             expected: 0,
@@ -55,7 +57,7 @@ impl Receiver {
             unacknowledged: 0,
             delayed_until: None,
             quick: QUICK_ACKNOWLEDGEMENTS,
-            marked: 0,
+            marks: MarkCounter::new(),
             last_marked: false,
             echo: false,
             last: Arrival::Original,
@@ -101,7 +103,9 @@ impl Receiver {
         if data.window_reduced {
             self.echo = false;
         }
-        self.marked = self.marked.wrapping_add(u16::from(marked));
+        if marked {
+            self.marks.count();
+        }
         self.echo |= marked;
         let changed = marked != self.last_marked;
         self.last_marked = marked;
@@ -201,8 +205,8 @@ impl Receiver {
         Acknowledgement {
             cumulative: self.expected,
             window_bytes: self.window_bytes,
-            marked: self.marked,
             blocks,
+            ce_count: self.marks.field(),
             echo: self.echo && !self.accurate,
             cause,
         }

@@ -10,6 +10,7 @@ use crate::congestion::{
 use crate::flow::Port;
 use crate::net::{Acknowledgement, Arrival, Body, Data};
 
+use super::accurate_ecn::MarkReader;
 use super::recovery::{Reduction, Step};
 use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
 use super::scoreboard::{Delivery, Departure, Newest, RackView, Scoreboard};
@@ -28,6 +29,8 @@ pub struct TcpStats {
     pub window: u32,
     /// Segments in flight.
     pub in_flight: u32,
+    /// Bytes per second that it paces at; `None`: not paced.
+    pub pacing: Option<u64>,
     /// Smoothed round trip time in nanoseconds, 0 before the first sample.
     pub smoothed_rtt_ns: u64,
     /// When everything of a transfer was acknowledged.
@@ -77,7 +80,7 @@ pub(super) struct Sender {
     /// Bytes not segmented yet; `u64::MAX`: never ends.
     backlog: u64,
     peer_window: u64,
-    peer_marked: u16,
+    peer_marks: MarkReader,
     announce_reduction: bool,
     release_at: Time,
     waiting_release: bool,
@@ -123,7 +126,7 @@ impl Sender {
             app_limited_until: 0,
             backlog: config.transfer_bytes.unwrap_or(u64::MAX),
             peer_window: u64::from(config.receive_window_bytes),
-            peer_marked: 0,
+            peer_marks: MarkReader::new(),
             announce_reduction: false,
             release_at: Time::ZERO,
             waiting_release: false,
@@ -179,6 +182,7 @@ impl Sender {
         TcpStats {
             window: self.window.size,
             in_flight: self.board.in_flight(),
+            pacing: self.control.pacing(),
             smoothed_rtt_ns: self.rtt.smoothed().map_or(0, Span::as_nanos),
             ..self.stats
         }
@@ -227,8 +231,7 @@ impl Sender {
             self.delivered_at = now;
         }
         let rtt = self.update_rtt(now, &delivery);
-        let marked = u32::from(ack.marked.wrapping_sub(self.peer_marked));
-        self.peer_marked = ack.marked;
+        let marked = self.peer_marks.read(ack.ce_count, delivery.delivered);
         self.update_newest(now, &delivery);
         let lost = self.find_losses(now);
         self.change_state(now, ack, &delivery, lost);

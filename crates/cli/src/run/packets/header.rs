@@ -158,7 +158,7 @@ impl Tcp {
         if is_later(end, numbers.end) {
             numbers.end = end;
         }
-        let mut flags = flag::ACK | counter(facts.ecn, 0);
+        let mut flags = flag::ACK | counter(facts.ecn, INITIAL_COUNT);
         if u32::from(data.len) < facts.segment_bytes {
             flags |= flag::PSH;
         }
@@ -192,7 +192,7 @@ impl Tcp {
             }
         }
         options.resize(options.len() + facts.option_bytes, END_OF_OPTIONS);
-        let mut flags = flag::ACK | counter(facts.ecn, ack.marked);
+        let mut flags = flag::ACK | counter(facts.ecn, ack.ce_count);
         if ack.echo && !is_counted(facts.ecn) {
             flags |= flag::ECE;
         }
@@ -244,10 +244,13 @@ fn on_answer(ecn: EcnUse) -> u16 {
     }
 }
 
-/// The ACE field, which starts from 5 (RFC 9768 section 3.2.2.1).
-fn counter(ecn: EcnUse, marked: u16) -> u16 {
-    if is_counted(ecn) { (marked.wrapping_add(5) & 7) << 6 } else { 0 }
+/// The ACE field.
+fn counter(ecn: EcnUse, ce_count: u8) -> u16 {
+    if is_counted(ecn) { u16::from(ce_count) << 6 } else { 0 }
 }
+
+/// Where the count of marks starts (RFC 9768 section 3.2.2.1).
+const INITIAL_COUNT: u8 = 5;
 
 fn udp(buffer: &mut Vec<u8>, sighting: &Sighting<'_>, sequence: u32) -> u8 {
     let (source, destination) = ports(sighting);

@@ -1,0 +1,218 @@
+//! Diagrams of one's own: lines and points in panels, for documentation.
+
+use std::ops::Range;
+
+use super::canvas::Ink;
+use super::chart::{self, Axis};
+use super::{Plot, PlotError};
+
+/// Panels below each other, with one legend.
+#[derive(Debug, Clone)]
+pub struct Diagram {
+    /// File name without the ending.
+    pub name: String,
+    /// What it shows, one line.
+    pub title: String,
+    /// Top to bottom.
+    pub panels: Vec<Panel>,
+}
+
+/// Curves over one pair of scales.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// The horizontal scale.
+    pub x: Scale,
+    /// The vertical scale.
+    pub y: Scale,
+    /// What is drawn, in this order.
+    pub curves: Vec<Curve>,
+}
+
+/// A scale: its name with unit, and what it spans.
+#[derive(Debug, Clone)]
+pub struct Scale {
+    /// Name and unit.
+    pub name: String,
+    /// Smallest and largest value.
+    pub range: Range<f64>,
+    /// Linear or logarithmic.
+    pub kind: ScaleKind,
+}
+
+/// How values become places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleKind {
+    /// Evenly.
+    Linear,
+    /// By powers of ten; values must be above 0.
+    Logarithmic,
+}
+
+/// A sequence of values.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// Name in the legend; curves of one name share colour and entry. Empty: no entry.
+    pub name: String,
+    /// How it is drawn.
+    pub mark: Mark,
+    /// Values, in order of x; those outside the scales are left out.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How values are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A line through them.
+    Line,
+    /// A ring at each.
+    Ring,
+}
+
+impl Scale {
+    /// A linear scale.
+    pub fn linear(name: &str, range: Range<f64>) -> Self {
+        Self { name: name.to_owned(), range, kind: ScaleKind::Linear }
+    }
+
+    /// A logarithmic scale.
+    pub fn logarithmic(name: &str, range: Range<f64>) -> Self {
+        Self { name: name.to_owned(), range, kind: ScaleKind::Logarithmic }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        match self.kind {
+            ScaleKind::Linear => value,
+            ScaleKind::Logarithmic => value.log10(),
+        }
+    }
+
+    fn axis(&self) -> Axis<'_> {
+        let range = self.place(self.range.start)..self.place(self.range.end);
+        Axis { name: &self.name, range }
+    }
+
+    fn tick(&self, place: f64) -> String {
+        match self.kind {
+            ScaleKind::Linear => chart::number(place),
+            ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => String::new(),
+            ScaleKind::Logarithmic if place < -3.5 => format!("1e{place:.0}"),
+            ScaleKind::Logarithmic => chart::number(10_f64.powf(place)),
+        }
+    }
+}
+
+impl Curve {
+    /// A line.
+    pub fn line(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), mark: Mark::Line, points }
+    }
+
+    /// Rings.
+    pub fn rings(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), mark: Mark::Ring, points }
+    }
+}
+
+impl Diagram {
+    /// Draws it.
+    ///
+    /// # Errors
+    /// Fails where a scale spans nothing.
+    pub fn plot(&self) -> Result<Plot, PlotError> {
+        let names = self.names();
+        let entries: Vec<(Ink, String)> =
+            names.iter().enumerate().map(|(at, name)| (Ink::Arm(at), (*name).to_owned())).collect();
+        let mut legend_height = 0;
+        let measured = chart::legend(None, &entries).map(|height| legend_height = height);
+        let height = legend_height + self.panels.len() as u32 * PANEL_HEIGHT + 2;
+        chart::plot(&self.name, self.title.clone(), String::new(), height, |area| {
+            measured?;
+            chart::legend(Some(area), &entries)?;
+            for (number, panel) in self.panels.iter().enumerate() {
+                let top = legend_height + number as u32 * PANEL_HEIGHT;
+                panel.draw(area, (top, top + PANEL_HEIGHT - 20), &names)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for curve in self.panels.iter().flat_map(|panel| &panel.curves) {
+            if !curve.name.is_empty() && !names.contains(&curve.name.as_str()) {
+                names.push(&curve.name);
+            }
+        }
+        names
+    }
+}
+
+impl Panel {
+    fn draw(&self, area: &chart::Area<'_>, rows: (u32, u32), names: &[&str]) -> Result<(), String> {
+        let (x, y) = (self.x.axis(), self.y.axis());
+        if x.range.is_empty() || y.range.is_empty() {
+            return Err(format!("'{}' against '{}' spans nothing", self.y.name, self.x.name));
+        }
+        let (x_tick, y_tick) = (|place| self.x.tick(place), |place| self.y.tick(place));
+        let mut drawn = chart::panel_with_ticks(area, rows, &x, &y, (&x_tick, &y_tick))?;
+        for curve in &self.curves {
+            let at = names.iter().position(|name| *name == curve.name);
+            let points = curve
+                .points
+                .iter()
+                .filter(|(at, value)| self.x.holds(*at) && self.y.holds(*value))
+                .map(|(at, value)| (self.x.place(*at), self.y.place(*value)))
+                .collect();
+            match (curve.mark, at) {
+                (Mark::Ring, at) => {
+                    chart::rings(&mut drawn, points, at.map_or(Ink::Muted, Ink::Solid))?;
+                }
+                (Mark::Line, at) => {
+                    chart::curve(&mut drawn, points, at.map_or(Ink::Muted, Ink::Arm), 1.5)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scale {
+    fn holds(&self, value: f64) -> bool {
+        (self.range.start..=self.range.end).contains(&value)
+    }
+}
+
+/// With its axis names, pixels.
+const PANEL_HEIGHT: u32 = 190;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagram(y: Scale) -> Diagram {
+        let x = Scale::logarithmic("loss", 1e-4..1e-1);
+        let line = Curve::line("law", vec![(1e-4, 100.0), (1e-2, 10.0), (1.0, 1.0)]);
+        let rings = Curve::rings("law", vec![(1e-3, 31.0)]);
+        let panels = vec![Panel { x, y, curves: vec![line, rings] }];
+        Diagram { name: "f".to_owned(), title: "t".to_owned(), panels }
+    }
+
+    #[test]
+    fn a_diagram_has_its_curves_once_in_the_legend_and_nothing_outside_its_scales() {
+        let svg = diagram(Scale::logarithmic("window", 1.0..1e3)).plot().unwrap().svg();
+        assert_eq!(svg.matches(">law<").count(), 1);
+        assert_eq!(svg.matches("<circle").count(), 1);
+        assert!(
+            svg.contains(">1e-4<") && svg.contains(">0.01<") && svg.contains(">1000<"),
+            "{svg}"
+        );
+        let line = svg.lines().rfind(|line| line.contains("polyline")).unwrap();
+        assert_eq!(line.matches(',').count(), 2, "the third value is outside: {line}");
+    }
+
+    #[test]
+    fn a_scale_that_spans_nothing_is_refused() {
+        let error = diagram(Scale::linear("window", 1.0..1.0)).plot().unwrap_err();
+        assert!(error.to_string().contains("window"), "{error}");
+    }
+}
