@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
+use crate::sim_live;
 
 struct Bench {
     name: &'static str,
@@ -64,11 +65,16 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         for bench in BENCHES {
             println!("{:<12}{}", bench.name, bench.what);
         }
+        println!("{:<12}{}", sim_live::NAME, sim_live::WHAT);
         return Ok(());
     };
+    if *name == sim_live::NAME {
+        return sim_live::run(rest);
+    }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
-        bail!("there is no benchmark `{name}`; known: {}", known.join(", "));
+        let known = known.join(", ");
+        bail!("there is no benchmark `{name}`; known: {known}, {}", sim_live::NAME);
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod checks;
+mod sim_live;
 mod test_run;
 mod tidy;
 

@@ -205,20 +205,71 @@ fn an_interrupted_run_keeps_its_completed_trials() {
     assert!(folder.path().join("out/report.html").exists());
 }
 
+/// `run.json` without what only the machine and the hour decide.
+fn without_provenance(run: &Path) -> String {
+    let text = std::fs::read_to_string(run.join("run.json")).expect("a record");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let host = record.as_object_mut().and_then(|record| record.remove("host"));
+    assert!(host.is_some_and(|host| host["clock"] == "virtual"));
+    record.to_string()
+}
+
 #[test]
-fn the_simulated_world_gives_the_same_bytes_again() {
+fn the_simulated_world_gives_the_same_bytes_again_on_any_number_of_threads() {
     let folder = folder();
-    let scenario = without_command(TINY);
+    let scenario = without_command(TINY).replace("\"20mbit\"", "\"20mbit:loss=0.1%\"");
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
-    let samples = ["first", "second"].map(|out| {
-        let output =
-            underload(&["run", "tiny.toml", "--world", "sim", "--out", out], folder.path());
+    let runs = [("first", "1"), ("second", "1"), ("third", "3")].map(|(out, threads)| {
+        let arguments = ["run", "tiny.toml", "--world", "sim", "--out", out, "--repeat", "6"];
+        let packets = ["--threads", threads, "--packets", "--pcap", "client"];
+        let output = underload(&[&arguments[..], &packets[..]].concat(), folder.path());
         assert!(output.status.success(), "{}", stderr(&output));
         assert!(stdout(&output).contains("fifo"), "{}", stdout(&output));
-        std::fs::read(folder.path().join(out).join("samples.parquet")).expect("samples")
+        folder.path().join(out)
     });
-    assert!(!samples[0].is_empty());
-    assert!(samples[0] == samples[1], "two runs of one seed differ");
+    let [first, others @ ..] = &runs;
+    let bytes = |run: &Path, file: &str| std::fs::read(run.join(file)).expect("a file of the run");
+    let capture = "captures/0000005-client.pcapng";
+    assert_ne!(bytes(first, capture), bytes(first, "captures/0000004-client.pcapng"));
+    for other in others {
+        assert!(without_provenance(first) == without_provenance(other), "records differ");
+        for file in ["samples.parquet", "series.parquet", "packets.parquet", capture] {
+            assert!(bytes(first, file) == bytes(other, file), "{file} differs");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others() {
+    let folder = folder();
+    // The second arm would take much longer than anybody's patience.
+    let arms = "[[arm]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
+                [[arm]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
+    let scenario = without_command(TINY) + arms;
+    std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
+    let child = Command::new(env!("CARGO_BIN_EXE_underload"))
+        .args(["run", "tiny.toml", "--world", "sim", "--threads", "2", "--out", "out"])
+        .args(["--pcap", "up.drop"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let captures = folder.path().join("out/captures");
+    let start = Instant::now();
+    while !captures.join("0000001-up.drop.pcapng").exists() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The short trial takes some milliseconds.
+    std::thread::sleep(Duration::from_secs(1));
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted after 1 of 2"), "{}", stderr(&output));
+    let record = RunDir::read(folder.path().join("out")).expect("the record can be read").record;
+    assert_eq!(record.trials.len(), 1);
+    assert!(captures.join("0000000-up.drop.pcapng").exists());
+    assert!(!captures.join("0000001-up.drop.pcapng").exists(), "half a capture was left");
 }
 
 /// Fleets of lines small enough for a test, more trials than it takes to be cached.
@@ -326,4 +377,41 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
     for part in ["Compared with fifo", "Hodges-Lehmann", "15 ms bins", "share of trials"] {
         assert!(page.contains(part), "the report does not say `{part}`");
     }
+}
+
+#[test]
+fn a_killed_sweep_resumes_and_repeats_nothing() {
+    let folder = folder();
+    let longer = COHORT.replace("load = \"500ms\"", "load = \"4s\"").replace("= 20\n", "= 40\n");
+    let sweep = "\n[[sweep]]\nkey = \"path.up\"\nvalues = [\"20mbit\", \"30mbit\"]\n";
+    let text = longer[..longer.find("[[published]]").expect("it has some")].to_owned() + sweep;
+    std::fs::write(folder.path().join("lines.toml"), text).expect("writing the scenario");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
+        .args(["run", "lines.toml", "--world", "sim", "--out", "killed"])
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let cached = || {
+        let groups = std::fs::read_dir(folder.path().join("cache/underload/trials"));
+        groups.map_or(0, Iterator::count)
+    };
+    let start = Instant::now();
+    while cached() < 10 && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("it is killed");
+    child.wait().expect("it ended");
+    let kept = cache_entries(folder.path()).len();
+    assert!((1..160).contains(&kept), "the premise: killed in the middle, {kept} trials kept");
+    let killed = RunDir::read(folder.path().join("killed")).expect("what it finished").record;
+    assert!(!killed.complete && killed.trials.len() <= kept);
+    let resumed = simulate(folder.path(), "resumed", &[]);
+    let expected = format!("{kept} of 160 trials came from the cache");
+    assert!(stderr(&resumed).contains(&expected), "{kept}: {}", stderr(&resumed));
+    let fresh = simulate(folder.path(), "fresh", &["--no-cache"]);
+    assert!(!stderr(&fresh).contains("cache"), "{}", stderr(&fresh));
+    let [resumed, fresh] = ["resumed", "fresh"].map(|run| folder.path().join(run));
+    assert!(without_provenance(&resumed) == without_provenance(&fresh), "records differ");
 }

@@ -8,11 +8,13 @@
 //! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
+//! - [`agreements`]: how well one run of a scenario foretells another.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod schema;
 pub mod stats;
 
+mod agreement;
 mod arms;
 mod combine;
 mod page;
@@ -25,6 +27,7 @@ mod table;
 mod verdict;
 mod words;
 
+pub use agreement::{Agreement, agreement_table, agreements};
 pub use arms::{conclude, metric};
 pub use combine::load;
 pub use page::{PageError, plots, render, write_report};

@@ -3,10 +3,10 @@
 use std::error::Error;
 
 use underload_report::schema::World;
-use underload_report::{RunDir, load, table};
+use underload_report::{RunDir, agreement_table, agreements, load, table};
 
 use crate::page::run;
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
+use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 #[test]
 fn the_table_is_aligned_and_within_100_columns() {
@@ -46,4 +46,25 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
     let missing = load(&[directory.path().join("nowhere")]).err().ok_or("read nothing")?;
     assert!(missing.to_string().contains("nowhere/run.json"), "{missing}");
     Ok(())
+}
+
+#[test]
+fn two_runs_are_compared_arm_by_arm() {
+    let measured = [BUFFER_CONTROL, DOCSIS_PIE];
+    // 17 ms of 24 are the path's own: 6 ms more of 8 are a quarter of the whole.
+    let foretold = [FQ_CODEL, Queue { delay_ms: 14.0, ..DOCSIS_PIE }];
+    let live = run(World::Live, &measured, 2, 10_000_000).record;
+    let sim = run(World::Sim, &foretold, 2, 10_000_000).record;
+    let text = agreement_table(&sim, &live);
+    let expected = "\
+comcast/upstream: sim against live
+  docsis-pie  load.rtt.p50     30.0     24.0 ms       +25.4 % of 15 %  missed
+  docsis-pie  load.rtt.p99     35.1     29.1 ms       +20.8 % of 15 %  missed
+  docsis-pie  goodput.up       9.43     9.43 Mbit/s    +0.0 % of  5 %  met
+  1 of 3 met
+  only sim: fq-codel
+  only live: buffer-control
+";
+    assert_eq!(text, expected);
+    assert!(agreements(&live, &live).iter().all(|row| row.is_met() == Some(true)));
 }
