@@ -1,10 +1,11 @@
 //! The event loop.
 
+use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 
 use crate::flow::{Address, Agent, FlowConfig, Port};
-use crate::net::{HopConfig, Network, Tournament};
+use crate::net::{HopConfig, Network, Segment, Tournament};
 
 /// A network with its flows at an instant of virtual time.
 pub(crate) struct Simulation {
@@ -66,9 +67,10 @@ impl Simulation {
 
     /// Executes everything that happens before `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
+        let mut arrived = Packet { meta: Meta::new(0, 0), payload: Segment::NONE };
         loop {
             let (timer_at, flow) = self.timers.first();
-            let packet_at = self.network.next_event();
+            let (packet_at, source) = self.network.next_event();
             if timer_at <= packet_at {
                 if timer_at >= end {
                     return;
@@ -78,7 +80,7 @@ impl Simulation {
                 if packet_at >= end {
                     return;
                 }
-                self.deliver(packet_at);
+                self.deliver(packet_at, source, &mut arrived);
             }
             self.events += 1;
         }
@@ -106,13 +108,13 @@ impl Simulation {
     }
 
     #[inline]
-    fn deliver(&mut self, now: Time) {
-        let Some((direction, packet)) = self.network.step() else { return };
+    fn deliver(&mut self, now: Time, source: usize, packet: &mut Packet<Segment>) {
+        let Some(direction) = self.network.step(now, source, packet) else { return };
         let flow = packet.payload.flow as usize;
         let agent = &mut self.agents[flow];
         let address = self.addresses[flow];
         let mut port = Port { now, address, network: &mut self.network };
-        agent.receive(&mut port, direction, &packet);
+        agent.receive(&mut port, direction, packet);
         let deadline = agent.deadline();
         if deadline < self.timers.key(flow) {
             self.timers.set(flow, deadline);

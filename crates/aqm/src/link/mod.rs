@@ -19,7 +19,7 @@ pub use rate_process::{Constant, RateProcess};
 pub use schedule::{Schedule, ScheduleError, Step};
 pub use trace::{Opportunities, Trace, TraceError};
 
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
 use crate::qdisc::{Dequeue, DropReason, Observer, Qdisc};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -40,14 +40,28 @@ pub struct Link<P> {
     delay: Span,
     flight: Option<Box<Flight>>,
     loss: Loss,
-    /// The packet on the wire and the end of its transmission.
-    in_service: Option<(Time, Packet<P>)>,
-    /// When the idle link asks its queue again, where it has something to wait for.
-    next_dequeue: Option<Time>,
-    /// Transmitted packets with the time at which they reach the far end, in its order.
+    /// What the link does next, and when; [`Time::MAX`] where it has nothing to wait for.
+    activity: Activity,
+    wake: Time,
+    /// The packet in transmission, where it will be lost at the end of it.
+    doomed: Option<Packet<P>>,
+    /// Packets in transmission or beyond it, with the time at which they reach the far end, in its
+    /// order. A packet goes there as soon as its transmission begins, since everything about its
+    /// way is known by then: it is moved once less.
     flying: VecDeque<(Time, Packet<P>)>,
     /// Number of packets that `flying` may hold; more are lost, so that memory stays bounded.
     flying_limit: usize,
+}
+
+/// What the link does when it wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    /// Nothing, until a packet arrives.
+    Idle,
+    /// Asks its queue for a packet.
+    Asking,
+    /// Ends a transmission.
+    Sending,
 }
 
 /// Independent loss of transmitted packets.
@@ -88,49 +102,78 @@ impl<P> Link<P> {
             delay: parts.delay,
             flight: parts.flight,
             loss: parts.loss,
-            in_service: None,
-            next_dequeue: None,
+            activity: Activity::Idle,
+            wake: Time::MAX,
+            doomed: None,
             flying: VecDeque::new(),
             flying_limit: FLYING_LIMIT,
         }
     }
 
-    /// Replays what happened before `now`, as `send` does first. An observer that must hear of an
-    /// arrival in its place among departures and drops is told after this.
-    pub fn advance_before(&mut self, now: Time, observer: &mut dyn Observer<P>) {
-        self.advance(Until::Before(now), observer);
+    /// Offers a packet to the queue at `now`.
+    #[inline]
+    pub fn send(&mut self, now: Time, mut packet: Packet<P>, observer: &mut impl Observer<P>) {
+        self.advance_before(now, observer);
+        if self.overhead_bytes > 0 {
+            add_overhead(&mut packet.meta, self.overhead_bytes);
+        }
+        self.queue.enqueue(now, packet, observer);
+        if self.activity == Activity::Idle {
+            self.ask(now);
+        }
     }
 
-    /// Offers a packet to the queue at `now`.
-    pub fn send(&mut self, now: Time, mut packet: Packet<P>, observer: &mut dyn Observer<P>) {
-        self.advance_before(now, observer);
-        packet.meta.len += self.overhead_bytes;
-        self.queue.enqueue(now, packet, observer);
-        if self.in_service.is_none() && self.next_dequeue.is_none() {
-            self.next_dequeue = self.rate.next_start(now);
+    /// Replays what happened before `now`, as `send` does first. An observer that must hear of an
+    /// arrival in its place among departures and drops is told after this.
+    #[inline]
+    pub fn advance_before(&mut self, now: Time, observer: &mut impl Observer<P>) {
+        if self.wake < now {
+            self.advance(now - Span::from_nanos(1), observer);
         }
     }
 
     /// Takes the next packet that has reached the far end by `now`, oldest first. Call until it
     /// returns `None`.
-    pub fn poll(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Option<(Time, Packet<P>)> {
-        self.advance(Until::AtOrBefore(now), observer);
-        if self.flying.front()?.0 > now {
-            return None;
-        }
+    #[inline]
+    pub fn poll(
+        &mut self,
+        now: Time,
+        observer: &mut impl Observer<P>,
+    ) -> Option<(Time, Packet<P>)> {
+        self.peek(now, observer)?;
         self.flying.pop_front()
+    }
+
+    /// What `poll` would return, left in its place: a simulator that copies it from there moves it
+    /// once less, and discards it by [`Link::discard`].
+    #[inline]
+    pub fn peek(
+        &mut self,
+        now: Time,
+        observer: &mut impl Observer<P>,
+    ) -> Option<&(Time, Packet<P>)> {
+        if self.wake <= now {
+            self.advance(now, observer);
+        }
+        self.flying.front().filter(|(arrival, _)| *arrival <= now)
+    }
+
+    /// Forgets the packet that [`Link::peek`] returned.
+    #[inline]
+    pub fn discard(&mut self) {
+        self.flying.pop_front();
     }
 
     /// When `poll` could next return a packet: never later than it does, possibly earlier.
     /// `None`: not before another `send`.
+    #[inline]
     pub fn next_event(&self) -> Option<Time> {
         let flying = self.flying.front().map(|(arrival, _)| *arrival);
         if flying.is_some() && self.flight.is_none() {
             return flying;
         }
-        let end = self.in_service.as_ref().map(|(end, _)| *end).or(self.next_dequeue);
         // With extra delays, a packet still to be sent may overtake those that fly.
-        let next = end.map(|end| end + self.delay);
+        let next = (self.activity != Activity::Idle).then(|| self.wake + self.delay);
         flying.into_iter().chain(next).min()
     }
 
@@ -141,76 +184,95 @@ impl<P> Link<P> {
 
     /// Packets transmitted or in transmission that have not reached the far end.
     pub fn in_flight(&self) -> usize {
-        self.flying.len() + usize::from(self.in_service.is_some())
+        self.flying.len() + usize::from(self.doomed.is_some())
     }
 
-    fn advance(&mut self, until: Until, observer: &mut dyn Observer<P>) {
-        loop {
-            if let Some((end, packet)) = self.in_service.take_if(|(end, _)| until.includes(*end)) {
-                self.finish(end, packet, observer);
-                self.next_dequeue =
-                    if self.queue.backlog().is_empty() { None } else { self.rate.next_start(end) };
-            } else if let Some(start) = self.next_dequeue.take_if(|start| until.includes(*start)) {
-                self.start(start, observer);
-            } else {
-                return;
+    /// Does everything that happens up to `last`, that instant included.
+    #[inline(never)]
+    fn advance(&mut self, last: Time, observer: &mut impl Observer<P>) {
+        while self.wake <= last {
+            match self.activity {
+                Activity::Sending => self.finish(observer),
+                Activity::Asking => self.start(observer),
+                Activity::Idle => return,
             }
         }
     }
 
-    fn start(&mut self, start: Time, observer: &mut dyn Observer<P>) {
+    /// Waits for the rate process to allow a transmission from `ready` on.
+    #[inline]
+    fn ask(&mut self, ready: Time) {
+        (self.activity, self.wake) = match self.rate.next_start(ready) {
+            Some(start) => (Activity::Asking, start),
+            None => (Activity::Idle, Time::MAX),
+        };
+    }
+
+    #[inline]
+    fn finish(&mut self, observer: &mut impl Observer<P>) {
+        let end = self.wake;
+        if let Some(packet) = self.doomed.take() {
+            observer.dropped(end, packet, DropReason::Loss);
+        }
+        if self.queue.backlog().is_empty() {
+            (self.activity, self.wake) = (Activity::Idle, Time::MAX);
+        } else {
+            self.ask(end);
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, observer: &mut impl Observer<P>) {
+        let start = self.wake;
         match self.queue.dequeue(start, observer) {
-            Dequeue::Packet(packet) => match self.rate.transmit(start, packet.meta.len) {
-                Some(end) => {
-                    observer.transmitted(start, end, &packet);
-                    self.in_service = Some((end, packet));
-                }
-                None => {
-                    observer.dropped(start, packet, DropReason::Oversize);
-                    self.next_dequeue = self.rate.next_start(start);
-                }
-            },
-            Dequeue::Empty => {}
+            Dequeue::Packet(packet) => self.transmit(start, packet, observer),
+            Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                self.next_dequeue = self.rate.next_start(time);
+                self.ask(time);
             }
         }
     }
 
-    fn finish(&mut self, end: Time, mut packet: Packet<P>, observer: &mut dyn Observer<P>) {
+    /// Begins to transmit `packet` and settles its way to the far end.
+    // Out of line, so that the packet is handed over in memory and moved as a whole. Inlined, it is
+    // moved in pieces, and to read several pieces at once that were just written stalls.
+    #[inline(never)]
+    fn transmit(&mut self, start: Time, mut packet: Packet<P>, observer: &mut impl Observer<P>) {
+        let len = packet.meta.len;
+        let Some(end) = self.rate.transmit(start, len) else {
+            observer.dropped(start, packet, DropReason::Oversize);
+            return self.ask(start);
+        };
+        observer.transmitted(start, end, &packet);
+        (self.activity, self.wake) = (Activity::Sending, end);
         let arrival = match &mut self.flight {
             None => end + self.delay,
-            Some(flight) => flight.arrival(end, packet.meta.len, self.delay),
+            Some(flight) => flight.arrival(end, len, self.delay),
         };
-        packet.meta.len -= self.overhead_bytes;
+        // Only where it changes something, for the same reason.
+        if self.overhead_bytes > 0 {
+            packet.meta.len -= self.overhead_bytes;
+        }
         let lost = self.loss.probability_q32 > 0
             && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;
         if lost || self.flying.len() >= self.flying_limit {
-            observer.dropped(end, packet, DropReason::Loss);
-            return;
-        }
-        if self.flying.back().is_none_or(|(last, _)| *last <= arrival) {
+            self.doomed = Some(packet);
+        } else if self.flight.is_none() || !self.overtakes(arrival) {
             self.flying.push_back((arrival, packet));
         } else {
             let place = self.flying.partition_point(|(time, _)| *time <= arrival);
             self.flying.insert(place, (arrival, packet));
         }
     }
-}
 
-/// How far a link is brought forward.
-#[derive(Clone, Copy)]
-enum Until {
-    Before(Time),
-    AtOrBefore(Time),
-}
-
-impl Until {
-    fn includes(self, time: Time) -> bool {
-        match self {
-            Self::Before(limit) => time < limit,
-            Self::AtOrBefore(limit) => time <= limit,
-        }
+    fn overtakes(&self, arrival: Time) -> bool {
+        self.flying.back().is_some_and(|(last, _)| *last > arrival)
     }
+}
+
+/// Out of line, so that a packet without overhead is not taken apart for it on its way.
+#[cold]
+fn add_overhead(meta: &mut Meta, overhead_bytes: u32) {
+    meta.len += overhead_bytes;
 }

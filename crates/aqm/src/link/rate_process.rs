@@ -41,6 +41,7 @@ impl RateProcess {
     }
 
     /// The first instant, `ready` or later, at which a transmission may start. `None`: never.
+    #[inline]
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {
             Self::Unlimited | Self::Constant(_) => Some(ready),
@@ -75,6 +76,7 @@ impl RateProcess {
 
     /// Transmits `len` bytes from `start`, an instant that [`RateProcess::next_start`] gave, and
     /// returns the end. `None`: the packet can never be transmitted.
+    #[inline]
     pub fn transmit(&mut self, start: Time, len: u32) -> Option<Time> {
         match self {
             Self::Unlimited => Some(start),
@@ -95,24 +97,51 @@ pub struct Constant {
     free_at: Time,
     /// Nanoseconds cut off so far in this busy period, in units of 1 / rate.
     carry: u64,
+    /// What the last length takes: most packets are as long as the one before, and a division
+    /// costs as much as the rest of a transmission.
+    last: Transmission,
+}
+
+/// How long a packet takes: whole nanoseconds, and the rest in units of 1 / rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transmission {
+    len: u32,
+    nanos: u64,
+    rest: u64,
 }
 
 impl Constant {
     /// A link of `rate`, which must not be zero.
     pub fn new(rate: Rate) -> Self {
         assert!(!rate.is_zero(), "configuration refuses a constant rate of zero");
-        Self { rate, free_at: Time::ZERO, carry: 0 }
+        Self { rate, free_at: Time::ZERO, carry: 0, last: Transmission::default() }
     }
 
+    #[inline]
     pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
         if start > self.free_at {
             self.carry = 0;
         }
+        if len != self.last.len {
+            self.divide(len);
+        }
         let bits_per_second = self.rate.bits_per_second();
-        let total = u64::from(len) * 8_000_000_000 + self.carry;
-        self.carry = total % bits_per_second;
-        self.free_at = start + Span::from_nanos(total / bits_per_second);
+        let mut nanos = self.last.nanos;
+        self.carry += self.last.rest;
+        if self.carry >= bits_per_second {
+            self.carry -= bits_per_second;
+            nanos += 1;
+        }
+        self.free_at = start + Span::from_nanos(nanos);
         self.free_at
+    }
+
+    #[inline(never)]
+    fn divide(&mut self, len: u32) {
+        let nanobits = u64::from(len) * NANOBITS_PER_BYTE;
+        let bits_per_second = self.rate.bits_per_second();
+        let (nanos, rest) = (nanobits / bits_per_second, nanobits % bits_per_second);
+        self.last = Transmission { len, nanos, rest };
     }
 }
 

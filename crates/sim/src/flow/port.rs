@@ -61,7 +61,7 @@ impl Port<'_> {
         let (id, arrived) = (self.network.number(), Time::ZERO);
         let meta = Meta { len, flow: label, src, dst, id, dscp, ecn, arrived };
         let packet = Packet { meta, payload: Segment { flow, channel, body } };
-        self.network.send(self.now, direction, packet);
+        self.network.send(self.now, direction, &packet);
     }
 }
 

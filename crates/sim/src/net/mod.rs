@@ -143,61 +143,76 @@ impl Network {
         self.next_id
     }
 
-    /// The instant of the next event.
+    /// The instant of the next event, and the number of its source.
     #[inline]
-    pub(crate) fn next_event(&self) -> Time {
-        self.heads.first().0
+    pub(crate) fn next_event(&self) -> (Time, usize) {
+        self.heads.first()
     }
 
     /// Takes a packet from an endpoint.
-    #[inline]
-    pub(crate) fn send(&mut self, now: Time, direction: Direction, packet: Packet<Segment>) {
+    // Out of line, so that the packet is handed over in memory, where it was made.
+    #[inline(never)]
+    pub(crate) fn send(&mut self, now: Time, direction: Direction, packet: &Packet<Segment>) {
         match self.entries[direction as usize] {
             Some(hop) => self.enter(now, hop, packet),
             None => {
                 if let Some(watcher) = &self.watcher {
-                    watch::report(watcher, now, direction, Event::Sent, &packet);
+                    watch::report(watcher, now, direction, Event::Sent, packet);
                 }
-                self.leave(now, direction, packet);
+                if let Some(pipe) = self.pipe_of(direction, packet) {
+                    self.delay(now, pipe, packet.clone());
+                }
             }
         }
     }
 
-    /// Handles the next event; returns a packet that reached its endpoint by it.
+    /// Handles the next event, which is `source`'s at `now`. Where a packet reached its endpoint by
+    /// it, returns the direction that the packet came, and writes the packet to `arrived`: returned
+    /// by value, it would be moved three times.
     #[inline]
-    pub(crate) fn step(&mut self) -> Option<(Direction, Packet<Segment>)> {
-        let (now, source) = self.heads.first();
-        let received = self.handle(now, source)?;
+    pub(crate) fn step(
+        &mut self,
+        now: Time,
+        source: usize,
+        arrived: &mut Packet<Segment>,
+    ) -> Option<Direction> {
+        let direction = self.handle(now, source, arrived)?;
         if let Some(watcher) = &self.watcher {
-            watch::report(watcher, now, received.0, Event::Received, &received.1);
+            watch::report(watcher, now, direction, Event::Received, arrived);
         }
-        Some(received)
+        Some(direction)
     }
 
     #[inline]
-    fn handle(&mut self, now: Time, source: usize) -> Option<(Direction, Packet<Segment>)> {
+    fn handle(
+        &mut self,
+        now: Time,
+        source: usize,
+        arrived: &mut Packet<Segment>,
+    ) -> Option<Direction> {
         let Some(hop) = source.checked_sub(self.pipes.len()) else {
-            let pipe = &mut self.pipes[source];
-            let packet = pipe.pop();
-            let direction = pipe.direction;
-            self.heads.set(source, pipe.next_event());
-            return packet.map(|packet| (direction, packet));
+            return self.step_pipe(source, arrived);
         };
         let Hop { link, recorder, next, direction, .. } = &mut self.hops[hop];
-        let polled = link.poll(now, recorder);
+        let polled = link.peek(now, recorder).map(|(_, packet)| *arrived = packet.clone());
+        if polled.is_some() {
+            link.discard();
+        }
         let (next, direction) = (*next, *direction);
         self.heads.set(source, link.next_event().unwrap_or(Time::MAX));
-        let (_, packet) = polled?;
-        if let Some(post) = &self.hops[hop].recorder.post {
-            post.delivered(now, &packet);
+        polled?;
+        if let Some(post) = &recorder.post {
+            post.delivered(now, arrived);
         }
-        match next {
-            Some(next) => {
-                self.enter(now, next, packet);
-                None
-            }
-            None => self.leave(now, direction, packet).map(|packet| (direction, packet)),
+        if let Some(next) = next {
+            self.enter(now, next, arrived);
+            return None;
         }
+        if let Some(pipe) = self.pipe_of(direction, arrived) {
+            self.delay(now, pipe, arrived.clone());
+            return None;
+        }
+        Some(direction)
     }
 
     /// Bytes of memory that packets in pipes may use.
@@ -205,32 +220,42 @@ impl Network {
         self.pipes.iter().map(Pipe::bytes_reserved).sum()
     }
 
-    fn enter(&mut self, now: Time, hop: usize, packet: Packet<Segment>) {
+    #[inline(never)]
+    fn step_pipe(&mut self, index: usize, arrived: &mut Packet<Segment>) -> Option<Direction> {
+        let pipe = &mut self.pipes[index];
+        *arrived = pipe.pop()?;
+        self.heads.set(index, pipe.next_event());
+        Some(pipe.direction)
+    }
+
+    #[inline]
+    fn enter(&mut self, now: Time, hop: usize, packet: &Packet<Segment>) {
         let Hop { link, recorder, .. } = &mut self.hops[hop];
-        if recorder.post.is_some() {
-            // So that what left before comes before.
-            link.advance_before(now, recorder);
-        }
+        // So that what left before comes before; and before the packet is copied, which was just
+        // written field by field: reading it at once in wider pieces would stall the processor.
+        link.advance_before(now, recorder);
         if let Some(post) = &recorder.post {
-            post.arrived(now, &packet);
+            post.arrived(now, packet);
         }
-        link.send(now, packet, recorder);
+        link.send(now, packet.clone(), recorder);
         let next = link.next_event().unwrap_or(Time::MAX);
         self.heads.set(self.pipes.len() + hop, next);
     }
 
-    /// Past the last link: to the endpoint at once, or into the flow's pipe.
-    fn leave(
-        &mut self,
-        now: Time,
-        direction: Direction,
-        packet: Packet<Segment>,
-    ) -> Option<Packet<Segment>> {
+    /// The pipe between the last link and the packet's endpoint; `None`: it is there at once.
+    #[inline]
+    fn pipe_of(&self, direction: Direction, packet: &Packet<Segment>) -> Option<usize> {
+        if self.pipes.is_empty() {
+            return None;
+        }
         let route = self.routes[packet.payload.flow as usize][direction as usize];
-        let Some(pipe) = route else { return Some(packet) };
-        self.pipes[pipe as usize].push(now, packet);
-        self.heads.set(pipe as usize, self.pipes[pipe as usize].next_event());
-        None
+        route.map(|pipe| pipe as usize)
+    }
+
+    #[inline(never)]
+    fn delay(&mut self, now: Time, pipe: usize, packet: Packet<Segment>) {
+        self.pipes[pipe].push(now, packet);
+        self.heads.set(pipe, self.pipes[pipe].next_event());
     }
 }
 

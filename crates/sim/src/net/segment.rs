@@ -4,7 +4,8 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 
 /// The payload of a simulated packet: everything its endpoints want to know, and no bytes.
-#[derive(Clone, Copy, Debug)]
+// Not `Copy`: what can be copied is copied at every call that it is handed to.
+#[derive(Clone, Debug)]
 pub struct Segment {
     /// Position of the flow in the trial.
     pub flow: u16,
@@ -12,6 +13,11 @@ pub struct Segment {
     pub channel: u16,
     /// What it is.
     pub body: Body,
+}
+
+impl Segment {
+    /// Stands for no segment where a place for one is needed.
+    pub(crate) const NONE: Self = Self { flow: 0, channel: 0, body: Body::Syn };
 }
 
 /// The kinds of packets. The tag is a whole word with room for the tags of the types around it, so

@@ -3,56 +3,81 @@
 use underload_aqm::time::Time;
 
 /// A winner tree: each source has one key, the instant of its next event, and the earliest is
-/// known at once. Changing a key costs log2(sources) comparisons and no memory; at equal keys the
-/// source with the lower number is first, so the order of events never depends on history.
+/// known at once. Changing a key costs at most log2(sources) comparisons, and no more than it
+/// changes winners; at equal keys the source with the lower number is first, so the order of
+/// events never depends on history. A few sources are compared when the earliest is asked for.
 #[derive(Debug)]
 pub(crate) struct Tournament {
-    keys: Vec<Time>,
-    /// Winner of each node; node 1 is the root, `leaves + i` is source `i`.
-    winners: Vec<u32>,
+    /// Node 1 is the root, the two below node `n` are `2n` and `2n + 1`, `leaves + i` is source `i`.
+    nodes: Vec<Contender>,
     leaves: usize,
+}
+
+/// The earliest source below a node, with its key, so that a comparison reads one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Contender {
+    key: Time,
+    source: u32,
 }
 
 impl Tournament {
     /// A tree of `count` sources that have nothing to do.
     pub(crate) fn new(count: usize) -> Self {
         let leaves = count.max(1).next_power_of_two();
-        let mut winners = vec![0; 2 * leaves];
+        let mut nodes = vec![Contender { key: Time::MAX, source: 0 }; 2 * leaves];
         for node in (1..2 * leaves).rev() {
-            winners[node] = if node >= leaves { (node - leaves) as u32 } else { winners[2 * node] };
+            let leaf = node.checked_sub(leaves);
+            nodes[node].source = leaf.map_or_else(|| nodes[2 * node].source, |leaf| leaf as u32);
         }
-        Self { keys: vec![Time::MAX; leaves], winners, leaves }
+        Self { nodes, leaves }
     }
 
     /// The earliest instant and its source. `Time::MAX`: nothing will ever happen.
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
-        let source = self.winners[1] as usize;
-        (self.keys[source], source)
+        let mut first = self.nodes[1];
+        if self.leaves <= FEW {
+            let (leaves, others) = self.nodes[self.leaves..].split_at(1);
+            first = leaves[0];
+            for other in others {
+                if other.key < first.key {
+                    first = *other;
+                }
+            }
+        }
+        (first.key, first.source as usize)
     }
 
     /// The key of `source`.
     #[inline]
     pub(crate) fn key(&self, source: usize) -> Time {
-        self.keys[source]
+        self.nodes[self.leaves + source].key
     }
 
     /// Sets the key of `source`; `Time::MAX` for nothing to do.
     #[inline]
     pub(crate) fn set(&mut self, source: usize, key: Time) {
-        if self.keys[source] == key {
+        let mut node = self.leaves + source;
+        if self.leaves <= FEW {
+            self.nodes[node].key = key;
             return;
         }
-        self.keys[source] = key;
-        let mut node = (self.leaves + source) >> 1;
-        while node > 0 {
-            let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
-            let left_first = self.keys[left as usize] <= self.keys[right as usize];
-            self.winners[node] = if left_first { left } else { right };
+        let mut winner = Contender { key, source: source as u32 };
+        // Where the winner stays, everything above it does.
+        while self.nodes[node] != winner {
+            self.nodes[node] = winner;
+            if node == 1 {
+                return;
+            }
+            let (left, right) = (self.nodes[node & !1], self.nodes[node | 1]);
+            winner = if left.key <= right.key { left } else { right };
             node >>= 1;
         }
     }
 }
+
+/// So many sources are compared as fast as a tree of them is kept.
+const FEW: usize = 8;
 
 #[cfg(test)]
 mod tests {

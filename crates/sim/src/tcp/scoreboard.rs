@@ -246,6 +246,7 @@ impl Scoreboard {
     /// Takes everything before `cumulative` out.
     pub(super) fn acknowledge(&mut self, cumulative: u32, delivery: &mut Delivery) {
         let end = cumulative.min(self.next);
+        self.acknowledge_run(end, delivery);
         while self.first < end {
             let sequence = self.first;
             let sent = *self.at(sequence);
@@ -265,6 +266,38 @@ impl Scoreboard {
             self.first += 1;
         }
         self.unjudged = self.unjudged.max(self.first);
+    }
+
+    /// Takes out the first segments as long as they were sent once and nothing is known of them,
+    /// which is nearly always all of them. Each is sent no earlier than the one before it, so the
+    /// last one counts for everything that asks for the most recent.
+    #[inline]
+    fn acknowledge_run(&mut self, end: u32, delivery: &mut Delivery) {
+        let first = self.first;
+        let mut bytes = 0;
+        let mut sequence = first;
+        while sequence < end {
+            let sent = self.at(sequence);
+            if sent.flags & !APP_LIMITED != 0 {
+                break;
+            }
+            bytes += u64::from(sent.len);
+            sequence += 1;
+        }
+        let count = sequence - first;
+        if count == 0 {
+            return;
+        }
+        let last = *self.at(sequence - 1);
+        delivered(delivery, &last, sequence - 1);
+        delivery.delivered += count - 1;
+        delivery.first_sent = Some(self.at(first).at);
+        delivery.last_sent = Some(last.at);
+        delivery.acknowledged += count;
+        delivery.acknowledged_bytes += bytes;
+        self.reordering_seen |= first < self.highest_sacked;
+        self.bytes -= bytes;
+        self.first = sequence;
     }
 
     /// Marks what the blocks of an acknowledgement report.
