@@ -1,7 +1,7 @@
 //! The traits that carry the whole design: [`Qdisc`] stores and schedules, [`Observer`] is told of
 //! every packet that does not leave unchanged.
 
-use core::ops::Sub;
+use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
 use crate::time::Time;
@@ -63,6 +63,13 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
+impl Add for Backlog {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
 impl Backlog {
     /// Counts a packet of `len` bytes in.
     pub const fn add(&mut self, len: u32) {
@@ -98,6 +105,13 @@ pub struct Count {
     pub bytes: u64,
 }
 
+impl Add for Count {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
 impl Sub for Count {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
@@ -126,6 +140,20 @@ pub struct Stats {
     pub dropped_dequeue: Count,
     /// Packets whose field was changed from ECT to CE.
     pub marked: u64,
+}
+
+/// The counters of a discipline made of several queues.
+impl Add for Stats {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            offered: self.offered + other.offered,
+            sent: self.sent + other.sent,
+            dropped_enqueue: self.dropped_enqueue + other.dropped_enqueue,
+            dropped_dequeue: self.dropped_dequeue + other.dropped_dequeue,
+            marked: self.marked + other.marked,
+        }
+    }
 }
 
 impl Stats {

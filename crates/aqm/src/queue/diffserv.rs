@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Value, Values};
 use crate::packet::{Dscp, Packet};
-use crate::qdisc::{Admit, Backlog, Count, Dequeue, Observer, Qdisc, Stats};
+use crate::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use crate::registry::{LinkFacts, QueueConfig, QueueEntry, QueueSetup};
 use crate::rng::Rng;
 use crate::time::Time;
@@ -92,23 +92,11 @@ impl<P> Qdisc<P> for DiffServ<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.classes.iter().fold(Backlog::default(), |sum, class| {
-            let backlog = class.backlog();
-            Backlog { packets: sum.packets + backlog.packets, bytes: sum.bytes + backlog.bytes }
-        })
+        self.classes.iter().fold(Backlog::default(), |sum, class| sum + class.backlog())
     }
 
     fn stats(&self) -> Stats {
-        self.classes.iter().fold(Stats::default(), |sum, class| {
-            let stats = class.stats();
-            Stats {
-                offered: total(sum.offered, stats.offered),
-                sent: total(sum.sent, stats.sent),
-                dropped_enqueue: total(sum.dropped_enqueue, stats.dropped_enqueue),
-                dropped_dequeue: total(sum.dropped_dequeue, stats.dropped_dequeue),
-                marked: sum.marked + stats.marked,
-            }
-        })
+        self.classes.iter().fold(Stats::default(), |sum, class| sum + class.stats())
     }
 
     /// What each class holds; the state of the disciplines inside has no room in one name space.
@@ -121,10 +109,6 @@ impl<P> Qdisc<P> for DiffServ<P> {
 
 const BACKLOG_GAUGES: [&str; 3] =
     ["diffserv.high_bytes", "diffserv.medium_bytes", "diffserv.low_bytes"];
-
-const fn total(a: Count, b: Count) -> Count {
-    Count { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
-}
 
 /// DiffServ, ready to build.
 #[derive(Clone, Debug)]
@@ -207,6 +191,7 @@ fn class_queue(values: &Values, key: &str, link: &LinkFacts) -> Result<QueueConf
 mod tests {
     use super::*;
     use crate::packet::Meta;
+    use crate::qdisc::Count;
 
     fn diffserv(spec: &str) -> Box<dyn Qdisc<u32>> {
         QueueSetup::parse(spec, &LinkFacts::default()).expect(spec).build(&Rng::new(0))

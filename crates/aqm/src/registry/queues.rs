@@ -6,7 +6,8 @@ use alloc::format;
 use crate::config::{ConfigError, Definition, Spec, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::{
-    NoAqm, Single, bode, buffer_control, codel, diffserv, docsis_pie, fifo, fq_codel, pie, red,
+    NoAqm, Single, bode, buffer_control, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
+    fq_codel, pie, red,
 };
 use crate::registry::{LinkFacts, unknown};
 use crate::rng::Rng;
@@ -29,6 +30,8 @@ pub const QUEUES: &[QueueEntry] = &[
     fq_codel::ENTRY,
     pie::ENTRY,
     docsis_pie::ENTRY,
+    dualpi2::ENTRY,
+    docsis_lld::ENTRY,
     red::ENTRY,
     bode::ENTRY,
     diffserv::ENTRY,
@@ -51,6 +54,10 @@ pub enum QueueConfig {
     Pie(pie::PieQueue),
     /// DOCSIS-PIE.
     DocsisPie(docsis_pie::DocsisPieQueue),
+    /// DualPI2.
+    DualPi2(dualpi2::DualPi2Config),
+    /// Low Latency DOCSIS.
+    DocsisLld(docsis_lld::DocsisLldConfig),
     /// RED.
     Red(red::RedQueue),
 }
@@ -108,6 +115,8 @@ impl QueueConfig {
             Self::DiffServ(config) => config.build(rng),
             Self::Pie(config) => config.build(rng),
             Self::DocsisPie(config) => config.build(rng),
+            Self::DualPi2(config) => config.build(rng),
+            Self::DocsisLld(config) => config.build(rng),
             Self::Red(config) => config.build(rng),
         }
     }

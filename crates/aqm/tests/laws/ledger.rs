@@ -8,7 +8,7 @@ use underload_aqm::qdisc::{
 };
 use underload_aqm::time::Time;
 
-use crate::subject::Subject;
+use crate::subject::{Order, Subject};
 
 /// A queue, and what is known to be in it.
 pub struct Supervised {
@@ -17,8 +17,9 @@ pub struct Supervised {
     limit: Option<Backlog>,
     may_mark: bool,
     next_id: u32,
-    /// Per flow, the packet that left last.
-    last_sent: BTreeMap<u32, u32>,
+    order: Order,
+    /// Per flow and, where that matters, side: the packet that left last.
+    last_sent: BTreeMap<(u32, bool), u32>,
 }
 
 /// What the observer was told, checked as it is told.
@@ -100,6 +101,7 @@ impl Supervised {
             limit: subject.limit,
             may_mark: subject.may_mark,
             next_id: 0,
+            order: subject.order,
             last_sent: BTreeMap::new(),
         }
     }
@@ -135,8 +137,7 @@ impl Supervised {
                 let stored = self.books.release(&packet);
                 assert_eq!(packet.meta.arrived, stored.meta.arrived, "stamped by the queue");
                 self.books.stats.sent.add(packet.meta.len);
-                let last = self.last_sent.insert(packet.meta.flow, packet.payload);
-                assert!(last < Some(packet.payload), "flow {} is reordered", packet.meta.flow);
+                self.check_order(&packet.meta, stored.meta.ecn, packet.payload);
                 Some((packet.payload, packet.meta.ecn))
             }
             Dequeue::Empty => {
@@ -151,6 +152,17 @@ impl Supervised {
         };
         self.balance();
         sent
+    }
+
+    /// Packets of one flow leave in the order in which they came.
+    fn check_order(&mut self, meta: &Meta, ecn: Ecn, id: u32) {
+        let side = match self.order {
+            Order::Flow => false,
+            Order::FlowAndScalability => matches!(ecn, Ecn::Ect1 | Ecn::Ce),
+            Order::None => return,
+        };
+        let last = self.last_sent.insert((meta.flow, side), id);
+        assert!(last < Some(id), "flow {} is reordered", meta.flow);
     }
 
     /// What the queue says it holds.

@@ -16,8 +16,21 @@ pub struct Subject {
     setup: QueueSetup,
     /// What the SPEC says about limits.
     pub limit: Option<Backlog>,
+    /// Which packets it keeps in order.
+    pub order: Order,
     /// Whether marks are allowed: not where the discipline has ECN and it is off.
     pub may_mark: bool,
+}
+
+/// Which packets leave in the order of their arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Those of one flow.
+    Flow,
+    /// Those of one flow that are alike in being ECT(1) or CE: a dual queue keeps two queues.
+    FlowAndScalability,
+    /// None: queue protection moves a flow to another queue in the middle (RFC 9957 section 4).
+    None,
 }
 
 impl Subject {
@@ -75,6 +88,9 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
         variants.push(vec![("ecn", "on")]);
         variants.push(vec![("ecn", "off")]);
     }
+    if kind_of("protection").is_some() {
+        variants.push(vec![("protection", "off")]);
+    }
     if kind_of("mtu").is_some() {
         variants.push(vec![("mtu", "0B")]);
     }
@@ -104,5 +120,10 @@ fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
         Some(text) => text == "on",
         None => definition.name == "fq-codel",
     };
-    Ok(Subject { spec: spec.to_string(), setup, limit, may_mark: !has_ecn || ecn_is_on })
+    let order = match definition.name {
+        "docsis-lld" if given("protection") != Some("off") => Order::None,
+        "docsis-lld" | "dualpi2" => Order::FlowAndScalability,
+        _ => Order::Flow,
+    };
+    Ok(Subject { spec: spec.to_string(), setup, limit, order, may_mark: !has_ecn || ecn_is_on })
 }

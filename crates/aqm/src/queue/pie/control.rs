@@ -91,11 +91,15 @@ impl UpdateTimer {
     }
 
     /// Leaves out all further updates that are due at `now`: for a state that they cannot change.
-    pub fn skip_due(&mut self, now: Time) {
-        if self.next <= now {
-            let missed = now.since(self.next).as_nanos() / self.interval.as_nanos() + 1;
-            self.next += self.interval * missed;
+    /// The instant of the last one, if there was any.
+    pub fn skip_due(&mut self, now: Time) -> Option<Time> {
+        if self.next > now {
+            return None;
         }
+        let missed = now.since(self.next).as_nanos() / self.interval.as_nanos();
+        let last = self.next + self.interval * missed;
+        self.next = last + self.interval;
+        Some(last)
     }
 }
 

@@ -43,9 +43,11 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::token_bucket::{NANOBITS_PER_BYTE, TokenBucket};
 
-use super::pie::control::{
-    Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
-};
+use super::pie::control::UpdateTimer;
+
+mod controller;
+
+pub(crate) use controller::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 
 /// Parameters of [`DocsisPie`].
 #[derive(Clone, Debug)]
@@ -80,32 +82,9 @@ impl DocsisPieConfig {
 #[derive(Clone, Debug)]
 pub struct DocsisPie {
     config: DocsisPieConfig,
-    half_target: Span,
     bucket: TokenBucket,
     timer: UpdateTimer,
-    state: State,
-    accumulated_q56: u64,
-    rng: Rng,
-}
-
-/// What an update reads and writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
-    probability_q56: u64,
-    old_delay: Span,
-    burst_left: Span,
-    activity: Activity,
-}
-
-/// Whether the AQM takes part (`aqm_state_`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity {
-    /// The queue has not been a third full since it was quiet: nothing is dropped.
-    Inactive,
-    /// Ready; the next drop starts a burst allowance. Counts the quiet updates in a row.
-    Quiescent { quiet_updates: u32 },
-    /// Dropping.
-    Active,
+    controller: Controller,
 }
 
 impl DocsisPie {
@@ -113,17 +92,9 @@ impl DocsisPie {
     pub fn new(config: DocsisPieConfig, rng: Rng) -> Self {
         assert!(!config.rate.is_zero(), "configuration refuses a sustained rate of zero");
         Self {
-            half_target: Span::from_nanos(config.target.as_nanos() / 2),
             bucket: TokenBucket::new(config.rate, config.burst_bytes),
             timer: UpdateTimer::new(Time::ZERO + UPDATE_INTERVAL, UPDATE_INTERVAL),
-            state: State {
-                probability_q56: 0,
-                old_delay: Span::ZERO,
-                burst_left: Span::ZERO,
-                activity: Activity::Inactive,
-            },
-            accumulated_q56: 0,
-            rng,
+            controller: Controller::new(config.target, config.buffer_bytes, rng),
             config,
         }
     }
@@ -137,10 +108,9 @@ impl DocsisPie {
     #[cold]
     fn replay_update(&mut self, due: Time, now: Time, backlog: Backlog) {
         self.bucket.refill(due);
-        let before = self.state.clone();
-        self.update(self.estimated_delay(backlog.bytes));
+        let changed = self.controller.update(self.estimated_delay(backlog.bytes));
         let delay_is_constant = backlog.is_empty() || self.bucket.is_full();
-        if self.state == before && delay_is_constant {
+        if !changed && delay_is_constant {
             self.timer.skip_due(now);
         }
     }
@@ -155,120 +125,18 @@ impl DocsisPie {
         let peak = self.config.peak.max(self.config.rate);
         Span::from_nanos(nanos(at_peak, peak) + nanos(bytes - at_peak, self.config.rate))
     }
-
-    fn update(&mut self, delay: Span) {
-        let target = self.config.target;
-        let state = &mut self.state;
-        if state.burst_left > Span::ZERO {
-            state.probability_q56 = 0;
-        } else {
-            let step_q56 = GAINS.step_q56(delay, state.old_delay, target);
-            state.probability_q56 = next_probability_q56(state, step_q56, delay);
-        }
-        state.burst_left = if state.burst_left < UPDATE_INTERVAL {
-            Span::ZERO
-        } else {
-            state.burst_left.saturating_sub(UPDATE_INTERVAL)
-        };
-        let quiet = delay < self.half_target
-            && state.old_delay < self.half_target
-            && state.probability_q56 == 0
-            && state.burst_left == Span::ZERO;
-        state.activity = state.activity.after_update(quiet);
-        state.old_delay = delay;
-    }
-
-    /// Whether this arrival is to be dropped (`drop_early`).
-    fn drops(&mut self, len: u32, backlog: Backlog) -> bool {
-        let state = &mut self.state;
-        if state.burst_left > Span::ZERO {
-            return false;
-        }
-        if state.probability_q56 == 0 {
-            self.accumulated_q56 = 0;
-        }
-        if state.activity == Activity::Inactive {
-            if backlog.bytes < self.config.buffer_bytes / 3 {
-                return false;
-            }
-            state.activity = Activity::Quiescent { quiet_updates: 0 };
-        }
-        self.signals(len, backlog)
-    }
-
-    /// The rest of `drop_early`, for an AQM that is awake.
-    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
-    #[inline(never)]
-    fn signals(&mut self, len: u32, backlog: Backlog) -> bool {
-        let state = &self.state;
-        let packet_q56 = packet_probability_q56(state.probability_q56, len);
-        self.accumulated_q56 = self.accumulated_q56.saturating_add(packet_q56);
-        let low = state.old_delay < self.half_target && state.probability_q56 < TWENTY_PERCENT_Q56;
-        if low || backlog.bytes <= 2 * MEAN_PACKET_BYTES || self.accumulated_q56 < LOW_Q56 {
-            return false;
-        }
-        self.accumulated_q56 >= HIGH_Q56 || self.rng.next_u64() >> 8 <= packet_q56
-    }
-}
-
-/// The control law of appendix A.2 while no burst allowance is left.
-fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
-    let old_q56 = state.probability_q56;
-    let mut step_q56 = match old_q56 {
-        p if p < TEN_PERCENT_Q56 => step_q56 / (1 << low_probability_shift(p)),
-        p if p < ONE_Q56 => step_q56 * 2,
-        p if p < 10 * ONE_Q56 => step_q56 * 8,
-        _ => step_q56 * 32,
-    };
-    if old_q56 >= TEN_PERCENT_Q56 {
-        step_q56 = step_q56.min(i128::from(TWO_PERCENT_Q56));
-    }
-    let mut probability_q56 = (i128::from(old_q56) + step_q56).max(0);
-    if delay < LATENCY_LOW && state.old_delay < LATENCY_LOW {
-        probability_q56 -= probability_q56 / 50;
-    } else if delay > LATENCY_HIGH {
-        probability_q56 += i128::from(TWO_PERCENT_Q56);
-    }
-    add_clamped_q56(0, probability_q56, LIMIT_Q56)
-}
-
-/// The probability of one packet: in proportion to its size, at most 0.85.
-fn packet_probability_q56(probability_q56: u64, len: u32) -> u64 {
-    (probability_q56 / MEAN_PACKET_BYTES).saturating_mul(u64::from(len)).min(LOW_Q56)
-}
-
-impl Activity {
-    fn after_update(self, quiet: bool) -> Self {
-        match self {
-            Self::Active if quiet => Self::Quiescent { quiet_updates: 0 },
-            Self::Quiescent { quiet_updates } if quiet && quiet_updates < RESET_UPDATES => {
-                Self::Quiescent { quiet_updates: quiet_updates + 1 }
-            }
-            Self::Quiescent { .. } if quiet => Self::Inactive,
-            Self::Quiescent { .. } => Self::Quiescent { quiet_updates: 0 },
-            other => other,
-        }
-    }
 }
 
 impl Aqm for DocsisPie {
     #[inline]
     fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
         self.advance(now, backlog);
-        if !self.drops(meta.len, backlog) {
-            return Verdict::Pass;
-        }
-        self.accumulated_q56 = 0;
-        if matches!(self.state.activity, Activity::Quiescent { .. }) {
-            self.state.activity = Activity::Active;
-            self.state.burst_left = MAX_BURST;
-        }
-        Verdict::Drop
+        self.controller.judge(meta.len, backlog)
     }
 
     fn on_refused(&mut self, now: Time, backlog: Backlog) {
         self.advance(now, backlog);
-        self.accumulated_q56 = 0;
+        self.controller.on_refused();
     }
 
     #[inline]
@@ -286,34 +154,9 @@ impl Aqm for DocsisPie {
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
-        visit("docsis-pie.probability", q56_to_f64(self.state.probability_q56));
-        visit("docsis-pie.delay_ns", self.state.old_delay.as_nanos() as f64);
-        visit("docsis-pie.burst_left_ns", self.state.burst_left.as_nanos() as f64);
-        let activity = match self.state.activity {
-            Activity::Inactive => 0.0,
-            Activity::Quiescent { .. } => 1.0,
-            Activity::Active => 2.0,
-        };
-        visit("docsis-pie.activity", activity);
+        self.controller.gauges(visit);
     }
 }
-
-/// `A` = 0.25 Hz and `B` = 2.5 Hz.
-const GAINS: Gains = Gains { alpha_microhertz: 250_000, beta_microhertz: 2_500_000 };
-const UPDATE_INTERVAL: Span = Span::from_millis(16);
-const MAX_BURST: Span = Span::from_millis(142);
-/// Quiet updates after which the AQM goes to sleep with the next one: `BURST_RESET_TIMEOUT`, 1 s.
-const RESET_UPDATES: u32 = 62;
-const MEAN_PACKET_BYTES: u64 = 1_024;
-const MIN_PACKET_BYTES: u64 = 64;
-const LATENCY_LOW: Span = Span::from_millis(5);
-const LATENCY_HIGH: Span = Span::from_millis(200);
-const LOW_Q56: u64 = ratio_q56(85, 100);
-const HIGH_Q56: u64 = ratio_q56(85, 10);
-const LIMIT_Q56: u64 = LOW_Q56 * (MEAN_PACKET_BYTES / MIN_PACKET_BYTES);
-const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
-const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
-const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
 
 /// DOCSIS-PIE on one queue, ready to build.
 #[derive(Clone, Debug)]
@@ -392,7 +235,7 @@ fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigErr
         Some(span) => peak.bytes_in(span),
         None => values.bytes("limit").unwrap_or_default(),
     };
-    if buffer_bytes < SMALLEST_BUFFER_BYTES {
+    if buffer_bytes < MAX_PACKET_BYTES {
         return Err(values.refuse("limit", "a buffer of at least 2000 bytes, one full packet"));
     }
     Ok(QueueConfig::DocsisPie(DocsisPieQueue(DocsisPieConfig {
@@ -404,16 +247,11 @@ fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigErr
     })))
 }
 
-/// The largest frame of DOCSIS 3.1.
-const SMALLEST_BUFFER_BYTES: u64 = 2_000;
-
 #[cfg(test)]
 mod tests {
+    use super::controller::{Activity, LIMIT_Q56, State, packet_probability_q56};
     use super::*;
-
-    fn backlog(bytes: u64) -> Backlog {
-        Backlog { packets: (bytes / 1_000) as u32, bytes }
-    }
+    use crate::queue::pie::control::q56_to_f64;
 
     fn config() -> DocsisPieConfig {
         DocsisPieConfig {
@@ -426,7 +264,7 @@ mod tests {
 
     fn active(probability_q56: u64) -> DocsisPie {
         let mut pie = DocsisPie::new(config(), Rng::new(2));
-        pie.state = State {
+        pie.controller.state = State {
             probability_q56,
             old_delay: Span::from_millis(20),
             burst_left: Span::ZERO,
@@ -448,73 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn it_sleeps_until_a_third_of_the_buffer_is_full() {
-        let mut pie = active(ONE_Q56);
-        pie.state.activity = Activity::Inactive;
-        assert!(!(0..100).any(|_| pie.drops(1_500, backlog(99_999))));
-        assert_eq!(pie.state.activity, Activity::Inactive);
-        assert!((0..100).any(|_| pie.drops(1_500, backlog(100_000))));
-        assert!(matches!(pie.state.activity, Activity::Quiescent { .. }));
-    }
-
-    #[test]
-    fn the_first_drop_starts_a_burst_allowance_of_nine_updates() {
-        let mut pie = active(ONE_Q56);
-        pie.state.activity = Activity::Quiescent { quiet_updates: 0 };
-        let meta = Meta::new(1_500, 0);
-        while pie.on_enqueue(Time::ZERO, &meta, backlog(200_000)) == Verdict::Pass {}
-        assert_eq!(pie.state.activity, Activity::Active);
-        assert_eq!(pie.state.burst_left, MAX_BURST);
-        let mut updates = 0;
-        while pie.state.burst_left > Span::ZERO {
-            pie.update(Span::from_millis(100));
-            updates += 1;
-            assert_eq!(pie.state.probability_q56, 0);
-        }
-        assert_eq!(updates, 9);
-    }
-
-    #[test]
-    fn a_quiet_second_puts_it_to_sleep() {
-        let mut pie = active(0);
-        pie.state.old_delay = Span::ZERO;
-        pie.update(Span::ZERO);
-        assert_eq!(pie.state.activity, Activity::Quiescent { quiet_updates: 0 });
-        for _ in 0..62 {
-            pie.update(Span::ZERO);
-            assert!(matches!(pie.state.activity, Activity::Quiescent { .. }));
-        }
-        pie.update(Span::ZERO);
-        assert_eq!(pie.state.activity, Activity::Inactive, "63 updates of 16 ms are 1.008 s");
-    }
-
-    #[test]
-    fn the_probability_is_bounded_by_13_point_6_and_steps_by_4_per_cent() {
-        let mut pie = active(TEN_PERCENT_Q56);
-        for _ in 0..2_000 {
-            let before = pie.state.probability_q56;
-            pie.update(Span::from_secs(100));
-            assert!(pie.state.probability_q56 <= before + 2 * TWO_PERCENT_Q56);
-        }
-        assert!((q56_to_f64(pie.state.probability_q56) - 13.6).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_packet_is_dropped_in_proportion_to_its_size() {
-        let p = ratio_q56(2, 10);
-        let of = |len| q56_to_f64(packet_probability_q56(p, len));
-        assert!((of(1_024) - 0.2).abs() < 1e-9);
-        assert!((of(64) - 0.0125).abs() < 1e-9);
-        assert!((q56_to_f64(packet_probability_q56(8 * ONE_Q56, 64)) - 0.5).abs() < 1e-9);
-        assert!((q56_to_f64(packet_probability_q56(LIMIT_Q56, u32::MAX)) - 0.85).abs() < 1e-9);
-    }
-
-    #[test]
     fn an_idle_year_is_skipped_and_ends_inactive() {
         let mut pie = active(LIMIT_Q56);
         pie.advance(Time::from_secs(3_600 * 24 * 365), Backlog::default());
-        assert_eq!(pie.state.probability_q56, 0);
-        assert_eq!(pie.state.activity, Activity::Inactive);
+        assert_eq!(pie.controller.state.probability_q56, 0);
+        assert_eq!(pie.controller.state.activity, Activity::Inactive);
     }
 
     /// Offers 64-byte packets at twice the rate of a 10 Mbit/s queue for 400 s; mean p and share
@@ -524,7 +300,7 @@ mod tests {
         const LEN: u32 = 64;
         let rate = Rate::from_megabits_per_second(10);
         let mut pie = DocsisPie::new(DocsisPieConfig::for_rate(rate), Rng::new(8));
-        pie.state.activity = Activity::Active;
+        pie.controller.state.activity = Activity::Active;
         let mut draw = Rng::new(9);
         let slot = Span::from_nanos(51_200);
         let (mut stored, mut sum_p, mut lost) = (Backlog::default(), 0.0, 0.0);
@@ -533,7 +309,7 @@ mod tests {
             let now = Time::ZERO + slot * index;
             for _ in 0..2 {
                 pie.advance(now, stored);
-                let own_q56 = packet_probability_q56(pie.state.probability_q56, LEN);
+                let own_q56 = packet_probability_q56(pie.controller.state.probability_q56, LEN);
                 let drops = if spread {
                     pie.on_enqueue(now, &Meta::new(LEN, 0), stored) == Verdict::Drop
                 } else {
@@ -550,7 +326,7 @@ mod tests {
                 pie.bucket.refill(now);
             }
             if index >= slots / 2 {
-                sum_p += q56_to_f64(pie.state.probability_q56);
+                sum_p += q56_to_f64(pie.controller.state.probability_q56);
             }
         }
         (sum_p / (slots / 2) as f64, lost / slots as f64)

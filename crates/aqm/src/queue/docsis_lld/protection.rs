@@ -1,0 +1,161 @@
+//! Queue protection: who keeps the low latency queue long (MULPIv3.1 annex P, RFC 9957).
+
+use crate::queue::pie::control::ONE_Q56;
+use crate::time::{Span, Time};
+
+/// Scores of the flows that congest the queue. A bucket holds the instant at which its score will
+/// have drained; a flow that needs none takes no bucket for longer than its packet.
+#[derive(Clone, Debug)]
+pub(super) struct Protection {
+    critical_delay: Span,
+    /// `CRITICALqLPRODUCT`, in nanoseconds squared.
+    critical_product: u128,
+    /// Nanoseconds of score per byte of certain marking, as a power of two: `1 / AGING`.
+    score_shift: u32,
+    buckets: [Bucket; BUCKETS + 1],
+    sanctioned: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    flow: u32,
+    expires: Time,
+}
+
+/// `2^BI_SIZE`; one more takes all flows that find none.
+const BUCKETS: usize = 32;
+const INDEX_BITS: u32 = 5;
+/// Buckets that a flow may look for (`ATTEMPTS`).
+const ATTEMPTS: u32 = 2;
+/// A score does not grow beyond this (`qLSCORE_MAX`); a flow that has it is sent away.
+const HIGHEST_SCORE: Span = Span::from_secs(5);
+
+impl Protection {
+    /// No scores. They drain at `2^aging_exponent` bytes of certain marking per second.
+    pub fn new(critical_delay: Span, critical_score: Span, aging_exponent: u8) -> Self {
+        let nanos = |span: Span| u128::from(span.as_nanos());
+        Self {
+            critical_delay,
+            critical_product: nanos(critical_delay) * nanos(critical_score),
+            score_shift: 30 - u32::from(aging_exponent.min(30)),
+            buckets: [Bucket::default(); BUCKETS + 1],
+            sanctioned: 0,
+        }
+    }
+
+    /// Packets sent to the classic queue so far.
+    pub const fn sanctioned(&self) -> u64 {
+        self.sanctioned
+    }
+
+    /// Whether this packet loses its place: the queue stands for more than the critical delay, and
+    /// the flow's score scaled by that is too high.
+    pub fn sanctions(
+        &mut self,
+        now: Time,
+        flow: u32,
+        len: u32,
+        delay: Span,
+        probability_q56: u64,
+    ) -> bool {
+        let bucket = self.pick(now, flow);
+        let score = self.fill(bucket, now, len, probability_q56);
+        let product = u128::from(delay.as_nanos()) * u128::from(score.as_nanos());
+        let critical = delay > self.critical_delay && product > self.critical_product;
+        let sanctioned = critical || score >= HIGHEST_SCORE;
+        self.sanctioned += u64::from(sanctioned);
+        sanctioned
+    }
+
+    /// The flow's own bucket, else one that has drained, else the one that all others share.
+    fn pick(&mut self, now: Time, flow: u32) -> usize {
+        let mut hash = spread(flow);
+        let mut free = None;
+        for _ in 0..ATTEMPTS {
+            let index = (hash as usize) & (BUCKETS - 1);
+            if self.buckets[index].flow == flow {
+                self.buckets[index].expires = self.buckets[index].expires.max(now);
+                return index;
+            }
+            if free.is_none() && self.buckets[index].expires <= now {
+                free = Some(index);
+            }
+            hash >>= INDEX_BITS;
+        }
+        let index = free.unwrap_or(BUCKETS);
+        let expires = self.buckets[index].expires.max(now);
+        self.buckets[index] = Bucket { flow, expires };
+        index
+    }
+
+    /// Adds the packet's score and returns the sum, as the time that it takes to drain.
+    fn fill(&mut self, index: usize, now: Time, len: u32, probability_q56: u64) -> Span {
+        let scaled = (u128::from(probability_q56) * u128::from(len)) << self.score_shift;
+        let nanos = (scaled / u128::from(ONE_Q56)).min(u128::from(HIGHEST_SCORE.as_nanos()));
+        let bucket = &mut self.buckets[index];
+        bucket.expires = (bucket.expires + Span::from_nanos(nanos as u64)).min(now + HIGHEST_SCORE);
+        bucket.expires.since(now)
+    }
+}
+
+/// Spreads flow numbers, which may count up from zero, over the bits that choose buckets.
+const fn spread(flow: u32) -> u32 {
+    let mixed = (flow ^ (flow >> 16)).wrapping_mul(0x85eb_ca6b);
+    let mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
+    mixed ^ (mixed >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protection() -> Protection {
+        Protection::new(Span::from_millis(1), Span::from_millis(4), 19)
+    }
+
+    #[test]
+    fn a_byte_of_certain_marking_scores_2048_nanoseconds() {
+        // 1/AGING = 2^(30 - 19), with the standard's 2^-30 s taken as a nanosecond.
+        let mut protection = protection();
+        let index = protection.pick(Time::ZERO, 7);
+        let score = protection.fill(index, Time::ZERO, 1_000, ONE_Q56);
+        assert_eq!(score, Span::from_nanos(2_048_000));
+        let later = Time::from_micros(2_048);
+        assert_eq!(protection.pick(later, 7), index);
+        assert_eq!(protection.fill(index, later, 1_000, ONE_Q56 / 2), Span::from_nanos(1_024_000));
+    }
+
+    #[test]
+    fn a_sanction_needs_both_a_long_queue_and_a_high_score() {
+        let mut protection = protection();
+        let long = Span::from_millis(2);
+        // A score of 2.05 ms at twice the critical delay is 4.1 ms: over 4.
+        assert!(!protection.sanctions(Time::ZERO, 1, 1_000, Span::from_millis(1), ONE_Q56));
+        assert!(protection.sanctions(Time::ZERO, 1, 1, long, ONE_Q56));
+        assert!(!protection.sanctions(Time::ZERO, 2, 500, long, ONE_Q56), "another flow");
+        assert_eq!(protection.sanctioned(), 1);
+    }
+
+    #[test]
+    fn a_score_is_capped_at_five_seconds_and_then_drains() {
+        let mut protection = protection();
+        for _ in 0..10_000 {
+            protection.sanctions(Time::ZERO, 1, 1_500, Span::from_millis(2), ONE_Q56);
+        }
+        let none = Span::ZERO;
+        assert!(protection.sanctions(Time::ZERO, 1, 1_500, none, 0));
+        assert!(!protection.sanctions(Time::from_micros(1), 1, 1_500, none, 0));
+    }
+
+    #[test]
+    fn flows_that_find_no_bucket_share_one() {
+        let mut protection = protection();
+        let mut shared = 0;
+        for flow in 0..1_000 {
+            let index = protection.pick(Time::ZERO, flow);
+            protection.fill(index, Time::ZERO, 1_500, ONE_Q56);
+            shared += u32::from(index == BUCKETS);
+        }
+        assert_eq!(shared, 1_000 - BUCKETS as u32);
+    }
+}

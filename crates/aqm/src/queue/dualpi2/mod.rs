@@ -1,0 +1,209 @@
+//! DualPI2, the dual queue coupled AQM of L4S (RFC 9332 appendix A), in two profiles.
+//!
+//! # Principle
+//! Packets marked ECT(1) or CE go to a low latency queue (L), all others to a classic one (C). A PI
+//! controller holds the delay of C at its target by a base probability `p`. Classic packets are
+//! dropped (marked, where ECT(0)) with `p * p`, because classic congestion control sends in
+//! proportion to one over the root of that; L packets are marked with `k * p`, so that a scalable
+//! flow gets about the rate of a classic one of the same round trip. L has an AQM of its own
+//! besides, at about a millisecond; whichever probability is higher counts. L goes first, but for
+//! a share kept for C. At `k * p >= 1` marking has no more to say, and L drops with `p * p` too.
+//!
+//! # Profiles
+//! | point | `rfc` | `linux` |
+//! |---|---|---|
+//! | source | RFC 9332 appendix A | `sch_dualpi2.c` (6.17) |
+//! | target, update | 15 ms, 15 ms | 15 ms, 16 ms |
+//! | gains (alpha, beta) | 0.15, 3 Hz | 41/256, 819/256 Hz, in steps of 64 ns |
+//! | L's own AQM | ramp from 0.8 to 1.2 ms at dequeue, if more than one packet was queued | step at 1 ms |
+//! | signals | spread evenly (`recur`) | at random; for C two draws at `p` |
+//! | no AQM | - | while less than two MTU are stored |
+//! | share of C | 1/16 | 10 % |
+//! | C ignores ECT | from `p * p` = 1/k^2 on | from `k * p` above one on |
+//! | limit | 250 ms at the link's rate, and room for one MTU | 10000 packets |
+//!
+//! Not built: filters that put other traffic into L, `drop_early`, `step_packets`, and Linux's
+//! limit on memory, all off or out of reach by default.
+//!
+//! # Divergences
+//! * `rfc`: the scheduler is weighted by a credit as in Linux, where appendix A leaves it open.
+//!   "More than one packet" counts the one that leaves. `p` is kept within 0 and 1.
+//! * `linux`: delays beyond 4.2 s, which overflow in the kernel, hold `p` at one. The kernel resets
+//!   the scheduler when it finds both queues empty, and so do we, with the next arrival.
+//!
+//! # Validation
+//! Probabilities against hand-computed updates, ramp and step at their edges, shares of the
+//! scheduler, overload; in virtual time, Prague beside Reno and CUBIC (`docs/queues/dualpi2.md`).
+
+mod linux;
+mod params;
+mod rfc;
+
+use crate::aqm::Store;
+use crate::packet::{Ecn, Meta, Packet};
+use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
+use crate::queue::dual::{Credit, Pair, Side};
+use crate::queue::pie::control::UpdateTimer;
+use crate::time::{Span, Time};
+
+pub use linux::{DualPi2Linux, DualPi2LinuxConfig};
+pub(crate) use params::ENTRY;
+pub use params::{DualPi2Config, DualPi2Profile};
+pub use rfc::{DualPi2Rfc, DualPi2RfcConfig};
+
+/// The part in which the profiles differ.
+pub trait Controller {
+    /// The periodic update, with the waiting time of the older head. Returns whether further
+    /// updates would change nothing but what they remember of the delay, were it to grow on.
+    fn update(&mut self, delay: Span) -> bool;
+
+    /// What happens to a packet that leaves the low latency queue at `now`, where `stored` is
+    /// what both queues hold behind it and `queued` counts the packets of L, this one included.
+    fn judge_low_latency(
+        &mut self,
+        now: Time,
+        meta: &Meta,
+        queued: u32,
+        stored: Backlog,
+    ) -> Decision;
+
+    /// What happens to a packet that leaves the classic queue.
+    fn judge_classic(&mut self, meta: &Meta, stored: Backlog) -> Decision;
+
+    /// Whether a packet of `len` bytes finds room.
+    fn admits(&self, stored: Backlog, len: u32) -> bool;
+
+    /// The base probability, 0 to 1.
+    fn probability(&self) -> f64;
+}
+
+/// What a controller wants done with a packet that is about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send it as it is.
+    Pass,
+    /// Mark it, where it is ECN-capable; else send it as it is.
+    Mark(MarkReason),
+    /// Mark it, where it is ECN-capable; else drop it.
+    Signal,
+    /// Drop it.
+    Drop,
+}
+
+/// DualPI2 under the controller `C`.
+#[derive(Debug)]
+pub struct DualPi2<C, P> {
+    controller: C,
+    timer: UpdateTimer,
+    credit: Credit,
+    pair: Pair<P>,
+}
+
+impl<C: Controller, P> DualPi2<C, P> {
+    fn new(controller: C, update_interval: Span, credit: Credit) -> Self {
+        let timer = UpdateTimer::new(Time::ZERO + update_interval, update_interval);
+        Self { controller, timer, credit, pair: Pair::default() }
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Time) {
+        while let Some(due) = self.timer.take_due(now) {
+            self.replay_update(due, now);
+        }
+    }
+
+    #[cold]
+    fn replay_update(&mut self, due: Time, now: Time) {
+        if self.controller.update(self.pair.waiting_time(due))
+            && let Some(last) = self.timer.skip_due(now)
+        {
+            self.controller.update(self.pair.waiting_time(last));
+        }
+    }
+
+    /// Carries out the controller's decision; the packet comes back where it is to be sent.
+    fn settle(
+        &mut self,
+        side: Side,
+        now: Time,
+        mut packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let stored = self.pair.backlog();
+        let decision = match side {
+            Side::LowLatency => {
+                let queued = self.pair.low_latency.backlog().packets + 1;
+                self.controller.judge_low_latency(now, &packet.meta, queued, stored)
+            }
+            Side::Classic => self.controller.judge_classic(&packet.meta, stored),
+        };
+        let drops = match decision {
+            Decision::Pass => false,
+            Decision::Mark(reason) => {
+                self.pair.mark(side, now, &mut packet, reason, observer);
+                false
+            }
+            Decision::Signal => {
+                !self.pair.mark(side, now, &mut packet, MarkReason::ControlLaw, observer)
+            }
+            Decision::Drop => true,
+        };
+        if drops {
+            self.pair.side(side).drop(now, packet, DropReason::ControlLaw, observer);
+            return None;
+        }
+        Some(packet)
+    }
+}
+
+/// Which queue RFC 9332 gives a packet: ECT(1) and CE to the low latency one.
+pub(crate) const fn side_of(ecn: Ecn) -> Side {
+    match ecn {
+        Ecn::Ect1 | Ecn::Ce => Side::LowLatency,
+        Ecn::NotEct | Ecn::Ect0 => Side::Classic,
+    }
+}
+
+impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
+    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+        self.advance(now);
+        let side = side_of(packet.meta.ecn);
+        let stored = self.pair.backlog();
+        if stored.is_empty() {
+            self.credit.reset();
+        }
+        if !self.controller.admits(stored, packet.meta.len) {
+            return self.pair.refuse(side, now, packet, observer);
+        }
+        self.pair.store(side, now, packet)
+    }
+
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
+        self.advance(now);
+        loop {
+            let waits = |ring: &dyn Store<P>| ring.head().is_some();
+            let (l, c) = (waits(&self.pair.low_latency), waits(&self.pair.classic));
+            let Some(side) = self.credit.choose(l, c) else { return Dequeue::Empty };
+            let Some(packet) = self.pair.side(side).pop() else { return Dequeue::Empty };
+            let Some(packet) = self.settle(side, now, packet, observer) else { continue };
+            if l && c {
+                self.credit.charge(side, packet.meta.len);
+            }
+            return Dequeue::Packet(packet);
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.pair.backlog()
+    }
+
+    fn stats(&self) -> Stats {
+        self.pair.stats()
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("dualpi2.probability", self.controller.probability());
+        visit("dualpi2.low_latency_bytes", self.pair.low_latency.backlog().bytes as f64);
+        visit("dualpi2.classic_bytes", self.pair.classic.backlog().bytes as f64);
+    }
+}
