@@ -251,7 +251,9 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
             boxed(tail(DocsisPie::new(queue.0.clone(), rng), limit))
         }
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
-        QueueConfig::DiffServ(_) => return None,
+        QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
+            return None;
+        }
     })
 }
 
