@@ -145,7 +145,8 @@ fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
     let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });
     let default = TcpConfig::default();
     let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
-    Ok(TcpConfig { algorithm, ecn, receive_window_bytes, ..default })
+    let notes_delivery = tcp.delivery;
+    Ok(TcpConfig { algorithm, ecn, receive_window_bytes, notes_delivery, ..default })
 }
 
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {
@@ -315,6 +316,29 @@ mod tests {
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
         // 20 kB each 20 ms and the time to send a few packets.
         assert!((6_500_000..8_000_000).contains(&up), "{up}");
+    }
+
+    #[test]
+    fn loads_report_how_long_their_packets_take() {
+        let delivery = "count = 1\ndelivery = true";
+        let text = SCENARIO.replace("count = 2", delivery).replace("\"both\"", "\"down\"");
+        let loss = text.replace("rtt =", "down_loss = \"2%\"\nrtt =");
+        let udp = "[[flow]]\nname = \"tick\"\nkind = \"udp\"\ndirection = \"up\"\n\
+                   rate = \"100kbit\"\n";
+        let outcome =
+            run(configure(&arms(&format!("{loss}{udp}"))[0], 1, TrialLabel::default()).unwrap());
+        let record = outcome.unwrap().record;
+        let metric = |flow: &str, name: &str| {
+            let flow = record.flows.iter().find(|known| known.name == flow).expect("the flow");
+            let metric = flow.metrics.iter().find(|metric| metric.name == name);
+            metric.and_then(|metric| metric.value).expect(name)
+        };
+        // 10 ms one way and 0.6 ms of transmission; a loss costs at least one more round trip.
+        assert!((10.0..16.0).contains(&metric("bulk", "delivery_p50")));
+        assert!(metric("bulk", "delivery_p99") > 30.0);
+        assert!((0.5..5.0).contains(&metric("bulk", "retransmitted")));
+        assert!((10.0..10.8).contains(&metric("tick", "delay_p50")));
+        assert!(metric("tick", "lost") < f64::EPSILON);
     }
 
     #[test]

@@ -447,9 +447,7 @@ impl Trial {
         for (position, (flow, (agent, goodput))) in flows.iter().zip(agents).enumerate() {
             let stats = tcp_stats(&agent);
             let mut record = flow_record(flow, goodput, stats);
-            if let Agent::Application(application) = &agent {
-                record.metrics = application.metrics();
-            }
+            record.metrics = agent.metrics();
             outcome.record.flows.push(record);
             outcome.tcp.push(stats);
             if let Agent::Probe(probe) = agent {

@@ -7,7 +7,7 @@ mod udp;
 use underload_aqm::packet::{Dscp, Ecn, Packet};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, FlowDirection};
+use underload_report::schema::{Direction, Distribution, FlowDirection, Metric, Quantile};
 
 pub(crate) use port::{Address, Port};
 pub(crate) use probe::Probe;
@@ -130,7 +130,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.receive(port, &packet.payload, ecn),
             Self::Sprout(sprout) => sprout.receive(port, &packet.payload),
-            Self::Udp(udp) => udp.receive(&packet.payload),
+            Self::Udp(udp) => udp.receive(port.now, &packet.payload),
             Self::Probe(probe) => probe.receive(port, direction, &packet.payload, ecn),
             Self::Application(application) => application.receive(port, direction, packet),
         }
@@ -167,6 +167,16 @@ impl Agent {
         }
     }
 
+    /// Numbers of its own for the record.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        match self {
+            Self::Tcp(tcp) => tcp.delivery_metrics(),
+            Self::Udp(udp) => udp.metrics(),
+            Self::Application(application) => application.metrics(),
+            _ => Vec::new(),
+        }
+    }
+
     pub(crate) fn bytes_reserved(&self) -> usize {
         match self {
             Self::Tcp(tcp) => size_of::<Tcp>() + tcp.bytes_reserved(),
@@ -184,6 +194,17 @@ pub(crate) const UDP_HEADER_BYTES: u32 = 28;
 /// The ECN field in the terms of the record.
 pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_report::schema::Ecn {
     underload_report::schema::Ecn::from_bits(ecn.bits())
+}
+
+/// Quantiles of delays as metrics in milliseconds.
+pub(crate) fn delay_metrics(name: &str, delays: Option<Distribution>) -> Vec<Metric> {
+    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max]
+        .map(|quantile| Metric {
+            name: format!("{name}_{}", quantile.name()),
+            unit: "ms".to_owned(),
+            value: delays.map(|delays| quantile.of(&delays) as f64 / 1e6),
+        })
+        .to_vec()
 }
 
 /// `count` periods of `period` after `start`.

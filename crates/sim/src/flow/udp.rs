@@ -4,11 +4,11 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_report::schema::{Direction, Metric};
 
-use crate::net::{Body, Datagram, Segment};
+use crate::net::{Body, Datagram, Histogram, Segment};
 
-use super::{Port, UDP_HEADER_BYTES};
+use super::{Port, UDP_HEADER_BYTES, delay_metrics};
 
 /// A sender of datagrams.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ pub(crate) struct Udp {
     burst_start: Time,
     sequence: u32,
     received_bytes: u64,
+    /// From sending to arrival.
+    delays: Histogram,
 }
 
 impl Udp {
@@ -65,6 +67,7 @@ impl Udp {
             burst_start: Time::ZERO,
             sequence: 0,
             received_bytes: 0,
+            delays: Histogram::new(),
         }
     }
 
@@ -80,7 +83,8 @@ impl Udp {
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
         while self.next <= port.now && self.next < self.stop {
             let len = self.config.payload_bytes;
-            let datagram = Datagram { sequence: self.sequence, len };
+            let sent_us = (port.now.as_nanos() / 1_000) as u32;
+            let datagram = Datagram { sequence: self.sequence, len, sent_us };
             let bytes = u32::from(len) + UDP_HEADER_BYTES;
             port.send(self.direction, bytes, self.config.ecn, Body::Datagram(datagram));
             self.sequence += 1;
@@ -88,10 +92,23 @@ impl Udp {
         }
     }
 
-    pub(crate) fn receive(&mut self, segment: &Segment) {
+    pub(crate) fn receive(&mut self, now: Time, segment: &Segment) {
         if let Body::Datagram(datagram) = segment.body {
             self.received_bytes += u64::from(datagram.len);
+            let sent = Time::from_micros(u64::from(datagram.sent_us));
+            self.delays.add(now.since(sent).as_nanos());
         }
+    }
+
+    /// Delays and losses over the whole trial.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let delays = self.delays.distribution();
+        let arrived = delays.map_or(0, |delays| delays.count);
+        let sent = u64::from(self.sequence);
+        let lost = (sent > 0).then(|| sent.saturating_sub(arrived) as f64 * 100.0 / sent as f64);
+        let mut metrics = delay_metrics("delay", delays);
+        metrics.push(Metric { name: "lost".to_owned(), unit: "%".to_owned(), value: lost });
+        metrics
     }
 
     pub(crate) fn deadline(&self) -> Time {

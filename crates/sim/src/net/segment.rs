@@ -165,4 +165,6 @@ pub struct Datagram {
     pub sequence: u32,
     /// Payload bytes.
     pub len: u16,
+    /// Time stamp: when it was sent, in microseconds of the trial.
+    pub sent_us: u32,
 }

@@ -120,6 +120,9 @@ pub struct TcpFlow {
     /// What the receiver takes before it has acknowledged it, bytes; `None`: no limit that
     /// matters. Only in the sim world.
     pub receive_window_bytes: Option<u32>,
+    /// Whether to report how long each segment takes to arrive, retransmissions included. Only in
+    /// the sim world.
+    pub delivery: bool,
     /// When it sends.
     pub activity: Activity,
 }
@@ -239,7 +242,7 @@ impl Flow {
     pub fn is_sim_only(&self) -> bool {
         match &self.kind {
             FlowKind::Application(_) => true,
-            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => true,
+            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() || flow.delivery => true,
             _ => self.extra_rtt > Span::ZERO,
         }
     }
@@ -288,6 +291,8 @@ struct TcpKeys {
     #[serde(default)]
     dscp: u8,
     receive_window: Option<BytesText>,
+    #[serde(default)]
+    delivery: bool,
     start: Option<SpanText>,
     stop: Option<SpanText>,
 }
@@ -313,6 +318,7 @@ impl TcpKeys {
             ecn: self.ecn,
             dscp: checked_class(self.dscp, Ecn::NotEct)?.dscp,
             receive_window_bytes: window.map(|bytes| bytes as u32),
+            delivery: self.delivery,
             activity: checked_activity(self.start, self.stop)?,
         })
     }

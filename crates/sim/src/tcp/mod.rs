@@ -21,6 +21,7 @@
 //! spurious timeout is (RFC 3522).
 
 mod accurate_ecn;
+mod delivery;
 mod receiver;
 mod recovery;
 mod rtt;
@@ -30,12 +31,13 @@ mod sender;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_report::schema::{Direction, Metric};
 
 use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
-use crate::flow::Port;
+use crate::flow::{Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 
+use delivery::Delivery;
 use receiver::Receiver;
 use sender::Sender;
 pub use sender::TcpStats;
@@ -88,6 +90,8 @@ pub struct TcpConfig {
     pub receive_window_bytes: u32,
     /// Payload bytes to transfer; `None`: until the flow is stopped.
     pub transfer_bytes: Option<u64>,
+    /// Whether to note how long each segment takes, retransmissions included.
+    pub notes_delivery: bool,
 }
 
 impl Default for TcpConfig {
@@ -103,6 +107,7 @@ impl Default for TcpConfig {
             initial_window: 10,
             receive_window_bytes: 6 << 20,
             transfer_bytes: None,
+            notes_delivery: false,
         }
     }
 }
@@ -113,6 +118,7 @@ pub(crate) struct Tcp {
     header_bytes: u32,
     sender: Sender,
     receiver: Receiver,
+    delivery: Option<Box<Delivery>>,
 }
 
 impl Tcp {
@@ -129,6 +135,7 @@ impl Tcp {
             header_bytes: u32::from(config.header_bytes),
             sender: Sender::new(config, direction, controller),
             receiver: Receiver::new(config.receive_window_bytes, config.ecn.is_accurate()),
+            delivery: config.notes_delivery.then(|| Box::new(Delivery::new())),
         }
     }
 
@@ -146,6 +153,7 @@ impl Tcp {
     /// Has `bytes` more to send.
     pub(crate) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
         self.sender.write(port, bytes);
+        self.note_sent(port.now);
     }
 
     /// Sends nothing new from now on; what is under way is completed.
@@ -156,6 +164,9 @@ impl Tcp {
     pub(crate) fn receive(&mut self, port: &mut Port<'_>, segment: &Segment, ecn: Ecn) {
         match segment.body {
             Body::Data(data) => {
+                if let Some(delivery) = &mut self.delivery {
+                    delivery.arrived(port.now, data.sequence);
+                }
                 if let Some(ack) = self.receiver.on_data(port.now, data, ecn) {
                     self.acknowledge(port, ack);
                 }
@@ -165,6 +176,7 @@ impl Tcp {
             Body::SynAck => self.sender.on_connected(port),
             _ => {}
         }
+        self.note_sent(port.now);
     }
 
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
@@ -172,6 +184,7 @@ impl Tcp {
             self.acknowledge(port, ack);
         }
         self.sender.on_timer(port);
+        self.note_sent(port.now);
     }
 
     #[inline]
@@ -187,8 +200,27 @@ impl Tcp {
         self.sender.stats()
     }
 
+    /// What was noted of deliveries, for the record; nothing unless asked for.
+    pub(crate) fn delivery_metrics(&self) -> Vec<Metric> {
+        let Some(delivery) = &self.delivery else { return Vec::new() };
+        let stats = self.stats();
+        let sent = u64::from(self.sender.next_sequence()) + stats.retransmits;
+        let again = (sent > 0).then(|| stats.retransmits as f64 * 100.0 / sent as f64);
+        let mut metrics = delay_metrics("delivery", delivery.distribution());
+        metrics.push(Metric { name: "retransmitted".into(), unit: "%".into(), value: again });
+        metrics
+    }
+
     pub(crate) fn bytes_reserved(&self) -> usize {
-        self.sender.bytes_reserved()
+        let delivery = self.delivery.as_ref().map_or(0, |delivery| delivery.bytes_reserved());
+        self.sender.bytes_reserved() + delivery
+    }
+
+    #[inline]
+    fn note_sent(&mut self, now: Time) {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.sent_before(now, self.sender.next_sequence());
+        }
     }
 
     fn backwards(&self) -> Direction {

@@ -188,6 +188,11 @@ impl Sender {
         }
     }
 
+    /// The first segment that has not been sent.
+    pub(super) fn next_sequence(&self) -> u32 {
+        self.board.next()
+    }
+
     pub(super) fn bytes_reserved(&self) -> usize {
         self.board.bytes_reserved()
     }
