@@ -25,6 +25,7 @@
 pub mod application;
 pub mod congestion;
 pub mod flow;
+mod flow_curves;
 pub mod net;
 pub mod plan;
 pub mod runner;

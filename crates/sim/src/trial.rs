@@ -12,6 +12,7 @@ use underload_report::schema::{
 };
 
 use crate::flow::{Agent, FlowConfig, FlowKind};
+use crate::flow_curves::FlowCurves;
 use crate::net::{Counters, Histogram, Hop, HopConfig, SharedWatcher, difference};
 use crate::simulation::{Lifetime, Simulation};
 use crate::sprout;
@@ -214,6 +215,9 @@ pub fn run_attended(
         simulation.network.watch(watcher);
     }
     let mut trial = Trial::new(simulation, sample_interval, label.index);
+    if sample_interval.is_some() {
+        trial.flow_curves = FlowCurves::new(&flows, &trial.simulation.agents, label.index);
+    }
     let windows = phases.windows();
     for window in &windows {
         trial.run_phase(window, &lifetimes, attendance)?;
@@ -279,6 +283,7 @@ struct Trial {
     now: Time,
     sample_interval: Option<Span>,
     series: Vec<Series>,
+    flow_curves: FlowCurves,
     /// Per hop, the counters at the last point of the curves.
     sampled: Vec<Sampled>,
     bottlenecks: Vec<BottleneckSummary>,
@@ -307,6 +312,7 @@ impl Trial {
             now: Time::ZERO,
             sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
             series,
+            flow_curves: FlowCurves::default(),
             sampled: vec![Sampled::default(); hops.len()],
             bottlenecks: Vec::new(),
             goodput: vec![None; simulation.agents.len()],
@@ -385,6 +391,7 @@ impl Trial {
     fn sample(&mut self) {
         let Some(interval) = self.sample_interval else { return };
         let time_ns = self.now.as_nanos();
+        self.flow_curves.sample(&self.simulation.agents, time_ns, interval.as_nanos());
         let kinds = SeriesKind::ALL.len();
         for (position, hop) in self.simulation.network.hops.iter_mut().enumerate() {
             let sampled = &mut self.sampled[position];
@@ -429,7 +436,7 @@ impl Trial {
                 bottlenecks: self.bottlenecks,
                 ..TrialRecord::default()
             },
-            series: self.series,
+            series: self.series.into_iter().chain(self.flow_curves.into_series()).collect(),
             cost: Cost {
                 events: self.simulation.events,
                 packets: self

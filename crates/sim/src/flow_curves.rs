@@ -1,0 +1,76 @@
+//! Curves of TCP flows over a trial's time, with the names and units of the measured world:
+//! `NAME.goodput`, `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`.
+
+use underload_report::schema::{Series, SeriesPoint};
+
+use crate::flow::{Agent, FlowConfig};
+
+/// The curves of all TCP flows of a trial; nothing if it has more than [`FLOWS_MAX`] of them.
+#[derive(Debug, Default)]
+pub(crate) struct FlowCurves {
+    flows: Vec<FlowCurve>,
+}
+
+#[derive(Debug)]
+struct FlowCurve {
+    /// Position among the trial's agents.
+    agent: usize,
+    received_bytes: u64,
+    series: [Series; 4],
+}
+
+/// Flows with curves at most: a trial of thousands would be mostly curves.
+const FLOWS_MAX: usize = 64;
+const KINDS: [(&str, &str); 4] = [
+    ("goodput", "bit/s"),
+    ("rtt", "ns"),
+    ("congestion_window", "segments"),
+    ("retransmits", "segments"),
+];
+
+impl FlowCurves {
+    /// Empty curves for the TCP flows among `flows`.
+    pub(crate) fn new(flows: &[FlowConfig], agents: &[Agent], trial: u32) -> Self {
+        let is_tcp = |agent: &Agent| matches!(agent, Agent::Tcp(_));
+        if agents.iter().filter(|agent| is_tcp(agent)).count() > FLOWS_MAX {
+            return Self::default();
+        }
+        let curve = |(agent, flow): (usize, &FlowConfig)| FlowCurve {
+            agent,
+            received_bytes: 0,
+            series: KINDS.map(|(kind, unit)| Series {
+                trial,
+                name: format!("{}.{kind}", flow.name),
+                unit: unit.to_owned(),
+                points: Vec::new(),
+            }),
+        };
+        let with_position = flows.iter().enumerate().zip(agents);
+        let tcp = with_position.filter(|(_, agent)| is_tcp(agent)).map(|(flow, _)| curve(flow));
+        Self { flows: tcp.collect() }
+    }
+
+    /// Takes a point of every curve; the last one was `interval_ns` ago.
+    pub(crate) fn sample(&mut self, agents: &[Agent], time_ns: u64, interval_ns: u64) {
+        for flow in &mut self.flows {
+            let Some(Agent::Tcp(tcp)) = agents.get(flow.agent) else { continue };
+            let (stats, received_bytes) = (tcp.stats(), tcp.received_bytes());
+            let bits = (received_bytes - flow.received_bytes) as f64 * 8e9;
+            flow.received_bytes = received_bytes;
+            let values = [
+                bits / interval_ns.max(1) as f64,
+                stats.smoothed_rtt_ns as f64,
+                f64::from(stats.window),
+                stats.retransmits as f64,
+            ];
+            for (series, value) in flow.series.iter_mut().zip(values) {
+                series.points.push(SeriesPoint { time_ns, value });
+            }
+        }
+    }
+
+    /// All curves, flow by flow.
+    pub(crate) fn into_series(self) -> impl Iterator<Item = Series> {
+        self.flows.into_iter().flat_map(|flow| flow.series)
+    }
+}
