@@ -7,6 +7,7 @@
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
 //! - [`compat`]: servers for clients of other tools.
 //! - [`preset`]: measurements with a name.
+//! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
 //! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
 //!   connection.
 
@@ -17,6 +18,7 @@ pub mod load;
 pub mod measure;
 mod network;
 pub mod preset;
+pub mod path;
 pub mod service;
 pub mod session;
 mod sys;

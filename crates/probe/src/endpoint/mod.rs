@@ -11,6 +11,7 @@ mod requester;
 mod socket;
 mod thread;
 
+pub(crate) use prober::encode_request;
 pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
 pub use recent::RecentLatency;
 pub use reflector::{Reflector, ReflectorConfig, ReflectorCounts};

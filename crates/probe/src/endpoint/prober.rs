@@ -306,7 +306,7 @@ impl Sender {
 }
 
 /// Writes a test packet with a Class of Service request, and padding up to the packet's length.
-pub(super) fn encode_request(
+pub(crate) fn encode_request(
     packet: &mut [u8],
     sequence: u32,
     session: u16,

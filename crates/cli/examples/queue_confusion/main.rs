@@ -1,0 +1,97 @@
+//! The test bench of `underload path`: which queue does it see, of all that there are?
+//!
+//! ```text
+//! cargo run --release -p underload --example queue_confusion              the confusion matrix
+//! cargo run --release -p underload --example queue_confusion -- --learn FILE
+//! ```
+//!
+//! Every discipline, at several rates, round trips and congestion controls, goes through the same
+//! two stages as a real line does, in virtual time, and through the same code from there on. The
+//! cells that the model is learnt from (`--learn`) and those that it is judged by have no rate, no
+//! round trip, no buffer and no seed in common.
+#![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
+
+mod cells;
+mod simulate;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use underload_probe::path::{Evidence, Model, classify_with, features};
+
+use cells::{Cell, Set, cells};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => judge(Model::built_in(), None),
+        ["--only", name] => judge(Model::built_in(), Some(name)),
+        ["--learn", file] => learn(file),
+        _ => Err("expected nothing, --only DISCIPLINE or --learn FILE".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("queue_confusion: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn learn(file: &str) -> Outcome {
+    let observed = observe(&cells(Set::Learn));
+    let cases = observed.iter().map(|(cell, evidence)| {
+        (cell.discipline.kind, evidence.control, cell.discipline.name, features(evidence))
+    });
+    let model = Model::learn(cases);
+    std::fs::write(file, model.write())?;
+    println!("{} cases -> {file}; judged by what it was learnt from:", observed.len());
+    tables::print(&model, &observed);
+    println!("\nheld out:");
+    judge(&model, None)
+}
+
+fn judge(model: &Model, only: Option<&str>) -> Outcome {
+    let wanted = |cell: &Cell| only.is_none_or(|name| cell.discipline.name == name);
+    let cells: Vec<Cell> = cells(Set::Judge).into_iter().filter(wanted).collect();
+    let observed = observe(&cells);
+    tables::print(model, &observed);
+    if only.is_some() {
+        for (cell, evidence) in &observed {
+            let judged = classify_with(model, evidence);
+            println!("{cell}\n    {evidence:?}\n    {judged:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Simulates all cells on all processors; cells without evidence are said and left out.
+fn observe(cells: &[Cell]) -> Vec<(Cell, Evidence)> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(index) else { break };
+                    match simulate::observe(cell) {
+                        Ok(evidence) => {
+                            if let Ok(mut found) = found.lock() {
+                                found.insert(index, (cell.clone(), evidence));
+                            }
+                        }
+                        Err(error) => eprintln!("{cell}: {error}"),
+                    }
+                }
+            });
+        }
+    });
+    found.into_inner().map(|found| found.into_values().collect()).unwrap_or_default()
+}

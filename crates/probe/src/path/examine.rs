@@ -1,0 +1,310 @@
+//! Examines one direction of a path: loads it, probes it, and judges what it saw.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+use underload_report::schema::{Direction, Marking, Timeliness, Validity, ValidityLimits};
+
+use super::classify::{Classification, classify};
+use super::evidence::{CLASSES, Evidence, NQB, OVERLOAD, Stage};
+use crate::clock::RunClock;
+use crate::endpoint::{ProbeClass, ProberConfig};
+use crate::load::{LoadFlow, Token, Transport};
+use crate::measure::{
+    Endpoints, MeasureError, Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp,
+};
+
+/// How to examine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExamineConfig {
+    /// Which direction is loaded.
+    pub direction: Direction,
+    /// Of the TCP flows, as the kernel names it.
+    pub congestion_control: String,
+    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less sure.
+    pub overload: bool,
+    /// Whether a load with DSCP 45 then competes with one without.
+    pub treatment: bool,
+    /// No load exceeds this, bit/s.
+    pub rate_max_bit_per_s: u64,
+    /// What the load server wants to see.
+    pub token: Token,
+}
+
+/// A part of the examination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// TCP fills the path.
+    Tcp,
+    /// UDP overruns it.
+    Overload,
+    /// DSCP 45 competes with DSCP 0.
+    Treatment,
+}
+
+/// What was found in one direction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Examination {
+    /// Which direction.
+    pub direction: Direction,
+    /// What filled it.
+    pub congestion_control: String,
+    /// Whether the numbers may be believed.
+    pub validity: Validity,
+    /// What did not work, in plain words.
+    pub incomplete: Vec<String>,
+    /// What the probes showed; `None` if too little came back.
+    pub evidence: Option<Evidence>,
+    /// What queue it is; `None` without evidence, or if the machine was too slow to say.
+    pub queue: Option<Classification>,
+    /// How DSCP 45 fares; `None` if not asked.
+    pub treatment: Option<Treatment>,
+}
+
+/// A load with DSCP 45 beside one without.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Treatment {
+    /// Goodput of the flows with DSCP 0, bit/s.
+    pub best_effort_bit_per_s: u64,
+    /// Goodput of as many flows with DSCP 45, bit/s.
+    pub nqb_bit_per_s: u64,
+    /// What that means.
+    pub verdict: TreatmentVerdict,
+}
+
+/// What a path makes of a load with DSCP 45, which should not exist and must not pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreatmentVerdict {
+    /// About the same rate as best effort: no priority.
+    BestEffort,
+    /// Clearly more: whoever marks gains, so everybody will.
+    Priority,
+    /// Clearly less: policed, or sent to a lower class.
+    Disadvantage,
+}
+
+/// Flows of the first part, and of each class of the last one.
+pub const FLOWS: usize = 4;
+const TREATMENT_FLOWS: usize = 2;
+/// A class with this share of the rate has priority; two CUBIC pairs differ by less by chance.
+const PRIORITY_SHARE: f64 = 0.68;
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// IP packet of the overload: passes tunnels unfragmented.
+const PACKET_OCTETS: u16 = 1_400;
+/// The slowest overload, bit/s.
+const OVERLOAD_MIN: u64 = 100_000;
+
+impl ExamineConfig {
+    /// Both ends of what all parts take together, for the lease of a session.
+    pub fn duration(&self) -> Duration {
+        let parts = [(Part::Tcp, true), (Part::Overload, self.overload)];
+        let parts = parts.into_iter().chain([(Part::Treatment, self.treatment)]);
+        let wanted = parts.filter(|(_, wanted)| *wanted);
+        wanted.map(|(part, _)| part.duration() + Duration::from_secs(4)).sum()
+    }
+}
+
+impl Part {
+    const fn lengths(self) -> (Duration, Duration, Duration) {
+        let [idle, ramp, load] = match self {
+            Self::Tcp => [1_000, 3_000, 8_000],
+            Self::Overload => [1_000, 1_000, 3_000],
+            Self::Treatment => [200, 2_500, 5_000],
+        };
+        (Duration::from_millis(idle), Duration::from_millis(ramp), Duration::from_millis(load))
+    }
+
+    fn duration(self) -> Duration {
+        let (idle, ramp, load) = self.lengths();
+        idle + ramp + load
+    }
+}
+
+/// Examines one direction. Takes 12 s, 6 s more for the overload, 9 s more for the treatment.
+/// `progress` is told where it is, `cancel` ends it soon.
+///
+/// # Errors
+/// [`MeasureError`] if a probe or a flow could not start.
+pub fn examine(
+    config: &ExamineConfig,
+    endpoints: &Endpoints,
+    progress: &mut dyn FnMut(Part, Progress),
+    cancel: &AtomicBool,
+) -> Result<Examination, MeasureError> {
+    let mut run = |part, loads| {
+        let tell = &mut |now| progress(part, now);
+        Measurement::run(
+            &config.measurement(part, loads),
+            endpoints,
+            RunClock::start(),
+            tell,
+            cancel,
+        )
+    };
+    let tcp = run(Part::Tcp, config.bulk("bulk", 0, FLOWS))?;
+    let mut timeliness = vec![tcp.timeliness.clone()];
+    let mut incomplete = tcp.incomplete.clone();
+    let read = |overload| {
+        let control = &config.congestion_control;
+        Evidence::from_stages(config.direction, control, stage_of(&tcp), overload)
+    };
+    let mut evidence = read(None);
+    if let Some(rate) = evidence.as_ref().filter(|_| config.overload).map(|e| e.rate_bit_per_s) {
+        let result = run(Part::Overload, vec![config.overload(rate)])?;
+        evidence = read(Some(stage_of(&result)));
+        timeliness.push(result.timeliness);
+        incomplete.extend(result.incomplete);
+    }
+    let mut treatment = None;
+    if config.treatment && !tcp.cancelled {
+        let mut loads = config.bulk("best-effort", 0, TREATMENT_FLOWS);
+        loads.extend(config.bulk("nqb", NQB, TREATMENT_FLOWS));
+        let result = run(Part::Treatment, loads)?;
+        treatment = Treatment::of(&result, config.direction);
+        timeliness.push(result.timeliness);
+        incomplete.extend(result.incomplete);
+    }
+    let validity = judge(&timeliness);
+    let may_judge = validity.is_valid() && !tcp.cancelled;
+    Ok(Examination {
+        direction: config.direction,
+        congestion_control: config.congestion_control.clone(),
+        queue: evidence.as_ref().filter(|_| may_judge).map(classify),
+        validity,
+        incomplete,
+        evidence,
+        treatment,
+    })
+}
+
+/// The worst of the parts: a part that cannot be believed spoils the whole.
+fn judge(timeliness: &[Timeliness]) -> Validity {
+    let limits = ValidityLimits::default();
+    let verdicts = timeliness.iter().map(|part| part.judge(&limits));
+    let reasons: Vec<_> = verdicts
+        .filter_map(|verdict| match verdict {
+            Validity::Valid => None,
+            Validity::Invalid { reasons } => Some(reasons),
+        })
+        .flatten()
+        .collect();
+    if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
+}
+
+fn stage_of(result: &MeasurementResult) -> Stage<'_> {
+    Stage { samples: &result.samples, series: &result.series, phases: &result.phases }
+}
+
+impl ExamineConfig {
+    fn measurement(&self, part: Part, loads: Vec<LoadFlow>) -> MeasurementConfig {
+        let (idle, ramp, load) = part.lengths();
+        let class = |marking: &Marking| ProbeClass {
+            name: format!("probe-{}-{}", marking.dscp, marking.ecn.name()),
+            marking: *marking,
+        };
+        MeasurementConfig {
+            idle,
+            ramp: Ramp::Fixed(ramp),
+            load,
+            drain: Duration::from_millis(700),
+            probe: ProberConfig {
+                classes: CLASSES.iter().map(class).collect(),
+                interval: PROBE_INTERVAL,
+                ..ProberConfig::default()
+            },
+            loads,
+            token: self.token,
+            ..MeasurementConfig::default()
+        }
+    }
+
+    fn bulk(&self, name: &str, dscp: u8, flows: usize) -> Vec<LoadFlow> {
+        let flow = |index| LoadFlow {
+            name: format!("{name}-{index}"),
+            direction: self.direction,
+            transport: Transport::Tcp { congestion_control: self.congestion_control.clone() },
+            marking: Marking { dscp, ..Marking::default() },
+            start_after: Duration::ZERO,
+        };
+        (0..flows).map(flow).collect()
+    }
+
+    fn overload(&self, rate_bit_per_s: f64) -> LoadFlow {
+        let rate = (rate_bit_per_s * OVERLOAD) as u64;
+        let rate_bit_per_s = rate.min(self.rate_max_bit_per_s).max(OVERLOAD_MIN);
+        LoadFlow {
+            name: "overload".to_owned(),
+            direction: self.direction,
+            transport: Transport::Udp { rate_bit_per_s, packet_octets: PACKET_OCTETS },
+            marking: Marking::default(),
+            start_after: Duration::ZERO,
+        }
+    }
+}
+
+impl Treatment {
+    fn of(result: &MeasurementResult, direction: Direction) -> Option<Self> {
+        let goodput = |prefix: &str| {
+            let flows = result.flows.iter().filter(|flow| flow.name.starts_with(prefix));
+            let rates = flows.map(|flow| match direction {
+                Direction::Up => flow.goodput_up_bit_per_s,
+                Direction::Down => flow.goodput_down_bit_per_s,
+            });
+            rates.sum::<Option<u64>>()
+        };
+        Self::judge(goodput("best-effort-")?, goodput("nqb-")?)
+    }
+
+    /// `None` if nothing was delivered.
+    fn judge(best_effort_bit_per_s: u64, nqb_bit_per_s: u64) -> Option<Self> {
+        let total = best_effort_bit_per_s + nqb_bit_per_s;
+        if total == 0 {
+            return None;
+        }
+        let share = nqb_bit_per_s as f64 / total as f64;
+        let verdict = if share > PRIORITY_SHARE {
+            TreatmentVerdict::Priority
+        } else if share < 1.0 - PRIORITY_SHARE {
+            TreatmentVerdict::Disadvantage
+        } else {
+            TreatmentVerdict::BestEffort
+        };
+        Some(Self { best_effort_bit_per_s, nqb_bit_per_s, verdict })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_decides_whether_marking_pays() {
+        let verdict = |best_effort, nqb| Treatment::judge(best_effort, nqb).map(|t| t.verdict);
+        assert_eq!(verdict(10, 9), Some(TreatmentVerdict::BestEffort));
+        assert_eq!(verdict(3, 17), Some(TreatmentVerdict::Priority));
+        assert_eq!(verdict(17, 3), Some(TreatmentVerdict::Disadvantage));
+        assert_eq!(verdict(0, 0), None);
+    }
+
+    #[test]
+    fn the_overload_exceeds_the_rate_but_not_the_limit() {
+        let config = ExamineConfig {
+            direction: Direction::Up,
+            congestion_control: "cubic".to_owned(),
+            overload: true,
+            treatment: false,
+            rate_max_bit_per_s: 20_000_000,
+            token: Token([0; 16]),
+        };
+        let rate = |rate| match config.overload(rate).transport {
+            Transport::Udp { rate_bit_per_s, .. } => rate_bit_per_s,
+            Transport::Tcp { .. } => 0,
+        };
+        assert_eq!(rate(10e6), 14_000_000);
+        assert_eq!(rate(18e6), 20_000_000);
+        assert_eq!(rate(0.0), OVERLOAD_MIN);
+        assert!(config.duration() > Duration::from_secs(17));
+    }
+}

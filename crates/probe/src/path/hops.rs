@@ -1,0 +1,454 @@
+//! Which hop changes a marking: probes with a limited time to live, and what routers quote of them.
+//!
+//! A router that drops a packet because its time is up returns the head of it as it arrived there
+//! (RFC 792, RFC 4443), with the marking it had then. Linux hands the quoted IP header to raw ICMP
+//! sockets alone (the error queue of a UDP socket begins after it), so this needs `CAP_NET_RAW`.
+//!
+//! All probes have the addresses and ports of the real ones, so that routers which spread flows
+//! over several paths send them the same way; they are told apart by their length.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use underload_report::schema::Marking;
+
+use crate::clock::RunClock;
+use crate::endpoint::{EndpointError, ProbeSocket, encode_request};
+use crate::wire::ReflectorPacket;
+
+/// The hops towards a target, and what they saw.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HopTrace {
+    /// What was sent.
+    pub markings: Vec<Marking>,
+    /// By distance, from 1, without the target; hops after the last one that answered are left out.
+    pub hops: Vec<Hop>,
+    /// Distance of the target if it answered.
+    pub target_at: Option<u8>,
+}
+
+/// A router on the way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Hop {
+    /// Its distance.
+    pub ttl: u8,
+    /// Where its answers came from; `None` if it does not answer.
+    pub address: Option<IpAddr>,
+    /// Per marking sent, what it quotes; `None` if it did not answer that one.
+    pub quoted: Vec<Option<Marking>>,
+}
+
+/// Where a marking changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// What was sent, or what the hop before saw.
+    pub from: Marking,
+    /// What it became.
+    pub to: Marking,
+    /// Distance of the last hop that saw `from`; 0 is this host.
+    pub after_ttl: u8,
+    /// Its address, if it is a hop.
+    pub after: Option<IpAddr>,
+    /// Distance of the first hop that saw `to`.
+    pub seen_at_ttl: u8,
+    /// Its address.
+    pub seen_at: Option<IpAddr>,
+}
+
+/// Why hops could not be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum HopsError {
+    /// Raw sockets are for the privileged.
+    #[error(
+        "reading what routers quote needs CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep` \
+         the program"
+    )]
+    Privilege,
+    /// A socket operation failed.
+    #[error("tracing the hops to {target}: {step}")]
+    Socket {
+        /// Towards whom.
+        target: SocketAddr,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The socket cannot do what is needed.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+}
+
+/// Markings per trace at most: routers limit how many answers they give a second.
+pub const TRACED_MAX: usize = 4;
+/// The furthest hop that is asked.
+const TTL_MAX: u8 = 24;
+/// Times that a silent hop is asked.
+const ATTEMPTS: usize = 3;
+/// Between probes, so that no router gets them faster than it answers.
+const INTERVAL: Duration = Duration::from_millis(4);
+/// How long answers may take after the last probe of an attempt.
+const PATIENCE: Duration = Duration::from_millis(900);
+const OCTETS_MIN: usize = 52;
+const SESSION: u16 = 0x484f;
+
+/// Traces `markings` (the first [`TRACED_MAX`]) towards the reflector at `target`, in the network
+/// of the calling thread. Takes about three seconds.
+///
+/// # Errors
+/// [`HopsError`]: no privilege, no socket, no route.
+pub fn trace_hops(target: SocketAddr, markings: &[Marking]) -> Result<HopTrace, HopsError> {
+    let mut trace = Trace::open(target, markings)?;
+    for _ in 0..ATTEMPTS {
+        trace.attempt()?;
+        if trace.is_complete() {
+            break;
+        }
+    }
+    Ok(trace.finish())
+}
+
+impl HopTrace {
+    /// Where the marking at this position of [`HopTrace::markings`] changes for the first time;
+    /// `None` if every hop that answered saw it as sent.
+    pub fn first_change(&self, marking: usize) -> Option<Change> {
+        let from = *self.markings.get(marking)?;
+        let (mut after_ttl, mut after) = (0, None);
+        for hop in &self.hops {
+            match hop.quoted.get(marking).copied().flatten() {
+                Some(quoted) if quoted == from => (after_ttl, after) = (hop.ttl, hop.address),
+                Some(to) => {
+                    let (seen_at_ttl, seen_at) = (hop.ttl, hop.address);
+                    return Some(Change { from, to, after_ttl, after, seen_at_ttl, seen_at });
+                }
+                None => {}
+            }
+        }
+        None
+    }
+}
+
+struct Trace {
+    target: SocketAddr,
+    markings: Vec<Marking>,
+    probes: ProbeSocket,
+    options: UdpSocket,
+    errors: UdpSocket,
+    local_port: u16,
+    hops: Vec<Hop>,
+    target_at: Option<u8>,
+    clock: RunClock,
+}
+
+impl Trace {
+    fn open(target: SocketAddr, markings: &[Marking]) -> Result<Self, HopsError> {
+        let failed = |step| move |source| HopsError::Socket { target, step, source };
+        let (domain, protocol, any): (_, _, IpAddr) = match target {
+            SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, Ipv4Addr::UNSPECIFIED.into()),
+            SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, Ipv6Addr::UNSPECIFIED.into()),
+        };
+        let errors = match Socket::new(domain, Type::RAW, Some(protocol)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(HopsError::Privilege);
+            }
+            other => other.map_err(failed("opening a raw socket"))?,
+        };
+        let options = UdpSocket::bind((any, 0)).map_err(failed("opening a socket"))?;
+        let local = options.local_addr().map_err(failed("reading its address"))?;
+        let shared = options.try_clone().map_err(failed("sharing a socket"))?;
+        let probes = ProbeSocket::new(shared, "hops")?;
+        let markings: Vec<Marking> = markings.iter().copied().take(TRACED_MAX).collect();
+        let hop = |ttl| Hop { ttl, address: None, quoted: vec![None; markings.len()] };
+        let hops = (1..=TTL_MAX).map(hop).collect();
+        Ok(Self {
+            target,
+            hops,
+            probes,
+            options,
+            // The type only says how octets are read: this one is raw.
+            errors: UdpSocket::from(errors),
+            local_port: local.port(),
+            target_at: None,
+            clock: RunClock::start(),
+            markings,
+        })
+    }
+
+    /// Asks every hop that has not answered, then listens.
+    fn attempt(&mut self) -> Result<(), HopsError> {
+        let target = self.target;
+        let failed = |step| move |source| HopsError::Socket { target, step, source };
+        for ttl in 1..=self.target_at.unwrap_or(TTL_MAX) {
+            for index in 0..self.markings.len() {
+                if self.is_known(ttl, index) {
+                    continue;
+                }
+                self.send(ttl, index).map_err(failed("sending"))?;
+                let until = Instant::now() + INTERVAL;
+                self.listen(until).map_err(failed("listening"))?;
+            }
+        }
+        self.listen(Instant::now() + PATIENCE).map_err(failed("listening"))
+    }
+
+    fn is_known(&self, ttl: u8, index: usize) -> bool {
+        let hop = self.hops.get(usize::from(ttl) - 1);
+        hop.is_some_and(|hop| hop.quoted.get(index).is_some_and(Option::is_some))
+            || self.target_at.is_some_and(|target| ttl >= target)
+    }
+
+    fn is_complete(&self) -> bool {
+        let last = self.target_at.unwrap_or(TTL_MAX);
+        (1..last).all(|ttl| (0..self.markings.len()).all(|index| self.is_known(ttl, index)))
+    }
+
+    fn send(&mut self, ttl: u8, index: usize) -> io::Result<()> {
+        let options = SockRef::from(&self.options);
+        match self.target {
+            SocketAddr::V4(_) => options.set_ttl_v4(u32::from(ttl))?,
+            SocketAddr::V6(_) => options.set_unicast_hops_v6(u32::from(ttl))?,
+        }
+        let marking = self.markings[index];
+        let mut packet = [0; OCTETS_MIN + CODES];
+        let code = code(ttl, index);
+        let packet = &mut packet[..OCTETS_MIN + code];
+        let now = self.clock.now_on_both();
+        if encode_request(packet, code as u32, SESSION, marking, now).is_none() {
+            return Ok(());
+        }
+        match self.probes.send(packet, marking.to_byte(), Some(self.target)) {
+            // What an earlier probe met is told at a later one.
+            Ok(_) => Ok(()),
+            Err(error) if is_told_late(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads quotes and answers until then.
+    fn listen(&mut self, until: Instant) -> io::Result<()> {
+        let mut buffer = [0; 1_500];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left < Duration::from_millis(1) {
+                return Ok(());
+            }
+            // Half of the time for each socket, in short turns.
+            let turn = left.min(Duration::from_millis(4));
+            self.errors.set_read_timeout(Some(turn))?;
+            match self.errors.recv_from(&mut buffer) {
+                Ok((len, from)) => self.note_quote(&buffer[..len], from.ip()),
+                Err(error) if is_told_late(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.probes.set_read_timeout(Duration::from_micros(500))?;
+            match self.probes.recv(&mut buffer) {
+                Ok(received) => self.note_answer(&buffer[..received.len]),
+                Err(error) if is_told_late(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn note_quote(&mut self, message: &[u8], from: IpAddr) {
+        let quote = match self.target {
+            SocketAddr::V4(_) => Quote::of_icmp_v4(message),
+            SocketAddr::V6(_) => Quote::of_icmp_v6(message),
+        };
+        let Some(quote) = quote else { return };
+        let ports = (self.local_port, self.target.port());
+        if quote.destination != self.target.ip() || quote.ports != ports {
+            return;
+        }
+        let octets = usize::from(quote.udp_octets).checked_sub(8 + OCTETS_MIN);
+        let Some((ttl, index)) = octets.and_then(decoded) else { return };
+        if let Some(hop) = self.hops.get_mut(usize::from(ttl) - 1) {
+            hop.address = Some(from);
+            if let Some(slot) = hop.quoted.get_mut(index) {
+                *slot = Some(quote.marking);
+            }
+        }
+    }
+
+    fn note_answer(&mut self, octets: &[u8]) {
+        let Ok((packet, _)) = ReflectorPacket::decode(octets) else { return };
+        if packet.sender.session != SESSION {
+            return;
+        }
+        if let Some((ttl, _)) = decoded(packet.sender.sequence as usize) {
+            self.target_at = Some(self.target_at.map_or(ttl, |at| at.min(ttl)));
+        }
+    }
+
+    fn finish(mut self) -> HopTrace {
+        if let Some(target_at) = self.target_at {
+            self.hops.truncate(usize::from(target_at).saturating_sub(1));
+        }
+        while self.hops.last().is_some_and(|hop| hop.address.is_none()) {
+            self.hops.pop();
+        }
+        HopTrace { markings: self.markings, hops: self.hops, target_at: self.target_at }
+    }
+}
+
+/// Lengths that tell probes apart.
+const CODES: usize = TTL_MAX as usize * TRACED_MAX;
+
+/// By how many octets a probe is longer than the shortest.
+fn code(ttl: u8, index: usize) -> usize {
+    (usize::from(ttl) - 1) * TRACED_MAX + index
+}
+
+fn decoded(code: usize) -> Option<(u8, usize)> {
+    (code < CODES).then(|| ((code / TRACED_MAX) as u8 + 1, code % TRACED_MAX))
+}
+
+/// Not an end: nothing there, or what an earlier probe met.
+fn is_told_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+/// The head of a UDP packet whose time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quote {
+    marking: Marking,
+    destination: IpAddr,
+    ports: (u16, u16),
+    udp_octets: u16,
+}
+
+impl Quote {
+    /// From an ICMP message with its IPv4 header, as raw sockets give it; `None` if it is something
+    /// else than "time to live exceeded in transit" about UDP.
+    fn of_icmp_v4(message: &[u8]) -> Option<Self> {
+        let icmp = message.get(ipv4_header_octets(message)?..)?;
+        let ip = icmp.starts_with(&[11, 0]).then(|| icmp.get(8..))??;
+        if *ip.get(9)? != UDP {
+            return None;
+        }
+        let destination: [u8; 4] = *ip.get(16..20)?.first_chunk()?;
+        Self::of_udp(ip[1], destination.into(), ip.get(ipv4_header_octets(ip)?..)?)
+    }
+
+    /// From an ICMPv6 message, which comes without its IPv6 header.
+    fn of_icmp_v6(icmp: &[u8]) -> Option<Self> {
+        let ip = icmp.starts_with(&[3, 0]).then(|| icmp.get(8..))??;
+        if *ip.get(6)? != UDP {
+            return None;
+        }
+        let destination: [u8; 16] = *ip.get(24..40)?.first_chunk()?;
+        let traffic_class = ip[0] << 4 | ip[1] >> 4;
+        Self::of_udp(traffic_class, destination.into(), ip.get(40..)?)
+    }
+
+    fn of_udp(traffic_class: u8, destination: IpAddr, udp: &[u8]) -> Option<Self> {
+        let word =
+            |offset: usize| Some(u16::from_be_bytes([*udp.get(offset)?, *udp.get(offset + 1)?]));
+        Some(Self {
+            marking: Marking::from_byte(traffic_class),
+            destination,
+            ports: (word(0)?, word(2)?),
+            udp_octets: word(4)?,
+        })
+    }
+}
+
+const UDP: u8 = 17;
+
+fn ipv4_header_octets(packet: &[u8]) -> Option<usize> {
+    let first = *packet.first()?;
+    (first >> 4 == 4).then_some(usize::from(first & 15) * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use underload_report::schema::Ecn;
+
+    const SENT: Marking = Marking { dscp: 45, ecn: Ecn::Ect1 };
+
+    fn icmp_v4(tos: u8) -> Vec<u8> {
+        let mut message = vec![0x45, 0, 0, 56, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 9];
+        message.extend([11, 0, 0, 0, 0, 0, 0, 0]);
+        message.extend([0x45, tos, 0, 80, 0, 0, 0, 0, 1, 17, 0, 0, 10, 0, 0, 9, 192, 0, 2, 7]);
+        message.extend([0x9c, 0x40, 0x12, 0xfe, 0, 61, 0, 0]);
+        message
+    }
+
+    #[test]
+    fn a_quote_tells_the_marking_as_it_arrived() {
+        let quote = Quote::of_icmp_v4(&icmp_v4(0xb5)).unwrap();
+        let expected = Quote {
+            marking: SENT,
+            destination: "192.0.2.7".parse().unwrap(),
+            ports: (40_000, 4_862),
+            udp_octets: 61,
+        };
+        assert_eq!(quote, expected);
+        let mut unreachable = icmp_v4(0xb5);
+        unreachable[20] = 3;
+        assert_eq!(Quote::of_icmp_v4(&unreachable), None);
+
+        let mut v6 = vec![3, 0, 0, 0, 0, 0, 0, 0];
+        v6.extend([0x6b, 0x50, 0, 0, 0, 61, 17, 1]);
+        v6.extend([0; 16]);
+        let destination: Ipv6Addr = "2001:db8::7".parse().unwrap();
+        v6.extend(destination.octets());
+        v6.extend([0x9c, 0x40, 0x12, 0xfe, 0, 61, 0, 0]);
+        let quote = Quote::of_icmp_v6(&v6).unwrap();
+        assert_eq!(quote, Quote { destination: destination.into(), ..expected });
+    }
+
+    #[test]
+    fn every_probe_has_a_length_of_its_own() {
+        let all = (1..=TTL_MAX).flat_map(|ttl| (0..TRACED_MAX).map(move |index| (ttl, index)));
+        for (position, (ttl, index)) in all.enumerate() {
+            assert_eq!(code(ttl, index), position);
+            assert_eq!(decoded(position), Some((ttl, index)));
+        }
+        assert_eq!(decoded(CODES), None);
+    }
+
+    #[test]
+    fn a_change_lies_between_two_hops_that_answered() {
+        let hop = |ttl, quoted| Hop {
+            ttl,
+            address: Some(IpAddr::from([10, 0, 0, ttl])),
+            quoted: vec![quoted],
+        };
+        let bleached = Marking::default();
+        let mut trace = HopTrace {
+            markings: vec![SENT],
+            hops: vec![hop(1, Some(SENT)), hop(2, None), hop(3, Some(bleached))],
+            target_at: Some(4),
+        };
+        let change = trace.first_change(0).unwrap();
+        assert_eq!((change.after_ttl, change.seen_at_ttl, change.to), (1, 3, bleached));
+        assert_eq!(change.after, Some(IpAddr::from([10, 0, 0, 1])));
+        trace.hops.truncate(2);
+        assert_eq!(trace.first_change(0), None);
+        assert_eq!(trace.first_change(1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_read_or_refused(octets in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = Quote::of_icmp_v4(&octets);
+            let _ = Quote::of_icmp_v6(&octets);
+            let mut quoted = icmp_v4(0);
+            quoted.truncate(20 + octets.len() % 40);
+            let _ = Quote::of_icmp_v4(&quoted);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Which markings survive, per direction.
+//!
+//! Every packet asks, with STAMP's Class of Service TLV, that its answer carries its own marking,
+//! and the answer tells what arrived at the far end. So one exchange shows both directions. A
+//! reflector may refuse a marking (ours refuses everything that might buy priority, and CE): then
+//! the way back is not judged for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use serde::Serialize;
+use underload_report::schema::{Ecn, Marking};
+
+use crate::clock::RunClock;
+use crate::endpoint::{EndpointError, ProbeSocket, Received, encode_request};
+use crate::wire::{ClassOfService, EcnReply, ReflectorPacket, TlvFlags, tlv_type};
+
+/// What is asked: every ECN codepoint, the codepoints of low latency, of its forerunners and of
+/// other networks' meaning for them, and DSCP 45 with what L4S adds.
+pub const MARKINGS: [Marking; 11] = [
+    marking(0, Ecn::NotEct),
+    marking(0, Ecn::Ect0),
+    marking(0, Ecn::Ect1),
+    marking(0, Ecn::Ce),
+    marking(45, Ecn::NotEct),
+    marking(45, Ecn::Ect1),
+    marking(45, Ecn::Ce),
+    marking(40, Ecn::NotEct),
+    marking(46, Ecn::NotEct),
+    marking(56, Ecn::NotEct),
+    marking(8, Ecn::NotEct),
+];
+
+const fn marking(dscp: u8, ecn: Ecn) -> Marking {
+    Marking { dscp, ecn }
+}
+
+/// What became of each marking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MarkSurvey {
+    /// In the order asked.
+    pub rows: Vec<MarkRow>,
+}
+
+/// What became of one marking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MarkRow {
+    /// As sent, and as asked for the way back.
+    pub sent: Marking,
+    /// Packets sent.
+    pub packets: u32,
+    /// Of these, answered.
+    pub answered: u32,
+    /// From here to the far end.
+    pub up: Fate,
+    /// From the far end to here.
+    pub down: Fate,
+}
+
+/// What a direction does to a marking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "fate")]
+pub enum Fate {
+    /// Nine of ten packets or more were seen as this, and something of it was not as sent or all
+    /// of it was.
+    Seen {
+        /// What became of the DSCP.
+        dscp: Change,
+        /// What became of the ECN field.
+        ecn: Change,
+    },
+    /// No value was seen on nine of ten packets: several paths, or a policy that changes its mind.
+    Mixed {
+        /// The one seen most.
+        mostly: Marking,
+    },
+    /// Nothing that carried it was answered, while other markings were. Which direction lost it is
+    /// not known.
+    Lost,
+    /// Nothing was answered at all.
+    Unknown,
+}
+
+/// What became of one of the two fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "change", content = "to")]
+pub enum Change {
+    /// As sent.
+    Kept,
+    /// Set to zero.
+    Bleached,
+    /// Set to something else.
+    Remarked(u8),
+    /// ECT became CE: a queue on the way says congestion, which is what ECT is for.
+    CongestionMarked,
+    /// The far end does not send this on request, or cannot say that it did.
+    NotAsked,
+}
+
+impl Change {
+    /// Whether the path did what it must not do to it.
+    pub fn is_damage(self) -> bool {
+        matches!(self, Self::Bleached | Self::Remarked(_))
+    }
+
+    fn of_dscp(sent: u8, seen: u8) -> Self {
+        match seen {
+            _ if seen == sent => Self::Kept,
+            0 => Self::Bleached,
+            _ => Self::Remarked(seen),
+        }
+    }
+
+    fn of_ecn(sent: Ecn, seen: Ecn) -> Self {
+        match (sent, seen) {
+            _ if sent == seen => Self::Kept,
+            (Ecn::Ect0 | Ecn::Ect1, Ecn::Ce) => Self::CongestionMarked,
+            (_, Ecn::NotEct) => Self::Bleached,
+            _ => Self::Remarked(seen.bits()),
+        }
+    }
+}
+
+impl Fate {
+    /// Whether the marking arrived as sent, or as ECT with CE.
+    pub fn is_intact(self) -> bool {
+        matches!(self, Self::Seen { dscp, ecn } if !dscp.is_damage() && !ecn.is_damage())
+    }
+
+    /// Whether something was seen that must not be.
+    pub fn is_damage(self) -> bool {
+        !matches!(self, Self::Unknown) && !self.is_intact()
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match *self {
+            Self::Lost => "lost".to_owned(),
+            Self::Unknown => "no answer".to_owned(),
+            Self::Mixed { mostly } => {
+                format!("mixed, mostly {} {}", mostly.dscp, mostly.ecn.name())
+            }
+            Self::Seen { dscp, ecn } => {
+                let both = (described(dscp, "DSCP", false), described(ecn, "ECN", true));
+                match (dscp, ecn) {
+                    (Change::Kept, Change::Kept) => "kept".to_owned(),
+                    (Change::NotAsked, Change::NotAsked) => "not asked".to_owned(),
+                    (Change::Kept, _) => both.1,
+                    (_, Change::Kept) => both.0,
+                    _ => format!("{}, {}", both.0, both.1),
+                }
+            }
+        };
+        f.pad(&text)
+    }
+}
+
+fn described(change: Change, field: &str, is_ecn: bool) -> String {
+    match change {
+        Change::Kept => format!("{field} kept"),
+        Change::Bleached => format!("{field} bleached"),
+        Change::Remarked(to) if is_ecn => format!("ECN changed to {}", Ecn::from_bits(to).name()),
+        Change::Remarked(to) => format!("{field} remarked to {to}"),
+        Change::CongestionMarked => "marked CE on the way".to_owned(),
+        Change::NotAsked => format!("{field} not asked"),
+    }
+}
+
+/// Why markings could not be surveyed.
+#[derive(Debug, thiserror::Error)]
+pub enum MarksError {
+    /// The socket cannot do what is needed.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A socket operation failed.
+    #[error("asking {target} about markings: {step}")]
+    Socket {
+        /// Who was asked.
+        target: SocketAddr,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Nobody answers.
+    #[error(
+        "{target} answers no STAMP packet: is a reflector there, and does a firewall let UDP pass?"
+    )]
+    Silent {
+        /// Who was asked.
+        target: SocketAddr,
+    },
+    /// Somebody answers, but does not say what it saw.
+    #[error("the reflector at {target} does not know the Class of Service TLV (RFC 8972)")]
+    NoClassOfService {
+        /// Who was asked.
+        target: SocketAddr,
+    },
+}
+
+/// Packets per marking.
+const PACKETS: u32 = 20;
+/// From one packet to the next: below what a reflector's rate limit would notice.
+const INTERVAL: Duration = Duration::from_millis(8);
+/// How long answers may take after the last packet.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+const SESSION: u16 = 0x4d41;
+const OCTETS: usize = 52;
+
+/// Asks the reflector at `target` about every marking of [`MARKINGS`], from `socket`, which is
+/// bound in the network to measure. Takes about four seconds.
+///
+/// # Errors
+/// [`MarksError`]: no such socket, no route, no answer, an answer without Class of Service.
+pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey, MarksError> {
+    let failed = |step| move |source| MarksError::Socket { target, step, source };
+    let mut socket = ProbeSocket::new(socket, "marks")?;
+    socket.connect(target).map_err(failed("connecting"))?;
+    let clock = RunClock::start();
+    let mut tally = Tally::default();
+    let mut next_ns = clock.now_ns();
+    for sequence in 0..PACKETS * MARKINGS.len() as u32 {
+        let marking = MARKINGS[sequence as usize % MARKINGS.len()];
+        let mut packet = [0; OCTETS];
+        let encoded = encode_request(&mut packet, sequence, SESSION, marking, clock.now_on_both());
+        let sent = encoded.map(|()| socket.send(&packet, marking.to_byte(), None));
+        match sent {
+            // What an earlier packet met (a closed port) is told at a later one; that one is lost.
+            Some(Err(error)) if error.kind() != io::ErrorKind::ConnectionRefused => {
+                return Err(failed("sending")(error));
+            }
+            _ => {}
+        }
+        next_ns += INTERVAL.as_nanos() as u64;
+        tally.receive_until(&mut socket, clock, next_ns).map_err(failed("receiving"))?;
+    }
+    let last_ns = next_ns + PATIENCE.as_nanos() as u64;
+    tally.receive_until(&mut socket, clock, last_ns).map_err(failed("receiving"))?;
+    match (tally.answered(), tally.without_class) {
+        (0, 0) => Err(MarksError::Silent { target }),
+        (0, _) => Err(MarksError::NoClassOfService { target }),
+        _ => Ok(tally.judge()),
+    }
+}
+
+/// One answer, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exchange {
+    sequence: u32,
+    class: ClassOfService,
+    /// DSCP and ECN of the answer as it arrived.
+    arrived: Option<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    exchanges: BTreeMap<u32, Exchange>,
+    without_class: u32,
+}
+
+impl Tally {
+    fn receive_until(
+        &mut self,
+        socket: &mut ProbeSocket,
+        clock: RunClock,
+        until_ns: u64,
+    ) -> io::Result<()> {
+        let mut buffer = [0; 1_500];
+        loop {
+            let left_ns = until_ns.saturating_sub(clock.now_ns());
+            let all_answered = self.answered() == PACKETS as usize * MARKINGS.len();
+            if left_ns < 1_000 || all_answered {
+                return Ok(());
+            }
+            socket.set_read_timeout(Duration::from_nanos(left_ns))?;
+            match socket.recv(&mut buffer) {
+                Ok(received) => self.note(&buffer[..received.len], received),
+                Err(error) if is_no_end(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn note(&mut self, octets: &[u8], received: Received) {
+        let Ok((packet, tlvs)) = ReflectorPacket::decode(octets) else { return };
+        if packet.sender.session != SESSION {
+            return;
+        }
+        let class = tlvs
+            .find(tlv_type::CLASS_OF_SERVICE)
+            .filter(|tlv| !tlv.flags.contains(TlvFlags::UNRECOGNIZED))
+            .and_then(|tlv| ClassOfService::decode(tlv.value).ok());
+        let Some(class) = class else {
+            self.without_class += 1;
+            return;
+        };
+        let sequence = packet.sender.sequence;
+        if sequence < PACKETS * MARKINGS.len() as u32 {
+            let arrived = received.traffic_class;
+            self.exchanges.insert(sequence, Exchange { sequence, class, arrived });
+        }
+    }
+
+    fn answered(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    fn judge(&self) -> MarkSurvey {
+        let row = |(index, sent): (usize, &Marking)| {
+            let belongs =
+                |exchange: &&Exchange| exchange.sequence as usize % MARKINGS.len() == index;
+            let exchanges: Vec<Exchange> =
+                self.exchanges.values().filter(belongs).copied().collect();
+            MarkRow {
+                sent: *sent,
+                packets: PACKETS,
+                answered: exchanges.len() as u32,
+                up: up_fate(*sent, &exchanges),
+                down: down_fate(&exchanges),
+            }
+        };
+        MarkSurvey { rows: MARKINGS.iter().enumerate().map(row).collect() }
+    }
+}
+
+/// Timeouts, and a refusal that an earlier packet met: the next answer may still come.
+fn is_no_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+fn up_fate(sent: Marking, exchanges: &[Exchange]) -> Fate {
+    let seen = exchanges.iter().map(|exchange| {
+        let class = exchange.class;
+        Marking { dscp: class.dscp_received, ecn: Ecn::from_bits(class.ecn_received) }
+    });
+    match prevailing(seen) {
+        Err(fate) => fate,
+        Ok(seen) => Fate::Seen {
+            dscp: Change::of_dscp(sent.dscp, seen.dscp),
+            ecn: Change::of_ecn(sent.ecn, seen.ecn),
+        },
+    }
+}
+
+fn down_fate(exchanges: &[Exchange]) -> Fate {
+    let arrived = exchanges.iter().filter_map(|exchange| exchange.arrived);
+    let seen = match prevailing(arrived.map(Marking::from_byte)) {
+        Err(fate) => return fate,
+        Ok(seen) => seen,
+    };
+    // One policy holds for all packets of a marking.
+    let Some(class) = exchanges.first().map(|exchange| exchange.class) else { return Fate::Lost };
+    let dscp = if class.dscp_refused {
+        Change::NotAsked
+    } else {
+        Change::of_dscp(class.dscp_requested, seen.dscp)
+    };
+    let ecn = match class.ecn_reply {
+        EcnReply::Set => Change::of_ecn(Ecn::from_bits(class.ecn_requested), seen.ecn),
+        _ => Change::NotAsked,
+    };
+    Fate::Seen { dscp, ecn }
+}
+
+/// What nine of ten saw.
+fn prevailing(seen: impl Iterator<Item = Marking>) -> Result<Marking, Fate> {
+    let mut counts: BTreeMap<Marking, usize> = BTreeMap::new();
+    seen.for_each(|marking| *counts.entry(marking).or_default() += 1);
+    let total: usize = counts.values().sum();
+    match counts.into_iter().max_by_key(|(_, count)| *count) {
+        None => Err(Fate::Lost),
+        Some((marking, count)) if count * 10 >= total * 9 => Ok(marking),
+        Some((mostly, _)) => Err(Fate::Mixed { mostly }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(sent: Marking, up: u8, down: u8, refused: bool) -> Exchange {
+        let class = ClassOfService {
+            dscp_requested: sent.dscp,
+            ecn_requested: sent.ecn.bits(),
+            dscp_received: up >> 2,
+            ecn_received: up & 3,
+            dscp_refused: refused,
+            ecn_reply: EcnReply::Set,
+        };
+        Exchange { sequence: 0, class, arrived: Some(down) }
+    }
+
+    #[test]
+    fn each_direction_and_each_field_has_its_own_fate() {
+        let sent = marking(45, Ecn::Ect1);
+        let exchanges = [exchange(sent, 0x01, 0xb6, false)];
+        let (up, down) = (up_fate(sent, &exchanges), down_fate(&exchanges));
+        assert_eq!(up, Fate::Seen { dscp: Change::Bleached, ecn: Change::Kept });
+        assert_eq!(down, Fate::Seen { dscp: Change::Kept, ecn: Change::Remarked(2) });
+        assert_eq!(up.to_string(), "DSCP bleached");
+        assert_eq!(down.to_string(), "ECN changed to ect0");
+        assert!(up.is_damage() && down.is_damage());
+    }
+
+    #[test]
+    fn congestion_marks_are_no_damage_and_lost_ones_are() {
+        let sent = marking(0, Ecn::Ect0);
+        let marked = up_fate(sent, &[exchange(sent, 3, 2, false)]);
+        assert!(marked.is_intact(), "{marked}");
+        let sent = marking(0, Ecn::Ce);
+        let unmarked = up_fate(sent, &[exchange(sent, 1, 3, false)]);
+        assert_eq!(unmarked.to_string(), "ECN changed to ect1");
+        assert_eq!(up_fate(sent, &[]), Fate::Lost);
+    }
+
+    #[test]
+    fn a_refused_marking_is_not_judged_on_the_way_back() {
+        let sent = marking(46, Ecn::NotEct);
+        let exchanges = [exchange(sent, 0xb8, 0xb8, true)];
+        assert_eq!(down_fate(&exchanges), Fate::Seen { dscp: Change::NotAsked, ecn: Change::Kept });
+        assert_eq!(up_fate(sent, &exchanges).to_string(), "kept");
+    }
+
+    #[test]
+    fn two_paths_that_disagree_are_mixed() {
+        let sent = marking(45, Ecn::NotEct);
+        let mut exchanges = vec![exchange(sent, 0xb4, 0xb4, false); 15];
+        exchanges.extend([exchange(sent, 0, 0xb4, false); 5]);
+        assert_eq!(up_fate(sent, &exchanges), Fate::Mixed { mostly: sent });
+        assert_eq!(down_fate(&exchanges).to_string(), "kept");
+    }
+}

@@ -1,0 +1,30 @@
+//! What a path does to packets: which markings survive, where they change, how DSCP 45 is treated,
+//! and what kind of queue stands at the bottleneck.
+//!
+//! | module | question | answer from |
+//! |---|---|---|
+//! | `marks` | which markings survive, per direction? | STAMP's Class of Service TLV |
+//! | `hops` | which hop changes them? | what routers quote of packets whose time is up |
+//! | `examine` | what happens under load? | TCP, then UDP above the rate, with probes in four classes |
+//! | `evidence` | what do the probes show? | a few numbers, the same from a line and a simulation |
+//! | `classify`, `model` | which queue is that? | a likelihood learnt from simulated queues |
+//! | `advice` | what should be changed? | all of the above, in plain words |
+
+mod advice;
+mod classify;
+mod evidence;
+mod examine;
+mod hops;
+mod marks;
+mod model;
+
+pub use advice::advice;
+pub use classify::{
+    Answer, CERTAIN, Classification, DISTANCE_MAX, FEATURE_NAMES, FEATURES, FeatureVector,
+    QueueFamily, QueueKind, classify, classify_with, features,
+};
+pub use evidence::{CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, Overload, Stage};
+pub use examine::{Examination, ExamineConfig, FLOWS, Part, Treatment, TreatmentVerdict, examine};
+pub use hops::{Change as HopChange, Hop, HopTrace, HopsError, TRACED_MAX, trace_hops};
+pub use marks::{Change, Fate, MARKINGS, MarkRow, MarkSurvey, MarksError, survey_marks};
+pub use model::{Component, Model, ModelError};

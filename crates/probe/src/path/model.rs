@@ -1,0 +1,349 @@
+//! The likelihood model: what each discipline's evidence looks like, and how to learn it.
+//!
+//! The file is plain text, one component per line: kind, congestion control, discipline, number of
+//! cases, then the mean of each feature, then the lower triangle of the covariance, row by row.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use super::classify::{FEATURES, FeatureVector, QueueKind};
+use super::evidence::Control;
+
+/// One discipline under one kind of congestion control.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Component {
+    /// Which kind of queue it is.
+    pub kind: QueueKind,
+    /// Which load it was learnt from.
+    pub control: Control,
+    /// The discipline, for example `codel`.
+    pub name: String,
+    /// Cases that it was learnt from.
+    pub cases: u32,
+    mean: [f64; FEATURES],
+    covariance: [[f64; FEATURES]; FEATURES],
+}
+
+/// All components.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    components: Vec<Component>,
+}
+
+/// Why a model's file was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct ModelError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+/// Degrees of freedom of the t density: heavy tails, yet a finite variance.
+const FREEDOM: f64 = 5.0;
+/// How many cases' worth of the kinds' common covariance is mixed into a component's own: it keeps
+/// a component of few cases from being sure of what it never saw vary.
+const SHRINKAGE: f64 = 25.0;
+/// The least standard deviation of a feature: no measured line repeats a simulated one to better
+/// than this (a twentieth of a factor of ten, 5 % of the probes).
+const DEVIATION_MIN: f64 = 0.05;
+
+impl Model {
+    /// The model that was learnt from the simulator, see `docs/path.md`.
+    pub fn built_in() -> &'static Self {
+        static MODEL: OnceLock<Model> = OnceLock::new();
+        // A test reads the file: it cannot be wrong here.
+        MODEL.get_or_init(|| Self::read(include_str!("model.txt")).unwrap_or_default())
+    }
+
+    /// Components of this kind of load.
+    pub fn components_for(&self, control: Control) -> impl Iterator<Item = &Component> {
+        self.components.iter().filter(move |component| component.control == control)
+    }
+
+    /// Learns components from labelled vectors.
+    pub fn learn<'a>(
+        cases: impl IntoIterator<Item = (QueueKind, Control, &'a str, FeatureVector)>,
+    ) -> Self {
+        let mut groups: Vec<Group> = Vec::new();
+        for (kind, control, name, vector) in cases {
+            let same = |group: &&mut Group| group.control == control && group.name == name;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.vectors.push(vector),
+                None => groups.push(Group {
+                    kind,
+                    control,
+                    name: name.to_owned(),
+                    vectors: vec![vector],
+                }),
+            }
+        }
+        let pooled = pooled_covariance(&groups);
+        let components = groups.iter().map(|group| group.component(&pooled)).collect();
+        Self { components }
+    }
+
+    /// As [`Model::read`] understands it.
+    pub fn write(&self) -> String {
+        let mut text = String::new();
+        for component in &self.components {
+            let control = match component.control {
+                Control::LossBased => "loss-based",
+                Control::Bbr => "bbr",
+            };
+            let Component { kind, name, cases, .. } = component;
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{kind},{control},{name},{cases}");
+            let lower = lower_triangle().map(|(row, column)| component.covariance[row][column]);
+            for value in component.mean.into_iter().chain(lower) {
+                let _ = write!(text, ",{}", shortened(value));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Reads what [`Model::write`] wrote.
+    ///
+    /// # Errors
+    /// [`ModelError`]: the line, and what is wrong with it.
+    pub fn read(text: &str) -> Result<Self, ModelError> {
+        let mut components = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |what| ModelError { line: index + 1, what };
+            components.push(Component::read(line).map_err(wrong)?);
+        }
+        Ok(Self { components })
+    }
+}
+
+/// Row and column of a symmetric matrix, each pair once.
+fn lower_triangle() -> impl Iterator<Item = (usize, usize)> {
+    (0..FEATURES).flat_map(|row| (0..=row).map(move |column| (row, column)))
+}
+
+/// Four digits say all that a few hundred cases know.
+fn shortened(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+struct Group {
+    kind: QueueKind,
+    control: Control,
+    name: String,
+    vectors: Vec<FeatureVector>,
+}
+
+type Square = [[f64; FEATURES]; FEATURES];
+
+impl Group {
+    fn mean(&self) -> [f64; FEATURES] {
+        std::array::from_fn(|feature| {
+            let known = self.vectors.iter().filter_map(|vector| vector[feature]);
+            let (sum, count) = known.fold((0.0, 0_u32), |(sum, n), value| (sum + value, n + 1));
+            sum / f64::from(count.max(1))
+        })
+    }
+
+    /// Sum of products of deviations; a missing value deviates by nothing.
+    fn scatter(&self, mean: &[f64; FEATURES]) -> Square {
+        let mut scatter = [[0.0; FEATURES]; FEATURES];
+        for vector in &self.vectors {
+            let deviation: [f64; FEATURES] =
+                std::array::from_fn(|i| vector[i].map_or(0.0, |value| value - mean[i]));
+            for (row, a) in scatter.iter_mut().zip(deviation) {
+                for (cell, b) in row.iter_mut().zip(deviation) {
+                    *cell += a * b;
+                }
+            }
+        }
+        scatter
+    }
+
+    fn component(&self, pooled: &Square) -> Component {
+        let mean = self.mean();
+        let mut covariance = self.scatter(&mean);
+        let cases = self.vectors.len() as f64;
+        for (row, (cells, common)) in covariance.iter_mut().zip(pooled).enumerate() {
+            for (column, (cell, common)) in cells.iter_mut().zip(common).enumerate() {
+                *cell = (*cell + SHRINKAGE * common) / (cases + SHRINKAGE);
+                if row == column {
+                    *cell += DEVIATION_MIN * DEVIATION_MIN;
+                }
+            }
+        }
+        Component {
+            kind: self.kind,
+            control: self.control,
+            name: self.name.clone(),
+            cases: self.vectors.len() as u32,
+            mean,
+            covariance,
+        }
+    }
+}
+
+/// Covariance around the groups' own means.
+fn pooled_covariance(groups: &[Group]) -> Square {
+    let mut pooled = [[0.0; FEATURES]; FEATURES];
+    let cases: usize = groups.iter().map(|group| group.vectors.len()).sum();
+    for group in groups {
+        let scatter = group.scatter(&group.mean());
+        for (row, more) in pooled.iter_mut().zip(&scatter) {
+            for (cell, more) in row.iter_mut().zip(more) {
+                *cell += more / cases.max(1) as f64;
+            }
+        }
+    }
+    pooled
+}
+
+impl Component {
+    /// Logarithm of the t density of what was measured, without what all components share, and
+    /// the squared Mahalanobis distance per measured feature.
+    pub fn log_likelihood(&self, vector: &FeatureVector) -> (f64, f64) {
+        let known: Vec<usize> = (0..FEATURES).filter(|index| vector[*index].is_some()).collect();
+        let deviation: Vec<f64> = known
+            .iter()
+            .map(|index| vector[*index].unwrap_or_default() - self.mean[*index])
+            .collect();
+        let (distance, log_root_determinant) = self.whiten(&known, deviation);
+        let dimensions = known.len().max(1) as f64;
+        let density = -(FREEDOM + dimensions) / 2.0 * (1.0 + distance / FREEDOM).ln();
+        (density - log_root_determinant, distance / dimensions)
+    }
+
+    /// Squared Mahalanobis distance and half the logarithm of the determinant, of the features in
+    /// `known`, by Cholesky's decomposition.
+    fn whiten(&self, known: &[usize], mut deviation: Vec<f64>) -> (f64, f64) {
+        let mut root = vec![vec![0.0; known.len()]; known.len()];
+        let (mut distance, mut log_root_determinant) = (0.0, 0.0);
+        for row in 0..known.len() {
+            for column in 0..=row {
+                let covariance = self.covariance[known[row]][known[column]];
+                let done: f64 = (0..column).map(|k| root[row][k] * root[column][k]).sum();
+                root[row][column] = if row == column {
+                    (covariance - done).max(VARIANCE_MIN).sqrt()
+                } else {
+                    (covariance - done) / root[column][column]
+                };
+            }
+            let done: f64 = (0..row).map(|k| root[row][k] * deviation[k]).sum();
+            deviation[row] = (deviation[row] - done) / root[row][row];
+            distance += deviation[row] * deviation[row];
+            log_root_determinant += root[row][row].ln();
+        }
+        (distance, log_root_determinant)
+    }
+
+    fn read(line: &str) -> Result<Self, &'static str> {
+        let mut fields = line.split(',');
+        let mut word = || fields.next().ok_or("too few fields");
+        let kind = QueueKind::from_name(word()?).ok_or("no such kind of queue")?;
+        let control = match word()? {
+            "loss-based" => Control::LossBased,
+            "bbr" => Control::Bbr,
+            _ => return Err("expected loss-based or bbr"),
+        };
+        let name = word()?.to_owned();
+        let cases = word()?.parse().map_err(|_| "expected a number of cases")?;
+        let mut number = || {
+            let value: f64 = word()?.parse().map_err(|_| "expected a number")?;
+            if value.is_finite() { Ok(value) } else { Err("expected a finite number") }
+        };
+        let mut mean = [0.0; FEATURES];
+        for value in &mut mean {
+            *value = number()?;
+        }
+        let mut covariance = [[0.0; FEATURES]; FEATURES];
+        for (row, column) in lower_triangle() {
+            let value = number()?;
+            (covariance[row][column], covariance[column][row]) = (value, value);
+        }
+        match word() {
+            Ok(_) => Err("too many fields"),
+            Err(_) => Ok(Self { kind, control, name, cases, mean, covariance }),
+        }
+    }
+}
+
+/// What is left of a variance after rounding, at least.
+const VARIANCE_MIN: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two disciplines that differ in the third feature alone, with a little noise in all.
+    fn cases() -> Vec<(QueueKind, Control, &'static str, FeatureVector)> {
+        let mut state = 7_u32;
+        let mut noise = move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / f64::from(1 << 24) - 0.5
+        };
+        let kinds = [(QueueKind::DropTail, "fifo", 0.0), (QueueKind::FlowQueuing, "fair", 3.0)];
+        let mut cases = Vec::new();
+        for (kind, name, third) in kinds {
+            for _ in 0..60 {
+                let mut vector: FeatureVector = std::array::from_fn(|_| Some(noise()));
+                vector[2] = Some(third + noise());
+                cases.push((kind, Control::LossBased, name, vector));
+            }
+        }
+        cases
+    }
+
+    #[test]
+    fn what_was_learnt_survives_its_file_and_ranks_the_cases() {
+        let model = Model::learn(cases());
+        let read = Model::read(&model.write()).unwrap();
+        for (kind, control, _, vector) in cases() {
+            let best = read
+                .components_for(control)
+                .max_by(|a, b| a.log_likelihood(&vector).0.total_cmp(&b.log_likelihood(&vector).0))
+                .unwrap();
+            assert_eq!(best.kind, kind);
+            assert!(best.log_likelihood(&vector).1 < 3.0, "a case it was learnt from");
+        }
+        assert_eq!(read.components_for(Control::Bbr).count(), 0);
+    }
+
+    #[test]
+    fn a_feature_that_is_missing_decides_nothing() {
+        let model = Model::learn(cases());
+        let (_, _, _, mut vector) = cases()[0];
+        vector[2] = None;
+        let both: Vec<_> = model
+            .components_for(Control::LossBased)
+            .map(|component| component.log_likelihood(&vector))
+            .collect();
+        // What is left is noise of the same size in both.
+        assert!((both[0].0 - both[1].0).abs() < 6.0, "{both:?}");
+        assert!(both.iter().all(|(_, distance)| *distance < 3.0), "{both:?}");
+        let nothing = [None; FEATURES];
+        assert!(
+            model.components_for(Control::LossBased).all(|c| c.log_likelihood(&nothing).0 == 0.0)
+        );
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_its_line() {
+        let text = Model::learn(cases()).write();
+        let second = text.lines().next().unwrap().replacen("drop-tail", "magic", 1);
+        let error = Model::read(&format!("{text}{second}\n")).unwrap_err();
+        assert_eq!(error, ModelError { line: 3, what: "no such kind of queue" });
+        let cut = &text[..text.len() - 30];
+        assert_eq!(Model::read(cut).unwrap_err().line, 2);
+        assert_eq!(Model::read(&text.replacen("60,", "60,nan,", 1)).unwrap_err().line, 1);
+    }
+
+    #[test]
+    fn the_built_in_model_is_read() {
+        let model = Model::read(include_str!("model.txt")).unwrap();
+        assert!(model.components_for(Control::LossBased).count() >= 9);
+        assert!(model.components_for(Control::Bbr).count() >= 9);
+    }
+}
