@@ -10,6 +10,7 @@ mod link;
 mod link_spec;
 mod live;
 mod measure;
+mod path;
 mod present;
 mod quantity;
 mod queues;
@@ -42,6 +43,8 @@ enum Command {
     Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
     Measure(Box<measure::Arguments>),
+    /// Which markings survive a path and which queue is at its bottleneck, against `underload serve`.
+    Path(path::Arguments),
     /// The far end of `underload measure`, on a machine of yours.
     Serve(serve::Arguments),
     /// Replays packets through a queue and a link: what would they have done to them?
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Scenarios(arguments) => scenarios::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
+        Command::Path(arguments) => path::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Link(arguments) => return exit::own_code(link::run(arguments)),

@@ -6,8 +6,8 @@
 //! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
 //! - [`compat`]: servers for clients of other tools.
-//! - [`preset`]: measurements with a name.
 //! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
+//! - [`preset`]: measurements with a name.
 //! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
 //!   connection.
 
@@ -17,8 +17,8 @@ pub mod endpoint;
 pub mod load;
 pub mod measure;
 mod network;
-pub mod preset;
 pub mod path;
+pub mod preset;
 pub mod service;
 pub mod session;
 mod sys;

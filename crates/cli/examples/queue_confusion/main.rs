@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! cargo run --release -p underload --example queue_confusion              the confusion matrix
-//! cargo run --release -p underload --example queue_confusion -- --learn FILE
+//! cargo run --release -p underload --example queue_confusion -- --only codel  each cell of it
+//! cargo run --release -p underload --example queue_confusion -- --learn FILE  makes the model
+//! cargo run --release -p underload --example queue_confusion -- --record FILE evidence for tests
 //! ```
 //!
 //! Every discipline, at several rates, round trips and congestion controls, goes through the same
@@ -27,10 +29,17 @@ use cells::{Cell, Set, cells};
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => judge(Model::built_in(), None),
-        ["--only", name] => judge(Model::built_in(), Some(name)),
+        [] => {
+            judge(Model::built_in(), None);
+            Ok(())
+        }
+        ["--only", name] => {
+            judge(Model::built_in(), Some(name));
+            Ok(())
+        }
         ["--learn", file] => learn(file),
-        _ => Err("expected nothing, --only DISCIPLINE or --learn FILE".into()),
+        ["--record", file] => record(file),
+        _ => Err("expected nothing, --only DISCIPLINE, --learn FILE or --record FILE".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,10 +62,26 @@ fn learn(file: &str) -> Outcome {
     println!("{} cases -> {file}; judged by what it was learnt from:", observed.len());
     tables::print(&model, &observed);
     println!("\nheld out:");
-    judge(&model, None)
+    judge(&model, None);
+    Ok(())
 }
 
-fn judge(model: &Model, only: Option<&str>) -> Outcome {
+/// Every 29th held-out cell as a line of JSON.
+fn record(file: &str) -> Outcome {
+    let cells: Vec<Cell> = cells(Set::Judge).into_iter().step_by(29).collect();
+    let mut text = String::new();
+    for (cell, evidence) in observe(&cells) {
+        let line = serde_json::json!({
+            "kind": cell.discipline.kind,
+            "cell": cell.to_string(),
+            "evidence": evidence,
+        });
+        text += &format!("{line}\n");
+    }
+    Ok(std::fs::write(file, text)?)
+}
+
+fn judge(model: &Model, only: Option<&str>) {
     let wanted = |cell: &Cell| only.is_none_or(|name| cell.discipline.name == name);
     let cells: Vec<Cell> = cells(Set::Judge).into_iter().filter(wanted).collect();
     let observed = observe(&cells);
@@ -67,7 +92,6 @@ fn judge(model: &Model, only: Option<&str>) -> Outcome {
             println!("{cell}\n    {evidence:?}\n    {judged:?}");
         }
     }
-    Ok(())
 }
 
 /// Simulates all cells on all processors; cells without evidence are said and left out.

@@ -63,9 +63,13 @@ pub fn print(model: &Model, observed: &[(Cell, Evidence)]) {
         println!("|---|---|---|---|---|---|---|---|");
     };
     head("true queue");
-    families.iter().for_each(|(family, row)| row.print(family.name(), *family));
+    for (family, row) in &families {
+        row.print(family.name(), *family);
+    }
     head("discipline");
-    disciplines.iter().for_each(|(name, (family, row))| row.print(name, *family));
+    for (name, (family, row)) in &disciplines {
+        row.print(name, *family);
+    }
     head("true queue, load");
     for ((family, control), row) in &controls {
         row.print(&format!("{family}, {control}"), *family);

@@ -8,8 +8,8 @@
 
 mod arguments;
 mod record;
-mod session;
-mod target;
+pub mod session;
+pub mod target;
 mod view;
 
 use std::path::PathBuf;

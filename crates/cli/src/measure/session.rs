@@ -80,11 +80,16 @@ impl<'a> Session<'a> {
     }
 }
 
-fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectOptions> {
-    let trust = match arguments.trust.as_str() {
+/// From `first-use` or a fingerprint.
+pub fn trust(text: &str) -> anyhow::Result<Trust> {
+    Ok(match text {
         "first-use" => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
         fingerprint => Trust::Pinned(fingerprint.parse().context("--trust")?),
-    };
+    })
+}
+
+fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectOptions> {
+    let trust = trust(&arguments.trust)?;
     let secret = arguments.token_file.as_deref().map(home::first_line).transpose()?;
     let (up, down) = match (arguments.tier, arguments.udp) {
         // Twice what is sold: lines are often given a little more, and bursts.
@@ -97,7 +102,7 @@ fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectO
 }
 
 /// The first address that answers; a refusal is final, silence is not.
-fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
+pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
     let mut silent = None;
     for address in &target.addresses {
         match Remote::connect(&target.name, *address, options) {

@@ -25,6 +25,19 @@ pub struct Target {
     pub addresses: Vec<SocketAddr>,
 }
 
+impl Target {
+    /// The same with the addresses of one family each, IPv4 first; without families it lacks.
+    pub fn families(&self) -> Vec<Self> {
+        let of = |wanted: fn(&SocketAddr) -> bool| Self {
+            name: self.name.clone(),
+            addresses: self.addresses.iter().copied().filter(wanted).collect(),
+        };
+        let mut families = vec![of(SocketAddr::is_ipv4), of(SocketAddr::is_ipv6)];
+        families.retain(|family| !family.addresses.is_empty());
+        families
+    }
+}
+
 /// Resolves `host`: a name, an address, either with `:PORT`, IPv6 with a port in brackets.
 pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     let (name, port) = split(host)?;

@@ -13,13 +13,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 use super::model::{Component, Model};
 
 /// Kinds of queue that behave differently to their users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueKind {
     /// A buffer that loses what does not fit: tail drop, head drop, Buffer Control. On a link of
@@ -38,7 +38,7 @@ pub enum QueueKind {
 }
 
 /// Kinds of queue as far as a user has to act differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueFamily {
     /// See [`QueueKind::DropTail`].

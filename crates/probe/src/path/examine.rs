@@ -237,7 +237,11 @@ impl ExamineConfig {
         LoadFlow {
             name: "overload".to_owned(),
             direction: self.direction,
-            transport: Transport::Udp { rate_bit_per_s, packet_octets: PACKET_OCTETS },
+            transport: Transport::Udp {
+                rate_bit_per_s,
+                packet_octets: PACKET_OCTETS,
+                burst_packets: 1,
+            },
             marking: Marking::default(),
             start_after: Duration::ZERO,
         }

@@ -1,0 +1,244 @@
+//! The findings as text, and as JSON.
+
+use std::io::Write;
+
+use anyhow::Context;
+use underload_probe::path::{
+    Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, Part, QueueFamily,
+    Treatment, TreatmentVerdict,
+};
+use underload_report::schema::{Ecn, Marking, Validity};
+
+use super::{FamilyMarks, Findings};
+
+/// One JSON document on stdout.
+pub fn json(findings: &Findings) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, findings).context("writing JSON")?;
+    writeln!(out).context("writing JSON")
+}
+
+/// Tables and plain words on stdout.
+pub fn text(findings: &Findings) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    write_text(&mut out, findings).context("writing the result")
+}
+
+/// What the user is told that goes on.
+pub fn part_name(part: Part) -> &'static str {
+    match part {
+        Part::Tcp => "TCP fills the path",
+        Part::Overload => "UDP exceeds its rate",
+        Part::Treatment => "DSCP 45 beside DSCP 0",
+    }
+}
+
+fn write_text(out: &mut impl Write, findings: &Findings) -> std::io::Result<()> {
+    for marks in &findings.marks {
+        write_marks(out, marks)?;
+    }
+    for examination in &findings.directions {
+        write_examination(out, examination)?;
+    }
+    if findings.advice.is_empty() {
+        return writeln!(out, "Nothing needs to be changed, by what was seen.");
+    }
+    writeln!(out, "What to change")?;
+    findings.advice.iter().try_for_each(|line| writeln!(out, "  - {line}"))
+}
+
+fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()> {
+    writeln!(out, "Markings to {}", marks.target)?;
+    writeln!(out, "  {:<12} {:>8}  {:<34} down", "sent", "answered", "up")?;
+    for row in &marks.survey.rows {
+        let (sent, up, down) = (marking(row.sent), row.up, row.down);
+        let answered = format!("{}/{}", row.answered, row.packets);
+        writeln!(out, "  {sent:<12} {answered:>8}  {up:<34} {down}")?;
+    }
+    if let Some(why) = &marks.hops_missing {
+        writeln!(out, "  Which hop: not known: {why}")?;
+    }
+    if let Some(trace) = &marks.hops {
+        let quoting = trace.hops.iter().filter(|hop| hop.address.is_some()).count();
+        writeln!(
+            out,
+            "  Hops: {quoting} of {} on the way up quote what they got",
+            trace.hops.len()
+        )?;
+        for (sent, change) in trace.markings.iter().zip(&marks.changes) {
+            let survived = marks.survey.rows.iter().find(|row| row.sent == *sent);
+            let is_damaged = survived.is_some_and(|row| row.answered > 0 && row.up.is_damage());
+            match change {
+                Some(change) => writeln!(out, "  {}: {}", marking(*sent), where_changed(change))?,
+                None if is_damaged => writeln!(
+                    out,
+                    "  {}: as sent at every hop that answers; changed after the last of them",
+                    marking(*sent)
+                )?,
+                None => writeln!(out, "  {}: as sent at every hop that answers", marking(*sent))?,
+            }
+        }
+    }
+    writeln!(out)
+}
+
+fn where_changed(change: &HopChange) -> String {
+    let named = |ttl: u8, address: Option<std::net::IpAddr>| match (ttl, address) {
+        (0, _) => "this host".to_owned(),
+        (ttl, Some(address)) => format!("hop {ttl} ({address})"),
+        (ttl, None) => format!("hop {ttl}"),
+    };
+    let after = named(change.after_ttl, change.after);
+    let seen_at = named(change.seen_at_ttl, change.seen_at);
+    format!("became {} between {after} and {seen_at}", marking(change.to))
+}
+
+/// `45 ect1`; Not-ECT is not said.
+fn marking(marking: Marking) -> String {
+    match marking.ecn {
+        Ecn::NotEct => marking.dscp.to_string(),
+        ecn => format!("{} {}", marking.dscp, ecn.name()),
+    }
+}
+
+fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io::Result<()> {
+    let Examination { direction, congestion_control, .. } = examination;
+    writeln!(
+        out,
+        "Queue {direction} (TCP {congestion_control}, then UDP at {OVERLOAD} of its rate)"
+    )?;
+    if let Validity::Invalid { reasons } = &examination.validity {
+        writeln!(out, "  INVALID: this machine, not the line, may have made the delay")?;
+        reasons.iter().try_for_each(|reason| writeln!(out, "    {reason}"))?;
+    }
+    examination.incomplete.iter().try_for_each(|what| writeln!(out, "  incomplete: {what}"))?;
+    match (&examination.evidence, &examination.queue) {
+        (Some(evidence), Some(queue)) => {
+            writeln!(out, "  verdict    {}", verdict(queue, evidence))?;
+            let probability = |family: QueueFamily| {
+                format!("{family} {:.1} %", queue.probability(family) * 100.0)
+            };
+            let odds = QueueFamily::ALL.map(probability).join(", ");
+            writeln!(out, "  posterior  {odds}")?;
+            let (nearest, distance) = (&queue.nearest, queue.distance);
+            writeln!(out, "  nearest    {nearest}, distance {distance:.1} (1 is typical)")?;
+        }
+        _ => writeln!(out, "  verdict    cannot tell")?,
+    }
+    if let Some(evidence) = &examination.evidence {
+        write_evidence(out, evidence)?;
+    }
+    if let Some(treatment) = &examination.treatment {
+        writeln!(out, "  DSCP 45    {}", treated(treatment))?;
+    }
+    writeln!(out)
+}
+
+fn verdict(queue: &Classification, evidence: &Evidence) -> String {
+    match queue.answer {
+        Answer::Known { family: QueueFamily::DropTail, probability, .. } => {
+            let kib = evidence.buffer_octets() as f64 / 1024.0;
+            format!(
+                "drop-tail, {:.1} %: a buffer of about {kib:.0} KiB, or a bound on waiting",
+                probability * 100.0
+            )
+        }
+        Answer::Known { family, probability, like } => {
+            let like = like.map_or_else(String::new, |kind| format!(", {kind}"));
+            format!("{family}{like}, {:.1} %", probability * 100.0)
+        }
+        Answer::Ambiguous { family, probability } => {
+            format!("cannot tell; {family} is likeliest with {:.1} %", probability * 100.0)
+        }
+        Answer::Unlike => "cannot tell: unlike every queue that is known here".to_owned(),
+        Answer::NotABottleneck => {
+            "cannot tell: nothing waited and nothing was lost, the queue is elsewhere".to_owned()
+        }
+    }
+}
+
+fn write_evidence(out: &mut impl Write, evidence: &Evidence) -> std::io::Result<()> {
+    let tcp = evidence.tcp;
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+    let share = |value: Option<f64>| {
+        value.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    };
+    let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {text}");
+    line(
+        "line",
+        format!(
+            "{:.2} Mbit/s, idle round trip {:.1} ms",
+            evidence.rate_bit_per_s / 1e6,
+            evidence.base_rtt_ms
+        ),
+    )?;
+    line(
+        "under TCP",
+        format!(
+            "delay p5 {:.1}, p50 {:.1}, p95 {:.1}, p99 {:.1} ms; {:.0} % of the time at the top; \
+             swings every {}",
+            tcp.p5_ms,
+            tcp.p50_ms,
+            tcp.p95_ms,
+            tcp.p99_ms,
+            tcp.at_top * 100.0,
+            ms(evidence.swing_period_ms)
+        ),
+    )?;
+    line(
+        "",
+        format!(
+            "own flow {}; DSCP 45 {}; ECT(1) {}",
+            ms(evidence.own_flow_ms),
+            ms(evidence.nqb_ms),
+            ms(evidence.ect1_ms)
+        ),
+    )?;
+    line(
+        "",
+        format!(
+            "segments lost {}, {} at a time",
+            share(evidence.loss_share),
+            evidence.loss_burst_segments.map_or("-".to_owned(), |burst| format!("{burst:.1}"))
+        ),
+    )?;
+    if let Some(udp) = evidence.overload {
+        line(
+            "under UDP",
+            format!(
+                "delay {:.1} ms, then p10 {:.1}, p50 {:.1}, p90 {:.1} ms; probes lost {:.1} %; \
+                 DSCP 45 {}; ECT(1) {}",
+                udp.early_ms,
+                udp.late_p10_ms,
+                udp.late_p50_ms,
+                udp.late_p90_ms,
+                udp.lost * 100.0,
+                ms(udp.nqb_ms),
+                ms(udp.ect1_ms)
+            ),
+        )?;
+    }
+    line(
+        "CE marks",
+        format!(
+            "of ECT(0) {}, of ECT(1) {}, while idle {}",
+            share(evidence.ce_of_ect0),
+            share(evidence.ce_of_ect1),
+            share(evidence.ce_idle)
+        ),
+    )
+}
+
+fn treated(treatment: &Treatment) -> String {
+    let mbit = |rate: u64| rate as f64 / 1e6;
+    let verdict = match treatment.verdict {
+        TreatmentVerdict::BestEffort => "as best effort, not as priority",
+        TreatmentVerdict::Priority => "as PRIORITY",
+        TreatmentVerdict::Disadvantage => "worse than best effort",
+    };
+    format!(
+        "a load is treated {verdict}: {:.2} Mbit/s beside {:.2} Mbit/s with DSCP 0",
+        mbit(treatment.nqb_bit_per_s),
+        mbit(treatment.best_effort_bit_per_s)
+    )
+}
