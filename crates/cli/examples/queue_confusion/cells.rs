@@ -68,6 +68,7 @@ struct Grid {
     mbit: &'static [u64],
     rtt_ms: &'static [u64],
     buffer_ms: &'static [u64],
+    variants: usize,
     seed: u64,
 }
 
@@ -75,12 +76,14 @@ const LEARN: Grid = Grid {
     mbit: &[1, 3, 8, 20, 50, 110],
     rtt_ms: &[10, 25, 60, 150],
     buffer_ms: &[20, 45, 100, 220, 500, 1_000],
+    variants: 4,
     seed: 1_000,
 };
 const JUDGE: Grid = Grid {
     mbit: &[2, 5, 12, 35, 100],
     rtt_ms: &[12, 40, 90, 130],
     buffer_ms: &[30, 70, 150, 350, 800],
+    variants: 2,
     seed: 500_000,
 };
 
@@ -100,7 +103,7 @@ pub fn cells(set: Set) -> Vec<Cell> {
                         control,
                         seed: grid.seed,
                     };
-                    for queue in discipline.queues(mbit, grid.buffer_ms, cells.len()) {
+                    for queue in discipline.queues(mbit, &grid, cells.len()) {
                         cell.seed = grid.seed + cells.len() as u64;
                         cell.queue = queue;
                         cells.push(cell.clone());
@@ -113,13 +116,15 @@ pub fn cells(set: Set) -> Vec<Cell> {
 }
 
 impl Discipline {
-    /// Two variants for each cell, another pair from cell to cell.
-    fn queues(&self, mbit: u64, buffer_ms: &[u64], cell: usize) -> Vec<String> {
+    /// As many variants as the grid wants for each cell, others from cell to cell; what has fewer
+    /// comes again with another seed.
+    fn queues(&self, mbit: u64, grid: &Grid, cell: usize) -> Vec<String> {
+        let buffer_ms = grid.buffer_ms;
         let mut queues = Vec::new();
         let sized = self.specs.iter().any(|spec| spec.contains("{SIZE}"));
         let variants = if sized { buffer_ms.len() } else { self.specs.len() };
-        for index in 0..variants.min(2) {
-            let variant = (cell / 2 + index * variants.div_ceil(2)) % variants;
+        for index in 0..grid.variants {
+            let variant = (cell / grid.variants + index) % variants;
             let spec = self.specs[variant % self.specs.len()];
             let octets = (mbit * 125 * buffer_ms[variant % buffer_ms.len()]).max(6_000);
             queues.push(spec.replace("{SIZE}", &format!("{octets}B")));

@@ -19,6 +19,8 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Flows of the first stage.
 const FLOWS: usize = 4;
+/// Of the second stage's packets, without IP and UDP headers.
+const PAYLOAD_OCTETS: u16 = 1_372;
 const PROBE_INTERVAL: Span = Span::from_millis(20);
 
 /// Simulates both stages of a cell and reads them.
@@ -31,21 +33,25 @@ pub fn observe(cell: &Cell) -> Result<Evidence, Error> {
         FlowConfig::new(format!("bulk-{index}"), FlowKind::Tcp(tcp))
     }));
     let tcp = stage(cell, flows, 3_000, 8_000, 0)?;
-    let read = |overload| {
-        Evidence::from_stages(Direction::Up, cell.control, stage_of(&tcp), overload)
+    let read = |overload: Option<Stage<'_>>| {
+        Evidence::from_stages(Direction::Up, cell.control, stage_of(&tcp, None), overload)
             .ok_or("nothing to read")
     };
     let rate = read(None)?.rate_bit_per_s * OVERLOAD;
     let mut flows = probes();
     let udp = UdpConfig {
         rate: Rate::from_bits_per_second(rate as u64),
-        payload_bytes: 1_372,
+        payload_bytes: PAYLOAD_OCTETS,
         pattern: UdpPattern::Constant,
         ecn: Ecn::NotEct,
     };
     flows.push(FlowConfig::new("overload", FlowKind::Udp(udp)));
     let overload = stage(cell, flows, 1_000, 3_000, 1)?;
-    Ok(read(Some(stage_of(&overload)))?)
+    let goodput = overload.record.flows.iter().find_map(|flow| flow.goodput_up_bit_per_s);
+    let octets = f64::from(PAYLOAD_OCTETS);
+    let offered = rate * octets / (octets + 28.0);
+    let arrived = goodput.map(|goodput| goodput as f64 / offered);
+    Ok(read(Some(stage_of(&overload, arrived)))?)
 }
 
 fn probes() -> Vec<FlowConfig> {
@@ -89,6 +95,7 @@ fn stage(
     Ok(run(config)?)
 }
 
-fn stage_of(outcome: &TrialOutcome) -> Stage<'_> {
-    Stage { samples: &outcome.samples, series: &outcome.series, phases: &outcome.record.phases }
+fn stage_of(outcome: &TrialOutcome, udp_arrived: Option<f64>) -> Stage<'_> {
+    let (samples, series, phases) = (&outcome.samples, &outcome.series, &outcome.record.phases);
+    Stage { samples, series, phases, udp_arrived }
 }

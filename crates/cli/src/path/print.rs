@@ -206,13 +206,14 @@ fn write_evidence(out: &mut impl Write, evidence: &Evidence) -> std::io::Result<
         line(
             "under UDP",
             format!(
-                "delay {:.1} ms, then p10 {:.1}, p50 {:.1}, p90 {:.1} ms; probes lost {:.1} %; \
-                 DSCP 45 {}; ECT(1) {}",
+                "delay {:.1} ms, then p10 {:.1}, p50 {:.1}, p90 {:.1} ms; lost {:.1} % of the \
+                 probes, {} of the load; DSCP 45 {}; ECT(1) {}",
                 udp.early_ms,
                 udp.late_p10_ms,
                 udp.late_p50_ms,
                 udp.late_p90_ms,
                 udp.lost * 100.0,
+                share(udp.load_lost),
                 ms(udp.nqb_ms),
                 ms(udp.ect1_ms)
             ),

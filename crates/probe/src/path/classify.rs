@@ -182,7 +182,7 @@ impl Classification {
 }
 
 /// Features per vector.
-pub const FEATURES: usize = 17;
+pub const FEATURES: usize = 18;
 
 /// What the model sees, in order; `None` where it was not measured.
 pub type FeatureVector = [Option<f64>; FEATURES];
@@ -203,9 +203,10 @@ pub const FEATURE_NAMES: [&str; FEATURES] = [
     "log swing period / round trip",
     "log loss share",
     "log overload delay / p99",
-    "overload spread",
+    "log overload spread",
     "log overload late / early",
     "overload lost",
+    "overload lost more than its load",
 ];
 
 /// What a delay must differ by to count, ms: half a packet at 10 Mbit/s, or a host's noise.
@@ -238,9 +239,10 @@ pub fn features(evidence: &Evidence) -> FeatureVector {
         swing,
         evidence.loss_share.map(|share| (share + 1e-4).log10()),
         overload.map(|udp| ratio(udp.late_p50_ms, tcp.p99_ms)),
-        overload.map(|udp| (udp.late_p90_ms - udp.late_p10_ms) / (udp.late_p50_ms + 2.0)),
+        overload.map(|udp| ratio(udp.late_p90_ms - udp.late_p10_ms, udp.late_p50_ms)),
         overload.map(|udp| ratio(udp.late_p50_ms, udp.early_ms)),
         overload.map(|udp| udp.lost),
+        overload.and_then(|udp| Some(udp.lost - udp.load_lost?)),
     ]
 }
 

@@ -39,6 +39,8 @@ pub struct Stage<'a> {
     pub series: &'a [Series],
     /// When each phase ran.
     pub phases: &'a [PhaseWindow],
+    /// Share of the UDP load that arrived during the load phase; `None` for TCP.
+    pub udp_arrived: Option<f64>,
 }
 
 /// Which kind of congestion control filled the path.
@@ -119,6 +121,8 @@ pub struct Overload {
     pub late_p90_ms: f64,
     /// Share of best effort probes lost, both halves.
     pub lost: f64,
+    /// Share of the load itself that did not arrive.
+    pub load_lost: Option<f64>,
     /// Median delay of DSCP 45 in the second half.
     pub nqb_ms: Option<f64>,
     /// Median delay of ECT(1) in the second half.
@@ -169,7 +173,8 @@ impl Evidence {
     pub fn shows_a_queue(&self) -> bool {
         let overload = self.overload.unwrap_or_default();
         let delays = [self.tcp.p95_ms, self.own_flow_ms.unwrap_or(0.0), overload.late_p50_ms];
-        delays.iter().any(|delay| *delay > QUEUE_MIN_MS) || overload.lost > LOST_MIN
+        let lost = overload.lost.max(overload.load_lost.unwrap_or(0.0));
+        delays.iter().any(|delay| *delay > QUEUE_MIN_MS) || lost > LOST_MIN
     }
 
     /// The buffer's size if it is a plain one, octets: where the delay stands times the rate.
@@ -181,7 +186,7 @@ impl Evidence {
 
 /// Less delay than this is the noise of hosts.
 const QUEUE_MIN_MS: f64 = 1.0;
-const LOST_MIN: f64 = 0.005;
+const LOST_MIN: f64 = 0.03;
 
 impl Stage<'_> {
     fn window(&self, phase: Phase) -> Option<PhaseWindow> {
@@ -263,6 +268,7 @@ impl Overload {
             late_p50_ms: late_at(0.5),
             late_p90_ms: late_at(0.9),
             lost: 1.0 - (early.len() + late.len()) as f64 / sent.max(1) as f64,
+            load_lost: stage.udp_arrived.map(|share| (1.0 - share).clamp(0.0, 1.0)),
             nqb_ms: class_median(CLASSES[1]),
             ect1_ms: class_median(CLASSES[3]),
         })

@@ -146,14 +146,15 @@ pub fn examine(
     let tcp = run(Part::Tcp, config.bulk("bulk", 0, FLOWS))?;
     let mut timeliness = vec![tcp.timeliness.clone()];
     let mut incomplete = tcp.incomplete.clone();
-    let read = |overload| {
+    let read = |overload: Option<Stage<'_>>| {
         let control = &config.congestion_control;
-        Evidence::from_stages(config.direction, control, stage_of(&tcp), overload)
+        Evidence::from_stages(config.direction, control, stage_of(&tcp, None), overload)
     };
     let mut evidence = read(None);
     if let Some(rate) = evidence.as_ref().filter(|_| config.overload).map(|e| e.rate_bit_per_s) {
-        let result = run(Part::Overload, vec![config.overload(rate)])?;
-        evidence = read(Some(stage_of(&result)));
+        let load = config.overload(rate);
+        let result = run(Part::Overload, vec![load.clone()])?;
+        evidence = read(Some(stage_of(&result, udp_arrived(&load, &result))));
         timeliness.push(result.timeliness);
         incomplete.extend(result.incomplete);
     }
@@ -193,9 +194,27 @@ fn judge(timeliness: &[Timeliness]) -> Validity {
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
 }
 
-fn stage_of(result: &MeasurementResult) -> Stage<'_> {
-    Stage { samples: &result.samples, series: &result.series, phases: &result.phases }
+fn stage_of(result: &MeasurementResult, udp_arrived: Option<f64>) -> Stage<'_> {
+    let MeasurementResult { samples, series, phases, .. } = result;
+    Stage { samples, series, phases, udp_arrived }
 }
+
+/// Share of a UDP load that arrived in the load phase. What its sender did not send counts as sent:
+/// the far end cannot tell us when it counted, only how much.
+fn udp_arrived(load: &LoadFlow, result: &MeasurementResult) -> Option<f64> {
+    let Transport::Udp { rate_bit_per_s, packet_octets, .. } = load.transport else { return None };
+    let flow = result.flows.iter().find(|flow| flow.name == load.name)?;
+    let goodput = match load.direction {
+        Direction::Up => flow.goodput_up_bit_per_s,
+        Direction::Down => flow.goodput_down_bit_per_s,
+    }?;
+    let whole = f64::from(packet_octets);
+    let offered = rate_bit_per_s as f64 * (whole - UDP_HEADER_OCTETS) / whole;
+    Some(goodput as f64 / offered)
+}
+
+/// IPv4 and UDP.
+const UDP_HEADER_OCTETS: f64 = 28.0;
 
 impl ExamineConfig {
     fn measurement(&self, part: Part, loads: Vec<LoadFlow>) -> MeasurementConfig {
