@@ -95,7 +95,7 @@ impl Scale {
         match self.kind {
             ScaleKind::Linear => chart::number(place),
             ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => String::new(),
-            ScaleKind::Logarithmic if place < -3.5 => format!("1e{place:.0}"),
+            ScaleKind::Logarithmic if !(-3.5..4.5).contains(&place) => format!("1e{place:.0}"),
             ScaleKind::Logarithmic => chart::number(10_f64.powf(place)),
         }
     }
@@ -183,7 +183,7 @@ impl Scale {
 }
 
 /// With its axis names, pixels.
-const PANEL_HEIGHT: u32 = 190;
+const PANEL_HEIGHT: u32 = 220;
 
 #[cfg(test)]
 mod tests {

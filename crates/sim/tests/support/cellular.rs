@@ -1,34 +1,66 @@
 //! Delay and throughput on cellular links.
 //!
-//! *Self-inflicted delay* is what a transport's own packets add: the round trip of a probe beside
-//! the flow minus that of the same probe, with the same seed, alone on the link. A cellular link's
-//! rate is a function of seed and time, so outages and low rates cancel out of the difference, as
-//! they do where the Sprout paper subtracts the delay of an omniscient sender.
+//! *Self-inflicted delay* is what a transport's own packets add: the delay of each of its packets
+//! minus that of a small probe which is sent at that moment over the same link, with the same seed,
+//! without the flow. A cellular link's rate is a function of seed and time, so outages and low rates
+//! cancel out of the difference, as they do where the Sprout paper subtracts the delay of an
+//! omniscient sender. *Over time* is the same for probes beside the flow, one each 50 ms: it gives
+//! outages more weight, since few packets are sent in them.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
-use underload_report::schema::{Phase, Sample};
+use underload_report::schema::{Direction, Phase, Sample};
 use underload_sim::congestion::Algorithm;
-use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
-use underload_sim::net::HopConfig;
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
+use underload_sim::net::{Event, HopConfig, SharedWatcher, Sighting, Watcher};
 use underload_sim::tcp::TcpConfig;
-use underload_sim::trial::{Phases, SimConfig, TrialLabel, TrialOutcome, run};
+use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, TrialOutcome, run_attended};
 
 /// The presets within Sprout's model: LTE.
 pub const LTE: [&str; 3] =
     ["cellular:preset=lte-driving", "cellular:preset=lte-stationary", "cellular:preset=subway"];
 
+/// The end of the trial and the 10 s in which answers still count.
+const END_NS: u64 = 130_000_000_000;
+
 /// Base round trip of [`simulate`]'s path, ms.
 pub const BASE_RTT_MS: f64 = 40.0;
 
+/// Delays in the up link of the packets of the second flow.
+#[derive(Default)]
+struct Delays {
+    /// When each packet was sent, and when it arrived, ns.
+    packets: Vec<(u64, u64)>,
+}
+
+impl Watcher for Delays {
+    fn see(&mut self, sighting: &Sighting<'_>) {
+        let of_flow = sighting.packet.payload.flow == 1 && sighting.direction == Direction::Up;
+        if of_flow && sighting.event == Event::Received {
+            let sent = sighting.packet.meta.arrived.as_nanos();
+            self.packets.push((sent, sighting.time.as_nanos()));
+        }
+    }
+}
+
 /// A probe, alone or beside one flow, over a link with a queue that never drops, as in the
 /// emulator of the Sprout paper. Two minutes, of which the first ten seconds do not count.
-pub fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> TrialOutcome {
-    let mut flows = vec![FlowConfig::new("probe", FlowKind::Probe(ProbeConfig::default()))];
+fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> (TrialOutcome, Delays) {
+    // 6 kbit/s: more would fill a dying link by itself.
+    let schedule = ProbeSchedule::Open { interval: Span::from_millis(50) };
+    let probe = ProbeConfig { schedule, payload_bytes: 8, ..ProbeConfig::default() };
+    let mut flows = vec![FlowConfig::new("probe", FlowKind::Probe(probe))];
     flows.extend(kind.map(|kind| FlowConfig::new("flow", kind)));
-    let separator = if link.contains('=') || link.starts_with("trace:") { ',' } else { ':' };
-    let link = format!("{link}{separator}delay=20ms");
-    run(SimConfig {
-        up: vec![HopConfig::parse("fifo:limit=100000p", &link).unwrap()],
+    let link = format!("{link},delay=20ms");
+    // A recorded link is a file.
+    let mut load = |path: &str| std::fs::read(path).map_err(|error| error.to_string());
+    let link = LinkSetup::parse_with(&link, &mut load).unwrap();
+    let queue = QueueSetup::parse("fifo:limit=100000p", &link.facts()).unwrap();
+    let config = SimConfig {
+        up: vec![HopConfig { name: String::new(), queue, link }],
         down: vec![HopConfig::parse("fifo:limit=1000p", "100mbit:delay=20ms").unwrap()],
         flows,
         phases: Phases {
@@ -39,8 +71,14 @@ pub fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> TrialOutcome {
         seed,
         sample_interval: Some(Span::from_millis(500)),
         label: TrialLabel::default(),
-    })
-    .unwrap()
+    };
+    let delays = Rc::new(RefCell::new(Delays::default()));
+    let outcome = {
+        let watcher: SharedWatcher = delays.clone();
+        let attendance = Attendance { watcher: Some(watcher), ..Attendance::default() };
+        run_attended(config, &attendance).unwrap()
+    };
+    (outcome, Rc::into_inner(delays).unwrap().into_inner())
 }
 
 /// TCP with a window wide enough to fill the deep queues of these links.
@@ -50,9 +88,11 @@ pub fn tcp(algorithm: Algorithm) -> FlowKind {
 }
 
 pub struct Outcome {
-    /// Self-inflicted delay of each probe of the load phase that came back: when it was sent, in
-    /// seconds, and the delay in ms.
+    /// Self-inflicted delay of each probe of the load phase: when it was sent, in seconds, and the
+    /// delay in ms, or what had passed of it when the trial was over.
     pub added: Vec<(f64, f64)>,
+    /// The same of each packet of the flow, in ms and in order of size.
+    pub packets: Vec<f64>,
     /// Throughput, bit/s.
     pub rate: f64,
     pub busy: TrialOutcome,
@@ -61,14 +101,18 @@ pub struct Outcome {
 impl Outcome {
     /// The delays in order of size, ms.
     pub fn sorted(&self) -> Vec<f64> {
-        let mut sorted: Vec<f64> = self.added.iter().map(|(_, added)| *added).collect();
-        sorted.sort_by(f64::total_cmp);
-        sorted
+        in_order(self.added.iter().map(|(_, added)| *added))
     }
 
-    pub fn quantile(&self, share: f64) -> f64 {
+    /// The 95th percentile over packets, ms.
+    pub fn p95(&self) -> f64 {
+        self.packets[self.packets.len() * 95 / 100]
+    }
+
+    /// The 95th percentile over time, ms.
+    pub fn p95_over_time(&self) -> f64 {
         let sorted = self.sorted();
-        sorted[(sorted.len() as f64 * share) as usize]
+        sorted[sorted.len() * 95 / 100]
     }
 
     pub fn mean(&self) -> f64 {
@@ -77,18 +121,31 @@ impl Outcome {
 }
 
 pub fn outcome(link: &str, kind: FlowKind, seed: u64) -> Outcome {
-    let alone = simulate(link, None, seed);
-    let busy = simulate(link, Some(kind), seed);
+    let (alone, _) = simulate(link, None, seed);
+    let (busy, delays) = simulate(link, Some(kind), seed);
     let of_load = |sample: &&Sample| sample.phase == Phase::Load;
+    // Behind a queue that never drops, what has not come back is still under way.
+    let ms = |sample: &Sample| sample.rtt_ns.unwrap_or(END_NS - sample.sent_ns) as f64 / 1e6;
     let pairs = alone.samples.iter().filter(of_load).zip(busy.samples.iter().filter(of_load));
     let added: Vec<(f64, f64)> = pairs
-        .filter_map(|(alone, busy)| {
+        .map(|(alone, busy)| {
             assert_eq!(alone.sequence, busy.sequence);
-            let added = busy.rtt_ns? as f64 - alone.rtt_ns? as f64;
-            Some((busy.sent_ns as f64 / 1e9, added / 1e6))
+            (busy.sent_ns as f64 / 1e9, ms(busy) - ms(alone))
         })
         .collect();
-    assert!(added.len() > 4_000, "most of 5,500 probes come back: {}", added.len());
+    assert!(added.len() > 2_000, "of 2,200 probes: {}", added.len());
+    let samples: Vec<&Sample> = alone.samples.iter().collect();
+    let packets = in_order(delays.packets.into_iter().filter_map(|(sent, received)| {
+        let next = samples.partition_point(|sample| sample.sent_ns < sent);
+        let probe = samples.get(next).filter(|probe| of_load(probe))?;
+        Some((received - sent) as f64 / 1e6 - probe.one_way_up_ns? as f64 / 1e6)
+    }));
     let rate = super::up_link(&busy).throughput_bit_per_s as f64;
-    Outcome { added, rate, busy }
+    Outcome { added, packets, rate, busy }
+}
+
+fn in_order(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
 }

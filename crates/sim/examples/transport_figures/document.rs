@@ -1,0 +1,74 @@
+//! The page that figures and numbers go to.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use underload_report::diagram::{Diagram, Panel};
+
+pub struct Document {
+    docs: PathBuf,
+    text: String,
+}
+
+impl Document {
+    pub fn open() -> Result<Self, Box<dyn Error>> {
+        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let text = fs::read_to_string(docs.join(PAGE))?;
+        Ok(Self { docs, text })
+    }
+
+    pub fn figure(
+        &self,
+        name: &str,
+        title: &str,
+        panels: Vec<Panel>,
+    ) -> Result<(), Box<dyn Error>> {
+        let diagram = Diagram { name: name.to_owned(), title: title.to_owned(), panels };
+        let folder = self.docs.join("images/transports");
+        fs::create_dir_all(&folder)?;
+        let svg = diagram.plot()?.svg();
+        if svg.len() > MOST_BYTES {
+            return Err(format!("figure {name} has {} bytes; thin its curves", svg.len()).into());
+        }
+        fs::write(folder.join(format!("{name}.svg")), svg)?;
+        Ok(())
+    }
+
+    /// Replaces the table of that name.
+    pub fn numbers(&mut self, name: &str, table: &[String]) -> Result<(), Box<dyn Error>> {
+        let table = table.join("\n");
+        println!("{name}\n{table}\n");
+        let start = format!("<!-- numbers: {name} -->\n");
+        let missing = || format!("{PAGE} has no place for the numbers `{name}`");
+        let from = self.text.find(&start).ok_or_else(missing)? + start.len();
+        let to = from + self.text[from..].find("<!-- end -->").ok_or_else(missing)?;
+        self.text.replace_range(from..to, &format!("{table}\n"));
+        Ok(())
+    }
+
+    pub fn save(&self) -> Result<(), Box<dyn Error>> {
+        Ok(fs::write(self.docs.join(PAGE), &self.text)?)
+    }
+}
+
+/// A row of a table.
+pub fn row(cells: &[String]) -> String {
+    format!("| {} |", cells.join(" | "))
+}
+
+/// The first two rows of a table: its heads, and that all but the first column are numbers.
+pub fn head(cells: &[&str]) -> [String; 2] {
+    let rule = vec!["---:"; cells.len() - 1].join("|");
+    [format!("| {} |", cells.join(" | ")), format!("|---|{rule}|")]
+}
+
+/// At most `most` of the points, evenly.
+pub fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(most).max(1);
+    points.into_iter().step_by(step).collect()
+}
+
+const PAGE: &str = "transports.md";
+/// Pictures in the repository are small.
+const MOST_BYTES: usize = 60_000;
