@@ -205,6 +205,10 @@ fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {
     let until_ns = clock.now_ns() + HANDSHAKE_MAX.as_nanos() as u64;
     let stop = Arc::clone(&context.stop);
     let peer = connect(socket, context.server, &flow.name, *clock, stop, until_ns)?;
+    if let Transport::Tcp { congestion_control } = &flow.transport {
+        // Connecting takes the route's own over what was set before (`congctl` of `ip route`).
+        set_congestion_control(&SockRef::from(&peer.stream), congestion_control)?;
+    }
     peer.write_all(&request(context).encode()?, until_ns)?;
     let mut head = [0; Response::HEAD_LEN];
     peer.read_exact(&mut head, until_ns)?;

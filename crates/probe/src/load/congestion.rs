@@ -22,8 +22,7 @@ pub fn available_congestion_controls() -> String {
     }
 }
 
-/// Sets a TCP socket's congestion control; before it connects, so that it rules the whole
-/// connection.
+/// Sets a TCP socket's congestion control. Connecting may change it back to the route's.
 ///
 /// # Errors
 /// [`LoadError::CongestionControl`] with what is available, [`LoadError::Parameter`] for a name
@@ -42,6 +41,13 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
         source,
     };
     socket.set_tcp_congestion(name.as_bytes()).map_err(refused)
+}
+
+/// What a TCP socket's congestion control is.
+pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
+    let name = socket.tcp_congestion()?;
+    let end = name.iter().position(|octet| *octet == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
 /// The kernel keeps 16 octets for a name, the last of them zero.

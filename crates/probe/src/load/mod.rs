@@ -87,6 +87,8 @@ pub struct FlowLog {
     pub delivered: Vec<Delivered>,
     /// Of the sender, whichever end that is; empty for UDP.
     pub tcp: Vec<TcpSample>,
+    /// What the kernel used where the near end sends over TCP; else `None`.
+    pub congestion_control: Option<String>,
     /// Datagrams that left; `None` for TCP.
     pub packets_sent: Option<u64>,
     /// Why it ended before it was told to; `None` if it did not.

@@ -3,8 +3,10 @@
 use std::io::{self, Read, Write};
 
 use nix::poll::PollFlags;
+use socket2::SockRef;
 
 use super::client::{FlowContext, Opened};
+use super::congestion::congestion_control_of;
 use super::peer::is_temporary;
 use super::protocol::{BLOCK_OCTETS, BlockHeader, Report, payload};
 use super::tcp_info::TcpInfo;
@@ -22,6 +24,7 @@ pub(super) fn send(context: &FlowContext, opened: &Opened) -> FlowLog {
 
 fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
     let peer = &opened.peer;
+    log.congestion_control = Some(congestion_control_of(&SockRef::from(&peer.stream))?);
     let payload = payload(CHUNK_OCTETS);
     let mut reports = ReportReader::default();
     let mut next_record_ns = peer.clock.now_ns();

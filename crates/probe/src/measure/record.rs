@@ -160,7 +160,8 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
     match &flow.transport {
         Transport::Tcp { congestion_control } => {
             "tcp".clone_into(&mut record.kind);
-            record.congestion_control = Some(congestion_control.clone());
+            let used = log.congestion_control.as_ref().unwrap_or(congestion_control);
+            record.congestion_control = Some(used.clone());
         }
         Transport::Udp { .. } => {
             "udp".clone_into(&mut record.kind);
