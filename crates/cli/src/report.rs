@@ -61,7 +61,9 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     out.flush().context("writing the result")?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new() };
-        warnings(&[run]).iter().for_each(|warning| eprintln!("{warning}"));
+        for warning in warnings(&[run]) {
+            eprintln!("{warning}");
+        }
     }
     Ok(())
 }

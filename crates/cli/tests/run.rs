@@ -105,9 +105,14 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     write("large.toml", &format!("{text}{sweep}{}]", values.join(",")));
     write("nothing.toml", &format!("{text}{sweep}]"));
     let large: &[&str] = &["run", "large.toml", "--repeat", "100000"];
-    let cases: [(&[&str], &str); 9] = [
+    write("empty.trace", "");
+    write("silent.toml", &without_command(&TINY.replace("20mbit", "trace:empty.trace")));
+    write("idle.toml", &TINY[..TINY.find("[[flow]]").expect("it has flows")]);
+    let cases: [(&[&str], &str); 11] = [
         (large, "1100000 trials are more than 1000000: give --yes"),
         (&["run", "nothing.toml"], "a sweep over nothing has no arm"),
+        (&["run", "silent.toml"], "silent.toml:4: path.up: "),
+        (&["run", "idle.toml"], "flow: a scenario without a flow measures nothing"),
         (&["run", "no/such"], "no/such: neither a scenario file"),
         (&["run", "misspelt.toml"], "misspelt.toml:6: path.rrt: unknown key; expected one of"),
         (&["run", "trace.toml"], "missing.trace"),

@@ -12,7 +12,13 @@ use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
 
 /// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
 pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
-    run.summaries = run.arms.iter().map(|arm| summary(&arm.name, &run.trials, pools)).collect();
+    let mut trials: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
+    for trial in &run.trials {
+        trials.entry(&trial.arm).or_default().push(trial);
+    }
+    let of = |arm: &str| trials.get(arm).map_or(&[][..], Vec::as_slice);
+    let arms = run.arms.iter();
+    run.summaries = arms.map(|arm| summary(&arm.name, of(&arm.name), pools)).collect();
     let measured: Vec<Option<f64>> =
         run.expectations.iter().map(|expected| measured(run, expected)).collect();
     for (expected, value) in run.expectations.iter_mut().zip(measured) {
@@ -31,13 +37,14 @@ fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
     expected.measure(&arms, of)
 }
 
-fn summary(arm: &str, trials: &[TrialRecord], pools: &LatencyPools) -> ArmSummary {
-    let of_arm = || trials.iter().filter(|trial| trial.arm == arm);
-    let valid: Vec<&TrialRecord> = of_arm().filter(|trial| trial.validity.is_valid()).collect();
+/// Of an arm and its trials.
+fn summary(arm: &str, trials: &[&TrialRecord], pools: &LatencyPools) -> ArmSummary {
+    let of_arm = trials.iter().copied();
+    let valid: Vec<&TrialRecord> = of_arm.filter(|trial| trial.validity.is_valid()).collect();
     ArmSummary {
         arm: arm.to_owned(),
         trials_valid: valid.len() as u32,
-        trials_invalid: (of_arm().count() - valid.len()) as u32,
+        trials_invalid: (trials.len() - valid.len()) as u32,
         latencies: pools.arm_latencies(arm, &valid),
         throughputs: [Direction::Up, Direction::Down]
             .into_iter()

@@ -1,5 +1,7 @@
 //! What a report compares: the arms of one run, or of several runs side by side.
 
+use std::collections::BTreeMap;
+
 use crate::RunData;
 use crate::schema::{ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord};
 
@@ -9,6 +11,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) run: &'a RunData,
     pub(crate) arm: &'a ArmRecord,
     pub(crate) summary: &'a ArmSummary,
+    /// Its valid trials.
+    trials: Vec<&'a TrialRecord>,
     /// Short name, with the world when several runs are compared.
     pub(crate) name: String,
     /// Position among all subjects: its colour and dash.
@@ -19,11 +23,17 @@ pub(crate) struct Subject<'a> {
 pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     let mut all = Vec::new();
     for (number, run) in runs.iter().enumerate() {
+        let summaries: BTreeMap<&str, &ArmSummary> =
+            run.record.summaries.iter().map(|summary| (summary.arm.as_str(), summary)).collect();
+        let mut trials: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
+        for trial in run.record.trials.iter().filter(|trial| trial.validity.is_valid()) {
+            trials.entry(&trial.arm).or_default().push(trial);
+        }
         for arm in &run.record.arms {
-            let mut summaries = run.record.summaries.iter();
-            let Some(summary) = summaries.find(|summary| summary.arm == arm.name) else { continue };
+            let Some(summary) = summaries.get(arm.name.as_str()) else { continue };
+            let trials = trials.remove(arm.name.as_str()).unwrap_or_default();
             let name = format!("{}{}", arm.name, run_suffix(runs, number));
-            all.push(Subject { run, arm, summary, name, position: all.len() });
+            all.push(Subject { run, arm, summary, trials, name, position: all.len() });
         }
     }
     all
@@ -58,9 +68,7 @@ impl<'a> Subject<'a> {
 
     /// Its valid trials.
     pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> {
-        let arm = &self.arm.name;
-        let trials = self.run.record.trials.iter();
-        trials.filter(move |trial| trial.arm == *arm && trial.validity.is_valid())
+        self.trials.iter().copied()
     }
 
     /// The headline latency of a phase in each valid trial that has it.

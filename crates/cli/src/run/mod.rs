@@ -115,6 +115,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario =
         Scenario::parse_with(&source.text, &source.name, &options, load).or_bad_input()?;
     check_size(scenario.trials(), arguments.yes).or_bad_input()?;
+    if let Some(note) = memory_note(scenario.trials()) {
+        eprintln!("{note}");
+    }
     let packets = arguments.wanted();
     // Before anything starts a thread: a user namespace can only be entered by one.
     let mut world = World::choose(arguments.world_choice()?, &scenario)?;
@@ -175,6 +178,18 @@ const MOST_WITH_CURVES: usize = 2_000;
 const MOST_TRIALS: usize = 1_000_000;
 /// Trials from which on an interrupted run is worth resuming.
 const WORTH_CACHING: usize = 32;
+
+/// Memory that a trial's record takes at the end of a run, with its share of the report, about.
+const TRIAL_BYTES: usize = 40_000;
+
+/// What a run of so many trials needs, where that is worth knowing before it starts.
+fn memory_note(trials: usize) -> Option<String> {
+    const WORTH_SAYING: usize = 2_000_000_000;
+    let bytes = trials.saturating_mul(TRIAL_BYTES);
+    let gigabytes = bytes.div_ceil(1_000_000_000);
+    let note = || format!("{trials} trials: their record will take about {gigabytes} GB of memory");
+    (bytes >= WORTH_SAYING).then(note)
+}
 
 fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
     if trials > MOST_TRIALS && !yes {

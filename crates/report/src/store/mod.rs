@@ -15,6 +15,7 @@ mod packets;
 mod read;
 mod rows;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ use crate::summarise::LatencyPools;
 
 const RECORD: &str = "run.json";
 const JOURNAL: &str = "trials.jsonl";
+/// Trials of a `run.json` with a line for every field, at most.
+const MOST_INDENTED: usize = 2_000;
 const PARTS: &str = "parts";
 const SAMPLES: &str = "samples.parquet";
 const SERIES: &str = "series.parquet";
@@ -40,6 +43,8 @@ const PACKETS: &str = "packets.parquet";
 pub struct RunDir {
     path: PathBuf,
     record: RunRecord,
+    /// Names of its arms.
+    arms: BTreeSet<String>,
     pools: LatencyPools,
     journal: File,
     journal_bytes: u64,
@@ -70,8 +75,8 @@ impl RunDir {
             _ => StoreError::io(&journal_path, "create")(error),
         })?;
         write_record(&path, &record)?;
-        let pools = LatencyPools::default();
-        Ok(RunDir { path, record, pools, journal, journal_bytes: 0, keeps_samples: true })
+        let (pools, arms) = (LatencyPools::default(), read::arm_names(&record.arms));
+        Ok(RunDir { path, record, arms, pools, journal, journal_bytes: 0, keeps_samples: true })
     }
 
     /// For studies of thousands of trials: samples and series are summarised as they come and not
@@ -119,7 +124,7 @@ impl RunDir {
         if trial.index as usize != next {
             return Err(wrong(format!("trial {} where {next} is next", trial.index)));
         }
-        read::check_trial(trial, &self.record.arms).map_err(wrong)?;
+        read::check_trial(trial, &self.arms).map_err(wrong)?;
         if self.keeps_samples && !samples.is_empty() {
             let columns = rows::from_samples(trial, samples).map_err(wrong)?;
             self.write_part(next, SAMPLES, rows::SAMPLES, &columns)?;
@@ -210,8 +215,14 @@ fn or_remove(path: &Path, written: Result<(), StoreError>) -> Result<(), StoreEr
 /// Replaces `run.json` in one step.
 fn write_record(directory: &Path, record: &RunRecord) -> Result<(), StoreError> {
     let (path, temporary) = (directory.join(RECORD), temporary(directory, RECORD));
-    let mut json = serde_json::to_vec_pretty(record)
-        .map_err(|source| StoreError::Json { path: path.clone(), source })?;
+    // Nobody reads thousands of trials, and indented they take twice the room.
+    let encode = if record.trials.len() > MOST_INDENTED {
+        serde_json::to_vec
+    } else {
+        serde_json::to_vec_pretty
+    };
+    let mut json =
+        encode(record).map_err(|source| StoreError::Json { path: path.clone(), source })?;
     json.push(b'\n');
     let mut file = File::create(&temporary).map_err(StoreError::io(&temporary, "create"))?;
     let written = file.write_all(&json).and_then(|()| file.sync_all());

@@ -14,7 +14,7 @@ use crate::summarise::LatencyPools;
 const ROW_LIMIT: u64 = 50_000_000;
 
 /// Bytes of `run.json` and `trials.jsonl` that are read at most.
-const TEXT_LIMIT: u64 = 1 << 30;
+const TEXT_LIMIT: u64 = 16 << 30;
 
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<RunRecord, StoreError> {
 
 /// What later code relies on: indices are positions, names are known and unique.
 fn check(record: &RunRecord) -> Result<(), String> {
-    let names: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let names = arm_names(&record.arms);
     if names.len() != record.arms.len() {
         return Err("two arms of one name".to_owned());
     }
@@ -140,17 +140,22 @@ fn check(record: &RunRecord) -> Result<(), String> {
         if trial.index as usize != position {
             return Err(format!("trial {} stands at position {position}", trial.index));
         }
-        check_trial(trial, &record.arms)?;
+        check_trial(trial, &names)?;
     }
-    match record.summaries.iter().find(|summary| !names.contains(summary.arm.as_str())) {
+    match record.summaries.iter().find(|summary| !names.contains(&summary.arm)) {
         Some(summary) => Err(format!("a summary of arm {:?}, which is not listed", summary.arm)),
         None => Ok(()),
     }
 }
 
-pub(super) fn check_trial(trial: &TrialRecord, arms: &[ArmRecord]) -> Result<(), String> {
+/// Names of a run's arms.
+pub(super) fn arm_names(arms: &[ArmRecord]) -> BTreeSet<String> {
+    arms.iter().map(|arm| arm.name.clone()).collect()
+}
+
+pub(super) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Result<(), String> {
     let TrialRecord { index, arm, .. } = trial;
-    if !arms.iter().any(|known| known.name == *arm) {
+    if !arms.contains(arm) {
         return Err(format!("trial {index} of arm {arm:?}, which is not listed"));
     }
     let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();

@@ -66,7 +66,7 @@ pub(super) fn name(variants: &[&Variant]) -> String {
 }
 
 /// Every combination of the dimensions laid over the base: the arms, those of a cohort with typical
-/// conditions, and the tables that each was read from.
+/// conditions; and for a cohort the tables that each was read from.
 pub(super) fn resolve(
     base: &Base,
     dimensions: &[Vec<Variant>],
@@ -86,7 +86,9 @@ pub(super) fn resolve(
             let origin = tables.origin(&fault.key);
             document.locate(fault, origin)
         })?);
-        templates.push(tables);
+        if cohort.is_some() {
+            templates.push(tables);
+        }
     }
     let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
     used.and_then(|()| check_different(&arms)).map_err(|fault| document.locate(fault, None))?;

@@ -7,8 +7,8 @@ use super::document::{COMMAND_LINE, Override, check_name, overrides, take_tables
 use super::error::Fault;
 use super::section::read_section;
 
-/// Arms of a scenario, at most: each is kept resolved in memory.
-const MAX_ARMS: usize = 10_000;
+/// Arms of a scenario, at most: each is kept resolved in memory, and with its summary takes some 40 KB.
+const MAX_ARMS: usize = 50_000;
 
 /// One value of one dimension: an arm, or a point of a sweep.
 #[derive(Debug, Clone)]
