@@ -8,6 +8,7 @@
 //! - [`compat`]: servers for clients of other tools.
 //! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
 //! - [`preset`]: measurements with a name.
+//! - [`rpm`]: responsiveness, by formula.
 //! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
 //!   connection.
 
@@ -19,6 +20,7 @@ pub mod measure;
 mod network;
 pub mod path;
 pub mod preset;
+pub mod rpm;
 pub mod service;
 pub mod session;
 mod sys;

@@ -9,31 +9,42 @@ use std::time::Duration;
 use underload_probe::load::{LoadFlow, Token, Transport, start_flow};
 use underload_probe::measure::{Measurement, MeasurementConfig, Ramp};
 use underload_probe::service::{
-    Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, ServiceError, Trust,
+    Access, Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, ServiceError,
+    SessionNews, TokenKeys, TokenTerms, Trust,
 };
 use underload_probe::{RunClock, current_network};
 use underload_report::schema::{Direction, Marking};
 
-fn service(limits: Limits, secret: Option<&str>) -> Service {
-    let any = "127.0.0.1:0".parse().unwrap();
-    Service::start(ServiceConfig {
-        control: any,
-        load: any,
-        probe: any,
-        limits,
-        secret: secret.map(str::to_owned),
-        identity: Identity::generate().unwrap(),
-    })
-    .unwrap()
+fn config(limits: Limits) -> ServiceConfig {
+    let identity = Identity::generate().unwrap();
+    ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..ServiceConfig::on_loopback(identity) }
+}
+
+fn service(limits: Limits) -> Service {
+    Service::start(config(limits)).unwrap()
+}
+
+/// A server that wants tokens, and the keys that they are signed with.
+fn service_with_tokens(limits: Limits) -> (tempfile::TempDir, Service, TokenKeys) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    let keys = TokenKeys::rotate(&path).unwrap();
+    let service =
+        Service::start(ServiceConfig { access: Access::Tokens(path), ..config(limits) }).unwrap();
+    (directory, service, keys)
+}
+
+fn terms(uses: u32) -> TokenTerms {
+    TokenTerms { lifetime: Duration::from_mins(5), uses, rate_bit_per_s: None, duration: None }
 }
 
 fn options(service: &Service) -> ConnectOptions {
     ConnectOptions {
         trust: Trust::Pinned(service.fingerprint()),
-        secret: None,
+        token: None,
         ask: Ask {
-            up_bit_per_s: 10_000_000,
-            down_bit_per_s: 10_000_000,
+            up_bit_per_s: Some(10_000_000),
+            down_bit_per_s: Some(10_000_000),
             duration: Duration::from_mins(1),
         },
         network: current_network(),
@@ -71,14 +82,18 @@ fn udp_flow(direction: Direction) -> LoadFlow {
 
 #[test]
 fn a_measurement_works_through_a_session() {
-    let service = service(Limits::default(), Some("open sesame"));
-    let secret = Some("open sesame".to_owned());
-    let remote = connect(&service, &ConnectOptions { secret, ..options(&service) }).unwrap();
+    let (_directory, service, keys) = service_with_tokens(Limits::default());
+    let token = Some(keys.issue(service.fingerprint(), &terms(1)).unwrap());
+    let options = ConnectOptions { token, ..options(&service) };
+    let mut remote = connect(&service, &options).unwrap();
+    assert_eq!(remote.granted().up_bit_per_s, 10_000_000);
+    assert_eq!(remote.endpoints().load_server, service.address(), "one TCP port");
+    assert_eq!(remote.endpoints().reflector.port(), service.udp_port(), "one UDP port");
     assert_eq!(remote.identity(), (service.fingerprint(), false));
     let config = MeasurementConfig {
         idle: Duration::from_millis(200),
         ramp: Ramp::Fixed(Duration::from_millis(300)),
-        load: Duration::from_millis(400),
+        load: Duration::from_millis(900),
         drain: Duration::ZERO,
         loads: vec![udp_flow(Direction::Up), udp_flow(Direction::Down)],
         token: remote.token(),
@@ -90,6 +105,18 @@ fn a_measurement_works_through_a_session() {
     assert_eq!(result.incomplete, Vec::<String>::new());
     assert!(result.probe_counts[0].answered > 0);
     assert!(result.clock_offset.is_some());
+    // Through the port that the probes use as well: what was sent was counted, but for
+    // what the last report, a tenth of a second old or more, did not know.
+    for log in &result.loads {
+        let received = log.delivered.last().map(|last| last.packets).unwrap();
+        let sent = log.packets_sent.unwrap();
+        assert!(received > 100 && received + 200 >= sent, "{received} of {sent}");
+    }
+    assert_eq!(*remote.news(), SessionNews::default());
+    let Err(ServiceError::Refused { reason }) = connect(&service, &options) else {
+        panic!("a token was good twice");
+    };
+    assert!(reason.contains("used already"), "{reason}");
     drop(remote);
     eventually("sessions and flows are over", || service.sessions() == 0 && service.flows() == 0);
     assert_eq!(service.counts().granted, 1);
@@ -97,7 +124,7 @@ fn a_measurement_works_through_a_session() {
 
 #[test]
 fn without_a_session_not_one_octet_comes_back() {
-    let service = service(Limits::default(), None);
+    let service = service(Limits::default());
     let remote = connect(&service, &options(&service)).unwrap();
     let (reflector, load_server) = (remote.endpoints().reflector, remote.endpoints().load_server);
     let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -131,7 +158,7 @@ fn without_a_session_not_one_octet_comes_back() {
 
 #[test]
 fn a_session_that_closes_takes_its_flows_along() {
-    let service = service(Limits::default(), None);
+    let service = service(Limits::default());
     let remote = connect(&service, &options(&service)).unwrap();
     let network = current_network();
     let clock = RunClock::start();
@@ -152,11 +179,13 @@ fn a_session_that_closes_takes_its_flows_along() {
 }
 
 #[test]
-fn a_volume_that_is_used_up_ends_the_flow() {
-    let service = service(Limits::default(), None);
-    // 1 bit/s: what remains is the margin of 16 MiB, which loopback carries in no time.
-    let ask = Ask { up_bit_per_s: 1, down_bit_per_s: 1, duration: Duration::from_mins(1) };
-    let remote = connect(&service, &ConnectOptions { ask, ..options(&service) }).unwrap();
+fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
+    // The quota of the network ends it, long before its rate times its length would.
+    let rate = Some(900_000_000);
+    let limits = Limits { network_octets_per_hour: 40 << 20, ..Limits::default() };
+    let service = service(limits);
+    let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration: Duration::from_secs(30) };
+    let mut remote = connect(&service, &ConnectOptions { ask, ..options(&service) }).unwrap();
     let load = LoadFlow {
         transport: Transport::Tcp { congestion_control: "reno".to_owned() },
         ..udp_flow(Direction::Down)
@@ -169,36 +198,83 @@ fn a_volume_that_is_used_up_ends_the_flow() {
     let log = handle.finish().unwrap();
     assert!(log.failure.is_some());
     let delivered = log.delivered.last().map_or(0, |last| last.octets);
-    assert!(delivered <= (16 << 20) + (1 << 20), "{delivered} octets");
+    assert!(delivered <= (40 << 20) + (1 << 20), "{delivered} octets");
+    eventually("the client is told", || {
+        std::thread::sleep(Duration::from_millis(50));
+        service.sessions() == 0
+    });
+    assert_eq!(remote.news().ended.as_deref(), Some("its volume is used up"));
 }
 
 #[test]
 fn who_does_not_fit_is_told_when_or_why() {
-    let limits = Limits { sessions_per_address_max: 1, ..Limits::default() };
-    let service = service(limits, Some("secret"));
-    let secret = Some("secret".to_owned());
-    let right = ConnectOptions { secret, ..options(&service) };
+    let limits = Limits { sessions_per_network_max: 1, ..Limits::default() };
+    let service = service(limits);
+    let right = options(&service);
     let held = connect(&service, &right).unwrap();
-    let Err(ServiceError::Busy { retry_after }) = connect(&service, &right) else {
-        panic!("a second session at one address was granted");
+    let Err(error @ ServiceError::Busy { retry_after, .. }) = connect(&service, &right) else {
+        panic!("a second session of one network was granted");
     };
-    assert!((50..=61).contains(&retry_after.as_secs()), "{retry_after:?}");
+    assert!((50..=69).contains(&retry_after.as_secs()), "{retry_after:?}");
+    let words = error.to_string();
+    assert!(words.contains("your network") && words.contains("try again in"), "{words}");
     drop(held);
     eventually("the place is free", || service.sessions() == 0);
-    for secret in [None, Some("Secret".to_owned()), Some(String::new())] {
-        let wrong = ConnectOptions { secret, ..options(&service) };
-        let Err(ServiceError::Refused { reason }) = connect(&service, &wrong) else {
-            panic!("a wrong secret was taken");
-        };
-        assert!(reason.contains("secret"));
-    }
-    let ask = Ask { up_bit_per_s: u64::MAX, ..right.ask };
+    let ask = Ask { up_bit_per_s: Some(u64::MAX), ..right.ask };
     let greedy = ConnectOptions { ask, ..right };
     let Err(ServiceError::Refused { reason }) = connect(&service, &greedy) else {
         panic!("more than there is was granted");
     };
     assert!(reason.contains("at most"));
-    assert_eq!((service.counts().granted, service.counts().busy), (1, 1));
+    service.drain();
+    let Err(error @ ServiceError::Busy { .. }) = connect(&service, &options(&service)) else {
+        panic!("a session was granted although the server drains");
+    };
+    assert!(error.to_string().contains("stopped"));
+    assert_eq!((service.counts().granted, service.counts().busy), (1, 2));
+}
+
+#[test]
+fn without_a_good_token_there_is_no_session() {
+    let (_directory, service, keys) = service_with_tokens(Limits::default());
+    let expired = TokenTerms { lifetime: Duration::ZERO, ..terms(1) };
+    let other = Identity::generate().unwrap().fingerprint();
+    for (token, word) in [
+        (None, "needed"),
+        (Some("open sesame".to_owned()), "no token"),
+        (Some(keys.issue(service.fingerprint(), &expired).unwrap()), "expired"),
+        (Some(keys.issue(other, &terms(1)).unwrap()), "another server"),
+    ] {
+        let options = ConnectOptions { token, ..options(&service) };
+        let Err(ServiceError::Refused { reason }) = connect(&service, &options) else {
+            panic!("no {word:?}");
+        };
+        assert!(reason.contains(word), "{reason}");
+    }
+    assert_eq!(service.counts().refused, 4);
+}
+
+#[test]
+fn a_session_is_held_to_its_rate_and_told_so() {
+    let service = service(Limits::default());
+    let ask = Ask { down_bit_per_s: Some(80_000_000), ..options(&service).ask };
+    let mut remote = connect(&service, &ConnectOptions { ask, ..options(&service) }).unwrap();
+    let load = LoadFlow {
+        transport: Transport::Tcp { congestion_control: "reno".to_owned() },
+        ..udp_flow(Direction::Down)
+    };
+    let (network, clock, lease) = (current_network(), RunClock::start(), Duration::from_secs(20));
+    let server = remote.endpoints().load_server;
+    let handle = start_flow(&load, server, &network, clock, lease, remote.token()).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let log = handle.finish().unwrap();
+    let delivered = log.delivered.last().map_or(0, |last| last.octets);
+    // Loopback would carry a hundred times that: the burst, and 10 MB per second.
+    let seconds = clock.now_ns() as f64 / 1e9;
+    let most = (2_500_000.0 + 10_000_000.0 * seconds) * 1.1 + 4_500_000.0;
+    assert!(delivered > 3_000_000 && (delivered as f64) < most, "{delivered} of {most}");
+    assert!(remote.news().throttled_down);
+    assert!(!remote.news().throttled_up);
 }
 
 #[test]
@@ -206,11 +282,11 @@ fn another_certificate_than_the_first_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let known_servers = directory.path().join("known");
     let trust = Trust::FirstUse { known_servers: known_servers.clone() };
-    let first = service(Limits::default(), None);
+    let first = service(Limits::default());
     let new = ConnectOptions { trust: trust.clone(), ..options(&first) };
     assert!(connect(&first, &new).unwrap().identity().1, "seen for the first time");
     assert!(!connect(&first, &new).unwrap().identity().1, "known by now");
-    let second = service(Limits::default(), None);
+    let second = service(Limits::default());
     let Err(ServiceError::Imposter { seen, known, .. }) = connect(&second, &new) else {
         panic!("another server was believed");
     };
@@ -222,7 +298,7 @@ fn another_certificate_than_the_first_is_noticed() {
 
 #[test]
 fn clients_that_die_at_any_point_leave_nothing_behind() {
-    let service = service(Limits::default(), None);
+    let service = service(Limits::default());
     // Before the handshake, with nonsense, and in the middle of it.
     for octets in [&[][..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 2, 0, 1, 0]] {
         let mut client = TcpStream::connect(service.address()).unwrap();
@@ -231,8 +307,8 @@ fn clients_that_die_at_any_point_leave_nothing_behind() {
         let _ = client.read(&mut [0; 100]);
     }
     let mut with_options = options(&service);
-    with_options.ask.up_bit_per_s = 1;
-    with_options.ask.down_bit_per_s = 1;
+    with_options.ask.up_bit_per_s = Some(1);
+    with_options.ask.down_bit_per_s = Some(1);
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
     drop(connect(&service, &with_options).unwrap());
     eventually("the first sessions are over", || service.sessions() == 0);

@@ -4,10 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use underload_probe::service::{Identity, Limits, Service, ServiceConfig};
+use underload_probe::service::{Identity, Service, ServiceConfig};
 
 const FLOOD: u64 = 100_000;
 const SENDERS: u64 = 100;
+const HELLOS: u64 = 20_000;
 
 /// Resident memory, pages.
 fn resident_pages() -> u64 {
@@ -17,18 +18,10 @@ fn resident_pages() -> u64 {
 
 #[test]
 fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
-    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    // The probe port has to be known, which nobody tells who has no session: find a free one.
-    let probe = UdpSocket::bind(loopback(0)).unwrap().local_addr().unwrap();
-    let service = Service::start(ServiceConfig {
-        control: loopback(0),
-        load: loopback(0),
-        probe,
-        limits: Limits::default(),
-        secret: None,
-        identity: Identity::generate().unwrap(),
-    })
-    .unwrap();
+    let identity = Identity::generate().unwrap();
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, ..ServiceConfig::on_loopback(identity) };
+    let service = Service::start(config).unwrap();
+    let probe = SocketAddr::from((Ipv4Addr::LOCALHOST, service.udp_port()));
     let senders: Vec<UdpSocket> = (0..SENDERS)
         .map(|i| UdpSocket::bind((Ipv4Addr::new(127, 0, 1, i as u8), 0)).unwrap())
         .collect();
@@ -65,6 +58,20 @@ fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
         sender.set_nonblocking(true).unwrap();
         assert!(sender.recv(&mut [0; 300]).is_err(), "an octet came back");
     }
+    // Hellos are answered, by as many octets as they had.
+    let mut hello = [0; 52];
+    hello[..5].copy_from_slice(b"JUL1\x01");
+    let mut answered = 0;
+    for index in 0..HELLOS {
+        let sender = &senders[(index % SENDERS) as usize];
+        sender.set_nonblocking(false).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        sender.send_to(&hello, probe).unwrap();
+        let len = sender.recv(&mut [0; 300]).unwrap();
+        assert_eq!(len, hello.len());
+        answered += 1;
+    }
+    assert_eq!(service.probes().spoken, answered);
     let growth = resident_pages().saturating_sub(before);
     assert!(growth < 256, "{growth} pages more for {FLOOD} datagrams");
 }

@@ -1,6 +1,6 @@
 //! The far end: answers test packets, one for one, never with more octets than it got.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -51,8 +51,23 @@ pub struct ReflectorCounts {
     pub limited: u64,
     /// Datagrams from addresses that are not answered.
     pub unknown: u64,
+    /// Answers that were no reflection, for example to the opening of a session's UDP part.
+    pub spoken: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,
+}
+
+/// What is to become of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It is a test packet of somebody who may measure.
+    Reflect,
+    /// So many octets of the room given are the answer; never more than the datagram had.
+    Answer(usize),
+    /// It was somebody else's, who has it now.
+    Taken,
+    /// Nothing is answered.
+    Ignore,
 }
 
 /// A running reflector. Dropping it stops and joins its threads.
@@ -69,6 +84,7 @@ struct Shared {
     malformed: AtomicU64,
     limited: AtomicU64,
     unknown: AtomicU64,
+    spoken: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -84,17 +100,18 @@ impl Reflector {
     /// # Errors
     /// [`EndpointError`]: a socket option refused, no thread.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
-        Self::start_for(sockets, config, |_| true)
+        Self::start_for(sockets, config, |_: &[u8], _, _: &mut [u8]| Gate::Reflect)
     }
 
-    /// As [`Reflector::start`], but answers only the addresses that `is_allowed` says yes to.
+    /// As [`Reflector::start`], but `gate` decides about every datagram. It is given the datagram,
+    /// who sent it, and room for an answer as long as the datagram.
     ///
     /// # Errors
     /// As [`Reflector::start`].
     pub fn start_for(
         sockets: Vec<UdpSocket>,
         config: ReflectorConfig,
-        is_allowed: impl Fn(IpAddr) -> bool + Clone + Send + 'static,
+        gate: impl Fn(&[u8], SocketAddr, &mut [u8]) -> Gate + Clone + Send + 'static,
     ) -> Result<Self, EndpointError> {
         let shared = Arc::new(Shared::default());
         let mut reflector = Self { shared, threads: Vec::new() };
@@ -104,11 +121,11 @@ impl Reflector {
             let failed = |source| EndpointError::Socket { end: "reflector", step, source };
             socket.set_read_timeout(READ_TIMEOUT).map_err(failed)?;
             let shared = Arc::clone(&reflector.shared);
-            let is_allowed = is_allowed.clone();
+            let gate = gate.clone();
             let name = "reflector";
             let thread = Builder::new()
                 .name(name.to_owned())
-                .spawn(move || run(socket, config, &shared, &is_allowed))
+                .spawn(move || run(socket, config, &shared, &gate))
                 .map_err(|source| EndpointError::Thread { name, source })?;
             reflector.threads.push(thread);
         }
@@ -122,6 +139,7 @@ impl Reflector {
             malformed: self.shared.malformed.load(Ordering::Relaxed),
             limited: self.shared.limited.load(Ordering::Relaxed),
             unknown: self.shared.unknown.load(Ordering::Relaxed),
+            spoken: self.shared.spoken.load(Ordering::Relaxed),
             refused: self.shared.refused.load(Ordering::Relaxed),
         }
     }
@@ -140,7 +158,7 @@ fn run(
     mut socket: ProbeSocket,
     config: ReflectorConfig,
     shared: &Shared,
-    is_allowed: &impl Fn(IpAddr) -> bool,
+    gate: &impl Fn(&[u8], SocketAddr, &mut [u8]) -> Gate,
 ) {
     config.timing.apply();
     let clock = RunClock::start();
@@ -151,19 +169,22 @@ fn run(
         // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
         // says anything about the next request.
         let Ok(received) = socket.recv(&mut request) else { continue };
-        if !received.peer.is_some_and(|peer| is_allowed(peer.ip())) {
-            shared.unknown.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        if !bucket.take(clock.now_ns()) {
-            shared.limited.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        let counter = if received.truncated {
-            &shared.malformed
-        } else {
-            let octets = &request[..received.len];
-            respond(&socket, octets, received, config.policy, clock, &mut answer, shared)
+        let octets = &request[..received.len];
+        let Some(peer) = received.peer else { continue };
+        let counter = match gate(octets, peer, &mut answer[..received.len]) {
+            Gate::Taken => continue,
+            Gate::Ignore => &shared.unknown,
+            _ if !bucket.take(clock.now_ns()) => &shared.limited,
+            Gate::Answer(len) => {
+                match socket.send(&answer[..len.min(received.len)], 0, received.peer) {
+                    Ok(_) => &shared.spoken,
+                    Err(_) => &shared.refused,
+                }
+            }
+            Gate::Reflect if received.truncated => &shared.malformed,
+            Gate::Reflect => {
+                respond(&socket, octets, received, config.policy, clock, &mut answer, shared)
+            }
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -12,6 +12,7 @@
 mod client;
 mod congestion;
 mod delivered;
+mod lease;
 mod pace;
 mod peer;
 mod protocol;
@@ -20,6 +21,7 @@ mod steady;
 mod tcp_client;
 mod tcp_info;
 mod udp_client;
+mod udp_port;
 
 use std::io;
 use std::time::Duration;
@@ -31,11 +33,14 @@ pub use congestion::{available_congestion_controls, set_congestion_control};
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, octets_at};
 pub(crate) use peer::{is_temporary, wait_for};
+pub(crate) use protocol::MAGIC;
 pub(crate) use protocol::payload;
 pub use protocol::{FlowKind, Request, Response, Token};
+pub(crate) use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
 pub use tcp_info::TcpInfo;
+pub(crate) use udp_port::UdpFlows;
 
 /// A flow to start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,7 +70,8 @@ pub struct Request {
     pub token: Token,
 }
 
-const MAGIC: [u8; 4] = *b"ULD1";
+/// What a flow's connection begins with, in both directions.
+pub(crate) const MAGIC: [u8; 4] = *b"ULD1";
 
 impl Request {
     /// Octets on the wire.
@@ -281,6 +282,19 @@ pub(crate) struct DatagramHeader {
 
 impl DatagramHeader {
     pub(crate) const LEN: usize = 16;
+
+    /// A cookie with this much chance in it. The first two octets say that it is one: probes begin
+    /// with a sequence number, which would have to be above 1.4 thousand million.
+    pub(crate) fn cookie(chance: u64) -> u64 {
+        Self::COOKIE_MARK | (chance >> 16)
+    }
+
+    /// True if the datagram is a load flow's.
+    pub(crate) fn is_of_a_flow(self) -> bool {
+        self.cookie & 0xffff << 48 == Self::COOKIE_MARK
+    }
+
+    const COOKIE_MARK: u64 = 0x554c << 48;
 
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];

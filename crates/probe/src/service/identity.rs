@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme, version,
@@ -23,6 +24,18 @@ use super::message::{from_hex, to_hex};
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
+    /// Of the certificate in a PEM file.
+    ///
+    /// # Errors
+    /// [`ServiceError::Pem`] if it cannot be read or holds none.
+    pub fn of_pem(path: &Path) -> Result<Self, ServiceError> {
+        let wrong = |error: rustls::pki_types::pem::Error| {
+            let (path, what) = (path.to_owned(), error.to_string());
+            ServiceError::Pem { path, what }
+        };
+        Ok(Self::of(&CertificateDer::from_pem_file(path).map_err(wrong)?))
+    }
+
     fn of(certificate: &CertificateDer<'_>) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         let mut octets = [0; 32];
@@ -95,6 +108,24 @@ impl Identity {
         }
     }
 
+    /// A certificate and its key in PEM, for example of a public authority; of a chain the first
+    /// certificate is used, because clients pin it and believe no authority.
+    ///
+    /// # Errors
+    /// [`ServiceError::Pem`] if a file cannot be read or holds none.
+    pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, ServiceError> {
+        let wrong = |path: &Path, error: &dyn fmt::Display| ServiceError::Pem {
+            path: path.to_owned(),
+            what: error.to_string(),
+        };
+        let key_path = key;
+        let parsed = CertificateDer::from_pem_file(certificate);
+        let certificate = parsed.map_err(|error| wrong(certificate, &error))?;
+        let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
+        let key = key.map_err(|error| wrong(key_path, &error))?;
+        Ok(Self { certificate, key })
+    }
+
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.certificate)
@@ -115,7 +146,7 @@ impl Identity {
 }
 
 /// Writes a file whole or not at all.
-fn write_private(path: &Path, octets: &[u8]) -> Result<(), ServiceError> {
+pub(super) fn write_private(path: &Path, octets: &[u8]) -> Result<(), ServiceError> {
     let failed = |source| ServiceError::File { path: path.to_owned(), source };
     let unfinished = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new()
@@ -270,6 +301,13 @@ mod tests {
     fn an_identity_is_made_once_and_kept_private() {
         let directory = tempfile::tempdir().unwrap();
         let home = directory.path().join("a/b");
+        let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()]).unwrap();
+        let (pem, key) = (directory.path().join("c.pem"), directory.path().join("k.pem"));
+        fs::write(&pem, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let given = Identity::from_pem(&pem, &key).unwrap();
+        assert_eq!(given.fingerprint(), Fingerprint::of_pem(&pem).unwrap());
+        assert!(Identity::from_pem(&key, &pem).is_err());
         let first = Identity::load_or_create(&home).unwrap().fingerprint();
         assert_eq!(Identity::load_or_create(&home).unwrap().fingerprint(), first);
         let mode = fs::metadata(home.join("key.der")).unwrap().permissions().mode();

@@ -1,4 +1,5 @@
-//! What is said on the control connection: one question, one answer, in JSON behind a length.
+//! What is said on the control connection: one question, one answer, then notices of the server, in
+//! JSON behind a length.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ServiceError;
 
 /// Version of the conversation.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 /// Octets of a message at most, the two of its length not counted.
 pub(super) const MESSAGE_MAX: usize = 4096;
 
@@ -15,10 +16,11 @@ pub(super) const MESSAGE_MAX: usize = 4096;
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
     pub protocol: u32,
-    /// The server's shared secret, where it has one.
-    pub secret: Option<String>,
-    pub up_bit_per_s: u64,
-    pub down_bit_per_s: u64,
+    /// Signed by the server's operator, where the server wants one.
+    pub token: Option<String>,
+    /// Highest rate; `None` asks for as much as there is.
+    pub up_bit_per_s: Option<u64>,
+    pub down_bit_per_s: Option<u64>,
     pub duration_ms: u64,
 }
 
@@ -29,19 +31,37 @@ pub(super) enum Answer {
     /// A session, for as long as the connection stays open and the lease lasts.
     Granted {
         /// 32 hexadecimal digits.
-        token: String,
-        /// TCP port of the load server.
-        load_port: u16,
-        /// UDP port of the reflector.
-        probe_port: u16,
+        session: String,
+        /// UDP port of probes and load; TCP load comes to the port of this connection.
+        udp_port: u16,
         lease_ms: u64,
+        /// What the session may send towards the server; the server reads no faster.
+        up_bit_per_s: u64,
+        /// What the server sends at most.
+        down_bit_per_s: u64,
+        /// Both directions together, octets.
+        volume_octets: u64,
+        /// Which DSCPs the server sends, bit `n` for DSCP `n`.
+        dscp_allowed: u64,
     },
     Busy {
         retry_after_ms: u64,
+        /// In words, for the user.
+        reason: String,
     },
     Refused {
         reason: String,
     },
+}
+
+/// What the server says of a running session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "notice", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Notice {
+    /// It was faster than what was granted, in one direction or both.
+    Throttled { up: bool, down: bool },
+    /// It is over.
+    Ended { reason: String },
 }
 
 /// A message with its length in front.
@@ -77,6 +97,15 @@ pub(super) fn to_hex(octets: &[u8]) -> String {
     octets.iter().flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
 }
 
+/// Any number of octets from hexadecimal digits; `None` for anything else.
+pub(super) fn octets_from_hex(text: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        pair.bytes().all(|it| it.is_ascii_hexdigit()).then(|| u8::from_str_radix(pair, 16).ok())?
+    };
+    text.len().is_multiple_of(2).then(|| text.as_bytes().chunks(2).map(pair).collect())?
+}
+
 /// The reverse of [`to_hex`]; `None` unless there are exactly `N` octets.
 pub(super) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
@@ -99,16 +128,16 @@ mod tests {
     #[test]
     fn messages_survive_the_round_trip_and_strangers_do_not() {
         let question = Question {
-            protocol: 1,
-            secret: Some("open sesame".to_owned()),
-            up_bit_per_s: 1,
-            down_bit_per_s: u64::MAX,
+            protocol: 2,
+            token: Some("open sesame".to_owned()),
+            up_bit_per_s: None,
+            down_bit_per_s: Some(u64::MAX),
             duration_ms: 3,
         };
         let octets = encode(&question).unwrap();
         assert_eq!(body_len([octets[0], octets[1]]).unwrap(), octets.len() - 2);
         assert_eq!(decode::<Question>(&octets[2..]).unwrap(), question);
-        assert!(decode::<Question>(br#"{"protocol":1,"surprise":2}"#).is_err());
+        assert!(decode::<Question>(br#"{"protocol":2,"surprise":2}"#).is_err());
         assert!(body_len([0x10, 0x01]).is_err());
         let long = Answer::Refused { reason: "x".repeat(5_000) };
         assert!(encode(&long).is_err());
@@ -123,8 +152,10 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,40}", body in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = from_hex::<16>(&text);
+            let _ = octets_from_hex(&text);
             let _ = decode::<Question>(&body);
             let _ = decode::<Answer>(&body);
+            let _ = decode::<Notice>(&body);
         }
     }
 }

@@ -1,42 +1,50 @@
 //! Measuring between two machines: a server that may be left running, and the client's side of it.
 //!
-//! A client connects to the control port with TLS 1.3, says what it wants to send and for how long,
-//! and gets a **session**: a random token, a lease and a volume. Everything else hangs on the
-//! session:
+//! A client connects to the TCP port with TLS 1.3, says what it wants to send and for how long, and
+//! gets a **session**: a random token, a lease, rates and a volume. Everything else hangs on it:
 //!
-//! - the reflector answers probes only from addresses that have a session, which the TCP handshake
-//!   of the control connection proved; everybody else gets no octet back, so nothing is amplified
-//!   and a flood of forged packets allocates nothing;
-//! - the load server accepts only flows that carry the session's token and come from its address,
-//!   and ends them when the lease or the volume is used up, or when the control connection closes,
-//!   however it closes;
-//! - sessions are granted only while the sum of the declared rates stays within the server's, per
-//!   direction; otherwise the client is told when to come back.
+//! - probes are answered only at addresses that have a session, which the TCP handshake proved, or
+//!   a cookie over UDP; everybody else gets no more octets than he sent, and a
+//!   flood of forged packets allocates nothing;
+//! - load flows come to the same ports, carry the session's token, come from its address, and end
+//!   when the lease or the volume is used up, or when the control connection closes, however it
+//!   closes; they are held to the granted rates;
+//! - sessions are granted only while the sum of the granted rates stays within the server's, per
+//!   direction, and while their network and their token have quota left; otherwise the client is
+//!   told when to come back;
+//! - where the operator wants tokens, they are signed, short-lived, and good for a stated number of
+//!   sessions.
 //!
 //! The server's certificate is its own; clients pin its fingerprint, given or kept from the first
 //! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
-//! the processor. By default everything binds to loopback.
-//!
-//! A client behind an address translator that gives TCP and UDP different addresses gets no answers
-//! to its probes.
+//! the processor. By default everything binds to loopback. `docs/measure.md` has the octets.
 
 mod client;
 mod control;
+mod counters;
+mod front;
+mod host;
 mod identity;
+mod join;
 mod ledger;
 mod message;
+mod quota;
 mod server;
 mod sessions;
+mod token;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use client::{ConnectOptions, Remote};
+pub use client::{ConnectOptions, Granted, Remote, SessionNews};
+pub use counters::{ServiceCounts, ServiceState};
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
-pub use server::{Service, ServiceConfig, ServiceCounts};
+pub use server::{Access, Service, ServiceConfig};
 pub(crate) use sessions::{Sessions, Share};
+pub use token::{TokenKeys, TokenTerms};
 
 /// Why a server or a client of it could not work.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +54,43 @@ pub enum ServiceError {
     Socket {
         /// What was being done.
         step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A port cannot be had.
+    #[error("{transport} at {address}")]
+    Bind {
+        /// TCP or UDP.
+        transport: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The file of token keys cannot be used.
+    #[error("{}: {what}", path.display())]
+    Keys {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A PEM file cannot be used.
+    #[error("{}: {what}", path.display())]
+    Pem {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The server's UDP port does not answer, or not from here.
+    #[error(
+        "UDP port {port} of the server does not answer: something in between blocks UDP, or the \
+         port is not forwarded"
+    )]
+    UdpBlocked {
+        /// Which port.
+        port: u16,
         /// What the kernel said.
         source: io::Error,
     },
@@ -82,8 +127,10 @@ pub enum ServiceError {
         known: Fingerprint,
     },
     /// The server has no room now.
-    #[error("the server is busy: try again in {} s", retry_after.as_secs())]
+    #[error("the server is busy: {reason}; try again in {} s", retry_after.as_secs().max(1))]
     Busy {
+        /// In the server's words.
+        reason: String,
         /// When a lease ends, with some chance added so that not all come back at once.
         retry_after: Duration,
     },

@@ -1,175 +1,180 @@
-//! The server: control connections, each with a thread and at most one session.
+//! The server: one TCP port for control and load, one UDP port for probes and load.
 
-use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use ring::rand::{SecureRandom, SystemRandom};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use super::ServiceError;
-use super::control::{
-    CONVERSATION_MAX, LOOK_INTERVAL, is_temporary, prepare, read_message, write_message,
-};
+use super::counters::{Counters, ServiceCounts, ServiceState};
+use super::front::{Strangers, serve};
+use super::host::Host;
 use super::identity::{Fingerprint, Identity};
-use super::ledger::{Ask, Denial, Limits};
-use super::message::{Answer, PROTOCOL, Question, to_hex};
-use super::sessions::{Granted, Sessions};
-use crate::endpoint::{Reflector, ReflectorConfig, ReflectorCounts};
-use crate::load::{LoadServer, LoadServerConfig, Token};
+use super::join::{Door, is_join};
+use super::ledger::Limits;
+use super::sessions::Sessions;
+use super::token::{TokenDesk, random};
+use crate::clock::RunClock;
+use crate::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
+use crate::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
 use crate::network::current_network;
+use crate::wire::MarkingPolicy;
 
 /// Where a server listens and what it allows. Not printable: it holds secrets.
 pub struct ServiceConfig {
-    /// Where control connections come.
-    pub control: SocketAddr,
-    /// Where load flows come, over TCP.
-    pub load: SocketAddr,
-    /// Where probes come, over UDP.
-    pub probe: SocketAddr,
+    /// Addresses to listen at, at least one.
+    pub addresses: Vec<IpAddr>,
+    /// TCP port of control and load; 0 for any.
+    pub tcp_port: u16,
+    /// UDP port of probes and load; 0 for any.
+    pub udp_port: u16,
     /// What sessions may have.
     pub limits: Limits,
-    /// Without it nobody gets a session; `None` lets everybody ask.
-    pub secret: Option<String>,
+    /// Which markings it sends on request.
+    pub policy: MarkingPolicy,
+    /// Who may have a session.
+    pub access: Access,
     /// Who the server is.
     pub identity: Identity,
 }
 
-impl ServiceConfig {
-    /// Default TCP port of control connections and UDP port of probes.
-    pub const PORT: u16 = 4862;
-    /// Default TCP port of load flows.
-    pub const LOAD_PORT: u16 = 4863;
+/// Who may have a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody.
+    Everybody,
+    /// Who shows a token that is signed with a key of this file.
+    Tokens(PathBuf),
+    /// The same, and whoever shows none, with a quota of its own.
+    TokensOrAnonymous(PathBuf),
+}
 
-    /// Loopback only, default ports and limits, no secret.
+impl ServiceConfig {
+    /// Default TCP and UDP port.
+    pub const PORT: u16 = 4862;
+
+    /// Loopback only, default ports, everybody, what one machine can do.
     pub fn on_loopback(identity: Identity) -> Self {
-        let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         Self {
-            control: at(Self::PORT),
-            load: at(Self::LOAD_PORT),
-            probe: at(Self::PORT),
-            limits: Limits::default(),
-            secret: None,
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            tcp_port: Self::PORT,
+            udp_port: Self::PORT,
+            limits: Limits::generous(),
+            policy: MarkingPolicy::PUBLIC,
+            access: Access::Everybody,
             identity,
         }
     }
 }
 
-/// What became of control connections so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceCounts {
-    /// Sessions granted.
-    pub granted: u64,
-    /// Told to come back later.
-    pub busy: u64,
-    /// Told no.
-    pub refused: u64,
-    /// Connections that never asked properly, or one too many.
-    pub dropped: u64,
-}
-
 /// A running server. Dropping it ends all sessions and joins all threads.
 #[derive(Debug)]
 pub struct Service {
-    control: SocketAddr,
+    addresses: Vec<SocketAddr>,
+    udp_port: u16,
     fingerprint: Fingerprint,
+    limits: Limits,
     sessions: Arc<Sessions>,
     counters: Arc<Counters>,
+    flows: FlowHost,
     stop: Arc<AtomicBool>,
+    drains: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    // Held for their lives; dropped after the sessions are over.
     reflector: Reflector,
-    load_server: LoadServer,
 }
-
-#[derive(Debug, Default)]
-struct Counters {
-    granted: AtomicU64,
-    busy: AtomicU64,
-    refused: AtomicU64,
-    dropped: AtomicU64,
-    connections: AtomicUsize,
-}
-
-/// Control connections without a session at most, beside those with one.
-const WAITING_MAX: usize = 16;
 
 impl Service {
     /// Binds everything and serves.
     ///
     /// # Errors
-    /// [`ServiceError`]: an address in use or not ours, no threads, an unusable certificate.
+    /// [`ServiceError`]: an address in use or not ours, no threads, an unusable certificate, keys
+    /// that others can read.
     pub fn start(config: ServiceConfig) -> Result<Self, ServiceError> {
-        let failed = |step| move |source| ServiceError::Socket { step, source };
-        let control_listener =
-            TcpListener::bind(config.control).map_err(failed("binding the control port"))?;
-        let load_listener =
-            TcpListener::bind(config.load).map_err(failed("binding the load port"))?;
-        let probe_socket =
-            UdpSocket::bind(config.probe).map_err(failed("binding the probe port"))?;
-        let control = control_listener.local_addr().map_err(failed("reading the control port"))?;
-        let probe = probe_socket.local_addr().map_err(failed("reading the probe port"))?;
-        control_listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        let (listeners, addresses) = bind_tcp(&config.addresses, config.tcp_port)?;
+        let (sockets, udp_port) = bind_udp(&config.addresses, config.udp_port)?;
+        let fingerprint = config.identity.fingerprint();
+        let (tokens, admits_anonymous) = match &config.access {
+            Access::Everybody => (None, true),
+            Access::Tokens(path) => (Some(path), false),
+            Access::TokensOrAnonymous(path) => (Some(path), true),
+        };
+        let tokens = tokens.map(|path| TokenDesk::open(path, fingerprint)).transpose()?;
 
         let sessions = Arc::new(Sessions::new(config.limits));
-        let known = Arc::clone(&sessions);
-        let reflector =
-            Reflector::start_for(vec![probe_socket], ReflectorConfig::default(), move |address| {
-                known.knows(unmapped(address))
-            })?;
-        let load_config = LoadServerConfig {
+        let udp_flows = Arc::new(UdpFlows::default());
+        let reflector = start_reflector(sockets, &config, &sessions, &udp_flows)?;
+        let load = LoadServerConfig {
+            flows_max: FLOWS_MAX,
             duration_max: config.limits.duration_max,
-            ..LoadServerConfig::default()
+            udp_rate_max_bit_per_s: config.limits.session_bit_per_s,
+            policy: config.policy,
+            token: None,
         };
-        let load_server = LoadServer::start_for_sessions(
-            load_listener,
-            current_network(),
-            load_config,
-            Arc::clone(&sessions),
-        )?;
-        let fingerprint = config.identity.fingerprint();
+        let shared_port = UdpPort::Shared(udp_port, udp_flows);
+        let known = Some(Arc::clone(&sessions));
+        let flows = FlowHost::new(current_network(), load, known, shared_port);
+        let (stop, drains) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let counters = Arc::new(Counters::default());
-        let stop = Arc::new(AtomicBool::new(false));
-        let host = Host {
+        let host = Arc::new(Host {
             tls: config.identity.server_config()?,
-            secret: config.secret,
-            connections_max: config.limits.sessions_max + WAITING_MAX,
-            load_port: load_server.address().port(),
-            probe_port: probe.port(),
+            tokens: tokens.map(Mutex::new),
+            admits_anonymous,
+            dscp_allowed: config.policy.dscp_allowed,
+            udp_port,
             sessions: Arc::clone(&sessions),
+            flows: flows.clone(),
+            strangers: Arc::new(Strangers::default()),
             counters: Arc::clone(&counters),
             stop: Arc::clone(&stop),
-        };
-        let host = Arc::new(host);
+            drains: Arc::clone(&drains),
+        });
+        let failed =
+            |source| ServiceError::Socket { step: "starting the accepting thread", source };
         let thread = Builder::new()
-            .name("control".to_owned())
-            .spawn(move || serve(&host, &control_listener))
-            .map_err(failed("starting the control thread"))?;
+            .name("accept".to_owned())
+            .spawn(move || serve(&host, &listeners))
+            .map_err(failed)?;
         Ok(Self {
-            control,
+            addresses,
+            udp_port,
             fingerprint,
+            limits: config.limits,
             sessions,
             counters,
+            flows,
             stop,
+            drains,
             thread: Some(thread),
             reflector,
-            load_server,
         })
     }
 
-    /// Where control connections come.
+    /// Where TCP connections come; the first of [`Service::addresses`].
     pub fn address(&self) -> SocketAddr {
-        self.control
+        self.addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
+    }
+
+    /// Where TCP connections come.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The UDP port, at the same addresses.
+    pub fn udp_port(&self) -> u16 {
+        self.udp_port
     }
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// Grants nothing more, so that the server can stop when the last session is over.
+    pub fn drain(&self) {
+        self.drains.store(true, Ordering::Relaxed);
     }
 
     /// Sessions under way.
@@ -179,7 +184,7 @@ impl Service {
 
     /// Load flows under way, all sessions.
     pub fn flows(&self) -> usize {
-        self.load_server.flows()
+        self.flows.flows()
     }
 
     /// What became of probes so far.
@@ -187,14 +192,21 @@ impl Service {
         self.reflector.counts()
     }
 
-    /// What became of control connections so far.
+    /// What became of connections so far.
     pub fn counts(&self) -> ServiceCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ServiceCounts {
-            granted: read(&self.counters.granted),
-            busy: read(&self.counters.busy),
-            refused: read(&self.counters.refused),
-            dropped: read(&self.counters.dropped),
+        self.counters.read()
+    }
+
+    /// All there is to know, for a monitoring system.
+    pub fn state(&self) -> ServiceState {
+        ServiceState {
+            counts: self.counts(),
+            probes: self.probes(),
+            sessions: self.sessions() as u64,
+            flows: self.flows() as u64,
+            granted_bit_per_s: self.sessions.granted(),
+            capacity_bit_per_s: (self.limits.up_bit_per_s, self.limits.down_bit_per_s),
+            moved_octets: self.sessions.moved(),
         }
     }
 }
@@ -202,164 +214,91 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.flows.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-struct Host {
-    tls: Arc<ServerConfig>,
-    secret: Option<String>,
-    connections_max: usize,
-    load_port: u16,
-    probe_port: u16,
-    sessions: Arc<Sessions>,
-    counters: Arc<Counters>,
-    stop: Arc<AtomicBool>,
-}
+/// Flows at once over all sessions.
+const FLOWS_MAX: usize = 512;
+/// Answers per second at each address, all sessions together.
+const ANSWERS_PER_SECOND: u32 = 200_000;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 256;
 
-/// A place among the connections, given back whichever way its thread ends.
-struct Place(Arc<Counters>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn serve(host: &Arc<Host>, listener: &TcpListener) {
-    let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while !host.stop.load(Ordering::Relaxed) {
-        threads.retain(|thread| !thread.is_finished());
-        let mut descriptors = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        // An early end of the wait costs one more turn.
-        let _ = poll(&mut descriptors, PollTimeout::from(LOOK_INTERVAL.as_millis() as u8));
-        match listener.accept() {
-            Ok((socket, from)) => threads.extend(welcome(host, socket, from)),
-            Err(error) if is_temporary(&error) => {}
-            // Out of descriptors, or a connection that died before it was accepted.
-            Err(_) => std::thread::sleep(LOOK_INTERVAL),
+fn start_reflector(
+    sockets: Vec<UdpSocket>,
+    config: &ServiceConfig,
+    sessions: &Arc<Sessions>,
+    flows: &Arc<UdpFlows>,
+) -> Result<Reflector, ServiceError> {
+    let (sessions, flows) = (Arc::clone(sessions), Arc::clone(flows));
+    let (door, clock) = (Arc::new(Door::new(&random()?)), RunClock::start());
+    let gate = move |datagram: &[u8], from: SocketAddr, answer: &mut [u8]| {
+        if flows.offer(datagram, from) {
+            return Gate::Taken;
         }
-    }
-    for thread in threads {
-        let _ = thread.join();
-    }
-}
-
-fn welcome(host: &Arc<Host>, socket: TcpStream, from: SocketAddr) -> Option<JoinHandle<()>> {
-    let place = Place(Arc::clone(&host.counters));
-    if host.counters.connections.fetch_add(1, Ordering::Relaxed) >= host.connections_max {
-        host.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        return None;
-    }
-    let host = Arc::clone(host);
-    let body = move || {
-        let _place = place;
-        if host.converse(socket, unmapped(from.ip())).is_err() {
-            host.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        if is_join(datagram) {
+            let join = |session: &_, address| sessions.join(session, address);
+            let answered = door.answer(datagram, from, clock.now_ns(), answer, join);
+            return answered.map_or(Gate::Ignore, Gate::Answer);
         }
+        if sessions.admits_probe(from.ip().to_canonical()) { Gate::Reflect } else { Gate::Ignore }
     };
-    Builder::new().name("control-session".to_owned()).spawn(body).ok()
+    let limits = ReflectorConfig {
+        packets_per_second_max: ANSWERS_PER_SECOND,
+        policy: config.policy,
+        ..ReflectorConfig::default()
+    };
+    Ok(Reflector::start_for(sockets, limits, gate)?)
 }
 
-type Secured = StreamOwned<ServerConnection, TcpStream>;
-
-impl Host {
-    fn converse(&self, socket: TcpStream, from: IpAddr) -> Result<(), ServiceError> {
-        let step = "preparing a control connection";
-        prepare(&socket).map_err(|source| ServiceError::Socket { step, source })?;
-        let connection = ServerConnection::new(Arc::clone(&self.tls))
-            .map_err(|error| ServiceError::Tls(error.to_string()))?;
-        let mut stream = StreamOwned::new(connection, socket);
-        let until = Instant::now() + CONVERSATION_MAX;
-        let question: Question = read_message(&mut stream, until)?;
-        let (answer, granted) = self.decide(&question, from)?;
-        let counter = match answer {
-            Answer::Granted { .. } => &self.counters.granted,
-            Answer::Busy { .. } => &self.counters.busy,
-            Answer::Refused { .. } => &self.counters.refused,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        // A client that is gone before it got its answer is no failure of the conversation.
-        if write_message(&mut stream, &answer, until).is_ok()
-            && let Some(granted) = granted
-        {
-            self.hold(&mut stream, &granted);
-        }
-        stream.conn.send_close_notify();
-        let _ = stream.conn.complete_io(&mut stream.sock);
-        Ok(())
+fn bind_tcp(
+    addresses: &[IpAddr],
+    port: u16,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), ServiceError> {
+    let (mut listeners, mut bound) = (Vec::new(), Vec::new());
+    let mut port = port;
+    for address in addresses {
+        let at = SocketAddr::new(*address, port);
+        let failed = |source| ServiceError::Bind { transport: "TCP", address: at, source };
+        let socket = socket_at(at, Type::STREAM).map_err(failed)?;
+        socket.set_reuse_address(true).map_err(failed)?;
+        socket.bind(&at.into()).and_then(|()| socket.listen(BACKLOG)).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let listener = TcpListener::from(socket);
+        let local = listener.local_addr().map_err(failed)?;
+        port = local.port();
+        bound.push(local);
+        listeners.push(listener);
     }
+    Ok((listeners, bound))
+}
 
-    fn decide(
-        &self,
-        question: &Question,
-        from: IpAddr,
-    ) -> Result<(Answer, Option<Granted>), ServiceError> {
-        let refused = |reason: &str| (Answer::Refused { reason: reason.to_owned() }, None);
-        if question.protocol != PROTOCOL {
-            return Ok(refused(&format!("protocol {PROTOCOL} is spoken here")));
-        }
-        if self.secret.as_ref().is_some_and(|secret| !is_same(secret, question.secret.as_deref())) {
-            return Ok(refused("the secret is wrong or missing"));
-        }
-        let ask = Ask {
-            up_bit_per_s: question.up_bit_per_s,
-            down_bit_per_s: question.down_bit_per_s,
-            duration: Duration::from_millis(question.duration_ms),
-        };
-        let token = Token(random()?);
-        match self.sessions.open(ask, from, token) {
-            Ok(granted) => {
-                let answer = Answer::Granted {
-                    token: to_hex(&token.0),
-                    load_port: self.load_port,
-                    probe_port: self.probe_port,
-                    lease_ms: granted.left().as_millis() as u64,
-                };
-                Ok((answer, Some(granted)))
-            }
-            Err(Denial::TooMuch(reason)) => Ok(refused(&reason)),
-            Err(Denial::Busy(retry_after)) => {
-                // Up to a second more by chance: those who wait must not all come back at once.
-                let [low, high] = random::<2>()?;
-                let chance_ms = u64::from(u16::from_be_bytes([low, high])) % 1_000;
-                let retry_after_ms = retry_after.as_millis() as u64 + chance_ms;
-                Ok((Answer::Busy { retry_after_ms }, None))
-            }
-        }
+fn bind_udp(addresses: &[IpAddr], port: u16) -> Result<(Vec<UdpSocket>, u16), ServiceError> {
+    let mut sockets = Vec::new();
+    let mut port = port;
+    for address in addresses {
+        let at = SocketAddr::new(*address, port);
+        let failed = |source| ServiceError::Bind { transport: "UDP", address: at, source };
+        let socket = socket_at(at, Type::DGRAM).map_err(failed)?;
+        // A flow's own socket will be at the same port.
+        socket.set_reuse_port(true).map_err(failed)?;
+        socket.bind(&at.into()).map_err(failed)?;
+        let socket = UdpSocket::from(socket);
+        port = socket.local_addr().map_err(failed)?.port();
+        sockets.push(socket);
     }
+    Ok((sockets, port))
+}
 
-    /// Until the client closes, the session is over, or the server stops. The client has nothing
-    /// more to say.
-    fn hold(&self, stream: &mut Secured, granted: &Granted) {
-        while !granted.share.is_over() && !self.stop.load(Ordering::Relaxed) {
-            match stream.read(&mut [0; 64]) {
-                Err(error) if is_temporary(&error) => {}
-                Ok(_) | Err(_) => return,
-            }
-        }
+fn socket_at(address: SocketAddr, kind: Type) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    if address.is_ipv6() {
+        // IPv4 has sockets of its own, so that addresses are what they seem.
+        socket.set_only_v6(true)?;
     }
-}
-
-/// An IPv4 client of a dual-stack socket is an IPv4 client.
-fn unmapped(address: IpAddr) -> IpAddr {
-    address.to_canonical()
-}
-
-/// Compares digests, so that the time it takes says nothing about the secret.
-fn is_same(secret: &str, offered: Option<&str>) -> bool {
-    let digest = |text: &str| ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let offered = digest(offered.unwrap_or_default());
-    let wanted = digest(secret);
-    let pairs = wanted.as_ref().iter().zip(offered.as_ref());
-    std::hint::black_box(pairs.fold(0, |sum, (a, b)| sum | (a ^ b))) == 0
-}
-
-fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
-    let mut octets = [0; N];
-    let filled = SystemRandom::new().fill(&mut octets);
-    filled.map_err(|_| ServiceError::Tls("no randomness".to_owned()))?;
-    Ok(octets)
+    Ok(socket)
 }

@@ -1,0 +1,196 @@
+//! UDP flows that share the server's one UDP port with its probes.
+//!
+//! The client's first datagrams reach the port's own socket, whose reader offers them here. As soon
+//! as a flow has been offered one, it opens a socket of its own on the same address and port,
+//! connected to the client: from then on the kernel gives it the flow's datagrams alone, and the
+//! probes' reader sees none of them. Between the new socket's binding and its connecting, a few
+//! microseconds in the flow's ramp, it may be given a stranger's datagram, which is lost.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Type};
+use underload_report::schema::Marking;
+
+use super::peer::{is_temporary, set_marking};
+use super::protocol::DatagramHeader;
+use crate::network::SocketSource;
+
+/// Flows that wait for their client's first datagram, or have just met it.
+#[derive(Debug, Default)]
+pub(crate) struct UdpFlows(Mutex<Vec<Expected>>);
+
+#[derive(Clone, Debug)]
+struct Expected {
+    cookie: u64,
+    /// Addresses that were proved to be the client's.
+    addresses: Vec<IpAddr>,
+    early: Arc<Early>,
+}
+
+/// What of a flow reached the port's own socket.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    peer: Mutex<Option<SocketAddr>>,
+    octets: AtomicU64,
+    packets: AtomicU64,
+}
+
+impl Early {
+    /// Octets and datagrams since the last call.
+    pub(super) fn take(&self) -> (u64, u64) {
+        (self.octets.swap(0, Ordering::Relaxed), self.packets.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl UdpFlows {
+    /// A datagram came; true if it was a load flow's, known or not, and no probe.
+    pub(crate) fn offer(&self, datagram: &[u8], from: SocketAddr) -> bool {
+        let Some(header) = DatagramHeader::decode(datagram) else { return false };
+        if !header.is_of_a_flow() {
+            return false;
+        }
+        let flows = self.lock();
+        let wanted = |flow: &&Expected| {
+            flow.cookie == header.cookie && flow.addresses.contains(&from.ip().to_canonical())
+        };
+        if let Some(flow) = flows.iter().find(wanted) {
+            flow.early.octets.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+            flow.early.packets.fetch_add(1, Ordering::Relaxed);
+            flow.early.peer.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(from);
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Expected>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a flow's datagrams will come.
+pub(super) enum UdpEnd {
+    /// To a socket of its own, at a port of its own.
+    Own { socket: UdpSocket, cookie: u64, from: IpAddr },
+    /// To the port that it shares; `None` once it has met its client.
+    Shared(Option<SharedEnd>),
+}
+
+/// A flow's place among those that wait at the shared port, given back when it is dropped.
+pub(super) struct SharedEnd {
+    flows: Arc<UdpFlows>,
+    network: Arc<dyn SocketSource>,
+    local: SocketAddr,
+    marking: Marking,
+    cookie: u64,
+    early: Arc<Early>,
+}
+
+/// A flow has met its client.
+pub(super) struct Meeting {
+    /// Connected to it.
+    pub socket: UdpSocket,
+    pub cookie: u64,
+    /// Counted so far.
+    pub octets: u64,
+    pub packets: u64,
+    /// Still to be counted: what was under way to the port's own socket. Dropping it with the
+    /// meeting ends the flow's registration.
+    pub early: EarlyCount,
+}
+
+/// What reaches the port's own socket of a flow; nothing for a flow with its own port.
+pub(super) struct EarlyCount(Option<SharedEnd>);
+
+impl EarlyCount {
+    /// Octets and datagrams since the last call.
+    pub(super) fn take(&self) -> (u64, u64) {
+        self.0.as_ref().map_or((0, 0), |end| end.early.take())
+    }
+}
+
+impl SharedEnd {
+    pub(super) fn new(
+        flows: &Arc<UdpFlows>,
+        network: &Arc<dyn SocketSource>,
+        local: SocketAddr,
+        marking: Marking,
+        cookie: u64,
+        addresses: Vec<IpAddr>,
+    ) -> Self {
+        let early = Arc::new(Early::default());
+        flows.lock().push(Expected { cookie, addresses, early: Arc::clone(&early) });
+        Self {
+            flows: Arc::clone(flows),
+            network: Arc::clone(network),
+            local,
+            marking,
+            cookie,
+            early,
+        }
+    }
+
+    fn socket_to(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
+        let domain = Domain::for_address(self.local);
+        let socket = self.network.socket(domain, Type::DGRAM)?;
+        if self.local.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        // All sockets of the port have this, and all belong to one user.
+        socket.set_reuse_port(true)?;
+        set_marking(&SockRef::from(&socket), domain, self.marking)?;
+        let _ = socket.set_recv_buffer_size(4 << 20);
+        socket.bind(&self.local.into())?;
+        socket.connect(&peer.into())?;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
+        Ok(socket.into())
+    }
+}
+
+impl Drop for SharedEnd {
+    fn drop(&mut self) {
+        let early = &self.early;
+        self.flows.lock().retain(|flow| !Arc::ptr_eq(&flow.early, early));
+    }
+}
+
+/// How often a flow looks whether it should end.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+
+impl UdpEnd {
+    /// Waits a little for the client's first datagram.
+    pub(super) fn meet(&mut self) -> io::Result<Option<Meeting>> {
+        match self {
+            Self::Own { socket, cookie, from } => {
+                let (cookie, from) = (*cookie, *from);
+                let mut datagram = [0; 2048];
+                let (len, sender) = match socket.recv_from(&mut datagram) {
+                    Ok(received) => received,
+                    Err(error) if is_temporary(&error) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                let header = DatagramHeader::decode(&datagram[..len]);
+                if sender.ip() != from || header.is_none_or(|header| header.cookie != cookie) {
+                    return Ok(None);
+                }
+                let socket = socket.try_clone()?;
+                socket.connect(sender)?;
+                let (octets, packets) = (len as u64, 1);
+                Ok(Some(Meeting { socket, cookie, octets, packets, early: EarlyCount(None) }))
+            }
+            Self::Shared(waiting) => {
+                let Some(end) = waiting.as_ref() else { return Ok(None) };
+                let peer = *end.early.peer.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(peer) = peer else {
+                    std::thread::sleep(READ_TIMEOUT / 4);
+                    return Ok(None);
+                };
+                let (socket, cookie) = (end.socket_to(peer)?, end.cookie);
+                let early = EarlyCount(waiting.take());
+                Ok(Some(Meeting { socket, cookie, octets: 0, packets: 0, early }))
+            }
+        }
+    }
+}

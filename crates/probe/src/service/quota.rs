@@ -1,0 +1,139 @@
+//! How much a network or a token may still move: a bucket each, which empties at the quota's rate.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Who pays for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Payer {
+    /// A network: the first 24 bits of an IPv4 address, the first 56 of an IPv6 one, which is what
+    /// one customer has at most.
+    Network { is_ipv6: bool, prefix: u64 },
+    /// A token, by its number.
+    Token([u8; 16]),
+}
+
+impl Payer {
+    pub(super) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                Self::Network { is_ipv6: false, prefix: u64::from(address.to_bits() >> 8) }
+            }
+            IpAddr::V6(address) => {
+                Self::Network { is_ipv6: true, prefix: (address.to_bits() >> 72) as u64 }
+            }
+        }
+    }
+}
+
+/// What payers have used of their quota.
+#[derive(Debug, Default)]
+pub(super) struct Quotas(BTreeMap<Payer, Used>);
+
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    octets: u64,
+    at_ns: u64,
+}
+
+/// Payers remembered at most; beyond that nobody new gets a session until one has paid off.
+const PAYERS_MAX: usize = 100_000;
+const HOUR_NS: u128 = 3_600_000_000_000;
+
+impl Quotas {
+    /// What `payer` may still move of `per_hour` octets.
+    pub(super) fn left(&mut self, now_ns: u64, payer: Payer, per_hour: u64) -> u64 {
+        self.drain(now_ns, payer, per_hour);
+        if self.0.len() >= PAYERS_MAX && !self.0.contains_key(&payer) {
+            self.0.retain(|_, used| used.drained(now_ns, per_hour) > 0);
+            if self.0.len() >= PAYERS_MAX {
+                return 0;
+            }
+        }
+        per_hour - self.0.get(&payer).map_or(0, |used| used.octets.min(per_hour))
+    }
+
+    /// Until `octets` are left again.
+    pub(super) fn wait(&self, payer: Payer, octets: u64, per_hour: u64) -> Duration {
+        let used = self.0.get(&payer).map_or(0, |used| used.octets);
+        let above = used.saturating_sub(per_hour.saturating_sub(octets));
+        let wait_ns = u128::from(above) * HOUR_NS / u128::from(per_hour.max(1));
+        Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn charge(&mut self, now_ns: u64, payer: Payer, octets: u64) {
+        let used = self.0.entry(payer).or_insert(Used { octets: 0, at_ns: now_ns });
+        used.octets = used.octets.saturating_add(octets);
+    }
+
+    pub(super) fn refund(&mut self, payer: Payer, octets: u64) {
+        if let Some(used) = self.0.get_mut(&payer) {
+            used.octets = used.octets.saturating_sub(octets);
+        }
+    }
+
+    fn drain(&mut self, now_ns: u64, payer: Payer, per_hour: u64) {
+        if let Some(used) = self.0.get_mut(&payer) {
+            let octets = used.drained(now_ns, per_hour);
+            if octets == 0 {
+                self.0.remove(&payer);
+            } else {
+                *used = Used { octets, at_ns: now_ns };
+            }
+        }
+    }
+}
+
+impl Used {
+    fn drained(self, now_ns: u64, per_hour: u64) -> u64 {
+        let elapsed = u128::from(now_ns.saturating_sub(self.at_ns));
+        let drained = elapsed * u128::from(per_hour) / HOUR_NS;
+        self.octets.saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = HOUR_NS as u64;
+
+    #[test]
+    fn neighbours_share_a_quota_and_strangers_do_not() {
+        let of = |text: &str| Payer::of(text.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), of("192.0.2.254"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.9"));
+        assert_eq!(of("2001:db8:0:1ff::1"), of("2001:db8:0:100:ffff::"));
+        assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
+        assert_ne!(of("::1"), of("0.0.0.0"));
+    }
+
+    #[test]
+    fn what_was_used_comes_back_with_time() {
+        let mut quotas = Quotas::default();
+        let payer = Payer::Token([1; 16]);
+        assert_eq!(quotas.left(0, payer, 1_000), 1_000);
+        quotas.charge(0, payer, 1_000);
+        assert_eq!(quotas.left(0, payer, 1_000), 0);
+        assert_eq!(quotas.wait(payer, 500, 1_000), Duration::from_mins(30));
+        assert_eq!(quotas.left(HOUR / 4, payer, 1_000), 250);
+        quotas.refund(payer, 500);
+        assert_eq!(quotas.left(HOUR / 4, payer, 1_000), 750);
+        assert_eq!(quotas.left(HOUR, payer, 1_000), 1_000);
+        assert!(quotas.0.is_empty(), "who owes nothing is forgotten");
+    }
+
+    #[test]
+    fn a_flood_of_payers_is_bounded() {
+        let mut quotas = Quotas::default();
+        for number in 0..PAYERS_MAX as u64 {
+            quotas.charge(0, Payer::Network { is_ipv6: true, prefix: number }, 10);
+        }
+        let stranger = Payer::Token([7; 16]);
+        assert_eq!(quotas.left(0, stranger, 1_000), 0);
+        assert_eq!(quotas.left(HOUR, stranger, 1_000), 1_000);
+        assert!(quotas.0.is_empty());
+    }
+}

@@ -1,0 +1,378 @@
+//! Tokens: who may measure, signed by the server's operator.
+//!
+//! A token is `ul1.CLAIMS.TAG`: claims in JSON and their HMAC-SHA-256, both in hexadecimal. It
+//! names its server by the fingerprint of the certificate, ends at an instant, and may be used a
+//! stated number of times. Keys live in a file that only its owner can read, one `NAME HEX` per
+//! line; up to two are valid at once, so that rotating one does not end the tokens of the other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use super::ServiceError;
+use super::identity::{Fingerprint, write_private};
+use super::ledger::Ask;
+use super::message::{MESSAGE_MAX, from_hex, octets_from_hex, to_hex};
+
+/// What a token allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenTerms {
+    /// From now on.
+    pub lifetime: Duration,
+    /// Sessions that it is good for.
+    pub uses: u32,
+    /// Highest rate of a session in either direction, bit/s; `None` leaves it to the server.
+    pub rate_bit_per_s: Option<u64>,
+    /// Longest session; `None` leaves it to the server.
+    pub duration: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    /// Name of the key.
+    key: String,
+    /// Fingerprint of the server's certificate.
+    server: String,
+    /// Its number, 32 hexadecimal digits.
+    id: String,
+    /// Seconds since 1970.
+    issued: u64,
+    expires: u64,
+    uses: u32,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    rate_bit_per_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    duration_s: Option<u64>,
+}
+
+const PREFIX: &str = "ul1";
+/// Clocks of operator and server may differ by this much.
+const SKEW: u64 = 60;
+/// Keys that are valid at once.
+const KEYS_MAX: usize = 2;
+/// Tokens remembered at most; beyond that nobody new is let in until one expires.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// The keys of a server's tokens.
+#[derive(Clone)]
+pub struct TokenKeys(Vec<Key>);
+
+#[derive(Clone)]
+struct Key {
+    name: String,
+    secret: [u8; 32],
+}
+
+impl std::fmt::Debug for TokenKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|key| &key.name)).finish()
+    }
+}
+
+impl TokenKeys {
+    /// Reads the keys of a file, newest first.
+    ///
+    /// # Errors
+    /// [`ServiceError::File`], [`ServiceError::Keys`] with what is wrong with it: others can read
+    /// it, no key, too many, a line that is none.
+    pub fn load(path: &Path) -> Result<Self, ServiceError> {
+        let failed = |source| ServiceError::File { path: path.to_owned(), source };
+        let wrong = |what: String| ServiceError::Keys { path: path.to_owned(), what };
+        let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(wrong(format!("others can read it: chmod 600 {}", path.display())));
+        }
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let mut keys = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let key = line.trim().split_once(' ').and_then(|(name, secret)| {
+                let secret = from_hex(secret.trim())?;
+                Some(Key { name: name.to_owned(), secret })
+            });
+            let bad = || wrong(format!("line {} is not a name and 64 digits", index + 1));
+            keys.push(key.ok_or_else(bad)?);
+        }
+        match keys.len() {
+            1..=KEYS_MAX => Ok(Self(keys)),
+            count => Err(wrong(format!("it has {count} keys, 1 or {KEYS_MAX} are accepted"))),
+        }
+    }
+
+    /// Puts a new key in front of the file's, of which the newest stays valid; makes the file where
+    /// there is none.
+    ///
+    /// # Errors
+    /// As [`TokenKeys::load`].
+    pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
+        let mut keys = if path.exists() { Self::load(path)?.0 } else { Vec::new() };
+        let name = to_hex(&random::<4>()?);
+        keys.insert(0, Key { name, secret: random()? });
+        keys.truncate(KEYS_MAX);
+        let line = |key: &Key| format!("{} {}\n", key.name, to_hex(&key.secret));
+        write_private(path, keys.iter().map(line).collect::<String>().as_bytes())?;
+        Ok(Self(keys))
+    }
+
+    /// A new token for the server with this certificate, signed with the newest key.
+    ///
+    /// # Errors
+    /// [`ServiceError::Tls`] without randomness.
+    pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String, ServiceError> {
+        self.issue_at(server, terms, unix_seconds())
+    }
+
+    fn issue_at(
+        &self,
+        server: Fingerprint,
+        terms: &TokenTerms,
+        now: u64,
+    ) -> Result<String, ServiceError> {
+        let Some(key) = self.0.first() else {
+            return Err(ServiceError::Tls("no key to sign with".to_owned()));
+        };
+        let claims = Claims {
+            key: key.name.clone(),
+            server: server.to_string(),
+            id: to_hex(&random::<16>()?),
+            issued: now,
+            expires: now.saturating_add(terms.lifetime.as_secs()),
+            uses: terms.uses,
+            rate_bit_per_s: terms.rate_bit_per_s,
+            duration_s: terms.duration.map(|duration| duration.as_secs()),
+        };
+        let json =
+            serde_json::to_vec(&claims).map_err(|error| ServiceError::Tls(error.to_string()))?;
+        let tag = hmac::sign(&key.for_signing(), &json);
+        Ok(format!("{PREFIX}.{}.{}", to_hex(&json), to_hex(tag.as_ref())))
+    }
+
+    fn verify(&self, text: &str) -> Result<Claims, &'static str> {
+        const NONE: &str = "this is no token of this server";
+        if text.len() > MESSAGE_MAX {
+            return Err(NONE);
+        }
+        let mut parts = text.trim().split('.');
+        let (Some(PREFIX), Some(claims), Some(tag), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(NONE);
+        };
+        let (json, tag) = (octets_from_hex(claims).ok_or(NONE)?, octets_from_hex(tag).ok_or(NONE)?);
+        let signed = |key: &&Key| hmac::verify(&key.for_signing(), &json, &tag).is_ok();
+        // The signature is checked before anything that it covers is read.
+        self.0.iter().find(signed).ok_or("the token is not signed with a key of this server")?;
+        serde_json::from_slice(&json).map_err(|_| NONE)
+    }
+}
+
+impl Key {
+    fn for_signing(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.secret)
+    }
+}
+
+/// A token that is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Admitted {
+    /// Its number.
+    pub id: [u8; 16],
+    /// The highest rate that it is good for, bit/s.
+    pub rate_bit_per_s: Option<u64>,
+}
+
+/// Checks tokens and remembers how often each was used, until it has expired.
+#[derive(Debug)]
+pub(super) struct TokenDesk {
+    path: PathBuf,
+    keys: TokenKeys,
+    changed: Option<SystemTime>,
+    server: Fingerprint,
+    used: BTreeMap<String, (u32, u64)>,
+}
+
+impl TokenDesk {
+    /// With the keys of this file, which is read again when it changes.
+    pub(super) fn open(path: &Path, server: Fingerprint) -> Result<Self, ServiceError> {
+        let keys = TokenKeys::load(path)?;
+        let (path, changed) = (path.to_owned(), changed(path));
+        Ok(Self { path, keys, changed, server, used: BTreeMap::new() })
+    }
+
+    /// The number of a token that is good for this, which counts as a use.
+    pub(super) fn admit(&mut self, text: &str, ask: Ask) -> Result<Admitted, String> {
+        let now_changed = changed(&self.path);
+        if now_changed != self.changed
+            && let Ok(keys) = TokenKeys::load(&self.path)
+        {
+            (self.keys, self.changed) = (keys, now_changed);
+        }
+        self.admit_at(text, ask, unix_seconds())
+    }
+
+    /// Takes a use back: the session was not granted.
+    pub(super) fn give_back(&mut self, id: [u8; 16]) {
+        if let Some((uses, _)) = self.used.get_mut(&to_hex(&id)) {
+            *uses = uses.saturating_sub(1);
+        }
+    }
+
+    fn admit_at(&mut self, text: &str, ask: Ask, now: u64) -> Result<Admitted, String> {
+        let claims = self.keys.verify(text)?;
+        if claims.server != self.server.to_string() {
+            return Err("the token is for another server".to_owned());
+        }
+        if claims.issued > now + SKEW {
+            return Err("the token is from the future: check the clocks".to_owned());
+        }
+        if claims.expires <= now {
+            return Err("the token has expired: ask its issuer for a new one".to_owned());
+        }
+        if claims.duration_s.is_some_and(|most| ask.duration.as_secs() > most) {
+            let most = claims.duration_s.unwrap_or(0);
+            return Err(format!("the token is for sessions of at most {most} s"));
+        }
+        if let Some(most) = claims.rate_bit_per_s {
+            let asked = [ask.up_bit_per_s, ask.down_bit_per_s];
+            if asked.iter().flatten().any(|rate| *rate > most) {
+                return Err(format!("the token is for at most {most} bit/s"));
+            }
+        }
+        let id = from_hex(&claims.id).ok_or("the token has no number")?;
+        self.used.retain(|_, (_, expires)| *expires > now);
+        if self.used.len() >= REMEMBERED_MAX && !self.used.contains_key(&claims.id) {
+            return Err("too many tokens are in use here: try again later".to_owned());
+        }
+        let (uses, _) = self.used.entry(claims.id).or_insert((0, claims.expires));
+        if *uses >= claims.uses {
+            return Err("the token was used already: ask its issuer for a new one".to_owned());
+        }
+        *uses += 1;
+        Ok(Admitted { id, rate_bit_per_s: claims.rate_bit_per_s })
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|facts| facts.modified()).ok()
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
+    let mut octets = [0; N];
+    let filled = SystemRandom::new().fill(&mut octets);
+    filled.map_err(|_| ServiceError::Tls("no randomness".to_owned()))?;
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn terms() -> TokenTerms {
+        TokenTerms {
+            lifetime: Duration::from_mins(15),
+            uses: 1,
+            rate_bit_per_s: Some(100),
+            duration: Some(Duration::from_secs(30)),
+        }
+    }
+
+    fn ask() -> Ask {
+        Ask { up_bit_per_s: Some(100), down_bit_per_s: Some(10), duration: Duration::from_secs(30) }
+    }
+
+    fn desk() -> (tempfile::TempDir, TokenDesk, Fingerprint) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        TokenKeys::rotate(&path).unwrap();
+        let server: Fingerprint = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
+        let desk = TokenDesk::open(&path, server).unwrap();
+        (directory, desk, server)
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_server_its_time_its_use_and_its_terms() {
+        let (_directory, mut desk, server) = desk();
+        let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+        let refused = |desk: &mut TokenDesk, token: &str, ask, now| {
+            desk.admit_at(token, ask, now).unwrap_err()
+        };
+        let long = Ask { duration: Duration::from_secs(31), ..ask() };
+        assert!(refused(&mut desk, &token, long, NOW).contains("30 s"));
+        let fast = Ask { up_bit_per_s: Some(101), ..ask() };
+        assert!(refused(&mut desk, &token, fast, NOW).contains("100 bit/s"));
+        assert!(refused(&mut desk, &token, ask(), NOW - 61).contains("future"));
+        assert!(refused(&mut desk, &token, ask(), NOW + 900).contains("expired"));
+        let admitted = desk.admit_at(&token, ask(), NOW + 899).unwrap();
+        assert_eq!(admitted.rate_bit_per_s, Some(100));
+        assert!(refused(&mut desk, &token, ask(), NOW).contains("used already"));
+        desk.give_back(admitted.id);
+        assert_eq!(desk.admit_at(&token, ask(), NOW), Ok(admitted));
+        let other: Fingerprint = format!("sha256:{}", "cd".repeat(32)).parse().unwrap();
+        let foreign = desk.keys.issue_at(other, &terms(), NOW).unwrap();
+        assert!(refused(&mut desk, &foreign, ask(), NOW).contains("another server"));
+    }
+
+    #[test]
+    fn two_keys_are_valid_and_a_third_ends_the_first() {
+        let (directory, mut desk, server) = desk();
+        let path = directory.path().join("keys");
+        let many = TokenTerms { uses: 9, ..terms() };
+        let old = desk.keys.issue_at(server, &many, NOW).unwrap();
+        desk.keys = TokenKeys::rotate(&path).unwrap();
+        let new = desk.keys.issue_at(server, &many, NOW).unwrap();
+        assert!(desk.admit_at(&old, ask(), NOW).is_ok());
+        assert!(desk.admit_at(&new, ask(), NOW).is_ok());
+        desk.keys = TokenKeys::rotate(&path).unwrap();
+        assert!(desk.admit_at(&old, ask(), NOW).unwrap_err().contains("not signed"));
+        assert!(desk.admit_at(&new, ask(), NOW).is_ok());
+    }
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_refused() {
+        let (directory, ..) = desk();
+        let path = directory.path().join("keys");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = TokenKeys::load(&path).unwrap_err().to_string();
+        assert!(error.contains("others can read it"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        for wrong in ["", "only-a-name\n", "a 12\n"] {
+            fs::write(&path, wrong).unwrap();
+            assert!(TokenKeys::load(&path).is_err(), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_change_of_a_token_passes(place in 4usize..400, digit in 0u8..16) {
+            let (_directory, mut desk, server) = desk();
+            let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+            let digit = char::from_digit(u32::from(digit), 16).unwrap();
+            let changed: String = token
+                .char_indices()
+                .map(|(index, old)| if index == place && old != '.' { digit } else { old })
+                .collect();
+            prop_assert_eq!(desk.admit_at(&changed, ask(), NOW).is_ok(), changed == token);
+        }
+
+        #[test]
+        fn any_text_is_refused_and_no_more(text in "(ul1\\.)?[0-9a-f.]{0,60}|\\PC{0,40}") {
+            let (_directory, mut desk, _) = desk();
+            prop_assert!(desk.admit_at(&text, ask(), NOW).is_err());
+        }
+    }
+}
