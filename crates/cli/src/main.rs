@@ -5,7 +5,6 @@
 
 mod docsis;
 mod exit;
-mod figures;
 mod home;
 mod link;
 mod link_spec;
@@ -40,8 +39,6 @@ enum Command {
     Run(run::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
-    /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
-    Figures(figures::Arguments),
     /// Makes one report of one or several runs, simulated and measured together.
     Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
@@ -49,7 +46,7 @@ enum Command {
     /// Which markings survive a path and which queue is at its bottleneck, against `underload serve`.
     Path(path::Arguments),
     /// The far end of `underload measure`, on a machine of yours.
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Replays packets through a queue and a link: what would they have done to them?
     Replay(replay::Arguments),
     /// Runs a command behind an emulated link, as Mahimahi's shells do.
@@ -65,7 +62,6 @@ fn main() -> ExitCode {
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
-        Command::Figures(arguments) => figures::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
         Command::Path(arguments) => path::run(arguments),
@@ -76,4 +72,16 @@ fn main() -> ExitCode {
         Command::Docsis(arguments) => docsis::run(arguments),
     };
     exit::code(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::CommandLine;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        CommandLine::command().debug_assert();
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line of `underload measure`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,12 +72,30 @@ pub struct Arguments {
     /// it.
     #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
     pub tier: Option<Tier>,
-    /// Whom to believe: first-use, or the server's fingerprint (sha256:...).
+    /// Whom to believe: first-use (as SSH does), the server's fingerprint (sha256:...), or its
+    /// certificate in a PEM file.
     #[arg(long, value_name = "TRUST", default_value = "first-use")]
     pub trust: String,
     /// A file whose first line is the token that the server asks for.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// How long to wait for a server that is busy.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub wait: Option<Duration>,
+    /// Measures again and again, this long from one start to the next; --out names the directory
+    /// of all runs [default: runs/history].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub every: Option<Duration>,
+    /// Makes that up to a quarter shorter or longer, by chance.
+    #[arg(long, requires = "every")]
+    pub jitter: bool,
+    /// How often, with --every; without it, until interrupted.
+    #[arg(long, value_name = "N", requires = "every")]
+    pub times: Option<u64>,
+    /// Keeps the server's whole address in the record, where HOST is one, instead of its /24 or
+    /// /48.
+    #[arg(long)]
+    pub keep_address: bool,
     /// Only over IPv4.
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
@@ -127,6 +146,9 @@ impl Arguments {
         if self.interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
             bail!("--interval: from 100us to 1s is accepted");
         }
+        if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
+            bail!("--every: at least 1min is accepted");
+        }
         if self.classes.len() > CLASSES_MAX {
             bail!("--class: at most {CLASSES_MAX} classes at once");
         }
@@ -147,6 +169,46 @@ impl Arguments {
         })
     }
 
+    /// The host as the record names it: an address is cut to its network.
+    pub fn shown_host(&self) -> String {
+        if self.keep_address { self.host.clone() } else { shortened(&self.host) }
+    }
+
+    /// The command that measures the same again, as the record keeps it.
+    pub fn command_line(&self) -> String {
+        let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
+        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        option("--preset", self.preset.to_string());
+        option("--congestion-control", self.congestion_control.clone());
+        let time = |length: Duration| format!("{}us", length.as_micros());
+        for (name, length) in
+            [("--duration", self.duration), ("--idle", self.idle), ("--interval", self.interval)]
+        {
+            if let Some(length) = length {
+                option(name, time(length));
+            }
+        }
+        if let Some(flows) = self.flows {
+            option("--flows", flows.to_string());
+        }
+        if let Some(rate) = self.udp {
+            option("--udp", format!("{rate}bit"));
+            option("--burst", self.burst.to_string());
+        }
+        for class in &self.classes {
+            option("--class", format!("{}/{}", class.dscp, class.ecn.name()));
+        }
+        if let Some(tier) = self.tier {
+            option("--tier", format!("{}bit/{}bit", tier.down_bit_per_s, tier.up_bit_per_s));
+        }
+        for (name, is_set) in [("--up", self.up), ("--down", self.down), ("--both", self.both)] {
+            if is_set {
+                words.push(name.to_owned());
+            }
+        }
+        words.join(" ")
+    }
+
     /// Which addresses to use.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
@@ -157,9 +219,26 @@ impl Arguments {
     }
 }
 
+/// A literal address without the part that names a customer; names stay as they are.
+fn shortened(host: &str) -> String {
+    let literal = host.parse::<SocketAddr>().map(|it| it.ip());
+    let bare = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match literal.or(bare) {
+        Ok(address) if address.is_loopback() => host.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            format!("{}/24", Ipv4Addr::from_bits(address.to_bits() & !0xff))
+        }
+        Ok(IpAddr::V6(address)) => {
+            format!("{}/48", Ipv6Addr::from_bits(address.to_bits() >> 80 << 80))
+        }
+        Err(_) => host.to_owned(),
+    }
+}
+
 const LONGEST: Duration = Duration::from_hours(1);
 const SHORTEST: Duration = Duration::from_millis(100);
 const SLOWEST: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
 const CLASSES_MAX: usize = 16;
 
 fn preset(text: &str) -> Result<PresetName, String> {
@@ -203,5 +282,19 @@ mod tests {
         assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
         assert!(super::tier("40mbit").is_err());
         assert!(super::tier("40/10").is_err());
+    }
+
+    #[test]
+    fn records_name_networks_not_addresses() {
+        for (host, shown) in [
+            ("192.0.2.77", "192.0.2.0/24"),
+            ("192.0.2.77:99", "192.0.2.0/24"),
+            ("[2001:db8:1:2::3]:99", "2001:db8:1::/48"),
+            ("2001:db8:1:2::3", "2001:db8:1::/48"),
+            ("a.example:99", "a.example:99"),
+            ("127.0.0.1:5", "127.0.0.1:5"),
+        ] {
+            assert_eq!(shortened(host), shown);
+        }
     }
 }

@@ -4,61 +4,129 @@
 //! - [`target`]: from HOST to addresses.
 //! - [`session`]: one measurement through a session at the server, step by step.
 //! - [`view`]: what the user sees meanwhile.
-//! - [`record`]: the run's record.
+//! - [`record`], [`findings`], [`verdict`]: the run's record, its numbers, its words.
+//! - [`history`]: the same again and again.
 
 mod arguments;
+mod findings;
+mod history;
 mod record;
 pub mod session;
 pub mod target;
+mod verdict;
 mod view;
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
-use underload_report::{RunDir, StoreError};
+use serde::Serialize;
+use underload_report::schema::RunRecord;
+use underload_report::{RunDir, StoreError, load, table, write_report};
 
 pub use arguments::Arguments;
 
 use crate::exit::OrBadInput;
-use crate::present;
 use crate::run::Interrupt;
+use findings::Finding;
 
-/// Measures once.
+/// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    match arguments.every {
+        Some(every) => history::run(arguments, every, &interrupt),
+        None => once(arguments, arguments.out.as_deref(), &interrupt),
+    }
+}
+
+/// Measures once into `out`, or where the time says.
+fn once(arguments: &Arguments, out: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<()> {
     let knobs = arguments.knobs().or_bad_input()?;
     let target = target::resolve(&arguments.host, arguments.family()).or_bad_input()?;
-    let interrupt = Interrupt::watch()?;
-    let session = session::Session::open(arguments, &target, &knobs)?;
+    if let Some(path) = out.filter(|path| path.join("run.json").exists()) {
+        return Err(StoreError::Exists { path: path.to_owned() }).or_bad_input();
+    }
+    let mut session = session::Session::open(arguments, &target, &knobs, interrupt)?;
     let record = record::new(arguments, &session);
-    let path = arguments.out.clone().unwrap_or_else(|| default_directory(arguments, &record));
+    let path = out.map_or_else(|| default_directory(arguments, &record), Path::to_owned);
     let mut directory = match RunDir::create(&path, record) {
         Err(error @ StoreError::Exists { .. }) => return Err(error).or_bad_input(),
         created => created?,
     };
-    let start = std::time::Instant::now();
-    let measured = session.measure(&mut directory, &interrupt);
-    let trials = directory.record().trials.len();
-    if trials == 0 {
+    let start = Instant::now();
+    let mut findings = Vec::new();
+    let measured = session.measure(&mut directory, &mut findings, interrupt);
+    drop(session);
+    if findings.is_empty() {
         drop(directory);
         std::fs::remove_dir_all(&path)
             .with_context(|| format!("removing {}, which holds nothing", path.display()))?;
         measured?;
         bail!("interrupted before anything was measured");
     }
-    directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
-    present::run(&path, arguments.json)?;
+    let record = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
+    present(&path, &record, &findings, arguments.json)?;
     measured?;
     if interrupt.is_requested() {
         bail!("interrupted; what was measured until then is in {}", path.display());
     }
+    if findings.iter().all(|finding| !finding.valid) {
+        bail!("no step is valid, so there is no verdict about the line");
+    }
+    Ok(())
+}
+
+/// The result as one document.
+#[derive(Serialize)]
+struct Document<'a> {
+    /// In plain words.
+    verdict: Vec<String>,
+    /// Per step.
+    findings: &'a [Finding],
+    /// As in `run.json`.
+    run: &'a RunRecord,
+}
+
+/// Writes `findings.json` and the report, prints table and verdict or one JSON document.
+fn present(
+    path: &Path,
+    record: &RunRecord,
+    findings: &[Finding],
+    json: bool,
+) -> anyhow::Result<()> {
+    let verdict = verdict::lines(findings);
+    let kept = path.join("findings.json");
+    let text = serde_json::to_vec_pretty(&serde_json::json!({
+        "verdict": verdict,
+        "findings": findings,
+    }))?;
+    std::fs::write(&kept, text).with_context(|| kept.display().to_string())?;
+    let runs = load(&[path])?;
+    let page = write_report(path, &runs).context("writing the report")?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &Document { verdict, findings, run: record })
+            .context("writing JSON")?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{}", table(&runs))?;
+        for line in &verdict {
+            writeln!(out, "{line}")?;
+        }
+    }
+    out.flush().context("writing the result")?;
+    eprintln!("report: {}", page.display());
     Ok(())
 }
 
 /// `runs/measure-quick-20261121T013500Z`; the time makes it new.
-fn default_directory(
-    arguments: &Arguments,
-    record: &underload_report::schema::RunRecord,
-) -> PathBuf {
-    let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();
-    PathBuf::from("runs").join(format!("measure-{}-{time}", arguments.preset))
+fn default_directory(arguments: &Arguments, record: &RunRecord) -> PathBuf {
+    let name = format!("measure-{}-{}", arguments.preset, compact(&record.host.started));
+    PathBuf::from("runs").join(name)
+}
+
+/// A time without the marks that file names had better not have.
+fn compact(time: &str) -> String {
+    time.chars().filter(|c| !"-:".contains(*c)).collect()
 }

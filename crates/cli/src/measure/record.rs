@@ -2,13 +2,15 @@
 
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
+use underload_probe::service::SessionNews;
 use underload_report::schema::{
-    ArmRecord, FORMAT_VERSION, InvalidReason, RunRecord, Sample, ScenarioRecord, Series,
-    Timeliness, TrialRecord, Validity, ValidityLimits, World,
+    ArmRecord, FORMAT_VERSION, FlowDirection, FlowRecord, InvalidReason, Metric, RunRecord, Sample,
+    ScenarioRecord, Series, Timeliness, TrialRecord, Validity, ValidityLimits, World,
 };
 use underload_report::trial_latencies;
 
 use super::arguments::{Arguments, Tier};
+use super::findings::Finding;
 use super::session::Session;
 use crate::run::host;
 
@@ -16,14 +18,16 @@ use crate::run::host;
 pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
     let arm = |step: &Step| ArmRecord { name: step.name.clone(), label: step.label.clone() };
     let preset = arguments.preset;
+    let name = arguments.shown_host();
+    let notes: Vec<&str> = session.notes().iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("UNDERLOAD_COMMIT").to_owned(),
         scenario: ScenarioRecord {
             name: format!("measure/{preset}"),
-            title: format!("Latency under load to {}", arguments.host),
-            text: format!("# underload measure {} --preset {preset}\n", arguments.host),
+            title: format!("Latency under load to {name}"),
+            text: format!("{}\n{}", arguments.command_line(), notes.concat()),
         },
         seed: 0,
         world: World::Measured,
@@ -36,15 +40,35 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
     }
 }
 
+/// A step's trial, with what it found.
+pub struct Kept {
+    /// Its record.
+    pub trial: TrialRecord,
+    /// Every probe.
+    pub samples: Vec<Sample>,
+    /// Curves of the load flows.
+    pub series: Vec<Series>,
+    /// What it found.
+    pub finding: Finding,
+}
+
 /// The record of one step.
 pub fn trial(
     step: &Step,
     measured: MeasurementResult,
-    _tier: Option<Tier>,
-) -> (TrialRecord, Vec<Sample>, Vec<Series>) {
-    let validity = judge(&measured.timeliness, measured.incomplete);
+    tier: Option<Tier>,
+    news: &SessionNews,
+) -> Kept {
+    let mut incomplete = measured.incomplete.clone();
+    if let Some(reason) = &news.ended {
+        incomplete.push(format!("the server ended the session: {reason}"));
+    }
+    let validity = judge(&measured.timeliness, incomplete);
     let latencies = trial_latencies(&measured.samples, &measured.flows, &measured.phases);
-    let record = TrialRecord {
+    let finding = Finding::of(step, &measured, &latencies, &validity, tier, news);
+    let mut flows = measured.flows;
+    flows.push(line_record(&finding));
+    let trial = TrialRecord {
         index: step.config.trial,
         arm: step.name.clone(),
         repeat: 0,
@@ -52,11 +76,40 @@ pub fn trial(
         validity,
         timeliness: measured.timeliness,
         phases: measured.phases,
-        flows: measured.flows,
+        flows,
         latencies,
         ..TrialRecord::default()
     };
-    (record, measured.samples, measured.series)
+    Kept { trial, samples: measured.samples, series: measured.series, finding }
+}
+
+/// What belongs to no flow: responsiveness, share of the tier, clocks.
+fn line_record(finding: &Finding) -> FlowRecord {
+    let rpm = finding.rpm;
+    let values = [
+        ("rpm_draft_09", "RPM", rpm.map(|rpm| rpm.draft_09)),
+        ("rpm_goresponsiveness_p90", "RPM", rpm.map(|rpm| rpm.goresponsiveness_p90)),
+        (
+            "rpm_goresponsiveness_trimmed_mean",
+            "RPM",
+            rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),
+        ),
+        ("of_tier_down", "%", finding.tier_down_percent),
+        ("of_tier_up", "%", finding.tier_up_percent),
+        ("clock_offset", "ms", finding.clock_offset_ms),
+        ("clock_error", "ms", finding.clock_error_ms),
+    ];
+    let metric = |(name, unit, value): (&str, &str, Option<f64>)| {
+        let value = Some(value?);
+        Some(Metric { name: name.to_owned(), unit: unit.to_owned(), value })
+    };
+    FlowRecord {
+        name: "line".to_owned(),
+        kind: "line".to_owned(),
+        direction: FlowDirection::Both,
+        metrics: values.into_iter().filter_map(metric).collect(),
+        ..FlowRecord::default()
+    }
 }
 
 fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {

@@ -1,19 +1,24 @@
 //! One measurement: a session at the server, then the preset's steps through it.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use underload_probe::load::Token;
 use underload_probe::measure::Measurement;
 use underload_probe::preset::{Knobs, Step, session_duration};
-use underload_probe::service::{Ask, ConnectOptions, Remote, ServiceError, Trust};
+use underload_probe::service::{
+    Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
+};
 use underload_probe::{RunClock, current_network};
 use underload_report::RunDir;
 
 use super::arguments::Arguments;
+use super::findings::Finding;
 use super::record;
 use super::target::Target;
 use super::view::View;
+use crate::exit::OrBadInput;
 use crate::home;
 use crate::run::Interrupt;
 
@@ -22,10 +27,9 @@ pub struct Session<'a> {
     arguments: &'a Arguments,
     remote: Remote,
     steps: Vec<Step>,
+    /// What is not quite as asked for, in words.
+    notes: Vec<String>,
 }
-
-/// What is declared where nobody says how fast the line is.
-const RATE_UNKNOWN_BIT_PER_S: u64 = 10_000_000_000;
 
 impl<'a> Session<'a> {
     /// Asks the server for a session that is long enough for the preset.
@@ -33,18 +37,23 @@ impl<'a> Session<'a> {
         arguments: &'a Arguments,
         target: &Target,
         knobs: &Knobs,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Session<'a>> {
-        let steps_for = |token| arguments.preset.0.steps(knobs, token);
-        let nobody = underload_probe::load::Token([0; 16]);
-        let duration = session_duration(&steps_for(nobody));
+        let preset = arguments.preset.0;
+        let duration = session_duration(&preset.steps(knobs, Token([0; 16])));
         let options = options(arguments, duration)?;
-        let remote = connect(target, &options)?;
+        let remote = connect_or_wait(target, &options, arguments.wait, interrupt)?;
         let (fingerprint, is_new) = remote.identity();
-        if is_new && arguments.trust == "first-use" {
+        if is_new && arguments.trust == FIRST_USE {
             eprintln!("{}: seen for the first time, certificate {fingerprint}", target.name);
         }
-        let steps = steps_for(remote.token());
-        Ok(Self { arguments, remote, steps })
+        let mut steps = preset.steps(knobs, remote.token());
+        let mut notes = Vec::new();
+        keep_to_markings(&mut steps, remote.granted().dscp_allowed, &mut notes);
+        for note in &notes {
+            eprintln!("{note}");
+        }
+        Ok(Self { arguments, remote, steps, notes })
     }
 
     /// The preset's steps.
@@ -52,11 +61,24 @@ impl<'a> Session<'a> {
         &self.steps
     }
 
-    /// Runs the steps; each that ends is kept in `directory`.
-    pub fn measure(&self, directory: &mut RunDir, interrupt: &Interrupt) -> anyhow::Result<()> {
+    /// What is not quite as asked for.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Runs the steps; each that ends is kept in `directory`, and what it found in `findings`.
+    ///
+    /// # Errors
+    /// Why a step could not even begin; what the server said where it ended the session.
+    pub fn measure(
+        &mut self,
+        directory: &mut RunDir,
+        findings: &mut Vec<Finding>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
         let mut view = View::start(&self.steps);
         for step in &self.steps {
-            if interrupt.flag().load(Ordering::Relaxed) {
+            if interrupt.is_requested() {
                 break;
             }
             view.begin(step);
@@ -66,39 +88,124 @@ impl<'a> Session<'a> {
                 RunClock::start(),
                 &mut |progress| view.show(&progress),
                 interrupt.flag(),
-            )
-            .with_context(|| format!("step {}", step.name))?;
+            );
+            let news = self.remote.news().clone();
+            let measured = match measured {
+                Ok(measured) => measured,
+                Err(error) => {
+                    view.close();
+                    return Err(told(&news, error.into()).context(format!("step {}", step.name)));
+                }
+            };
             if measured.cancelled {
                 break;
             }
-            let (trial, samples, series) = record::trial(step, measured, self.arguments.tier);
-            view.end(&trial);
-            directory.append_trial(&trial, &samples, &series)?;
+            let kept = record::trial(step, measured, self.arguments.tier, &news);
+            view.end(&kept.finding);
+            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
+            findings.push(kept.finding);
+            if let Some(reason) = &news.ended {
+                view.close();
+                bail!("the server ended the session: {reason}");
+            }
         }
         view.close();
         Ok(())
     }
 }
 
-/// From `first-use` or a fingerprint.
+/// The error, or what the server said if that is the reason for it.
+fn told(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
+    match &news.ended {
+        Some(reason) => error.context(format!("the server ended the session: {reason}")),
+        None => error,
+    }
+}
+
+/// The word for trusting a server at first sight.
+const FIRST_USE: &str = "first-use";
+
+/// From `first-use`, a fingerprint, or a certificate's PEM file.
 pub fn trust(text: &str) -> anyhow::Result<Trust> {
     Ok(match text {
-        "first-use" => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
-        fingerprint => Trust::Pinned(fingerprint.parse().context("--trust")?),
+        FIRST_USE => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
+        fingerprint if fingerprint.starts_with("sha256:") => {
+            Trust::Pinned(fingerprint.parse().context("--trust").or_bad_input()?)
+        }
+        path => {
+            let pinned = Fingerprint::of_pem(Path::new(path));
+            Trust::Pinned(pinned.context("--trust").or_bad_input()?)
+        }
     })
 }
 
 fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectOptions> {
     let trust = trust(&arguments.trust)?;
-    let secret = arguments.token_file.as_deref().map(home::first_line).transpose()?;
-    let (up, down) = match (arguments.tier, arguments.udp) {
-        // Twice what is sold: lines are often given a little more, and bursts.
-        (Some(tier), _) => (tier.up_bit_per_s * 2, tier.down_bit_per_s * 2),
-        (None, Some(rate)) => (rate, rate),
-        (None, None) => (RATE_UNKNOWN_BIT_PER_S, RATE_UNKNOWN_BIT_PER_S),
+    let token = arguments.token_file.as_deref().map(home::first_line).transpose().or_bad_input()?;
+    // Twice what is sold: lines are often given a little more, and bursts. What of UDP is sent goes
+    // with the control of the measurement.
+    let declared = |sold: Option<u64>| match (sold, arguments.udp) {
+        (Some(sold), _) => Some(sold.saturating_mul(2)),
+        (None, Some(rate)) => Some(rate.saturating_mul(2)),
+        (None, None) => None,
     };
-    let ask = Ask { up_bit_per_s: up, down_bit_per_s: down, duration };
-    Ok(ConnectOptions { trust, secret, ask, network: current_network() })
+    let ask = Ask {
+        up_bit_per_s: declared(arguments.tier.map(|tier| tier.up_bit_per_s)),
+        down_bit_per_s: declared(arguments.tier.map(|tier| tier.down_bit_per_s)),
+        duration,
+    };
+    Ok(ConnectOptions { trust, token, ask, network: current_network() })
+}
+
+/// Load flows in classes that the server does not send are best effort; probes in such classes are
+/// sent, and the server says that it answers in the class that arrived.
+fn keep_to_markings(steps: &mut [Step], dscp_allowed: u64, notes: &mut Vec<String>) {
+    let allows = |dscp: u8| dscp_allowed >> (dscp & 63) & 1 == 1;
+    let mut refused = Vec::new();
+    for flow in steps.iter_mut().flat_map(|step| &mut step.config.loads) {
+        if !allows(flow.marking.dscp) {
+            refused.push(flow.marking.dscp);
+            flow.marking.dscp = 0;
+        }
+    }
+    refused.sort_unstable();
+    refused.dedup();
+    if !refused.is_empty() {
+        let list: Vec<String> = refused.iter().map(u8::to_string).collect();
+        let list = list.join(", ");
+        notes.push(format!(
+            "the server does not send DSCP {list}: load in these classes is best effort instead"
+        ));
+    }
+}
+
+fn connect_or_wait(
+    target: &Target,
+    options: &ConnectOptions,
+    patience: Option<Duration>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Remote> {
+    let until = Instant::now() + patience.unwrap_or(Duration::ZERO);
+    loop {
+        let error = match connect(target, options) {
+            Ok(remote) => return Ok(remote),
+            Err(error) => error,
+        };
+        let Some(ServiceError::Busy { retry_after, .. }) = error.downcast_ref() else {
+            return Err(error);
+        };
+        let again = Instant::now() + *retry_after;
+        if again > until {
+            return Err(error);
+        }
+        eprintln!("{error:#}; waiting");
+        while Instant::now() < again {
+            if interrupt.is_requested() {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
 }
 
 /// The first address that answers; a refusal is final, silence is not.

@@ -1,45 +1,247 @@
-//! What the user sees while a measurement runs, on stderr.
+//! What the user sees while a measurement runs, on stderr: a live picture on a terminal, a line per
+//! phase elsewhere.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_report::schema::{Phase, TrialRecord, Validity};
+use underload_report::schema::Phase;
+
+use super::findings::{Finding, Latency};
 
 /// The view of a run of steps.
 pub struct View {
+    bar: ProgressBar,
+    steps: usize,
+    done: usize,
+    title: String,
+    classes: Vec<Class>,
+    rate: RateMeter,
+    lateness: Recent,
     phase: Option<Phase>,
 }
+
+/// One class of probes.
+struct Class {
+    name: String,
+    /// Medians of the recent past, oldest first; `None` where nothing came back.
+    history: VecDeque<Option<f64>>,
+    recent: Option<RecentLatency>,
+}
+
+/// Columns of a class's curve, a tenth of a second each.
+const CURVE: usize = 50;
+const NAME_COLUMNS: usize = 20;
 
 impl View {
     /// Of these steps.
     pub fn start(steps: &[Step]) -> Self {
-        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-        eprintln!("measuring: {}", names.join(", "));
-        Self { phase: None }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            steps: steps.len(),
+            done: 0,
+            title: String::new(),
+            classes: Vec::new(),
+            rate: RateMeter::default(),
+            lateness: Recent::default(),
+            phase: None,
+        }
     }
 
     /// A step begins.
     pub fn begin(&mut self, step: &Step) {
+        self.done += 1;
         self.phase = None;
-        eprintln!("{}: {}", step.name, step.label);
+        self.rate = RateMeter::default();
+        self.lateness = Recent::default();
+        self.title = format!("[{}/{}] {}: {}", self.done, self.steps, step.name, step.label);
+        let class =
+            |name: &str| Class { name: name.to_owned(), history: VecDeque::new(), recent: None };
+        let probes = step.config.probe.classes.iter();
+        self.classes = probes.map(|probe| class(&probe.name)).collect();
+        if self.bar.is_hidden() {
+            eprintln!("{}", self.title);
+        }
     }
 
     /// How far it is.
     pub fn show(&mut self, progress: &Progress) {
-        if self.phase != Some(progress.phase) {
-            self.phase = Some(progress.phase);
-            eprintln!("  {}", progress.phase);
+        self.rate.note(Instant::now(), progress.octets_up, progress.octets_down);
+        self.lateness.note(progress.lateness_ns);
+        for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
+            class.note(*recent);
         }
+        if !self.bar.is_hidden() {
+            self.bar.set_message(self.picture(progress));
+            self.bar.tick();
+        } else if self.phase != Some(progress.phase) {
+            let most = progress.phase_max.as_secs_f64();
+            eprintln!("  {}: up to {most:.0} s", progress.phase);
+        }
+        self.phase = Some(progress.phase);
+    }
+
+    fn picture(&self, progress: &Progress) -> String {
+        let (at, of) = (progress.in_phase.as_secs_f64(), progress.phase_max.as_secs_f64());
+        let (up, down) = self.rate.mbit_per_s();
+        let pressure = progress
+            .cpu_pressure_percent
+            .map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
+        let late_ms = self.lateness.largest() as f64 / 1e6;
+        let mut lines = vec![
+            self.title.clone(),
+            format!("  {:<6} {} {at:.1} of {of:.0} s", progress.phase, filled(at / of.max(1e-9))),
+            format!("  throughput {down:>8.1} Mbit/s down {up:>8.1} Mbit/s up"),
+            format!("  this machine: waits for a CPU {pressure}, probes {late_ms:.2} ms late"),
+        ];
+        lines.extend(self.classes.iter().map(Class::line));
+        lines.join("\n")
     }
 
     /// A step has ended.
-    pub fn end(&mut self, trial: &TrialRecord) {
-        if let Validity::Invalid { reasons } = &trial.validity {
-            for reason in reasons {
-                eprintln!("  INVALID: {reason}");
+    pub fn end(&mut self, finding: &Finding) {
+        let mut lines = Vec::new();
+        if !self.bar.is_hidden() {
+            lines.push(self.title.clone());
+        }
+        lines.extend(finding.latencies.iter().map(line));
+        let reasons = finding.invalid_because.iter();
+        lines.extend(reasons.map(|reason| format!("  INVALID: {reason}")));
+        for text in lines {
+            if self.bar.is_hidden() {
+                eprintln!("{text}");
+            } else {
+                self.bar.println(text);
             }
         }
     }
 
     /// Takes everything off the screen that should not stay.
-    pub fn close(&mut self) {}
+    pub fn close(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn line(latency: &Latency) -> String {
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
+    let Latency { probe, phase, sent, lost_percent, p50_ms, p90_ms, p99_ms, max_ms, .. } = latency;
+    format!(
+        "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {} p90 {} p99 {} max {} ms, {sent} probes, \
+         {lost_percent:.1} % lost",
+        ms(*p50_ms),
+        ms(*p90_ms),
+        ms(*p99_ms),
+        ms(*max_ms)
+    )
+}
+
+impl Class {
+    fn note(&mut self, recent: Option<RecentLatency>) {
+        self.recent = recent.or(self.recent);
+        self.history.push_back(recent.map(|recent| recent.p50_ns as f64 / 1e6));
+        while self.history.len() > CURVE {
+            self.history.pop_front();
+        }
+    }
+
+    fn line(&self) -> String {
+        let value = self
+            .recent
+            .map_or("       -".to_owned(), |recent| format!("{:>8.2}", recent.p50_ns as f64 / 1e6));
+        let known = self.history.iter().flatten();
+        let largest = known.fold(0.0_f64, |largest, value| largest.max(*value));
+        let curve: String =
+            self.history.iter().map(|value| value.map_or('×', |it| block(it / largest))).collect();
+        format!("  {:<NAME_COLUMNS$} {value} ms  {curve:<CURVE$} top {largest:.1} ms", self.name)
+    }
+}
+
+/// Eighths of a full block.
+fn block(share: f64) -> char {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let index = (share.clamp(0.0, 1.0) * 8.0) as usize;
+    BLOCKS[index.min(7)]
+}
+
+/// A bar of twenty columns.
+fn filled(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * 20.0).round() as usize;
+    format!("{}{}", "━".repeat(full), "─".repeat(20 - full))
+}
+
+/// Throughput of the last second.
+#[derive(Default)]
+struct RateMeter(VecDeque<(Instant, u64, u64)>);
+
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+impl RateMeter {
+    fn note(&mut self, now: Instant, octets_up: u64, octets_down: u64) {
+        self.0.push_back((now, octets_up, octets_down));
+        while self.0.len() > 2 && now.duration_since(self.0[0].0) > RATE_WINDOW {
+            self.0.pop_front();
+        }
+    }
+
+    /// Up and down.
+    fn mbit_per_s(&self) -> (f64, f64) {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return (0.0, 0.0) };
+        let seconds = last.0.duration_since(first.0).as_secs_f64();
+        if seconds <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 * 8.0 / 1e6 / seconds;
+        (rate(first.1, last.1), rate(first.2, last.2))
+    }
+}
+
+/// The largest of the last ten values.
+#[derive(Default)]
+struct Recent(VecDeque<u64>);
+
+impl Recent {
+    fn note(&mut self, value: u64) {
+        self.0.push_back(value);
+        while self.0.len() > 10 {
+            self.0.pop_front();
+        }
+    }
+
+    fn largest(&self) -> u64 {
+        self.0.iter().copied().max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_scales_to_its_largest_value_and_shows_gaps() {
+        let mut class = Class { name: "probe".to_owned(), history: VecDeque::new(), recent: None };
+        class.note(Some(RecentLatency { count: 9, p50_ns: 1_000_000, p99_ns: 2_000_000 }));
+        class.note(None);
+        class.note(Some(RecentLatency { count: 9, p50_ns: 80_000_000, p99_ns: 90_000_000 }));
+        let line = class.line();
+        assert!(line.contains("   80.00 ms  ▁×█"), "{line}");
+        assert!(line.ends_with("top 80.0 ms"), "{line}");
+    }
+
+    #[test]
+    fn the_rate_is_of_the_last_second() {
+        let mut meter = RateMeter::default();
+        let start = Instant::now();
+        for step in 0..30_u64 {
+            meter.note(start + Duration::from_millis(100 * step), step * 125_000, 0);
+        }
+        let (up, down) = meter.mbit_per_s();
+        assert!((up - 10.0).abs() < 1e-6 && down == 0.0, "{up}");
+    }
 }

@@ -177,10 +177,10 @@ impl Arguments {
     }
 
     fn connect(&self, target: &Target, rate: u64, duration: Duration) -> anyhow::Result<Remote> {
-        let secret = self.token_file.as_deref().map(home::first_line).transpose()?;
-        let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
+        let token = self.token_file.as_deref().map(home::first_line).transpose()?;
+        let ask = Ask { up_bit_per_s: Some(rate), down_bit_per_s: Some(rate), duration };
         let trust = trust(&self.trust)?;
-        connect(target, &ConnectOptions { trust, secret, ask, network: current_network() })
+        connect(target, &ConnectOptions { trust, token, ask, network: current_network() })
     }
 
     /// Markings and hops over one family.

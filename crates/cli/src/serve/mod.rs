@@ -1,87 +1,299 @@
 //! `underload serve`: the far end of `underload measure`.
+//!
+//! - [`token`]: `underload serve token`, who may measure.
+//! - [`metrics`]: numbers for a monitoring system.
+//! - [`extra`]: what else listens while the server runs.
+
+mod extra;
+mod metrics;
+mod token;
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
-use underload_probe::service::{Identity, Limits, Service, ServiceConfig};
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use underload_aqm::config::{Kind, Value};
+use underload_probe::service::{Access, Identity, Limits, Service, ServiceConfig};
+use underload_probe::wire::MarkingPolicy;
 
 use crate::exit::OrBadInput;
 use crate::home;
-use crate::quantity::rate;
-use crate::run::Interrupt;
+use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve`.
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+One TCP and one UDP port: control over TLS 1.3, load and probes. SIGTERM lets running sessions end
+and grants no new ones; Ctrl-C, or a second SIGTERM, stops at once.
+
+Examples:
+  underload serve                                                  for this machine alone
+  underload serve token rotate --keys /etc/underload/keys          makes the keys of tokens
+  underload serve token new --keys /etc/underload/keys > token     lets somebody measure
+  underload serve --bind 0.0.0.0 --bind :: --token-keys /etc/underload/keys \\
+    --capacity-up 1gbit --capacity-down 1gbit"
+)]
 pub struct Arguments {
-    /// The address to listen at. Beyond loopback a token is needed.
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    bind: IpAddr,
-    /// TCP and UDP port.
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serving: Serving,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes keys, and tokens that are signed with them.
+    Token(token::Arguments),
+}
+
+/// What to serve.
+#[derive(Debug, Args)]
+pub struct Serving {
+    /// An address to listen at; may be given several times. Beyond loopback tokens are needed, or
+    /// --anonymous [default: 127.0.0.1 and ::1].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<IpAddr>,
+    /// TCP port, and UDP port where --udp-port does not say another; 0 for any.
     #[arg(long, value_name = "PORT", default_value_t = ServiceConfig::PORT)]
     port: u16,
-    /// Another UDP port than the TCP one.
+    /// UDP port.
     #[arg(long, value_name = "PORT")]
     udp_port: Option<u16>,
-    /// A file whose first line is what clients have to show.
+    /// Clients have to show a token signed with a key of this file (see `underload serve token`).
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Rate towards this machine that all clients together may declare.
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "10gbit")]
-    capacity_up: u64,
-    /// Rate from this machine that all clients together may declare.
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "10gbit")]
-    capacity_down: u64,
-    /// Where this server keeps its certificate and key [default: ~/.local/share/underload/server].
-    #[arg(long, value_name = "DIR")]
+    token_keys: Option<PathBuf>,
+    /// Who shows no token may measure, too, with a smaller quota.
+    #[arg(long)]
+    anonymous: bool,
+    /// Rate towards this machine that all clients together may use [default: 1gbit; on loopback
+    /// no limit].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    capacity_up: Option<u64>,
+    /// Rate from this machine that all clients together may use [default: 1gbit; on loopback no
+    /// limit].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    capacity_down: Option<u64>,
+    /// Rate of one client in either direction [default: the capacity].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    session_rate: Option<u64>,
+    /// Sessions at once [default: 16].
+    #[arg(long, value_name = "N")]
+    sessions: Option<usize>,
+    /// Length of a session [default: 2min].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    session_time: Option<Duration>,
+    /// What a network (/24, /56) and a token may move per hour each, such as 50GB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    quota: Option<u64>,
+    /// What a network may move per hour without a token.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    anonymous_quota: Option<u64>,
+    /// DSCPs that this machine sends on request, joined by +.
+    #[arg(long, value_name = "DSCPS", value_parser = dscps, default_value = "0+8+45")]
+    dscp_allow: u64,
+    /// Answers GET /metrics at this address of loopback with numbers for Prometheus.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Where this server keeps the certificate that it makes for itself [default:
+    /// ~/.local/share/underload/server].
+    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     identity: Option<PathBuf>,
+    /// A certificate in PEM, instead of one of its own.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its key, PKCS #8 in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    #[command(flatten)]
+    extra: extra::Listeners,
 }
 
 /// Serves until told to stop.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let secret = arguments.token_file.as_deref().map(home::first_line).transpose()?;
-    if !arguments.bind.is_loopback() && secret.is_none() {
-        let refused = bail_open(arguments.bind);
-        return refused.or_bad_input();
+    match &arguments.command {
+        Some(Command::Token(arguments)) => token::run(arguments),
+        None => arguments.serving.run(),
     }
-    let directory = match &arguments.identity {
+}
+
+impl Serving {
+    fn run(&self) -> anyhow::Result<()> {
+        let config = self.config()?;
+        if self.metrics.is_some_and(|at| !at.ip().is_loopback()) {
+            let refused =
+                Err(anyhow::anyhow!("--metrics: only an address of loopback is accepted"));
+            return refused.or_bad_input();
+        }
+        let (addresses, limits) = (config.addresses.clone(), config.limits);
+        let signals = Signals::watch()?;
+        let service = Arc::new(Service::start(config)?);
+        let _metrics =
+            self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
+        let _extra = extra::start(&self.extra, &addresses, &limits)?;
+        announce(&service)?;
+        wait_for_the_end(&service, &signals);
+        Ok(())
+    }
+
+    fn config(&self) -> anyhow::Result<ServiceConfig> {
+        let loopback = || vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let mut addresses = if self.bind.is_empty() { loopback() } else { self.bind.clone() };
+        let is_local = addresses.iter().all(IpAddr::is_loopback);
+        let access = self.access(is_local).or_bad_input()?;
+        if self.bind.is_empty() && !has_ipv6() {
+            addresses.truncate(1);
+        }
+        Ok(ServiceConfig {
+            addresses,
+            tcp_port: self.port,
+            udp_port: self.udp_port.unwrap_or(self.port),
+            limits: self.limits(is_local),
+            policy: MarkingPolicy {
+                dscp_allowed: self.dscp_allow,
+                congestion_experienced_allowed: false,
+            },
+            access,
+            identity: server_identity(
+                self.identity.as_ref(),
+                self.cert.as_ref().zip(self.key.as_ref()),
+            )?,
+        })
+    }
+
+    fn access(&self, is_local: bool) -> anyhow::Result<Access> {
+        match (&self.token_keys, self.anonymous) {
+            (Some(keys), false) => Ok(Access::Tokens(keys.clone())),
+            (Some(keys), true) => Ok(Access::TokensOrAnonymous(keys.clone())),
+            (None, false) if !is_local => bail!(
+                "--bind: beyond loopback everybody could use this server: give --token-keys FILE \
+                 (`underload serve token rotate --keys FILE` makes one), or --anonymous"
+            ),
+            (None, _) => Ok(Access::Everybody),
+        }
+    }
+
+    fn limits(&self, is_local: bool) -> Limits {
+        let base = if is_local { Limits::generous() } else { Limits::default() };
+        let (up, down) = (
+            self.capacity_up.unwrap_or(base.up_bit_per_s),
+            self.capacity_down.unwrap_or(base.down_bit_per_s),
+        );
+        let session = base.session_bit_per_s.min(up.max(down));
+        Limits {
+            sessions_max: self.sessions.unwrap_or(base.sessions_max),
+            up_bit_per_s: up,
+            down_bit_per_s: down,
+            session_bit_per_s: self.session_rate.unwrap_or(if is_local {
+                session
+            } else {
+                up.max(down)
+            }),
+            duration_max: self.session_time.unwrap_or(base.duration_max),
+            network_octets_per_hour: self.quota.unwrap_or(base.network_octets_per_hour),
+            token_octets_per_hour: self.quota.unwrap_or(base.token_octets_per_hour),
+            anonymous_octets_per_hour: self
+                .anonymous_quota
+                .unwrap_or(base.anonymous_octets_per_hour),
+            ..base
+        }
+    }
+}
+
+/// The certificate of a server: given in PEM, or its own.
+pub fn server_identity(
+    directory: Option<&PathBuf>,
+    pem: Option<(&PathBuf, &PathBuf)>,
+) -> anyhow::Result<Identity> {
+    if let Some((certificate, key)) = pem {
+        return Identity::from_pem(certificate, key).or_bad_input();
+    }
+    let directory = match directory {
         Some(directory) => directory.clone(),
         None => home::data()?.join("server"),
     };
-    let identity = Identity::load_or_create(&directory).context("this server's certificate")?;
-    let at = |port| SocketAddr::new(arguments.bind, port);
-    let limits = Limits {
-        up_bit_per_s: arguments.capacity_up,
-        down_bit_per_s: arguments.capacity_down,
-        ..Limits::default()
-    };
-    let load_port = if arguments.port == 0 { 0 } else { arguments.port + 1 };
-    let config = ServiceConfig {
-        control: at(arguments.port),
-        load: at(load_port),
-        probe: at(arguments.udp_port.unwrap_or(arguments.port)),
-        limits,
-        secret,
-        identity,
-    };
-    let interrupt = Interrupt::watch()?;
-    let service = Service::start(config)?;
-    // The one line on stdout, for scripts that wait for it.
+    Identity::load_or_create(&directory).context("this server's certificate")
+}
+
+fn has_ipv6() -> bool {
+    std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// One line per address on stdout, for scripts that wait for it; what to type, on stderr.
+fn announce(service: &Service) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "listening {} {}", service.address(), service.fingerprint())?;
-    out.flush()?;
-    drop(out);
-    eprintln!("underload measure {} --trust {}", service.address(), service.fingerprint());
-    while !interrupt.is_requested() {
-        std::thread::sleep(Duration::from_millis(100));
+    let (fingerprint, udp_port) = (service.fingerprint(), service.udp_port());
+    for address in service.addresses() {
+        writeln!(out, "listening {address} udp {udp_port} {fingerprint}")?;
     }
-    eprintln!("stopping");
+    out.flush()?;
+    eprintln!(
+        "on the other machine: underload measure {} --trust {fingerprint}",
+        service.address()
+    );
     Ok(())
 }
 
-fn bail_open(bind: IpAddr) -> anyhow::Result<()> {
-    bail!("--bind {bind}: beyond loopback anybody could use this server: give --token-file")
+/// The two ways to be told to stop.
+struct Signals {
+    drain: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Self> {
+        let signals = Self { drain: Arc::default(), stop: Arc::default() };
+        let drain = &signals.drain;
+        // In this order: the first signal finds the flag down, the second finds it up.
+        flag::register_conditional_default(SIGTERM, Arc::clone(drain))
+            .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))
+            .and_then(|_| flag::register_conditional_default(SIGINT, Arc::clone(&signals.stop)))
+            .and_then(|_| flag::register(SIGINT, Arc::clone(&signals.stop)))
+            .context("watching for Ctrl-C")?;
+        Ok(signals)
+    }
+}
+
+fn wait_for_the_end(service: &Service, signals: &Signals) {
+    let mut drains_since = None;
+    while !signals.stop.load(Ordering::Relaxed) {
+        if signals.drain.load(Ordering::Relaxed) {
+            if drains_since.is_none() {
+                drains_since = Some(Instant::now());
+                service.drain();
+                let sessions = service.sessions();
+                eprintln!("stopping when the last of {sessions} sessions is over");
+            }
+            if service.sessions() == 0 {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    eprintln!("stopped");
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match Kind::Bytes.read(text) {
+        Some(Value::Bytes(bytes)) if bytes > 0 => Ok(bytes),
+        _ => match text.strip_suffix("GB").and_then(|number| number.parse::<u64>().ok()) {
+            Some(giga) if giga > 0 => Ok(giga.saturating_mul(1_000_000_000)),
+            _ => Err(format!("expected {}, or GB", Kind::Bytes.expectation())),
+        },
+    }
+}
+
+fn dscps(text: &str) -> Result<u64, String> {
+    match Kind::DscpSet.read(text) {
+        Some(Value::DscpSet(set)) => Ok(set),
+        _ => Err(format!("expected {}", Kind::DscpSet.expectation())),
+    }
 }

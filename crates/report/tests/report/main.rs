@@ -1,6 +1,5 @@
 //! The crate from outside, on a made-up run.
 
-mod applications;
 mod documentation;
 mod metrics;
 mod page;

@@ -1,0 +1,79 @@
+//! `--every`: the same measurement again and again, each a run of its own in one directory.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use underload_aqm::rng::Rng;
+use underload_report::{load, write_report};
+
+use super::arguments::Arguments;
+use super::{compact, once};
+use crate::run::Interrupt;
+
+/// Runs that the directory's report shows, the latest ones.
+const SHOWN: usize = 60;
+/// With `--jitter` each pause is the interval times 0.75 to 1.25: clients that were started
+/// together do not come back together.
+const JITTER_LEAST: f64 = 0.75;
+const JITTER_SPAN: f64 = 0.5;
+
+/// Measures until interrupted, or as often as was asked for. A measurement that fails is told and
+/// the next one awaited: a server that is away tonight may be back tomorrow.
+pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
+    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let mut random = Rng::new(seed());
+    let mut done = 0;
+    loop {
+        let start = Instant::now();
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let path = directory.join(compact(&now));
+        if let Err(error) = once(arguments, Some(&path), interrupt) {
+            eprintln!("{now}: {error:#}");
+        }
+        done += 1;
+        report(&directory).unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
+        if interrupt.is_requested() || arguments.times.is_some_and(|times| done >= times) {
+            return Ok(());
+        }
+        let share = random.next_u64() as f64 / u64::MAX as f64;
+        let factor = if arguments.jitter { JITTER_LEAST + JITTER_SPAN * share } else { 1.0 };
+        let next = start + every.mul_f64(factor);
+        eprintln!("next in {:.0} s", next.saturating_duration_since(Instant::now()).as_secs_f64());
+        while Instant::now() < next && !interrupt.is_requested() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        if interrupt.is_requested() {
+            return Ok(());
+        }
+    }
+}
+
+/// The run directories in a directory, oldest first.
+pub fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let is_run = |path: &PathBuf| path.join("run.json").is_file();
+    let mut paths: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_run).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// `report.html` over the latest runs.
+fn report(directory: &Path) -> anyhow::Result<()> {
+    let paths = runs_in(directory)?;
+    let latest = &paths[paths.len().saturating_sub(SHOWN)..];
+    if latest.is_empty() {
+        return Ok(());
+    }
+    let page = write_report(directory, &load(latest)?)?;
+    eprintln!("report of {} runs: {}", latest.len(), page.display());
+    Ok(())
+}
+
+/// Different for every process; what it decides is only when to measure next.
+fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
+}

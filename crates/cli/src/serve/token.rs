@@ -1,0 +1,86 @@
+//! `underload serve token`: keys, and tokens that are signed with them.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use underload_probe::service::{Fingerprint, TokenKeys, TokenTerms};
+
+use super::server_identity;
+use crate::exit::OrBadInput;
+use crate::quantity::{duration, rate};
+
+/// The command line of `underload serve token`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints a new token.
+    New(New),
+    /// Makes a new key; the one before stays valid until the next time. A running server notices.
+    Rotate(Rotate),
+}
+
+#[derive(Debug, Args)]
+struct New {
+    /// The file of keys.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// Fingerprint of the server that it is for [default: the one that this machine would be].
+    #[arg(long, value_name = "FINGERPRINT")]
+    server: Option<Fingerprint>,
+    /// Where the server keeps its certificate, if not in its usual place.
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    identity: Option<PathBuf>,
+    /// How long it is good.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15min")]
+    lifetime: Duration,
+    /// For how many sessions it is good.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    uses: u32,
+    /// Highest rate of its sessions in either direction.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<u64>,
+    /// Longest session.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    session_time: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+struct Rotate {
+    /// The file of keys, made where it does not exist.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+}
+
+/// Makes what was asked for.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Command::Rotate(rotate) => {
+            let keys = TokenKeys::rotate(&rotate.keys).or_bad_input()?;
+            eprintln!("{}: keys {keys:?}, the newest first", rotate.keys.display());
+            Ok(())
+        }
+        Command::New(new) => {
+            let keys = TokenKeys::load(&new.keys).or_bad_input()?;
+            let server = match new.server {
+                Some(server) => server,
+                None => server_identity(new.identity.as_ref(), None)?.fingerprint(),
+            };
+            let terms = TokenTerms {
+                lifetime: new.lifetime,
+                uses: new.uses,
+                rate_bit_per_s: new.rate,
+                duration: new.session_time,
+            };
+            let token = keys.issue(server, &terms)?;
+            writeln!(std::io::stdout(), "{token}")?;
+            Ok(())
+        }
+    }
+}
