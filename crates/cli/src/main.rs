@@ -5,6 +5,7 @@
 
 mod docsis;
 mod exit;
+mod figures;
 mod home;
 mod link;
 mod link_spec;
@@ -39,6 +40,8 @@ enum Command {
     Run(run::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
+    /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
+    Figures(figures::Arguments),
     /// Makes one report of one or several runs, simulated and measured together.
     Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
+        Command::Figures(arguments) => figures::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
         Command::Path(arguments) => path::run(arguments),

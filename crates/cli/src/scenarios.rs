@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use underload_report::schema::World;
 use underload_sim::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;
@@ -41,8 +42,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let (whole, short) = (time(row.duration_s), time(row.short_duration_s));
         let (arms, worlds) = (row.arms.len(), row.worlds.join(", "));
         let plural = if arms == 1 { "arm" } else { "arms" };
-        writeln!(out, "    {arms} {plural}, about {whole} live, {short} with --short; {worlds}")
-            .context("writing the list")?;
+        let time = if row.worlds.contains(&World::Live.name()) {
+            format!(", about {whole} live, {short} with --short")
+        } else {
+            String::new()
+        };
+        writeln!(out, "    {arms} {plural}{time}; {worlds}").context("writing the list")?;
     }
     Ok(())
 }
@@ -69,7 +74,7 @@ fn row(builtin: builtin::BuiltIn) -> anyhow::Result<Row> {
         name: builtin.name,
         duration_s: whole.estimate_seconds(),
         short_duration_s: short.estimate_seconds(),
-        worlds: whole.worlds().into_iter().map(underload_report::schema::World::name).collect(),
+        worlds: whole.worlds().into_iter().map(World::name).collect(),
         arms: whole.arms.into_iter().map(|arm| arm.name).collect(),
         title: whole.title,
         figure: whole.figure,

@@ -76,9 +76,13 @@ fn built_in_scenarios_are_listed_and_printed_as_they_are() {
     let folder = folder();
     let listed = underload(&["scenarios"], folder.path());
     assert!(listed.status.success(), "{}", stderr(&listed));
-    for name in
-        ["comcast/upstream", "buffer-control/ping", "bode/step", "bode/trace", "kernel/20mbit"]
-    {
+    for name in [
+        "comcast/upstream",
+        "buffer-control/figure-04-ping-line",
+        "bode/step",
+        "bode/trace",
+        "kernel/20mbit",
+    ] {
         assert!(stdout(&listed).contains(name), "{name} is not in\n{}", stdout(&listed));
         let printed = underload(&["scenarios", name], folder.path());
         let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -88,6 +92,26 @@ fn built_in_scenarios_are_listed_and_printed_as_they_are() {
     let json = underload(&["scenarios", "--json"], folder.path());
     let rows: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON document");
     assert!(rows.as_array().is_some_and(|rows| rows.len() >= 5));
+}
+
+#[test]
+fn published_numbers_are_listed_beside_ours() {
+    let folder = folder();
+    let arguments = ["figures", "kernel", "--short"];
+    let table = underload(&arguments, folder.path());
+    assert!(table.status.success(), "{}", stderr(&table));
+    let text = stdout(&table);
+    assert!(text.starts_with("kernel/20mbit: Linux"), "{text}");
+    assert!(text.contains("load.rtt.p50 of codel/1-flow"), "{text}");
+    assert!(text.contains("In all 6 numbers: "), "{text}");
+    assert!(!text.contains("not measured"), "{text}");
+    let page = underload(&[&arguments[..], &["--markdown"]].concat(), folder.path());
+    let page = stdout(&page);
+    assert!(page.contains("    underload figures --markdown --short kernel\n"), "{page}");
+    assert!(page.contains("| [kernel/20mbit](#kernel20mbit) | Linux"), "{page}");
+    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 2, "{page}");
+    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+    assert_eq!(left, 0, "it leaves nothing behind");
 }
 
 #[test]
@@ -108,9 +132,18 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     write("empty.trace", "");
     write("silent.toml", &without_command(&TINY.replace("20mbit", "trace:empty.trace")));
     write("idle.toml", &TINY[..TINY.find("[[flow]]").expect("it has flows")]);
-    let cases: [(&[&str], &str); 11] = [
+    write(
+        "far.toml",
+        &without_command(TINY).replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
+    );
+    let cases: [(&[&str], &str); 13] = [
+        (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: give --yes"),
         (&["run", "nothing.toml"], "a sweep over nothing has no arm"),
+        (
+            &["run", "far.toml", "--world", "live"],
+            "far.toml: flow.bulk.extra_rtt: only the simulator",
+        ),
         (&["run", "silent.toml"], "silent.toml:4: path.up: "),
         (&["run", "idle.toml"], "flow: a scenario without a flow measures nothing"),
         (&["run", "no/such"], "no/such: neither a scenario file"),

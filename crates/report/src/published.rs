@@ -259,9 +259,9 @@ mod tests {
             Expectation { cause: "the line | is\nslower".to_owned(), ..expected(18.0, 22.0, 32.5) };
         let among = [("8KiB".to_owned(), 8.0), ("16KiB".to_owned(), 16.0)].into();
         let choice = Expectation {
-            metric: "call/mos".to_owned(),
+            metric: "mos".to_owned(),
             arm: "1mbit/{}".to_owned(),
-            choice: Some(Choice { best: Extreme::Largest, within: 0.1, among }),
+            choice: Some(Choice { best: Extreme::Largest, within: 0.0, among }),
             unit: "KiB".to_owned(),
             note: "read off".to_owned(),
             ..expected(16.0, 16.0, 8.0)
@@ -281,7 +281,7 @@ paper/figure-1: A paper, Figure 1
   20 (18–22) ms  ours 21.0 ms  met                    load.rtt.mean of 1mbit/*
   18–22 ms       ours 32.5 ms  missed, 10.5 ms above  load.rtt.mean of 1mbit/*
       why: the line | is slower
-  16 KiB         ours 8 KiB    missed, 8 KiB below    arm 1mbit/{} with the largest call/mos, the least within 0.1 of it
+  16 KiB         ours 8 KiB    missed, 8 KiB below    arm 1mbit/{} with the largest mos
       why: read off
   1–2 ms         ours – ms     not measured           load.rtt.mean of 1mbit/*
       why: not known
@@ -290,6 +290,14 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
 ";
         let text = figures_table(&figures());
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_choice_says_what_is_chosen() {
+        let mut choice = figures()[0].expectations[2].clone();
+        choice.choice = choice.choice.map(|choice| Choice { within: 0.1, ..choice });
+        let words = what(&choice);
+        assert_eq!(words, "arm 1mbit/{} with the largest mos, the least within 0.1 of it");
     }
 
     #[test]

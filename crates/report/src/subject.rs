@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::RunData;
-use crate::schema::{ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord};
+use crate::schema::{ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord};
+
+/// Name of the arm of a scenario without arms.
+const UNNAMED: &str = "default";
+/// Kinds of flow that are no application.
+const PLAIN_KINDS: [&str; 4] = ["probe", "tcp", "udp", "exec"];
 
 /// One arm of one run.
 #[derive(Debug, Clone)]
@@ -64,6 +69,32 @@ impl<'a> Subject<'a> {
         } else {
             format!("{name}{suffix}: {label}")
         }
+    }
+
+    /// As a sentence calls it: by its name, or by its disciplines where the name says less.
+    pub(crate) fn called(&self) -> String {
+        let (name, label) = (&self.arm.name, &self.arm.label);
+        let says_less = name == UNNAMED || label.starts_with(name.as_str());
+        if says_less { self.title() } else { self.name.clone() }
+    }
+
+    /// The numbers of each application, in the order of the flows; not the counters of probes and
+    /// of bulk flows.
+    pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a ArmMetric>)> {
+        let mut applications: Vec<(&str, Vec<&ArmMetric>)> = Vec::new();
+        for metric in self.summary.metrics.iter().filter(|metric| self.is_application(metric)) {
+            match applications.iter_mut().find(|(flow, _)| *flow == metric.flow) {
+                Some((_, metrics)) => metrics.push(metric),
+                None => applications.push((&metric.flow, vec![metric])),
+            }
+        }
+        applications
+    }
+
+    fn is_application(&self, metric: &ArmMetric) -> bool {
+        let flows = self.trials().flat_map(|trial| &trial.flows);
+        let mut of_metric = flows.filter(|flow| flow.name == metric.flow);
+        of_metric.next().is_some_and(|flow| !PLAIN_KINDS.contains(&flow.kind.as_str()))
     }
 
     /// Its valid trials.

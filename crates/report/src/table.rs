@@ -3,12 +3,15 @@
 use crate::RunData;
 use crate::schema::{ArmLatency, Direction, Phase, Quantile};
 use crate::subject::{Subject, subjects};
-use crate::words::{mbit, ms, significant};
+use crate::words::{mbit, metric_words, ms, significant};
 
 /// Widest line.
 const COLUMNS: usize = 100;
+/// Numbers of an application: its users' first; the report has all.
+const SHOWN_METRICS: usize = 3;
 
-/// Idle and working latency of every arm, then throughput, drops and marks; each line ends in a
+/// Idle and working latency of every arm, then throughput, drops and marks, then what its
+/// applications felt; each line ends in a
 /// newline. Latencies are round trips of the first open-loop probe, milliseconds, all valid trials
 /// of an arm pooled.
 pub fn table(runs: &[RunData]) -> String {
@@ -21,6 +24,11 @@ pub fn table(runs: &[RunData]) -> String {
         }
         for direction in [Direction::Up, Direction::Down] {
             rows.extend(carried(subject, direction).map(Row::Note));
+        }
+        for (flow, metrics) in subject.applications() {
+            let shown = metrics.into_iter().take(SHOWN_METRICS).map(metric_words);
+            let line = format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "));
+            rows.push(Row::Note(line));
         }
     }
     let mut text = String::from("round-trip time, ms\n");

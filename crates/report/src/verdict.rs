@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::RunData;
 use crate::schema::{
-    Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
+    ArmMetric, Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
 };
 use crate::stats::hodges_lehmann_ratio;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::summarise::CONFIDENCE;
-use crate::words::{count, mbit, ms, significant};
+use crate::words::{count, mbit, metric_words, ms, significant};
 
 /// Ratios closer to 1 than this are called alike.
 const ALIKE: f64 = 1.1;
@@ -36,6 +36,7 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
         _ => comparisons(&first_arms),
     };
     lines.extend(first_arms.iter().filter_map(|arm| across_runs(arm, &loaded)));
+    lines.extend(applications(&subjects));
     lines.extend(expectations(runs));
     lines
 }
@@ -117,7 +118,7 @@ fn single(only: &Measured<'_>) -> String {
     });
     format!(
         "With {} the working latency is {} ms at p50{against_idle}; {} ms at p99.",
-        only.subject.title(),
+        only.subject.called(),
         ms(only.p50_ns),
         ms(only.p99_ns)
     )
@@ -194,7 +195,7 @@ fn comparison(measured: &[&Measured<'_>]) -> Vec<String> {
         return lines;
     }
     for arm in between {
-        let (name, p50, p99) = (arm.subject.title(), ms(arm.p50_ns), ms(arm.p99_ns));
+        let (name, p50, p99) = (arm.subject.called(), ms(arm.p50_ns), ms(arm.p99_ns));
         lines.push(format!("{name}: {p50} ms at p50, {p99} ms at p99."));
     }
     lines
@@ -232,10 +233,10 @@ fn headline(best: &Measured<'_>, worst: &Measured<'_>) -> String {
     format!(
         "With {} the working latency is {} ms at p50 against {} ms with {}, {}x lower \
          (p99: {} against {} ms).",
-        best.subject.title(),
+        best.subject.called(),
         ms(best.p50_ns),
         ms(worst.p50_ns),
-        worst.subject.title(),
+        worst.subject.called(),
         factor(ratio),
         ms(best.p99_ns),
         ms(worst.p99_ns)
@@ -272,6 +273,43 @@ fn medians(subject: &Subject<'_>) -> Vec<f64> {
         .filter_map(|(_, summary)| summary.distribution)
         .map(|distribution| distribution.p50_ns as f64)
         .collect()
+}
+
+/// The first number of each application, and between which arms it lies.
+fn applications(subjects: &[Subject<'_>]) -> Vec<String> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    let firsts: Vec<(&Subject<'_>, &ArmMetric)> = subjects
+        .iter()
+        .flat_map(|subject| {
+            let firsts = subject.applications().into_iter();
+            firsts.filter_map(move |(_, metrics)| Some((subject, *metrics.first()?)))
+        })
+        .collect();
+    for (_, metric) in &firsts {
+        let name = (metric.flow.as_str(), metric.name.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let line = |(flow, name): &(&str, &str)| {
+        let same = |(_, metric): &&(&Subject<'_>, &ArmMetric)| {
+            metric.flow == *flow && metric.name == *name
+        };
+        let by_mean = |a: &&(&Subject<'_>, &ArmMetric), b: &&(&Subject<'_>, &ArmMetric)| {
+            a.1.value.mean.total_cmp(&b.1.value.mean)
+        };
+        let least = firsts.iter().filter(same).min_by(by_mean)?;
+        let most = firsts.iter().filter(same).max_by(by_mean)?;
+        let (low, high) = (metric_words(least.1), metric_words(most.1));
+        Some(if subjects.len() == 1 {
+            format!("{flow}: {low}.")
+        } else if low == high {
+            format!("{flow}: {low} with every arm.")
+        } else {
+            format!("{flow}: {low} with {}, {high} with {}.", least.0.called(), most.0.called())
+        })
+    };
+    names.iter().take(MOST_LINES).filter_map(line).collect()
 }
 
 fn expectations(runs: &[RunData]) -> Option<String> {

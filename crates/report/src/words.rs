@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use crate::schema::ArmMetric;
+
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
 pub(crate) fn ms(ns: u64) -> String {
     significant(ns as f64 / 1e6)
@@ -42,6 +44,16 @@ pub(crate) fn thousands(value: u64) -> String {
 pub(crate) fn count(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(value))
+}
+
+/// `page load 2.31 s`, `mos 4.12`: the mean over repeats.
+pub(crate) fn metric_words(metric: &ArmMetric) -> String {
+    let (name, value) = (metric.name.replace('_', " "), significant(metric.value.mean));
+    match metric.unit.as_str() {
+        "" => format!("{name} {value}"),
+        unit if unit.eq_ignore_ascii_case(&name) => format!("{name} {value}"),
+        unit => format!("{name} {value} {unit}"),
+    }
 }
 
 /// Lines of whole words, each of up to `columns` characters where no word is longer.

@@ -109,6 +109,53 @@ pub struct Arguments {
 
 /// Runs the scenario.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let (path, ended) = perform(arguments)?;
+    match ended {
+        Ended::Complete(record) => {
+            present::run(&path, arguments.json)?;
+            let valid = record.trials.iter().filter(|trial| trial.validity.is_valid()).count();
+            if valid == 0 {
+                bail!(
+                    "no trial is valid: this machine was too late or too busy, and its numbers \
+                     would say nothing about the queues; see the reasons above"
+                );
+            }
+            Ok(())
+        }
+        Ended::Interrupted { done, of } => {
+            keep_what_exists(&path, done, arguments.json)?;
+            Err(interrupted(done, of))
+        }
+        Ended::Failed { done, error } => {
+            let keeping = keep_what_exists(&path, done, arguments.json);
+            keeping.unwrap_or_else(|second| eprintln!("no report of it: {second:#}"));
+            Err(error)
+        }
+    }
+}
+
+/// Runs the scenario for its record alone: no report, nothing on stdout.
+pub fn record(arguments: &Arguments) -> anyhow::Result<RunRecord> {
+    match perform(arguments)?.1 {
+        Ended::Complete(record) => Ok(*record),
+        Ended::Interrupted { done, of } => Err(interrupted(done, of)),
+        Ended::Failed { error, .. } => Err(error),
+    }
+}
+
+fn interrupted(done: usize, of: usize) -> anyhow::Error {
+    anyhow!("interrupted after {done} of {of} trials")
+}
+
+/// How a run that began ended.
+enum Ended {
+    Complete(Box<RunRecord>),
+    Interrupted { done: usize, of: usize },
+    Failed { done: usize, error: anyhow::Error },
+}
+
+/// Runs every trial into the run directory, and says where that is.
+fn perform(arguments: &Arguments) -> anyhow::Result<(PathBuf, Ended)> {
     let source = Source::find(&arguments.scenario)?;
     let options = arguments.options().or_bad_input()?;
     let load = &mut |name: &str| source.load_file(name);
@@ -140,36 +187,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let cache = arguments.cache(&scenario, &world);
     let threads = arguments.threads;
     let plan = Plan { scenario: &scenario, load, cache, keeps_curves, packets, threads };
-    let outcome = execute(plan, &mut world, &mut directory, &interrupt);
-    let end = match outcome {
-        Ok(end) => end,
-        Err(error) => {
-            let kept = directory.record().trials.len();
-            drop(directory);
-            let keeping = keep_what_exists(&path, kept, arguments.json);
-            keeping.unwrap_or_else(|second| eprintln!("no report of it: {second:#}"));
-            return Err(error);
-        }
-    };
-    match end {
-        End::Complete { duration_s } => {
+    let ended = match execute(plan, &mut world, &mut directory, &interrupt) {
+        Ok(End::Complete { duration_s }) => {
             let record = directory.finish(duration_s).context("finishing the run")?;
-            present::run(&path, arguments.json)?;
-            let valid = record.trials.iter().filter(|trial| trial.validity.is_valid()).count();
-            if valid == 0 {
-                bail!(
-                    "no trial is valid: this machine was too late or too busy, and its numbers \
-                     would say nothing about the queues; see the reasons above"
-                );
-            }
-            Ok(())
+            Ended::Complete(Box::new(record))
         }
-        End::Interrupted { done, of } => {
-            drop(directory);
-            keep_what_exists(&path, done, arguments.json)?;
-            bail!("interrupted after {done} of {of} trials")
-        }
-    }
+        Ok(End::Interrupted { done, of }) => Ended::Interrupted { done, of },
+        Err(error) => Ended::Failed { done: directory.record().trials.len(), error },
+    };
+    Ok((path, ended))
 }
 
 /// Trials of which every sample and curve is kept on disk, at most.

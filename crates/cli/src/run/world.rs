@@ -44,10 +44,14 @@ impl World {
     }
 
     fn live(scenario: &Scenario) -> anyhow::Result<Self> {
-        if !scenario.worlds().contains(&schema::World::Live) {
-            let problem = "has a flow that only the simulator knows (see `kind`, `extra_rtt` and \
-                           `receive_window` in docs/scenario-format.md)";
-            return Err(anyhow!("{}: {problem}", scenario.name)).or_bad_input();
+        let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
+        if let Some((flow, key)) = flows.find_map(|flow| Some((flow, flow.sim_only_key()?))) {
+            let (scenario, flow) = (&scenario.name, &flow.name);
+            let problem = format!(
+                "{scenario}: flow.{flow}.{key}: only the simulator knows it (see \
+                 docs/scenario-format.md); expected --world sim"
+            );
+            return Err(anyhow!(problem)).or_bad_input();
         }
         let privilege = privilege::enter()?;
         live::check(scenario).or_bad_input()?;

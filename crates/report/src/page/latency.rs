@@ -6,7 +6,10 @@ use super::{Headings, arm_row, figures, phase_words, table};
 use crate::plot::{Plot, escape};
 use crate::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
 use crate::subject::Subject;
-use crate::words::{significant, thousands};
+use crate::words::{metric_words, significant, thousands};
+
+/// Numbers of an application beside the latency: its users' first; another table has all.
+const SHOWN_METRICS: usize = 3;
 
 pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> String {
     let mut html = String::from("<h2>Idle and working latency</h2>\n");
@@ -21,9 +24,36 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> String {
         let latencies: Vec<&ArmLatency> =
             phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
         rows += &arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned());
+        rows += &application_rows(subject, latencies.is_empty());
     }
     html += &table(&head("phase"), &rows);
     html + &other_probes(subjects)
+}
+
+/// What each application felt, below the latency that it had.
+fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> String {
+    let columns = 3 + Quantile::ALL.len();
+    let mut rows = String::new();
+    for (flow, metrics) in subject.applications() {
+        let words: Vec<String> = metrics
+            .into_iter()
+            .take(SHOWN_METRICS)
+            .enumerate()
+            .map(|(position, metric)| {
+                let text = escape(&metric_words(metric));
+                let range = range(&metric.value, 1.0).filter(|_| position == 0);
+                let range = range.map(|range| format!(" <span class=\"interval\">{range}</span>"));
+                let text = if position == 0 { format!("<b>{text}</b>") } else { text };
+                text + &range.unwrap_or_default()
+            })
+            .collect();
+        let (flow, words) = (escape(flow), words.join(", "));
+        let _ = writeln!(
+            rows,
+            "<tr><td class=\"text\">{flow}</td><td class=\"text\" colspan=\"{columns}\">{words}</td></tr>"
+        );
+    }
+    if needs_arm && !rows.is_empty() { arm_row(subject, columns + 1) + &rows } else { rows }
 }
 
 /// Every other probe, delay and phase, for those who look for it.

@@ -17,6 +17,9 @@ use crate::words::{mbit, ms, significant, thousands};
 /// Trials listed one by one; more are in `run.json`.
 const MOST_TRIALS: usize = 200;
 
+/// Arms that have a column each; more have a row each.
+const MOST_ARM_COLUMNS: usize = 5;
+
 pub(super) fn queue_section(subjects: &[Subject<'_>]) -> String {
     let mut rows = String::new();
     for subject in subjects {
@@ -112,7 +115,7 @@ fn interval(interval: &Interval, divisor: f64) -> String {
     }
 }
 
-/// Numbers in the applications' own terms, one column per arm; the probes' counters folded away.
+/// Numbers in the applications' own terms; the probes' counters folded away.
 pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
     let is_probe = |flow: &str| {
         let flows = subjects.iter().flat_map(Subject::trials).flat_map(|trial| &trial.flows);
@@ -144,31 +147,65 @@ pub(super) fn application_section(subjects: &[Subject<'_>]) -> String {
 type MetricName<'a> = (&'a str, &'a str, &'a str);
 
 fn metric_table(subjects: &[Subject<'_>], names: &[MetricName<'_>]) -> String {
+    if subjects.len() <= MOST_ARM_COLUMNS {
+        return metrics_by_row(subjects, names);
+    }
+    let mut html = String::new();
+    let mut flows: Vec<&str> = names.iter().map(|(flow, _, _)| *flow).collect();
+    flows.dedup();
+    for flow in flows {
+        let own: Vec<_> = names.iter().filter(|(of, _, _)| *of == flow).copied().collect();
+        html += &metrics_by_column(subjects, flow, &own);
+    }
+    html
+}
+
+/// A column per arm, for few arms.
+fn metrics_by_row(subjects: &[Subject<'_>], names: &[MetricName<'_>]) -> String {
     let mut head = "<th class=\"text\">flow</th><th class=\"text\">what</th>".to_owned();
     for subject in subjects {
         let (swatch, name) = (super::swatch(subject.position), escape(&subject.name));
         let _ = write!(head, "<th>{swatch}{name}</th>");
     }
     let mut rows = String::new();
-    for (flow, name, unit) in names {
-        let (what, unit_text) = (escape(&name.replace('_', " ")), escape(unit));
+    for name in names {
+        let (flow, what, unit) = *name;
+        let (flow, what) = (escape(flow), escape(&what.replace('_', " ")));
         let _ = write!(
             rows,
-            "<tr><td class=\"text\">{}</td><td class=\"text\">{what} \
-             <span class=\"interval\">{unit_text}</span></td>",
-            escape(flow)
+            "<tr><td class=\"text\">{flow}</td><td class=\"text\">{what} \
+             <span class=\"interval\">{}</span></td>",
+            escape(unit)
         );
-        for subject in subjects {
-            let same = |metric: &&ArmMetric| {
-                metric.flow == *flow && metric.name == *name && metric.unit == *unit
-            };
-            let found = subject.summary.metrics.iter().find(same);
-            let value = found.map_or("–".to_owned(), |metric| interval(&metric.value, 1.0));
-            let _ = write!(rows, "<td>{value}</td>");
-        }
+        rows.extend(subjects.iter().map(|subject| metric_cell(subject, name)));
         rows += "</tr>\n";
     }
     table(&head, &rows)
+}
+
+/// A row per arm, for many arms.
+fn metrics_by_column(subjects: &[Subject<'_>], flow: &str, names: &[MetricName<'_>]) -> String {
+    let mut head = format!("<th class=\"text\">{}</th>", escape(flow));
+    for (_, name, unit) in names {
+        let (name, unit) = (escape(&name.replace('_', " ")), escape(unit));
+        let _ = write!(head, "<th>{name}<br><span class=\"unit\">{unit}</span></th>");
+    }
+    let mut rows = String::new();
+    for subject in subjects {
+        let (swatch, name) = (super::swatch(subject.position), escape(&subject.name));
+        let _ = write!(rows, "<tr><th class=\"text\">{swatch}{name}</th>");
+        rows.extend(names.iter().map(|name| metric_cell(subject, name)));
+        rows += "</tr>\n";
+    }
+    table(&head, &rows)
+}
+
+fn metric_cell(subject: &Subject<'_>, (flow, name, unit): &MetricName<'_>) -> String {
+    let same =
+        |metric: &&ArmMetric| metric.flow == *flow && metric.name == *name && metric.unit == *unit;
+    let found = subject.summary.metrics.iter().find(same);
+    let value = found.map_or("–".to_owned(), |metric| interval(&metric.value, 1.0));
+    format!("<td>{value}</td>")
 }
 
 pub(super) fn expectation_section(runs: &[RunData]) -> String {

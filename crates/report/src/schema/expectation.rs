@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose own STAT lies from LOW up to HIGH ms | `%` |
 /// | `PHASE.up.STAT`, `PHASE.down.STAT` | its one-way delay | `ms` |
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
-/// | `PHASE.queuing.up.STAT`, `... .down.STAT` | the same with the packet's own transmission | `ms` |
+/// | `PHASE.queuing.up.STAT`, `... .down.STAT` | the same with its own transmission | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |
 /// | `goodput.up`, `goodput.down` | payload of all flows | `mbit/s` |
 /// | `throughput.up`, `throughput.down` | sent by the bottleneck link | `mbit/s` |
@@ -33,8 +33,8 @@ use serde::{Deserialize, Serialize};
 pub struct Expectation {
     /// What is compared, see above.
     pub metric: String,
-    /// The arm it is expected of. A part `*` stands for any: then the mean of the metric over all
-    /// arms that match. With `choice`, `{}` stands for each candidate.
+    /// The arm it is expected of. `*` in a part of it stands for any text: then the mean of the
+    /// metric over all arms that match. With `choice`, `{}` stands for each candidate.
     pub arm: String,
     /// When given, the metric of `arm` divided by the same metric of this arm is compared instead.
     /// Where both have as many `*`, each arm is divided by the one that has the same parts there,
@@ -115,10 +115,16 @@ impl Choice {
     }
 }
 
-/// Whether a pattern with `*` parts names that arm: `1mbit/*` names `1mbit/8KiB`.
+/// Whether a pattern names that arm: `1mbit/*` and `*/8KiB` name `1mbit/8KiB`. A part may have one
+/// `*`, which stands for any characters of that part.
 pub fn names_arm(pattern: &str, arm: &str) -> bool {
     let parts = |text: &str| text.split('/').count();
-    let alike = |(wanted, part): (&str, &str)| wanted == "*" || wanted == part;
+    let alike = |(wanted, part): (&str, &str)| match wanted.split_once('*') {
+        Some((head, tail)) => {
+            part.len() >= head.len() + tail.len() && part.starts_with(head) && part.ends_with(tail)
+        }
+        None => wanted == part,
+    };
     parts(pattern) == parts(arm) && pattern.split('/').zip(arm.split('/')).all(alike)
 }
 
@@ -158,7 +164,7 @@ impl Expectation {
         }
         let own = parts_named(&self.arm, arms);
         let Some(other) = &self.relative_to else { return mean(&own, |arm, _| metric(arm)) };
-        let stars = |pattern: &str| pattern.split('/').filter(|part| *part == "*").count();
+        let stars = |pattern: &str| pattern.split('/').filter(|part| part.contains('*')).count();
         if stars(&self.arm) == stars(other) {
             return mean(&own, |arm, parts| Some(metric(arm)? / metric(&filled(other, parts))?));
         }
@@ -188,7 +194,11 @@ impl Expectation {
 fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     let parts = |arm: &'a str| {
         let pairs = pattern.split('/').zip(arm.split('/'));
-        pairs.filter(|(wanted, _)| *wanted == "*").map(|(_, part)| part).collect()
+        let middle = |(wanted, part): (&str, &'a str)| {
+            let (head, tail) = wanted.split_once('*')?;
+            part.get(head.len()..part.len() - tail.len())
+        };
+        pairs.filter_map(middle).collect()
     };
     let named = arms.iter().filter(|arm| names_arm(pattern, arm));
     named.map(|arm| (*arm, parts(arm))).collect()
@@ -197,7 +207,10 @@ fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str
 /// The arm that a pattern names when these parts stand in place of its `*`.
 fn filled(pattern: &str, parts: &[&str]) -> String {
     let mut parts = parts.iter();
-    let fill = |part| if part == "*" { parts.next().copied().unwrap_or(part) } else { part };
+    let fill = |part: &str| match part.split_once('*') {
+        Some((head, tail)) => format!("{head}{}{tail}", parts.next().copied().unwrap_or("*")),
+        None => part.to_owned(),
+    };
     pattern.split('/').map(fill).collect::<Vec<_>>().join("/")
 }
 
@@ -227,6 +240,8 @@ mod tests {
         assert_eq!(measure("codel/a", Some("bode/*")), Some(2.0), "6 over 3");
         assert_eq!(measure("*/*", Some("bode/*")), Some(13.0 / 3.0), "the mean over all over 3");
         assert_eq!(measure("*/b", Some("*/b")), Some(1.0));
+        assert_eq!(measure("codel/*", Some("b*e/a")), None, "`bae` is no arm");
+        assert_eq!(measure("c*el/b", Some("b*e/b")), Some(10.0), "`od` in both");
         assert_eq!(measure("codel/*", Some("pie/*")), None);
         assert_eq!(measure("pie/*", None), None);
     }
@@ -258,7 +273,9 @@ mod tests {
             ("*/8KiB", "1mbit/16KiB", false),
             ("*", "1mbit/8KiB", false),
             ("1mbit/*", "1mbit", false),
-            ("1mbit*", "1mbit", false),
+            ("call-*/8KiB", "call-57ms/8KiB", true),
+            ("call-*/8KiB", "page-57ms/8KiB", false),
+            ("1mbit*t", "1mbit", false),
         ] {
             assert_eq!(names_arm(pattern, arm), expected, "{pattern} {arm}");
         }

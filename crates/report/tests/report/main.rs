@@ -1,5 +1,6 @@
 //! The crate from outside, on a made-up run.
 
+mod applications;
 mod documentation;
 mod metrics;
 mod page;

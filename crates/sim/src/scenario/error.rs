@@ -54,12 +54,19 @@ impl Fault {
     }
 }
 
-/// `a, b or c`, for messages.
+/// `a, b or c`, for messages; of a long list its beginning.
 pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {
         [] => "nothing".to_owned(),
         [only] => (*only).to_owned(),
+        [first @ .., _] if first.len() >= MOST_WORDS => {
+            let shown = &words[..MOST_WORDS];
+            format!("{} or one of {} more", shown.join(", "), words.len() - MOST_WORDS)
+        }
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }
+
+/// Words that a message lists, at most.
+const MOST_WORDS: usize = 20;

@@ -240,10 +240,16 @@ impl Flow {
 
     /// Whether only the simulator knows how to run it.
     pub fn is_sim_only(&self) -> bool {
+        self.sim_only_key().is_some()
+    }
+
+    /// The key that only the simulator knows how to run, if any.
+    pub fn sim_only_key(&self) -> Option<&'static str> {
         match &self.kind {
-            FlowKind::Application(_) => true,
-            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() || flow.delivery => true,
-            _ => self.extra_rtt > Span::ZERO,
+            FlowKind::Application(_) => Some("kind"),
+            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => Some("receive_window"),
+            FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
+            _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
         }
     }
 

@@ -1,6 +1,10 @@
 //! `[[published]]`: numbers that somebody published, to be held against this run.
+//!
+//! One table may stand for several numbers: `values` for a number per arm, `pairs` for the same
+//! ratio of several pairs of arms.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Deserialize;
 use toml::Table;
@@ -36,6 +40,10 @@ struct Keys {
     value: Option<f64>,
     /// One number per arm, instead of `arm` and `value`.
     values: Option<BTreeMap<String, f64>>,
+    /// What the numbers of `values` are, if not values with a tolerance.
+    values_are: Option<Bound>,
+    /// Arm and the arm it is relative to, instead of `arm` and `relative_to`.
+    pairs: Option<Vec<(String, String)>>,
     /// In `unit`, either side of a value.
     tolerance: Option<f64>,
     /// Of the value, either side of it.
@@ -60,22 +68,50 @@ impl Keys {
             return Err(Fault::new("", "expected finite numbers"));
         }
         let choice = self.choice()?;
-        match (&self.arm, &self.values) {
-            (Some(arm), None) => {
+        if self.values_are.is_some() && self.values.is_none() {
+            return Err(Fault::new("values_are", "goes with `values`"));
+        }
+        match (&self.arm, &self.values, &self.pairs) {
+            (Some(arm), None, None) => {
                 let band = self.band_of_one()?;
                 let mut expectation = self.expectation(arm.clone(), band, self.value);
                 expectation.choice = choice;
                 Ok(vec![expectation])
             }
-            (None, Some(values)) if !values.is_empty() => values
-                .iter()
-                .map(|(arm, value)| {
-                    let band = self.band_around(*value)?;
-                    Ok(self.expectation(arm.clone(), band, Some(*value)))
-                })
-                .collect(),
-            _ => Err(Fault::new("arm", "expected `arm`, or `values` with a number per arm")),
+            (None, Some(values), None) if !values.is_empty() => {
+                let mut values: Vec<(&String, &f64)> = values.iter().collect();
+                values.sort_by_key(|(arm, _)| in_order(arm));
+                values.into_iter().map(|(arm, value)| self.of_arm(arm, *value)).collect()
+            }
+            (None, None, Some(pairs)) if !pairs.is_empty() && self.relative_to.is_none() => {
+                let band = self.band_of_one()?;
+                let of_pair = |(arm, other): &(String, String)| Expectation {
+                    relative_to: Some(other.clone()),
+                    ..self.expectation(arm.clone(), band, self.value)
+                };
+                Ok(pairs.iter().map(of_pair).collect())
+            }
+            _ => {
+                let problem = "expected `arm`, or `values` with a number per arm, or `pairs` of \
+                               arms to be compared";
+                Err(Fault::new("arm", problem))
+            }
         }
+    }
+
+    /// One of `values`.
+    fn of_arm(&self, arm: &str, value: f64) -> Result<Expectation, Fault> {
+        let tolerated = self.tolerance.is_some() || self.tolerance_percent.is_some();
+        let (band, value) = match self.values_are {
+            None => (self.band_around(value)?, Some(value)),
+            Some(_) if tolerated || self.low.is_some() || self.high.is_some() => {
+                let problem = "goes without a tolerance, `low` and `high`";
+                return Err(Fault::new("values_are", problem));
+            }
+            Some(Bound::Low) => (Band { low: Some(value), high: None }, None),
+            Some(Bound::High) => (Band { low: None, high: Some(value) }, None),
+        };
+        Ok(self.expectation(arm.to_owned(), band, value))
     }
 
     fn choice(&self) -> Result<Option<Choice>, Fault> {
@@ -151,6 +187,32 @@ impl Keys {
             cause: self.cause.clone(),
         }
     }
+}
+
+/// A key that sorts names with numbers as people do: `8KiB` before `16KiB`.
+fn in_order(name: &str) -> String {
+    let (mut key, mut digits) = (String::new(), String::new());
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(key, "{digits:0>20}");
+            digits.clear();
+        }
+        key.push(c);
+    }
+    key
+}
+
+/// Which end of a band a number is.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Bound {
+    Low,
+    High,
 }
 
 #[derive(Clone, Copy)]

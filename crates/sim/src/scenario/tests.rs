@@ -214,13 +214,60 @@ arm = "a"
 low = 19
 unit = "mbit/s"
 source = "a table"
+[[published]]
+metric = "load.rtt.p99"
+values = { a = 70.0, b = 60.0 }
+values_are = "high"
+unit = "ms"
+source = "a table"
+[[published]]
+metric = "load.rtt.p99"
+pairs = [["a", "b"], ["b", "a"]]
+low = 0.9
+unit = "1"
+source = "a table"
 "#;
-    let scenario = parse(&format!("{GOOD}{arms}")).expect("the scenario is right");
+    let text = format!("{GOOD}{arms}");
+    let scenario = parse(&text).expect("the scenario is right");
     let bands: Vec<_> =
         scenario.published.iter().map(|band| (band.arm.as_str(), band.low, band.high)).collect();
-    let expected =
-        [("a", Some(45.0), Some(55.0)), ("b", Some(36.0), Some(44.0)), ("a", Some(19.0), None)];
+    let expected = [
+        ("a", Some(45.0), Some(55.0)),
+        ("b", Some(36.0), Some(44.0)),
+        ("a", Some(19.0), None),
+        ("a", None, Some(70.0)),
+        ("b", None, Some(60.0)),
+        ("a", Some(0.9), None),
+        ("b", Some(0.9), None),
+    ];
     assert_eq!(bands, expected);
+    assert_eq!(scenario.published[5].relative_to.as_deref(), Some("b"));
+    for (from, to, expected) in [
+        ("low = 0.9", "low = 0.9\narm = \"a\"", "expected `arm`, or `values`"),
+        ("low = 0.9", "low = 0.9\nvalues_are = \"low\"", "goes with `values`"),
+        ("\"high\"", "\"high\"\nlow = 1", "goes without a tolerance"),
+    ] {
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+}
+
+#[test]
+fn published_values_stand_in_the_order_of_their_numbers() {
+    let arms = r#"
+[[sweep]]
+key = "path.up"
+values = ["10mbit", "1mbit", "2mbit"]
+[[published]]
+metric = "load.rtt.p50"
+values = { "10mbit" = 3, "2mbit" = 2, "1mbit" = 1 }
+tolerance = 0
+unit = "ms"
+source = "arithmetic"
+"#;
+    let scenario = parse(&format!("{GOOD}{arms}")).expect("the scenario is right");
+    let values: Vec<_> = scenario.published.iter().map(|published| published.value).collect();
+    assert_eq!(values, [Some(1.0), Some(2.0), Some(3.0)]);
 }
 
 #[test]

@@ -189,8 +189,10 @@ impl Application for Voip {
                 (worse, score) => worse.or(score),
             };
         }
-        metrics.insert(0, metric("mos", "MOS", worse));
-        metrics
+        // Each number of the one direction beside that of the other.
+        let down = metrics.split_off(metrics.len() / 2);
+        let both = metrics.into_iter().zip(down).flat_map(|(up, down)| [up, down]);
+        std::iter::once(metric("mos", "MOS", worse)).chain(both).collect()
     }
 
     fn bytes_reserved(&self) -> usize {

@@ -1,0 +1,118 @@
+//! `underload figures`: every published number of the built-in scenarios beside ours, in virtual
+//! time.
+
+use std::io::Write;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use underload_report::schema::World;
+use underload_report::{Figure, figures_markdown, figures_table};
+use underload_sim::scenario::{Options, Scenario, builtin};
+
+use crate::exit::OrBadInput;
+use crate::run::{self, WorldChoice};
+
+/// The command line of `underload figures`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Their short forms: a quick look, with fewer of the numbers and less exact ones.
+    #[arg(long)]
+    pub short: bool,
+    /// Prints Markdown, as in docs/figures.md.
+    #[arg(long)]
+    pub markdown: bool,
+    /// Computes every trial, also those that an earlier run kept in the cache.
+    #[arg(long)]
+    pub no_cache: bool,
+}
+
+/// Runs the scenarios and prints the numbers.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let scenarios = arguments.scenarios().or_bad_input()?;
+    let mut figures = Vec::new();
+    for (position, scenario) in scenarios.iter().enumerate() {
+        eprintln!("[{} of {}]", position + 1, scenarios.len());
+        figures.push(arguments.figure(scenario)?);
+    }
+    let mut out = std::io::stdout().lock();
+    if arguments.markdown {
+        let head = format!("{HEAD}\n    {}\n\n", arguments.command());
+        write!(out, "{head}{}", figures_markdown(&figures))
+    } else {
+        write!(out, "{}", figures_table(&figures))
+    }
+    .context("writing the numbers")
+}
+
+const HEAD: &str = "\
+# Published numbers beside ours
+
+Every published number that the built-in scenarios carry, against what they give in virtual time.
+The band of what counts as met comes from the source or from how exactly it can be read, never from
+our result; each scenario's file says how, and what it does differently. This page is written by
+";
+
+impl Arguments {
+    /// The scenarios asked for that have published numbers and run in virtual time.
+    fn scenarios(&self) -> anyhow::Result<Vec<Scenario>> {
+        let wanted = |name: &str| {
+            self.names.is_empty() || self.names.iter().any(|start| name.starts_with(start.as_str()))
+        };
+        let mut scenarios = Vec::new();
+        for builtin in builtin::scenarios().filter(|builtin| wanted(builtin.name)) {
+            let options = Options { short: self.short, ..Options::default() };
+            let (text, name) = (builtin.text, builtin.name);
+            let scenario = Scenario::parse_with(text, name, &options, &mut builtin::load_file)?;
+            if !scenario.published.is_empty() && scenario.worlds().contains(&World::Sim) {
+                scenarios.push(scenario);
+            }
+        }
+        if scenarios.is_empty() {
+            let known: Vec<&str> = builtin::scenarios().map(|known| known.name).collect();
+            let (names, known) = (self.names.join(", "), known.join(", "));
+            return Err(anyhow!(
+                "no scenario with published numbers begins with {names}; built in are {known}"
+            ));
+        }
+        Ok(scenarios)
+    }
+
+    /// Runs one of them; of its run only the judged numbers stay.
+    fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
+        let folder = tempfile::tempdir().context("creating a folder for the run")?;
+        let run = run::Arguments {
+            scenario: scenario.name.clone(),
+            world: WorldChoice::Sim,
+            arms: Vec::new(),
+            repeats: None,
+            seed: None,
+            out: Some(folder.path().join("run")),
+            overrides: Vec::new(),
+            traces: Vec::new(),
+            json: false,
+            short: self.short,
+            no_cache: self.no_cache,
+            yes: false,
+            threads: None,
+            packets: None,
+            pcap: Vec::new(),
+        };
+        let record = run::record(&run).with_context(|| scenario.name.clone())?;
+        Ok(Figure {
+            scenario: scenario.name.clone(),
+            figure: scenario.figure.clone(),
+            expectations: record.expectations,
+        })
+    }
+
+    /// What to type to write the same page again.
+    fn command(&self) -> String {
+        let mut words = vec!["underload figures --markdown"];
+        words.extend(self.short.then_some("--short"));
+        words.extend(self.names.iter().map(String::as_str));
+        words.join(" ")
+    }
+}

@@ -1,0 +1,66 @@
+//! What applications felt stands beside the latency that they had.
+
+use std::error::Error;
+
+use underload_report::schema::{FlowRecord, Metric, World};
+use underload_report::{RunData, render, summary_lines, table};
+
+use crate::page::conclude_all;
+use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+
+/// Trials with a call of which the first arm's is bad.
+fn with_calls(queues: &[Queue]) -> RunData {
+    let mut trials = synthetic::trials(queues, 2, 20_000_000);
+    for trial in &mut trials {
+        let score = if trial.record.arm == trial_arm(queues) { 1.5 } else { 4.25 };
+        let metric = |name: &str, unit: &str, value| Metric {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            value: Some(value),
+        };
+        trial.record.flows.push(FlowRecord {
+            name: "call".to_owned(),
+            kind: "voip".to_owned(),
+            metrics: vec![metric("mos", "MOS", score), metric("frames_lost_up", "%", 0.125)],
+            ..FlowRecord::default()
+        });
+    }
+    conclude_all(synthetic::record(World::Sim, queues), trials)
+}
+
+fn trial_arm(queues: &[Queue]) -> &'static str {
+    queues[0].name
+}
+
+#[test]
+fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
+    let runs = [with_calls(&[BUFFER_CONTROL, DOCSIS_PIE])];
+    let text = table(&runs);
+    assert_eq!(text.matches("\n  call  mos 1.50, frames lost up 0.125 %\n").count(), 1, "{text}");
+    assert_eq!(text.matches("\n  call  mos 4.25, frames lost up 0.125 %\n").count(), 1, "{text}");
+    // The synthetic probe counts something, too, which nobody feels.
+    assert!(!text.contains("\n  probe "), "{text}");
+    let lines = summary_lines(&runs);
+    let expected = "call: mos 1.50 with buffer-control, \
+                    mos 4.25 with docsis-pie:profile=rfc,target=10ms.";
+    assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
+    let alone = summary_lines(&[with_calls(&[DOCSIS_PIE])]);
+    assert!(alone.iter().any(|line| line == "call: mos 1.50."), "{alone:#?}");
+}
+
+#[test]
+fn the_page_has_them_below_the_latency_and_a_row_per_arm_where_arms_are_many()
+-> Result<(), Box<dyn Error>> {
+    let few = render(&[with_calls(&[BUFFER_CONTROL, DOCSIS_PIE])])?;
+    assert_eq!(few.matches("<td class=\"text\" colspan=\"10\"><b>mos ").count(), 2);
+    assert!(
+        few.contains("<td class=\"text\">call</td><td class=\"text\">mos "),
+        "a row per number"
+    );
+    let names = ["a", "b", "c", "d", "e"];
+    let mut many = vec![BUFFER_CONTROL];
+    many.extend(names.map(|name| Queue { name, ..FQ_CODEL }));
+    let page = render(&[with_calls(&many)])?;
+    assert!(page.contains("<th class=\"text\">call</th><th>mos<br>"), "a row per arm");
+    Ok(())
+}
