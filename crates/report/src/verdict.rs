@@ -141,17 +141,19 @@ fn comparisons(measured: &[&Measured<'_>]) -> Vec<String> {
         [] => comparison(measured),
         [(_, arms)] if arms.len() == measured.len() => comparison(arms),
         _ if pairs.len() > MOST_LINES => comparison(measured),
-        _ => pairs
-            .iter()
-            .flat_map(|(links, arms)| {
-                let on = links.as_ref().map(|links| format!("On {links}: ")).unwrap_or_default();
-                let mut lines = comparison(arms);
-                if let Some(first) = lines.first_mut() {
-                    *first = format!("{on}{}", lower_first(first));
+        _ => {
+            let mut lines: Vec<String> = Vec::new();
+            for (links, arms) in pairs {
+                let mut about = comparison(arms);
+                if let (Some(links), Some(first)) = (links, about.first_mut()) {
+                    *first = format!("On {links}: {}", lower_first(first));
                 }
-                lines
-            })
-            .collect(),
+                // What is true of several links is said once.
+                about.retain(|line| !lines.contains(line));
+                lines.append(&mut about);
+            }
+            lines
+        }
     }
 }
 

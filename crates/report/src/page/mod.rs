@@ -71,18 +71,28 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     Ok(path)
 }
 
+/// Arms from which on the page begins with the published numbers.
+const MANY_ARMS: usize = 12;
+
 fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<String, PageError> {
     let first = runs.first().ok_or(PageError::Empty)?;
     let mut html = head(&title(first));
     html += "<main>\n";
     html += &header(runs, subjects);
+    // Of many arms nobody reads bar by bar; a study that has published numbers is about those.
+    let published_first = subjects.len() > MANY_ARMS;
+    if published_first {
+        html += &rest::expectation_section(runs);
+    }
     html += &latency::section(subjects, &plots.overview);
     html += &distribution_section(plots);
     html += &comparison::section(subjects);
     html += &rest::queue_section(subjects);
     html += &rest::application_section(subjects);
     html += &timeline_section(subjects, plots);
-    html += &rest::expectation_section(runs);
+    if !published_first {
+        html += &rest::expectation_section(runs);
+    }
     html += &rest::trial_section(runs);
     html += &rest::provenance_section(runs);
     html += "</main>\n</body>\n</html>\n";
