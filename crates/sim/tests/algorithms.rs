@@ -157,6 +157,22 @@ fn hystart_plus_plus_leaves_slow_start_before_a_deep_queue_overflows() {
 }
 
 #[test]
+fn a_recovery_from_mere_reordering_is_undone() {
+    // One packet in a thousand falls back by 30 ms, far beyond a quarter of the round trip.
+    let run = |link: &str| {
+        let flows = vec![flow("f", Algorithm::Reno)];
+        let outcome = run(support::config("fifo:limit=100000B", link, flows, 60)).unwrap();
+        (outcome.tcp[0].unwrap(), goodput(&outcome, 0))
+    };
+    let (stats, rate) = run("20mbit:delay=20ms,reorder=0.1%,reorder-by=30ms");
+    assert!(stats.reductions > 20, "the premise: {stats:?}");
+    assert!(stats.undone * 10 > stats.reductions * 8, "{stats:?}");
+    let (lossy, lossy_rate) = run("20mbit:delay=20ms,loss=0.1%");
+    assert_eq!(lossy.undone, 0, "what was lost is no duplicate: {lossy:?}");
+    assert!(rate > 17.0 && rate > 1.3 * lossy_rate, "{rate} and {lossy_rate}");
+}
+
+#[test]
 fn prague_keeps_the_mean_queue_below_a_millisecond() {
     let flows = vec![flow("f", Algorithm::Prague), flow("g", Algorithm::Prague)];
     let queue = "codel:profile=linux,ecn=on,ce-threshold=1ms";

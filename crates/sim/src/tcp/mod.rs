@@ -13,12 +13,14 @@
 //! | `scoreboard` | SACK bookkeeping and RACK (RFC 8985) |
 //! | `rtt` | RFC 6298 with Linux's bounds |
 //! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
+//! | `undo` | windows before reductions that prove spurious |
 //! | `sender` | states, timers (RTO, tail loss probe, reordering), windows, pacing |
 //!
 //! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
 //! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to
-//! 1 ms), undo of a fast recovery by DSACK, a smaller window after idle time (RFC 2861). Undo of a
-//! spurious timeout is (RFC 3522).
+//! 1 ms), a smaller window after idle time (RFC 2861). A spurious timeout is undone when an original
+//! arrives after it (RFC 3522), a spurious fast recovery when all of its retransmissions turn out to
+//! be duplicates (RFC 3708; which segment arrived twice is not looked at).
 
 mod accurate_ecn;
 mod delivery;
@@ -27,6 +29,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 mod sender;
+mod undo;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;

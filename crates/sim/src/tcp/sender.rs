@@ -14,6 +14,7 @@ use super::accurate_ecn::MarkReader;
 use super::recovery::{Reduction, Step};
 use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
 use super::scoreboard::{Delivery, Departure, Newest, RackView, Scoreboard};
+use super::undo::{Prior, Suspect};
 use super::{SYN_BYTES, TcpConfig};
 
 /// What a sender can be asked at any time.
@@ -25,6 +26,8 @@ pub struct TcpStats {
     pub timeouts: u64,
     /// Congestion events answered (loss, mark or timeout).
     pub reductions: u64,
+    /// Of those, the ones taken back because nothing had been lost.
+    pub undone: u64,
     /// Congestion window in segments.
     pub window: u32,
     /// Segments in flight.
@@ -64,7 +67,10 @@ pub(super) struct Sender {
     /// The current episode ends when this is acknowledged.
     recover: u32,
     reduction: Reduction,
+    /// The window before a timeout, in case it was spurious.
     prior: Option<Prior>,
+    /// The latest fast recovery, until it is known to have been needed.
+    suspect: Option<Suspect>,
     newest: Newest,
     newest_rtt: Span,
     alarm: Alarm,
@@ -89,13 +95,6 @@ pub(super) struct Sender {
     stats: TcpStats,
 }
 
-/// The window before a timeout, in case it was spurious.
-#[derive(Clone, Copy, Debug)]
-struct Prior {
-    window: u32,
-    threshold: u32,
-}
-
 impl Sender {
     pub(super) fn new(config: &TcpConfig, direction: Direction, control: Controller) -> Self {
         Self {
@@ -114,6 +113,7 @@ impl Sender {
             recover: 0,
             reduction: Reduction::default(),
             prior: None,
+            suspect: None,
             newest: Newest::default(),
             newest_rtt: Span::ZERO,
             alarm: Alarm::Timeout,
@@ -354,11 +354,32 @@ impl Sender {
             }
             self.state = State::Open;
         }
-        if lost > 0 && matches!(self.state, State::Open | State::Reducing) {
-            if self.state == State::Open {
-                self.reduce(now, Cause::Loss);
-            }
-            self.begin(State::Recovery);
+        if ack.cause == Arrival::Duplicate {
+            self.on_duplicate();
+        }
+        if lost > 0 {
+            self.recover_losses(now);
+        }
+    }
+
+    fn recover_losses(&mut self, now: Time) {
+        if !matches!(self.state, State::Open | State::Reducing) {
+            return;
+        }
+        let prior = Prior::of(&self.window);
+        self.suspect = None;
+        if self.state == State::Open {
+            self.reduce(now, Cause::Loss);
+            self.suspect = Some(Suspect::new(prior));
+        }
+        self.begin(State::Recovery);
+    }
+
+    fn on_duplicate(&mut self) {
+        let Some(prior) = self.suspect.as_mut().and_then(Suspect::on_duplicate) else { return };
+        self.suspect = None;
+        if !self.control.owns_window() {
+            self.restore(prior);
         }
     }
 
@@ -385,8 +406,12 @@ impl Sender {
 
     fn undo(&mut self, prior: Prior) {
         self.board.forget_losses();
-        self.window.size = self.window.size.max(prior.window);
-        self.window.threshold = self.window.threshold.max(prior.threshold);
+        self.restore(prior);
+    }
+
+    fn restore(&mut self, prior: Prior) {
+        self.stats.undone += 1;
+        prior.restore(&mut self.window);
         self.state = State::Open;
     }
 
@@ -415,11 +440,8 @@ impl Sender {
         match self.alarm {
             Alarm::Reordering => {
                 let lost = self.find_losses(port.now);
-                if lost > 0 && matches!(self.state, State::Open | State::Reducing) {
-                    if self.state == State::Open {
-                        self.reduce(port.now, Cause::Loss);
-                    }
-                    self.begin(State::Recovery);
+                if lost > 0 {
+                    self.recover_losses(port.now);
                 }
                 if self.alarm_at == Time::MAX {
                     self.arm_timeout(port.now);
@@ -434,10 +456,11 @@ impl Sender {
     fn on_timeout(&mut self, port: &mut Port<'_>) {
         self.stats.timeouts += 1;
         if self.state != State::Timeout {
-            self.prior = Some(Prior { window: self.window.size, threshold: self.window.threshold });
+            self.prior = Some(Prior::of(&self.window));
             self.reduce(port.now, Cause::Timeout);
         }
         self.board.mark_all_lost();
+        self.suspect = None;
         self.probe = None;
         self.begin(State::Timeout);
         self.window.size = self.board.in_flight() + 1;
@@ -515,7 +538,12 @@ impl Sender {
                 break;
             }
             match lost {
-                Some(sequence) => self.send_again(port, sequence),
+                Some(sequence) => {
+                    if let Some(suspect) = &mut self.suspect {
+                        suspect.on_retransmission();
+                    }
+                    self.send_again(port, sequence);
+                }
                 None => self.send_new(port),
             }
             in_flight += 1;
