@@ -1,6 +1,7 @@
 //! `underload docsis`: cable modem configuration files, read, written, checked and tried out.
 
 mod files;
+mod recommend;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -37,6 +38,8 @@ enum Action {
     Check(Check),
     /// Tells which buffer a modem would give each upstream flow, or that it rejects the file.
     Modem(Try),
+    /// Recommends buffer or AQM settings for an upstream, with their predicted effect.
+    Recommend(recommend::Arguments),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -147,6 +150,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Encode(encode) => encode.run(),
         Action::Check(check) => check.run(),
         Action::Modem(modem) => modem.run(),
+        Action::Recommend(arguments) => recommend::run(arguments),
     }
 }
 

@@ -36,6 +36,7 @@ pub mod encode;
 pub mod mic;
 pub mod modem;
 pub mod qos;
+pub mod recommend;
 pub mod schema;
 mod snmp;
 pub mod text;

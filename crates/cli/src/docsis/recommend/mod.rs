@@ -1,0 +1,253 @@
+//! `underload docsis recommend`: what to set for an upstream tier, and what it is predicted to give.
+//!
+//! - [`sweep`]: every candidate in virtual time.
+//! - [`mod@choose`]: which one to take.
+//! - [`words`], [`picture`]: the answer as text and as a diagram.
+
+mod choose;
+mod picture;
+mod sweep;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use underload_docsis::recommend::{Choice, Upstream, table_2};
+use underload_docsis::text;
+
+use super::files;
+use crate::exit::OrBadInput;
+use crate::quantity;
+use choose::{Outcome, Rule, choose, front};
+use sweep::Sweep;
+
+/// The command line of `underload docsis recommend`.
+#[derive(Debug, Args)]
+#[command(after_help = "Every candidate runs in virtual time with bulk uploads, a call and page loads over the
+round trips given. Of those whose call is within 0.1 MOS of the best and that keep the upload at
+the utilisation asked for, the one with the least latency is recommended. DIR then holds
+settings.toml (for `underload docsis encode`), trade.svg, sweep.toml and the whole run.
+
+Examples:
+  underload docsis recommend --rate 10mbit --peak 12mbit --burst 40KiB
+  underload docsis recommend --rate 5mbit --rtt 20ms..120ms --aqm docsis-pie
+  underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35")]
+pub struct Arguments {
+    /// Maximum sustained traffic rate of the upstream: 10mbit.
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    rate: u64,
+    /// Peak traffic rate [default: the sustained rate].
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    peak: Option<u64>,
+    /// Maximum traffic burst, which may leave at the peak rate.
+    #[arg(long, value_name = "SIZE", default_value = "3044B", value_parser = files::size)]
+    burst: u64,
+    /// Base round trips to where people upload, from..to.
+    #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
+    rtt: RoundTrips,
+    /// The AQM that modem and CMTS have.
+    #[arg(long, value_enum, default_value_t = Aqm::None)]
+    aqm: Aqm,
+    /// Share of the link that one upload shall reach over every round trip, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent)]
+    utilisation: f64,
+    /// Uploads side by side.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    uploads: u32,
+    /// Granularity of the modem's buffers.
+    #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = block)]
+    block: u64,
+    /// All the buffer that the modem has for a flow.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = files::size)]
+    limit: u64,
+    /// How often each condition runs.
+    #[arg(long = "repeat", value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// A new folder for the files [default: recommend-RATE-AQM].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which AQM there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Aqm {
+    /// None: Buffer Control alone.
+    None,
+    /// DOCSIS-PIE (DOCSIS 3.1).
+    DocsisPie,
+    /// Two queues, of which the low latency one takes L4S and NQB.
+    LowLatency,
+}
+
+/// Base round trips, ms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct RoundTrips {
+    from_ms: f64,
+    to_ms: f64,
+}
+
+fn round_trips(text: &str) -> Result<RoundTrips, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let ms = |text| quantity::duration(text).map(|time| time.as_secs_f64() * 1e3);
+    let (from_ms, to_ms) = (ms(from)?, ms(to)?);
+    if from_ms <= 0.0 || to_ms < from_ms || to_ms > 10_000.0 {
+        return Err("expected times above 0 and up to 10s, the smaller first: 20ms..120ms".into());
+    }
+    Ok(RoundTrips { from_ms, to_ms })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.trim_end_matches('%').parse::<f64>().ok();
+    value.filter(|value| (0.0..=100.0).contains(value)).ok_or("expected 0 to 100".to_owned())
+}
+
+fn block(text: &str) -> Result<u64, String> {
+    let size = files::size(text)?;
+    if (1..=1 << 20).contains(&size) { Ok(size) } else { Err("expected 1 byte to 1MiB".to_owned()) }
+}
+
+/// What is written and printed.
+#[derive(Debug, Serialize)]
+struct Recommendation {
+    /// Bit/s.
+    rate_bps: u64,
+    /// Bit/s.
+    peak_bps: u64,
+    /// Bytes.
+    burst_bytes: u32,
+    aqm: Aqm,
+    /// Base round trips simulated, ms.
+    rtts_ms: Vec<f64>,
+    /// Name of the choice.
+    recommended: String,
+    rule: Rule,
+    /// Utilisation asked for, percent.
+    utilisation_percent: f64,
+    /// Name of the guideline's size, and the rate of its row, bit/s.
+    table_2: String,
+    table_2_rate_bps: u64,
+    outcomes: Vec<Outcome>,
+    /// Whether nothing beats it, per outcome.
+    pareto: Vec<bool>,
+}
+
+/// Simulates, chooses, writes and prints.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let upstream = arguments.upstream().or_bad_input()?;
+    let sweep = arguments.sweep(upstream);
+    let directory = arguments.directory();
+    fs::create_dir(&directory)
+        .with_context(|| format!("{}: expected the name of a new folder", directory.display()))
+        .or_bad_input()?;
+    let scenario = directory.join("sweep.toml");
+    files::write(&scenario, sweep.scenario().as_bytes())?;
+    let outcomes = sweep.run(&scenario, &directory.join("run"))?;
+    let (position, rule) = choose(&outcomes, arguments.utilisation)
+        .ok_or_else(|| anyhow!("no candidate: --limit leaves no buffer to try"))?;
+    let (table_2_rate_bps, table_bytes) = table_2(upstream.sustained_bps);
+    let recommendation = Recommendation {
+        rate_bps: upstream.sustained_bps,
+        peak_bps: upstream.peak_bps,
+        burst_bytes: upstream.burst_bytes,
+        aqm: arguments.aqm,
+        rtts_ms: sweep.rtts_ms.clone(),
+        recommended: outcomes[position].name.clone(),
+        rule,
+        utilisation_percent: arguments.utilisation,
+        table_2: sweep::name_of(u64::from(table_bytes).min(arguments.limit)),
+        table_2_rate_bps,
+        pareto: front(&outcomes),
+        outcomes,
+    };
+    write(&directory, &recommendation, &upstream, position)?;
+    if arguments.json {
+        super::print(&(serde_json::to_string_pretty(&recommendation)? + "\n"))?;
+    } else {
+        super::print(&words::text(&recommendation, &upstream, position))?;
+    }
+    eprintln!("settings, picture and run: {}", directory.display());
+    Ok(())
+}
+
+/// The settings and the picture.
+fn write(
+    directory: &Path,
+    recommendation: &Recommendation,
+    upstream: &Upstream,
+    position: usize,
+) -> anyhow::Result<()> {
+    let choice = recommendation.outcomes[position].choice;
+    let settings = text::to_toml(&upstream.configuration(choice));
+    files::write(&directory.join("settings.toml"), settings.as_bytes())?;
+    let title = format!(
+        "Upstream of {}: latency against utilisation and call quality",
+        sweep::rate_name(recommendation.rate_bps)
+    );
+    let plot =
+        picture::picture(title, &recommendation.outcomes, position, &recommendation.table_2)?;
+    files::write(&directory.join("trade.svg"), plot.svg().as_bytes())
+}
+
+impl Arguments {
+    fn upstream(&self) -> anyhow::Result<Upstream> {
+        let peak = self.peak.unwrap_or(self.rate);
+        if peak < self.rate {
+            return Err(anyhow!("--peak: expected at least the sustained rate"));
+        }
+        let burst = u32::try_from(self.burst).ok().filter(|bytes| *bytes <= 1 << 30);
+        let burst = burst.ok_or_else(|| anyhow!("--burst: expected at most 1024MiB"))?;
+        if !(100_000..=10_000_000_000).contains(&self.rate) {
+            return Err(anyhow!("--rate: expected 100kbit to 10gbit"));
+        }
+        if self.limit < 4096 {
+            return Err(anyhow!("--limit: expected at least 4096 bytes, two full packets"));
+        }
+        Ok(Upstream { sustained_bps: self.rate, peak_bps: peak, burst_bytes: burst })
+    }
+
+    fn sweep(&self, upstream: Upstream) -> Sweep {
+        let candidates = match self.aqm {
+            Aqm::None => sweep::buffers(&upstream, self.block, self.limit),
+            Aqm::DocsisPie => sweep::targets(&upstream, Choice::DocsisPie),
+            Aqm::LowLatency => sweep::targets(&upstream, Choice::LowLatency),
+        };
+        let RoundTrips { from_ms, to_ms } = self.rtt;
+        let mut rtts_ms = vec![from_ms, (from_ms * to_ms).sqrt(), to_ms];
+        rtts_ms.iter_mut().for_each(|rtt| *rtt = (*rtt * 1e3).round() / 1e3);
+        rtts_ms.dedup();
+        Sweep { upstream, rtts_ms, candidates, uploads: self.uploads, repeats: self.repeats }
+    }
+
+    fn directory(&self) -> PathBuf {
+        let aqm = match self.aqm {
+            Aqm::None => "buffer",
+            Aqm::DocsisPie => "docsis-pie",
+            Aqm::LowLatency => "low-latency",
+        };
+        let name = || format!("recommend-{}mbit-{aqm}", self.rate as f64 / 1e6);
+        self.out.clone().unwrap_or_else(|| name().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_a_range_or_one() {
+        let both = round_trips("20ms..120ms").expect("a range");
+        assert_eq!(both, RoundTrips { from_ms: 20.0, to_ms: 120.0 });
+        let one = round_trips("30ms").expect("one");
+        assert_eq!((one.from_ms.to_bits(), one.to_ms.to_bits()), (30.0_f64.to_bits(), 30.0_f64.to_bits()));
+        for wrong in ["", "20..120", "120ms..20ms", "0ms", "1ms..1h"] {
+            assert!(round_trips(wrong).is_err(), "{wrong}");
+        }
+    }
+}

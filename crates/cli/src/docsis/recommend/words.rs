@@ -1,0 +1,184 @@
+//! The answer in words and a table.
+
+use std::fmt::Write as _;
+
+use underload_docsis::recommend::{CUBIC_FULL_FROM, Choice, Upstream, reno_utilisation};
+
+use super::choose::{Outcome, Rule};
+use super::sweep::rate_name;
+use super::{Aqm, Recommendation};
+
+/// Everything for a terminal.
+pub fn text(recommendation: &Recommendation, upstream: &Upstream, position: usize) -> String {
+    let chosen = &recommendation.outcomes[position];
+    let mut text = String::new();
+    heading(&mut text, recommendation, upstream);
+    let _ = writeln!(text, "\n  set {}", setting(chosen.choice));
+    reason(&mut text, recommendation);
+    prediction(&mut text, "predicted", chosen, recommendation);
+    drain(&mut text, chosen.choice, upstream);
+    if let Choice::Buffer(bytes) = chosen.choice {
+        closed_form(&mut text, bytes, chosen, recommendation);
+    }
+    table_2(&mut text, recommendation, chosen);
+    all(&mut text, recommendation, position);
+    text
+}
+
+fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstream) {
+    let peak = match upstream.peak_bps > upstream.sustained_bps {
+        true => format!(
+            " (peak {} for {} bytes)",
+            rate_name(upstream.peak_bps),
+            upstream.burst_bytes
+        ),
+        false => String::new(),
+    };
+    let aqm = match recommendation.aqm {
+        Aqm::None => "no AQM",
+        Aqm::DocsisPie => "DOCSIS-PIE",
+        Aqm::LowLatency => "Low Latency DOCSIS",
+    };
+    let rtts = &recommendation.rtts_ms;
+    let rtts: Vec<String> = rtts.iter().map(|rtt| format!("{rtt:.0}")).collect();
+    let _ = writeln!(
+        text,
+        "Upstream of {}{peak}, {aqm}, base round trips of {} ms",
+        rate_name(upstream.sustained_bps),
+        rtts.join(", ")
+    );
+}
+
+/// The setting with its type.
+fn setting(choice: Choice) -> String {
+    match choice {
+        Choice::Buffer(bytes) => format!(
+            "TargetBuffer (24.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or MaximumBuffer",
+            f64::from(bytes) / 1024.0
+        ),
+        Choice::DocsisPie(ms) => format!(
+            "SfAqmLatencyTarget (24.40.2) to {ms} ms with AQM on; no Buffer Control, so 100 ms of buffer"
+        ),
+        Choice::LowLatency(ms) => format!(
+            "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms, and a low latency flow"
+        ),
+    }
+}
+
+fn reason(text: &mut String, recommendation: &Recommendation) {
+    let wanted = recommendation.utilisation_percent;
+    let _ = match recommendation.rule {
+        Rule::LeastLatency => writeln!(
+            text,
+            "  least latency of what keeps the link {wanted:.0} % used over every round trip and the call within 0.1 MOS of the best"
+        ),
+        Rule::BestScore => writeln!(
+            text,
+            "  nothing keeps both {wanted:.0} % of the link and the call within 0.1 MOS of the best: this uses most of the link of what keeps the call"
+        ),
+    };
+}
+
+fn prediction(text: &mut String, what: &str, outcome: &Outcome, recommendation: &Recommendation) {
+    let used: Vec<String> = outcome
+        .utilisation_percent
+        .iter()
+        .zip(&recommendation.rtts_ms)
+        .map(|(used, rtt)| format!("{used:.0} % at {rtt:.0} ms"))
+        .collect();
+    let _ = writeln!(
+        text,
+        "  {what}: latency under load +{:.0} ms (p50), +{:.0} ms (p99); link used {}; call {:.2} MOS; page {}",
+        outcome.added_p50_ms,
+        outcome.added_p99_ms,
+        used.join(", "),
+        outcome.mos,
+        page(outcome),
+    );
+    if let Some(own) = outcome.low_latency_added_p99_ms {
+        let _ = writeln!(text, "  in the low latency queue: +{own:.1} ms (p99); the call uses it");
+    }
+}
+
+fn page(outcome: &Outcome) -> String {
+    outcome.page_load_s.map_or("unfinished".to_owned(), |seconds| format!("{seconds:.1} s"))
+}
+
+fn drain(text: &mut String, choice: Choice, upstream: &Upstream) {
+    let Choice::Buffer(bytes) = choice else { return };
+    let (fast, slow) = upstream.drain_seconds(u64::from(bytes));
+    let _ = if fast < slow {
+        writeln!(
+            text,
+            "  a full buffer takes {:.0} ms while the burst lasts, {:.0} ms after it",
+            fast * 1e3,
+            slow * 1e3
+        )
+    } else {
+        writeln!(text, "  a full buffer takes {:.0} ms", slow * 1e3)
+    };
+}
+
+/// Theory beside the simulation, as a check of both.
+fn closed_form(
+    text: &mut String,
+    bytes: u32,
+    chosen: &Outcome,
+    recommendation: &Recommendation,
+) {
+    let _ = writeln!(text, "  closed form for one upload, as a check:");
+    for (rtt, simulated) in recommendation.rtts_ms.iter().zip(&chosen.utilisation_percent) {
+        let products = f64::from(bytes) * 8.0 / (recommendation.rate_bps as f64 * rtt / 1e3);
+        let reno = reno_utilisation(products) * 100.0;
+        let cubic = if products >= CUBIC_FULL_FROM { "full" } else { "not full" };
+        let _ = writeln!(
+            text,
+            "    {rtt:>4.0} ms: buffer of {products:.2} bandwidth-delay products: Reno {reno:.0} %, CUBIC {cubic}; simulated mean of both {simulated:.0} %"
+        );
+    }
+}
+
+/// How far the guideline's own answer is from the choice.
+fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome) {
+    let find = |outcome: &&Outcome| outcome.name == recommendation.table_2;
+    let Some(guideline) = recommendation.outcomes.iter().find(find) else { return };
+    let row = rate_name(recommendation.table_2_rate_bps);
+    let name = &guideline.name;
+    let _ = if recommendation.table_2_rate_bps == recommendation.rate_bps {
+        writeln!(text, "\n  CM-GL-Buffer-V01, Table 2, says {name} without AQM")
+    } else {
+        writeln!(text, "\n  CM-GL-Buffer-V01, Table 2, has no row for this rate; its nearest, {row}, says {name} without AQM")
+    };
+    prediction(text, "predicted", guideline, recommendation);
+    let _ = writeln!(
+        text,
+        "  against the recommendation: {:+.0} ms latency (p99), {:+.0} points of lowest utilisation, {:+.2} MOS",
+        guideline.added_p99_ms - chosen.added_p99_ms,
+        guideline.lowest_utilisation() - chosen.lowest_utilisation(),
+        guideline.mos - chosen.mos,
+    );
+}
+
+fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
+    let _ = writeln!(
+        text,
+        "\n  {:<14} {:>8} {:>8} {:>10} {:>6} {:>11}   (* nothing beats it, > recommended)",
+        "candidate", "p50, ms", "p99, ms", "link used", "MOS", "page"
+    );
+    for (at, (outcome, on)) in recommendation.outcomes.iter().zip(&recommendation.pareto).enumerate()
+    {
+        let sign = if at == position { '>' } else { ' ' };
+        let star = if *on { '*' } else { ' ' };
+        let _ = writeln!(
+            text,
+            "{sign}{star}{:<14} {:>8.1} {:>8.1} {:>8.0} % {:>6.2} {:>11}",
+            outcome.name,
+            outcome.added_p50_ms,
+            outcome.added_p99_ms,
+            outcome.lowest_utilisation(),
+            outcome.mos,
+            page(outcome),
+        );
+    }
+    text.push_str("  Latency is beyond the base round trip, worst over all; link used the lowest over all.\n");
+}

@@ -1,0 +1,234 @@
+//! What the guideline recommends, what theory expects, and the settings for a choice: the parts of
+//! a recommendation that need no traffic.
+
+use crate::mic::Extended;
+use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, ServiceFlow};
+use crate::{Config, Tlv};
+
+/// An upstream tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upstream {
+    /// Maximum sustained traffic rate, bit/s; not zero.
+    pub sustained_bps: u64,
+    /// Peak traffic rate, bit/s; not below the sustained one.
+    pub peak_bps: u64,
+    /// Maximum traffic burst in bytes: how much may leave at the peak rate.
+    pub burst_bytes: u32,
+}
+
+/// What to set for a tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Buffer Control alone: this target, bytes.
+    Buffer(u32),
+    /// DOCSIS-PIE with this latency target, ms.
+    DocsisPie(u8),
+    /// Low Latency DOCSIS whose classic flow has this latency target, ms.
+    LowLatency(u8),
+}
+
+/// CM-GL-Buffer-V01, Table 2: upstream rate in bit/s, target buffer in bytes.
+pub const TABLE_2: [(u64, u32); 4] = [
+    (1_000_000, 8 * 1024),
+    (2_000_000, 16 * 1024),
+    (5_000_000, 32 * 1024),
+    (10_000_000, 50 * 1024),
+];
+
+/// The row of Table 2 whose rate is nearest by ratio.
+pub fn table_2(bps: u64) -> (u64, u32) {
+    let distance = |row: &(u64, u32)| (row.0 as f64 / bps as f64).ln().abs();
+    let nearest = TABLE_2.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.unwrap_or(TABLE_2[0])
+}
+
+/// Share of a drop-tail link that one Reno flow uses in the long run, where `buffer` is the queue's
+/// size in bandwidth-delay products: `0.75 (1 + b)^2 / (1 + b + b^2)`, one from `b = 1` on. Its
+/// window swings between half and all of `1 + b`; the link is idle while it is below one.
+pub fn reno_utilisation(buffer: f64) -> f64 {
+    let b = buffer.clamp(0.0, 1.0);
+    0.75 * (1.0 + b).powi(2) / (1.0 + b + b * b)
+}
+
+/// The smallest buffer, in bandwidth-delay products, with which one CUBIC flow keeps a drop-tail
+/// link full: its window falls to 0.7 of `1 + b` (RFC 9438), which must not be below one.
+pub const CUBIC_FULL_FROM: f64 = 1.0 / 0.7 - 1.0;
+
+impl Upstream {
+    /// How long `bytes` take to leave when the whole burst may still be spent, and when it has
+    /// been: seconds.
+    pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
+        let bits = bytes as f64 * 8.0;
+        let (sustained, peak) = (self.sustained_bps as f64, self.peak_bps as f64);
+        let slow = bits / sustained;
+        if self.peak_bps <= self.sustained_bps {
+            return (slow, slow);
+        }
+        let burst_seconds = f64::from(self.burst_bytes) * 8.0 / (peak - sustained);
+        let in_burst = peak * burst_seconds;
+        let fast = if bits <= in_burst {
+            bits / peak
+        } else {
+            burst_seconds + (bits - in_burst) / sustained
+        };
+        (fast, slow)
+    }
+
+    /// A configuration with these settings, complete but for the downstream rate and whatever else
+    /// the operator wants in it.
+    pub fn configuration(&self, choice: Choice) -> Config {
+        let mut settings = vec![Tlv::u8(NETWORK_ACCESS, 1)];
+        match choice {
+            Choice::Buffer(bytes) => settings.push(
+                ServiceFlow { buffer: Some(BufferControl::target(bytes)), ..self.flow() }.to_tlv(),
+            ),
+            Choice::DocsisPie(target) => settings
+                .push(ServiceFlow { aqm: Some(classic_aqm(target)), ..self.flow() }.to_tlv()),
+            Choice::LowLatency(target) => return low_latency(self, target, settings),
+        }
+        settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
+        Config::new(settings)
+    }
+
+    fn flow(&self) -> ServiceFlow {
+        let differs = self.peak_bps > self.sustained_bps;
+        ServiceFlow {
+            sustained_bps: Some(self.sustained_bps),
+            burst_bytes: (self.burst_bytes > 0).then_some(self.burst_bytes),
+            peak_bps: differs.then_some(self.peak_bps),
+            ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW)
+        }
+    }
+}
+
+const NETWORK_ACCESS: u8 = 3;
+const CLASSIC_FLOW: u16 = 1;
+const LOW_LATENCY_FLOW: u16 = 2;
+const DOWNSTREAM_FLOW: u16 = 3;
+const AGGREGATE: u16 = 4;
+const CLASSIFIER: u8 = 22;
+const AGGREGATE_FLOW: u8 = 70;
+const LOW_LATENCY: u8 = 42;
+const LOW_LATENCY_DISABLE: u8 = 91;
+
+fn classic_aqm(target_ms: u8) -> AqmEncodings {
+    AqmEncodings {
+        disable: Some(false),
+        latency_target_ms: Some(target_ms),
+        algorithm: Some(AqmAlgorithm::DocsisPie),
+        ..AqmEncodings::default()
+    }
+}
+
+/// Two flows in an aggregate, classifiers for L4S and NQB, and the extended MIC without which a
+/// CMTS ignores the aggregate.
+fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
+    settings.push(classifier(1, [0x01, 0x01, 0x01]));
+    settings.push(classifier(2, [0xb4, 0xb4, 0xfc]));
+    let member = |reference, aqm| ServiceFlow {
+        aggregate: Some(AGGREGATE),
+        aqm: Some(aqm),
+        ..ServiceFlow::new(Direction::Upstream, reference)
+    };
+    let immediate =
+        AqmEncodings { algorithm: Some(AqmAlgorithm::Immediate), ..AqmEncodings::default() };
+    settings.push(member(CLASSIC_FLOW, classic_aqm(target_ms)).to_tlv());
+    settings.push(member(LOW_LATENCY_FLOW, immediate).to_tlv());
+    settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
+    settings.push(aggregate(up));
+    settings.push(Tlv::u8(LOW_LATENCY_DISABLE, 0));
+    let covered = [NETWORK_ACCESS, CLASSIFIER, 24, 25, 43, AGGREGATE_FLOW, LOW_LATENCY_DISABLE];
+    settings.push(Extended::covering(covered));
+    Config::new(settings)
+}
+
+/// Packets whose type-of-service byte has this value under this mask go to the low latency flow.
+fn classifier(reference: u8, low_high_mask: [u8; 3]) -> Tlv {
+    let ip = Tlv::nested(9, [Tlv::bytes(1, low_high_mask)]);
+    let settings =
+        [Tlv::u8(1, reference), Tlv::u16(3, LOW_LATENCY_FLOW), Tlv::u8(5, 64), Tlv::u8(6, 1), ip];
+    Tlv::nested(CLASSIFIER, settings)
+}
+
+/// The aggregate has the rates; its flows have none of their own. Rates and their unit are those of
+/// a service flow.
+fn aggregate(up: &Upstream) -> Tlv {
+    let rates = up.flow().to_tlv();
+    let rates = rates.children().iter().filter(|tlv| matches!(tlv.code, 8 | 9 | 27 | 41)).cloned();
+    let low_latency = Tlv::nested(
+        LOW_LATENCY,
+        [Tlv::u16(1, LOW_LATENCY_FLOW), Tlv::u8(5, 20), Tlv::u8(6, 230), Tlv::u8(7, 1)],
+    );
+    let settings = [Tlv::u16(1, AGGREGATE)].into_iter().chain(rates).chain([low_latency]);
+    Tlv::nested(AGGREGATE_FLOW, settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{Severity, check};
+    use crate::mic::Secret;
+
+    const TIER: Upstream =
+        Upstream { sustained_bps: 10_000_000, peak_bps: 12_000_000, burst_bytes: 40_960 };
+
+    #[test]
+    fn utilisation_is_that_of_the_derivation() {
+        for (buffer, expected) in [(0.0, 0.75), (0.1, 0.8176), (0.25, 0.8929), (0.5, 0.9643)] {
+            assert!((reno_utilisation(buffer) - expected).abs() < 5e-5, "b = {buffer}");
+        }
+        assert!((reno_utilisation(1.0) - 1.0).abs() < 1e-12);
+        assert!((reno_utilisation(7.0) - 1.0).abs() < 1e-12);
+        assert!((CUBIC_FULL_FROM - 0.43).abs() < 0.002);
+    }
+
+    #[test]
+    fn table_2_goes_by_the_nearest_rate() {
+        assert_eq!(table_2(10_000_000).1, 51_200);
+        assert_eq!(table_2(300_000).0, 1_000_000);
+        assert_eq!(table_2(3_000_000).0, 2_000_000);
+        assert_eq!(table_2(3_500_000).0, 5_000_000);
+        assert_eq!(table_2(1_000_000_000).0, 10_000_000);
+    }
+
+    #[test]
+    fn a_buffer_drains_at_the_peak_rate_until_the_burst_is_spent() {
+        let close = |value: f64, expected: f64| {
+            assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
+        };
+        // 40,960 B more than the sustained rate brings last 163.84 ms, in which 245,760 B leave.
+        let (fast, slow) = TIER.drain_seconds(51_200);
+        close(fast, 51_200.0 * 8.0 / 12e6);
+        close(slow, 0.04096);
+        let (fast, slow) = TIER.drain_seconds(262_144);
+        close(fast, 0.16384 + (262_144.0 - 245_760.0) * 8.0 / 10e6);
+        close(slow, 0.2097152);
+        let plain = Upstream { peak_bps: 10_000_000, ..TIER };
+        assert_eq!(plain.drain_seconds(1_000).0.to_bits(), plain.drain_seconds(1_000).1.to_bits());
+    }
+
+    #[test]
+    fn every_choice_makes_a_file_that_passes_the_checks() {
+        let secret = Secret::new(b"a secret");
+        for choice in [Choice::Buffer(51_200), Choice::DocsisPie(10), Choice::LowLatency(10)] {
+            for tier in [TIER, Upstream { sustained_bps: 6_000_000_000, ..TIER }] {
+                let tier = Upstream { peak_bps: tier.sustained_bps.max(tier.peak_bps), ..tier };
+                let mut config = tier.configuration(choice);
+                config.seal(Some(&secret)).expect("a MIC");
+                let bytes = config.encode().expect("it fits");
+                let findings = check(&bytes, Some(&secret));
+                let bad = |f: &&crate::check::Finding| f.severity != Severity::Note;
+                let bad: Vec<_> = findings.iter().filter(bad).collect();
+                assert!(bad.is_empty(), "{choice:?}: {bad:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_choice_is_what_the_modem_model_selects() {
+        let config = TIER.configuration(Choice::Buffer(51_200));
+        let flow = config.of(24).find_map(ServiceFlow::from_tlv).expect("a flow");
+        let modem = crate::modem::Modem::new(1_024, 262_144).expect("a modem");
+        assert_eq!(modem.select(&flow, None), Ok(51_200));
+    }
+}
