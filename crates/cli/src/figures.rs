@@ -10,7 +10,7 @@ use underload_report::{Figure, figures_markdown, figures_table};
 use underload_sim::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;
-use crate::run::{self, WorldChoice};
+use crate::run;
 
 /// The command line of `underload figures`.
 #[derive(Debug, Args)]
@@ -83,22 +83,11 @@ impl Arguments {
     /// Runs one of them; of its run only the judged numbers stay.
     fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
         let folder = tempfile::tempdir().context("creating a folder for the run")?;
+        let out = folder.path().join("run");
         let run = run::Arguments {
-            scenario: scenario.name.clone(),
-            world: WorldChoice::Sim,
-            arms: Vec::new(),
-            repeats: None,
-            seed: None,
-            out: Some(folder.path().join("run")),
-            overrides: Vec::new(),
-            traces: Vec::new(),
-            json: false,
             short: self.short,
             no_cache: self.no_cache,
-            yes: false,
-            threads: None,
-            packets: None,
-            pcap: Vec::new(),
+            ..run::Arguments::simulation(&scenario.name, &out)
         };
         let record = run::record(&run).with_context(|| scenario.name.clone())?;
         Ok(Figure {

@@ -88,3 +88,98 @@ fn what_is_not_a_configuration_file_is_bad_input() {
         assert!(message.contains(arguments[1]), "{message}");
     }
 }
+
+#[test]
+fn a_recommendation_is_simulated_drawn_and_ready_to_encode() {
+    let directory = prepared();
+    let at = directory.path();
+    let recommend = [
+        "recommend",
+        "--rate",
+        "2mbit",
+        "--rtt",
+        "30ms",
+        "--repeat",
+        "1",
+        "--limit",
+        "24KiB",
+        "--out",
+        "made",
+        "--json",
+    ];
+    let made = docsis(at, &recommend);
+    let message = String::from_utf8_lossy(&made.stderr);
+    assert_eq!(made.status.code(), Some(0), "{message}");
+    let answer: serde_json::Value = serde_json::from_slice(&made.stdout).expect("a document");
+    let recommended = answer["recommended"].as_str().expect("a name");
+    assert!(["6KiB", "8KiB", "12KiB", "16KiB", "24KiB"].contains(&recommended), "{recommended}");
+    assert_eq!(answer["table_2"], "16KiB");
+    let svg = std::fs::read_to_string(at.join("made/trade.svg")).expect("a picture");
+    assert!(svg.starts_with("<svg") && svg.contains("Pareto front"));
+    let encode = ["encode", "made/settings.toml", "--out", "cm.bin", "--secret-file", "secret"];
+    assert_eq!(said(&docsis(at, &encode)).0, Some(0));
+    let modem = docsis(at, &["modem", "cm.bin", "--json"]);
+    let bytes = 1024 * recommended.trim_end_matches("KiB").parse::<u64>().expect("KiB");
+    let selected = String::from_utf8_lossy(&modem.stdout).into_owned();
+    assert!(selected.contains(&format!("\"buffer_bytes\": {bytes}")), "{selected}");
+    let (code, message) = said(&docsis(at, &recommend));
+    assert_eq!(code, Some(2), "the folder is there already");
+    assert!(message.contains("expected the name of a new folder"), "{message}");
+}
+
+#[test]
+fn an_impossible_tier_is_bad_input() {
+    let directory = prepared();
+    for (arguments, expected) in [
+        (["--rate", "10mbit", "--peak", "5mbit"], "--peak: expected at least the sustained rate"),
+        (["--rate", "10mbit", "--burst", "1KiB"], "--burst: expected 1522 bytes"),
+        (["--rate", "1kbit", "--rtt", "20ms"], "--rate: expected 100kbit to 10gbit"),
+        (["--rate", "10mbit", "--rtt", "9ms..2ms"], "the smaller first"),
+    ] {
+        let made = docsis(directory.path(), &[&["recommend"][..], &arguments].concat());
+        assert_eq!(made.status.code(), Some(2), "{arguments:?}");
+        let message = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// The emulated queue and the modem model choose the same size out of the same settings.
+#[test]
+fn the_emulated_modem_and_the_model_select_the_same_buffer() {
+    use underload_aqm::registry::{LinkFacts, QueueSetup};
+    use underload_docsis::modem::Modem;
+    use underload_docsis::qos::{BufferControl, Direction, ServiceFlow};
+
+    let modem = Modem::new(1024, 262_144).expect("a modem");
+    let cases: [(Option<u32>, u32, Option<u32>); 6] = [
+        (None, 51_200, None),
+        (None, 50_000, None),
+        (Some(8_192), 51_200, Some(16_384)),
+        (None, 1_536, None),
+        (Some(50_200), 50_500, Some(51_100)),
+        (Some(24_576), 24_576, Some(24_576)),
+    ];
+    for (minimum, target, maximum) in cases {
+        let buffer = BufferControl { minimum, target: Some(target), maximum };
+        let flow = ServiceFlow {
+            sustained_bps: Some(10_000_000),
+            buffer: Some(buffer),
+            ..ServiceFlow::new(Direction::Upstream, 1)
+        };
+        let mut spec = format!("buffer-control:target={target}B,block=1KiB");
+        for (key, bytes) in [("min", minimum), ("max", maximum)] {
+            if let Some(bytes) = bytes {
+                spec.push_str(&format!(",{key}={bytes}B"));
+            }
+        }
+        let facts = LinkFacts::default();
+        match (modem.select(&flow, None), QueueSetup::parse(&spec, &facts)) {
+            (Ok(bytes), Ok(setup)) => {
+                let queue = format!("{:?}", setup.config);
+                assert!(queue.contains(&format!("bytes: {bytes}")), "{spec}: {bytes}, {queue}");
+            }
+            (Err(_), Err(_)) => {}
+            (model, queue) => panic!("{spec}: {model:?} against {queue:?}"),
+        }
+    }
+}

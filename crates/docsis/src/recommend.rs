@@ -107,6 +107,8 @@ const LOW_LATENCY_FLOW: u16 = 2;
 const DOWNSTREAM_FLOW: u16 = 3;
 const AGGREGATE: u16 = 4;
 const CLASSIFIER: u8 = 22;
+const IPV4: u8 = 9;
+const IPV6: u8 = 12;
 const AGGREGATE_FLOW: u8 = 70;
 const LOW_LATENCY: u8 = 42;
 const LOW_LATENCY_DISABLE: u8 = 91;
@@ -123,8 +125,11 @@ fn classic_aqm(target_ms: u8) -> AqmEncodings {
 /// Two flows in an aggregate, classifiers for L4S and NQB, and the extended MIC without which a
 /// CMTS ignores the aggregate.
 fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
-    settings.push(classifier(1, [0x01, 0x01, 0x01]));
-    settings.push(classifier(2, [0xb4, 0xb4, 0xfc]));
+    let (l4s, non_queue_building) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
+    settings.push(classifier(1, IPV4, l4s));
+    settings.push(classifier(2, IPV4, non_queue_building));
+    settings.push(classifier(3, IPV6, l4s));
+    settings.push(classifier(4, IPV6, non_queue_building));
     let member = |reference, aqm| ServiceFlow {
         aggregate: Some(AGGREGATE),
         aqm: Some(aqm),
@@ -142,12 +147,12 @@ fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
     Config::new(settings)
 }
 
-/// Packets whose type-of-service byte has this value under this mask go to the low latency flow.
-fn classifier(reference: u8, low_high_mask: [u8; 3]) -> Tlv {
-    let ip = Tlv::nested(9, [Tlv::bytes(1, low_high_mask)]);
-    let settings =
-        [Tlv::u8(1, reference), Tlv::u16(3, LOW_LATENCY_FLOW), Tlv::u8(5, 64), Tlv::u8(6, 1), ip];
-    Tlv::nested(CLASSIFIER, settings)
+/// Packets whose type-of-service or traffic class byte has this value under this mask go to the low
+/// latency flow.
+fn classifier(reference: u8, version: u8, low_high_mask: [u8; 3]) -> Tlv {
+    let header = Tlv::nested(version, [Tlv::bytes(1, low_high_mask)]);
+    let (reference, flow) = (Tlv::u8(1, reference), Tlv::u16(3, LOW_LATENCY_FLOW));
+    Tlv::nested(CLASSIFIER, [reference, flow, Tlv::u8(5, 64), Tlv::u8(6, 1), header])
 }
 
 /// The aggregate has the rates; its flows have none of their own. Rates and their unit are those of

@@ -228,6 +228,27 @@ fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// All of a scenario in virtual time, into `out`, with nothing on stdout.
+    pub fn simulation(scenario: &str, out: &std::path::Path) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            world: WorldChoice::Sim,
+            arms: Vec::new(),
+            repeats: None,
+            seed: None,
+            out: Some(out.to_owned()),
+            overrides: Vec::new(),
+            traces: Vec::new(),
+            json: false,
+            short: false,
+            no_cache: false,
+            yes: false,
+            threads: None,
+            packets: None,
+            pcap: Vec::new(),
+        }
+    }
+
     /// The cache, for a run that can use one. Without one the run only takes longer.
     fn cache(&self, scenario: &Scenario, world: &World) -> Option<Cache> {
         let is_simulated = world.name() == underload_report::schema::World::Sim;

@@ -11,7 +11,7 @@ pub struct Outcome {
     /// The setting.
     #[serde(skip)]
     pub choice: Choice,
-    /// Latency under load beyond the base round trip, ms: median, worst over all round trips.
+    /// Working less idle latency, ms: median, worst over all round trips.
     pub added_p50_ms: f64,
     /// The same at the 99th percentile.
     pub added_p99_ms: f64,
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub utilisation_percent: Vec<f64>,
     /// The call's score, mean over all conditions.
     pub mos: f64,
-    /// Page load time, seconds, mean; `None` where pages do not finish.
+    /// Page load time, seconds, median over all conditions; `None` where most never finish.
     pub page_load_s: Option<f64>,
 }
 
@@ -60,11 +60,16 @@ pub enum Rule {
     BestScore,
 }
 
-/// The position of the choice among the outcomes, and how it was made; `None` without outcomes.
-pub fn choose(outcomes: &[Outcome], utilisation_percent: f64) -> Option<(usize, Rule)> {
-    let best = outcomes.iter().map(|outcome| outcome.mos).fold(f64::NEG_INFINITY, f64::max);
-    let audible = |(_, outcome): &(usize, &Outcome)| outcome.mos >= best - AUDIBLE_MOS;
-    let fit = outcomes.iter().enumerate().filter(audible);
+/// The position of the choice among the outcomes that are `eligible` (others are there for
+/// comparison), and how it was made; `None` without any.
+pub fn choose(
+    outcomes: &[Outcome],
+    eligible: impl Fn(&Outcome) -> bool,
+    utilisation_percent: f64,
+) -> Option<(usize, Rule)> {
+    let eligible: Vec<_> = outcomes.iter().enumerate().filter(|(_, o)| eligible(o)).collect();
+    let best = eligible.iter().map(|(_, outcome)| outcome.mos).fold(f64::NEG_INFINITY, f64::max);
+    let fit = eligible.into_iter().filter(|(_, outcome)| outcome.mos >= best - AUDIBLE_MOS);
     let busy = fit.clone().filter(|(_, o)| o.lowest_utilisation() >= utilisation_percent);
     let least = busy.min_by(|(_, a), (_, b)| a.added_p99_ms.total_cmp(&b.added_p99_ms));
     if let Some((position, _)) = least {
@@ -110,14 +115,16 @@ mod tests {
             outcome("right", 40.0, 81.0, 4.35),
             outcome("too large", 200.0, 99.0, 3.0),
         ];
-        assert_eq!(choose(&outcomes, 80.0), Some((1, Rule::LeastLatency)));
-        assert_eq!(choose(&outcomes, 60.0), Some((0, Rule::LeastLatency)));
+        assert_eq!(choose(&outcomes, |_| true, 80.0), Some((1, Rule::LeastLatency)));
+        assert_eq!(choose(&outcomes, |_| true, 60.0), Some((0, Rule::LeastLatency)));
+        let others = |outcome: &Outcome| outcome.name != "right";
+        assert_eq!(choose(&outcomes, others, 80.0), Some((0, Rule::BestScore)));
     }
 
     #[test]
     fn where_nothing_keeps_both_the_call_goes_first() {
         let outcomes = [outcome("a", 10.0, 50.0, 4.4), outcome("b", 90.0, 90.0, 2.0)];
-        assert_eq!(choose(&outcomes, 80.0), Some((0, Rule::BestScore)));
-        assert_eq!(choose(&[], 80.0), None);
+        assert_eq!(choose(&outcomes, |_| true, 80.0), Some((0, Rule::BestScore)));
+        assert_eq!(choose(&[], |_| true, 80.0), None);
     }
 }

@@ -26,7 +26,8 @@ use sweep::Sweep;
 
 /// The command line of `underload docsis recommend`.
 #[derive(Debug, Args)]
-#[command(after_help = "Every candidate runs in virtual time with bulk uploads, a call and page loads over the
+#[command(
+    after_help = "Every candidate runs in virtual time with bulk uploads, a call and page loads over the
 round trips given. Of those whose call is within 0.1 MOS of the best and that keep the upload at
 the utilisation asked for, the one with the least latency is recommended. DIR then holds
 settings.toml (for `underload docsis encode`), trade.svg, sweep.toml and the whole run.
@@ -34,7 +35,8 @@ settings.toml (for `underload docsis encode`), trade.svg, sweep.toml and the who
 Examples:
   underload docsis recommend --rate 10mbit --peak 12mbit --burst 40KiB
   underload docsis recommend --rate 5mbit --rtt 20ms..120ms --aqm docsis-pie
-  underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35")]
+  underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35"
+)]
 pub struct Arguments {
     /// Maximum sustained traffic rate of the upstream: 10mbit.
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
@@ -51,9 +53,10 @@ pub struct Arguments {
     /// The AQM that modem and CMTS have.
     #[arg(long, value_enum, default_value_t = Aqm::None)]
     aqm: Aqm,
-    /// Share of the link that one upload shall reach over every round trip, percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent)]
-    utilisation: f64,
+    /// Share of the link that shall be used over every round trip [default: 95, from which on a
+    /// tier counts as reached; with an AQM 90, because it keeps its target at any rate].
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    utilisation: Option<f64>,
     /// Uploads side by side.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     uploads: u32,
@@ -64,7 +67,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = files::size)]
     limit: u64,
     /// How often each condition runs.
-    #[arg(long = "repeat", value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long = "repeat", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// A new folder for the files [default: recommend-RATE-AQM].
     #[arg(long, value_name = "DIR")]
@@ -84,6 +87,17 @@ enum Aqm {
     DocsisPie,
     /// Two queues, of which the low latency one takes L4S and NQB.
     LowLatency,
+}
+
+impl Aqm {
+    /// Whether a candidate is of this kind, and not there for comparison.
+    fn has(self, choice: Choice) -> bool {
+        match choice {
+            Choice::Buffer(_) => self == Self::None,
+            Choice::DocsisPie(_) => self == Self::DocsisPie,
+            Choice::LowLatency(_) => self == Self::LowLatency,
+        }
+    }
 }
 
 /// Base round trips, ms.
@@ -149,7 +163,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario = directory.join("sweep.toml");
     files::write(&scenario, sweep.scenario().as_bytes())?;
     let outcomes = sweep.run(&scenario, &directory.join("run"))?;
-    let (position, rule) = choose(&outcomes, arguments.utilisation)
+    let utilisation_percent = arguments.utilisation();
+    let (position, rule) = choose(&outcomes, |o| arguments.aqm.has(o.choice), utilisation_percent)
         .ok_or_else(|| anyhow!("no candidate: --limit leaves no buffer to try"))?;
     let (table_2_rate_bps, table_bytes) = table_2(upstream.sustained_bps);
     let recommendation = Recommendation {
@@ -160,7 +175,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rtts_ms: sweep.rtts_ms.clone(),
         recommended: outcomes[position].name.clone(),
         rule,
-        utilisation_percent: arguments.utilisation,
+        utilisation_percent,
         table_2: sweep::name_of(u64::from(table_bytes).min(arguments.limit)),
         table_2_rate_bps,
         pareto: front(&outcomes),
@@ -201,8 +216,8 @@ impl Arguments {
         if peak < self.rate {
             return Err(anyhow!("--peak: expected at least the sustained rate"));
         }
-        let burst = u32::try_from(self.burst).ok().filter(|bytes| *bytes <= 1 << 30);
-        let burst = burst.ok_or_else(|| anyhow!("--burst: expected at most 1024MiB"))?;
+        let burst = u32::try_from(self.burst).ok().filter(|bytes| (1522..=1 << 30).contains(bytes));
+        let burst = burst.ok_or_else(|| anyhow!("--burst: expected 1522 bytes to 1024MiB"))?;
         if !(100_000..=10_000_000_000).contains(&self.rate) {
             return Err(anyhow!("--rate: expected 100kbit to 10gbit"));
         }
@@ -220,9 +235,15 @@ impl Arguments {
         };
         let RoundTrips { from_ms, to_ms } = self.rtt;
         let mut rtts_ms = vec![from_ms, (from_ms * to_ms).sqrt(), to_ms];
-        rtts_ms.iter_mut().for_each(|rtt| *rtt = (*rtt * 1e3).round() / 1e3);
+        for rtt in &mut rtts_ms {
+            *rtt = (*rtt * 1e3).round() / 1e3;
+        }
         rtts_ms.dedup();
         Sweep { upstream, rtts_ms, candidates, uploads: self.uploads, repeats: self.repeats }
+    }
+
+    fn utilisation(&self) -> f64 {
+        self.utilisation.unwrap_or(if self.aqm == Aqm::None { 95.0 } else { 90.0 })
     }
 
     fn directory(&self) -> PathBuf {
@@ -245,7 +266,10 @@ mod tests {
         let both = round_trips("20ms..120ms").expect("a range");
         assert_eq!(both, RoundTrips { from_ms: 20.0, to_ms: 120.0 });
         let one = round_trips("30ms").expect("one");
-        assert_eq!((one.from_ms.to_bits(), one.to_ms.to_bits()), (30.0_f64.to_bits(), 30.0_f64.to_bits()));
+        assert_eq!(
+            (one.from_ms.to_bits(), one.to_ms.to_bits()),
+            (30.0_f64.to_bits(), 30.0_f64.to_bits())
+        );
         for wrong in ["", "20..120", "120ms..20ms", "0ms", "1ms..1h"] {
             assert!(round_trips(wrong).is_err(), "{wrong}");
         }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use underload_docsis::recommend::{Choice, Upstream, table_2};
-use underload_report::schema::RunRecord;
 use underload_report::metric;
+use underload_report::schema::RunRecord;
 
 use super::choose::Outcome;
 use crate::run;
@@ -84,7 +84,8 @@ impl Sweep {
             let queue = queue_of(*choice);
             let _ = write!(text, "[[arm]]\nname = \"{name}\"\npath.up_queue = \"{queue}\"\n\n");
         }
-        let rtts: Vec<String> = self.rtts_ms.iter().map(|rtt| format!("\"{}\"", span(*rtt))).collect();
+        let rtts: Vec<String> =
+            self.rtts_ms.iter().map(|rtt| format!("\"{}\"", span(*rtt))).collect();
         let controls = CONGESTION_CONTROLS.map(|control| format!("\"{control}\""));
         let _ = write!(
             text,
@@ -96,13 +97,11 @@ impl Sweep {
         text
     }
 
+    /// The token bucket of the tier, and the wait for requests and grants behind it.
     fn link(&self) -> String {
         let up = &self.upstream;
-        if up.peak_bps <= up.sustained_bps || up.burst_bytes == 0 {
-            return format!("{}bit", up.sustained_bps);
-        }
         format!(
-            "docsis:rate={}bit,burst={}B,peak={}bit",
+            "docsis:rate={}bit,burst={}B,peak={}bit,map=2ms,grant=4ms",
             up.sustained_bps, up.burst_bytes, up.peak_bps
         )
     }
@@ -152,7 +151,7 @@ impl Sweep {
         for rtt in &self.rtts_ms {
             let mut used = 0.0;
             for control in CONGESTION_CONTROLS {
-                let arm = self.arm_name(name, *rtt, control);
+                let arm = arm_name(name, *rtt, control);
                 let number = |wanted: &str| {
                     let summary = record.summaries.iter().find(|summary| summary.arm == arm);
                     summary.and_then(|summary| metric(summary, wanted))
@@ -160,11 +159,12 @@ impl Sweep {
                 let needed = |wanted: &str| {
                     number(wanted).ok_or_else(|| anyhow!("arm {arm} of the sweep has no {wanted}"))
                 };
-                let added = |wanted: &str| needed(wanted).map(|ms| (ms - rtt).max(0.0));
-                outcome.added_p50_ms = outcome.added_p50_ms.max(added("load.rtt.p50")?);
-                outcome.added_p99_ms = outcome.added_p99_ms.max(added("load.rtt.p99")?);
+                let idle = needed("idle.rtt.p50")?;
+                let added = |ms: f64| (ms - idle).max(0.0);
+                outcome.added_p50_ms = outcome.added_p50_ms.max(added(needed("load.rtt.p50")?));
+                outcome.added_p99_ms = outcome.added_p99_ms.max(added(needed("load.rtt.p99")?));
                 if matches!(choice, Choice::LowLatency(_)) {
-                    let own = added("probe-dscp-45/load.rtt.p99")?;
+                    let own = added(needed("probe-dscp-45/load.rtt.p99")?);
                     let worst = outcome.low_latency_added_p99_ms.unwrap_or(0.0).max(own);
                     outcome.low_latency_added_p99_ms = Some(worst);
                 }
@@ -175,14 +175,15 @@ impl Sweep {
             outcome.utilisation_percent.push(used);
         }
         outcome.mos = scores.iter().sum::<f64>() / scores.len() as f64;
-        let finished: Option<Vec<f64>> = pages.into_iter().collect();
-        outcome.page_load_s = finished.map(|all| all.iter().sum::<f64>() / all.len() as f64);
+        pages.sort_by(|a, b| a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY)));
+        outcome.page_load_s = pages[pages.len() / 2];
         Ok(outcome)
     }
+}
 
-    fn arm_name(&self, candidate: &str, rtt: f64, control: &str) -> String {
-        format!("{candidate}/{}/{control}", span(rtt))
-    }
+/// The arm of a condition, as sweeps name them.
+fn arm_name(candidate: &str, rtt: f64, control: &str) -> String {
+    format!("{candidate}/{}/{control}", span(rtt))
 }
 
 /// The queue that a setting gives the modem. Classic buffers before an AQM are the standard's
@@ -247,7 +248,7 @@ mod tests {
             };
             let scenario = Scenario::parse(&sweep.scenario(), "sweep").expect("a scenario");
             assert_eq!(scenario.arms.len(), arms);
-            let name = sweep.arm_name(&sweep.candidates[0].0, 48.99, "reno");
+            let name = arm_name(&sweep.candidates[0].0, 48.99, "reno");
             assert!(scenario.arms.iter().any(|arm| arm.name == name), "{name}");
         }
     }

@@ -26,13 +26,10 @@ pub fn text(recommendation: &Recommendation, upstream: &Upstream, position: usiz
 }
 
 fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstream) {
-    let peak = match upstream.peak_bps > upstream.sustained_bps {
-        true => format!(
-            " (peak {} for {} bytes)",
-            rate_name(upstream.peak_bps),
-            upstream.burst_bytes
-        ),
-        false => String::new(),
+    let peak = if upstream.peak_bps > upstream.sustained_bps {
+        format!(" (peak {} for {} bytes)", rate_name(upstream.peak_bps), upstream.burst_bytes)
+    } else {
+        String::new()
     };
     let aqm = match recommendation.aqm {
         Aqm::None => "no AQM",
@@ -120,12 +117,7 @@ fn drain(text: &mut String, choice: Choice, upstream: &Upstream) {
 }
 
 /// Theory beside the simulation, as a check of both.
-fn closed_form(
-    text: &mut String,
-    bytes: u32,
-    chosen: &Outcome,
-    recommendation: &Recommendation,
-) {
+fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: &Recommendation) {
     let _ = writeln!(text, "  closed form for one upload, as a check:");
     for (rtt, simulated) in recommendation.rtts_ms.iter().zip(&chosen.utilisation_percent) {
         let products = f64::from(bytes) * 8.0 / (recommendation.rate_bps as f64 * rtt / 1e3);
@@ -147,7 +139,10 @@ fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome)
     let _ = if recommendation.table_2_rate_bps == recommendation.rate_bps {
         writeln!(text, "\n  CM-GL-Buffer-V01, Table 2, says {name} without AQM")
     } else {
-        writeln!(text, "\n  CM-GL-Buffer-V01, Table 2, has no row for this rate; its nearest, {row}, says {name} without AQM")
+        writeln!(
+            text,
+            "\n  CM-GL-Buffer-V01, Table 2, has no row for this rate; its nearest, {row}, says {name} without AQM"
+        )
     };
     prediction(text, "predicted", guideline, recommendation);
     let _ = writeln!(
@@ -165,7 +160,8 @@ fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
         "\n  {:<14} {:>8} {:>8} {:>10} {:>6} {:>11}   (* nothing beats it, > recommended)",
         "candidate", "p50, ms", "p99, ms", "link used", "MOS", "page"
     );
-    for (at, (outcome, on)) in recommendation.outcomes.iter().zip(&recommendation.pareto).enumerate()
+    for (at, (outcome, on)) in
+        recommendation.outcomes.iter().zip(&recommendation.pareto).enumerate()
     {
         let sign = if at == position { '>' } else { ' ' };
         let star = if *on { '*' } else { ' ' };
@@ -180,5 +176,7 @@ fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
             page(outcome),
         );
     }
-    text.push_str("  Latency is beyond the base round trip, worst over all; link used the lowest over all.\n");
+    text.push_str(
+        "  Latency is working less idle, worst over all round trips; link used the lowest, call the mean, page the median.\n",
+    );
 }
