@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::sim_live;
+use crate::{sim_live, simulator};
 
 struct Bench {
     name: &'static str,
@@ -48,11 +48,6 @@ const BENCHES: &[Bench] = &[
         ],
     },
     Bench {
-        name: "simulator",
-        what: "delivered packets per CPU second on a dumbbell of long TCP flows",
-        command: &["run", "--release", "-p", "underload-sim", "--example", "dumbbell", "--"],
-    },
-    Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],
@@ -65,16 +60,20 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         for bench in BENCHES {
             println!("{:<12}{}", bench.name, bench.what);
         }
+        println!("{:<12}{}", simulator::NAME, simulator::WHAT);
         println!("{:<12}{}", sim_live::NAME, sim_live::WHAT);
         return Ok(());
     };
-    if *name == sim_live::NAME {
-        return sim_live::run(rest);
+    match *name {
+        simulator::NAME => return simulator::run(rest),
+        sim_live::NAME => return sim_live::run(rest),
+        _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = known.join(", ");
-        bail!("there is no benchmark `{name}`; known: {known}, {}", sim_live::NAME);
+        let more = [simulator::NAME, sim_live::NAME].join(", ");
+        bail!("there is no benchmark `{name}`; known: {known}, {more}");
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))
 }

@@ -5,6 +5,7 @@
 mod bench;
 mod checks;
 mod sim_live;
+mod simulator;
 mod test_run;
 mod tidy;
 
