@@ -33,5 +33,6 @@ pub mod scenario;
 mod simulation;
 pub mod sprout;
 pub mod study;
+mod sys;
 pub mod tcp;
 pub mod trial;

@@ -164,6 +164,12 @@ impl<P> Link<P> {
         self.flying.pop_front();
     }
 
+    /// The packet in flight that `position` others will arrive before, as far as is known now.
+    #[inline]
+    pub fn in_flight_at(&self, position: usize) -> Option<&Packet<P>> {
+        self.flying.get(position).map(|(_, packet)| packet)
+    }
+
     /// When `poll` could next return a packet: never later than it does, possibly earlier.
     /// `None`: not before another `send`.
     #[inline]

@@ -81,12 +81,12 @@ impl FlowConfig {
     }
 }
 
-/// The state of a flow, both ends.
+/// The state of a flow, both ends; in boxes, so that many flows are found in little memory.
 pub(crate) enum Agent {
     Tcp(Box<Tcp>),
     Sprout(Box<Sprout>),
-    Udp(Udp),
-    Probe(Probe),
+    Udp(Box<Udp>),
+    Probe(Box<Probe>),
     Application(Box<dyn Application>),
 }
 
@@ -96,8 +96,8 @@ impl Agent {
         match &config.kind {
             FlowKind::Tcp(tcp) => Self::Tcp(Box::new(Tcp::new(tcp, config.direction, rng))),
             FlowKind::Sprout => Self::Sprout(Box::new(Sprout::new(config.direction, stop))),
-            FlowKind::Udp(udp) => Self::Udp(Udp::new(udp, config.direction, stop, rng)),
-            FlowKind::Probe(probe) => Self::Probe(Probe::new(probe, stop)),
+            FlowKind::Udp(udp) => Self::Udp(Box::new(Udp::new(udp, config.direction, stop, rng))),
+            FlowKind::Probe(probe) => Self::Probe(Box::new(Probe::new(probe, stop))),
             FlowKind::Application(config) => Self::Application(config.build(stop, rng)),
         }
     }
@@ -157,6 +157,22 @@ impl Agent {
         }
     }
 
+    /// Has the memory fetched that receiving `packet` will need.
+    #[inline]
+    pub(crate) fn prefetch(&self, packet: &Packet<Segment>) {
+        if let Self::Tcp(tcp) = self {
+            tcp.prefetch(&packet.payload);
+        }
+    }
+
+    /// Has the rest fetched, which is only found through what [`Agent::prefetch`] fetched before.
+    #[inline]
+    pub(crate) fn prefetch_rest(&self, packet: &Packet<Segment>) {
+        if let Self::Tcp(tcp) = self {
+            tcp.prefetch_rest(&packet.payload);
+        }
+    }
+
     /// Payload bytes that reached the far end, each counted once.
     pub(crate) fn received_bytes(&self) -> u64 {
         match self {
@@ -181,8 +197,8 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => size_of::<Tcp>() + tcp.bytes_reserved(),
             Self::Sprout(sprout) => sprout.bytes_reserved(),
-            Self::Udp(_) => 0,
-            Self::Probe(probe) => probe.bytes_reserved(),
+            Self::Udp(_) => size_of::<Udp>(),
+            Self::Probe(probe) => size_of::<Probe>() + probe.bytes_reserved(),
             Self::Application(application) => application.bytes_reserved(),
         }
     }

@@ -183,6 +183,13 @@ impl Network {
         Some(direction)
     }
 
+    /// The packet that `source` is known to hand over after `position` others.
+    #[inline]
+    pub(crate) fn upcoming(&self, source: usize, position: usize) -> Option<&Packet<Segment>> {
+        let hop = self.hops.get(source.checked_sub(self.pipes.len())?)?;
+        hop.link.in_flight_at(position)
+    }
+
     #[inline]
     fn handle(
         &mut self,

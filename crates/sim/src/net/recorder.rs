@@ -77,6 +77,7 @@ impl Observer<Segment> for Recorder {
         self.marks[reason as usize] += 1;
     }
 
+    #[inline]
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Segment>) {
         if let Some(post) = &self.post {
             post.departed(start, end, packet);

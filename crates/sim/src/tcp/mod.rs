@@ -39,6 +39,7 @@ use underload_report::schema::{Direction, Metric};
 use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
 use crate::flow::{Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
+use crate::sys::prefetch;
 
 use delivery::Delivery;
 use receiver::Receiver;
@@ -180,6 +181,24 @@ impl Tcp {
             _ => {}
         }
         self.note_sent(port.now);
+    }
+
+    /// Has the end fetched from memory that `segment` will reach.
+    #[inline]
+    pub(crate) fn prefetch(&self, segment: &Segment) {
+        match segment.body {
+            Body::Data(_) => prefetch(&self.receiver),
+            Body::Ack(_) => prefetch(&self.sender),
+            _ => {}
+        }
+    }
+
+    /// Has the record of the oldest segment under way fetched, which an acknowledgement begins with.
+    #[inline]
+    pub(crate) fn prefetch_rest(&self, segment: &Segment) {
+        if let Body::Ack(_) = segment.body {
+            self.sender.prefetch_oldest();
+        }
     }
 
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use underload_aqm::time::{Span, Time};
 
 use crate::net::SackBlock;
+use crate::sys::prefetch;
 
 /// A segment under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -186,6 +187,12 @@ impl Scoreboard {
             + self.retransmissions.capacity() * size_of::<(u32, Time)>()
     }
 
+    /// Has the record of the oldest segment under way fetched from memory.
+    #[inline]
+    pub(super) fn prefetch_oldest(&self) {
+        prefetch(self.at(self.first));
+    }
+
     fn at(&self, sequence: u32) -> &Sent {
         &self.ring[sequence as usize & (self.ring.len() - 1)]
     }
@@ -196,6 +203,8 @@ impl Scoreboard {
     }
 
     /// Records the first transmission of the next segment and returns its number.
+    // Inlined, so that the departure is never written to memory and read back.
+    #[inline]
     pub(super) fn send_new(&mut self, len: u16, departure: &Departure) -> u32 {
         if self.outstanding() as usize == self.ring.len() {
             self.grow();
@@ -244,6 +253,7 @@ impl Scoreboard {
     }
 
     /// Takes everything before `cumulative` out.
+    #[inline]
     pub(super) fn acknowledge(&mut self, cumulative: u32, delivery: &mut Delivery) {
         let end = cumulative.min(self.next);
         self.acknowledge_run(end, delivery);

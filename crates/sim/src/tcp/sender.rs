@@ -202,6 +202,12 @@ impl Sender {
         if self.waiting_release { self.alarm_at.min(self.release_at) } else { self.alarm_at }
     }
 
+    /// Has the record of the oldest segment under way fetched from memory.
+    #[inline]
+    pub(super) fn prefetch_oldest(&self) {
+        self.board.prefetch_oldest();
+    }
+
     pub(super) fn on_timer(&mut self, port: &mut Port<'_>) {
         if self.alarm_at <= port.now {
             self.alarm_at = Time::MAX;
@@ -218,6 +224,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     pub(super) fn on_ack(&mut self, port: &mut Port<'_>, ack: &Acknowledgement) {
         let now = port.now;
         if ack.cumulative < self.board.first() || ack.cumulative > self.board.next() {

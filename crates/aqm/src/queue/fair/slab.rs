@@ -13,20 +13,25 @@ const NONE: u32 = u32::MAX;
 /// many flows they are not in the nearest cache.
 #[derive(Debug)]
 pub(super) struct Slab<P> {
-    packets: Vec<Option<Packet<P>>>,
+    nodes: Vec<Node<P>>,
     next: Vec<u32>,
     free: u32,
 }
 
+/// A packet in cache lines of its own: with many flows each is fetched from far away.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Node<P>(Option<Packet<P>>);
+
 impl<P> Slab<P> {
     pub(super) const fn new() -> Self {
-        Self { packets: Vec::new(), next: Vec::new(), free: NONE }
+        Self { nodes: Vec::new(), next: Vec::new(), free: NONE }
     }
 
     /// The packet's metadata in `node`.
     #[inline]
     pub(super) fn meta(&self, node: u32) -> Option<&Meta> {
-        self.packets[node as usize].as_ref().map(|packet| &packet.meta)
+        self.nodes[node as usize].0.as_ref().map(|packet| &packet.meta)
     }
 
     /// Stores `packet` as arrived `now`. It is stamped in its place: wide loads of a packet that
@@ -38,23 +43,23 @@ impl<P> Slab<P> {
             return self.grow(now, packet);
         }
         self.free = self.next[node as usize];
-        self.packets[node as usize].insert(packet).meta.arrived = now;
+        self.nodes[node as usize].0.insert(packet).meta.arrived = now;
         node
     }
 
     #[cold]
     fn grow(&mut self, now: Time, mut packet: Packet<P>) -> u32 {
         packet.meta.arrived = now;
-        self.packets.push(Some(packet));
+        self.nodes.push(Node(Some(packet)));
         self.next.push(NONE);
-        (self.packets.len() - 1) as u32
+        (self.nodes.len() - 1) as u32
     }
 
     #[inline]
     fn remove(&mut self, node: u32) -> Option<Packet<P>> {
         self.next[node as usize] = self.free;
         self.free = node;
-        self.packets[node as usize].take()
+        self.nodes[node as usize].0.take()
     }
 }
 
