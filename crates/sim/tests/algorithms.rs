@@ -131,6 +131,11 @@ fn bbr_keeps_four_segments_for_200_ms_in_every_ten_seconds() {
     for pair in probes.windows(2) {
         assert!((10.0..=10.6).contains(&(pair[1].0 - pair[0].0)), "{probes:?}");
     }
+    // What it sends meanwhile says nothing about the path: afterwards it goes on as before.
+    let settled: Vec<f64> =
+        states.iter().filter(|state| state.seconds > 2.0).map(|state| state.pacing).collect();
+    let slowest = settled.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(slowest > 14.0, "three quarters of 20 Mbit/s in the cycle, but {slowest}");
 }
 
 #[test]

@@ -407,6 +407,11 @@ impl CongestionControl for Bbr {
     fn owns_window(&self) -> bool {
         true
     }
+
+    /// "Ignore low rate samples during this mode" (Linux `bbr_update_min_rtt`).
+    fn holds_back(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
 }
 
 /// 1 as a gain.

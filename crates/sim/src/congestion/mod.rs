@@ -189,6 +189,12 @@ pub trait CongestionControl {
     fn owns_window(&self) -> bool {
         false
     }
+
+    /// Whether it holds back on purpose: what is sent now says nothing about the bandwidth, as if
+    /// the application had sent no more.
+    fn holds_back(&self) -> bool {
+        false
+    }
 }
 
 /// The congestion controls by name.
@@ -339,6 +345,10 @@ impl CongestionControl for Controller {
 
     fn owns_window(&self) -> bool {
         each!(self, control => control.owns_window())
+    }
+
+    fn holds_back(&self) -> bool {
+        each!(self, control => control.holds_back())
     }
 }
 

@@ -270,6 +270,9 @@ impl Sender {
             rate,
         };
         self.control.on_ack(&control_ack, &mut self.window);
+        if self.control.holds_back() {
+            self.app_limited_until = (self.delivered + self.board.in_flight()).max(1);
+        }
         if matches!(self.state, State::Recovery | State::Reducing) && !self.control.owns_window() {
             let step = Step {
                 in_flight: self.board.in_flight(),
