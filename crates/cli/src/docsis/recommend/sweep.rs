@@ -1,5 +1,5 @@
-//! The candidates in virtual time: a scenario of bulk upload, call, page loads and probe, swept over
-//! settings, round trips and congestion controls.
+//! The candidates in virtual time: bulk upload, call, page loads and probe, swept over settings,
+//! round trips and congestion controls.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -120,7 +120,8 @@ impl Sweep {
              congestion_control = \"cubic\"\ncount = {}\n\n\
              [[flow]]\nname = \"call\"\nkind = \"voip\"\njitter_buffer = \"adaptive\"\n{dscp}\n\
              [[flow]]\nname = \"page\"\nkind = \"web\"\nbrowser = \"chrome\"\nloads = 100\n\n\
-             [[flow]]\nname = \"probe\"\nkind = \"probe\"\ninterval = \"20ms\"\nclasses = {classes}\n\n",
+             [[flow]]\nname = \"probe\"\nkind = \"probe\"\ninterval = \"20ms\"\n\
+             classes = {classes}\n\n",
             self.uploads,
         );
     }

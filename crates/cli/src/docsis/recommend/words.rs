@@ -50,14 +50,17 @@ fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstre
 fn setting(choice: Choice) -> String {
     match choice {
         Choice::Buffer(bytes) => format!(
-            "TargetBuffer (24.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or MaximumBuffer",
+            "TargetBuffer (24.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or \
+             MaximumBuffer",
             f64::from(bytes) / 1024.0
         ),
         Choice::DocsisPie(ms) => format!(
-            "SfAqmLatencyTarget (24.40.2) to {ms} ms with AQM on; no Buffer Control, so 100 ms of buffer"
+            "SfAqmLatencyTarget (24.40.2) to {ms} ms with AQM on; no Buffer Control, so 100 ms \
+             of buffer"
         ),
         Choice::LowLatency(ms) => format!(
-            "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms, and a low latency flow"
+            "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms, and a low \
+             latency flow"
         ),
     }
 }
@@ -67,11 +70,13 @@ fn reason(text: &mut String, recommendation: &Recommendation) {
     let _ = match recommendation.rule {
         Rule::LeastLatency => writeln!(
             text,
-            "  least latency of what keeps the link {wanted:.0} % used over every round trip and the call within 0.1 MOS of the best"
+            "  least latency of what keeps the link {wanted:.0} % used over every round trip and \
+             the call within 0.1 MOS of the best"
         ),
         Rule::BestScore => writeln!(
             text,
-            "  nothing keeps both {wanted:.0} % of the link and the call within 0.1 MOS of the best: this uses most of the link of what keeps the call"
+            "  nothing keeps both {wanted:.0} % of the link and the call within 0.1 MOS of the \
+             best: this uses most of the link of what keeps the call"
         ),
     };
 }
@@ -85,7 +90,8 @@ fn prediction(text: &mut String, what: &str, outcome: &Outcome, recommendation: 
         .collect();
     let _ = writeln!(
         text,
-        "  {what}: latency under load +{:.0} ms (p50), +{:.0} ms (p99); link used {}; call {:.2} MOS; page {}",
+        "  {what}: latency under load +{:.0} ms (p50), +{:.0} ms (p99); link used {}; call {:.2} \
+         MOS; page {}",
         outcome.added_p50_ms,
         outcome.added_p99_ms,
         used.join(", "),
@@ -125,7 +131,8 @@ fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: 
         let cubic = if products >= CUBIC_FULL_FROM { "full" } else { "not full" };
         let _ = writeln!(
             text,
-            "    {rtt:>4.0} ms: buffer of {products:.2} bandwidth-delay products: Reno {reno:.0} %, CUBIC {cubic}; simulated mean of both {simulated:.0} %"
+            "    {rtt:>4.0} ms: buffer of {products:.2} bandwidth-delay products: Reno {reno:.0} \
+             %, CUBIC {cubic}; simulated mean of both {simulated:.0} %"
         );
     }
 }
@@ -141,13 +148,15 @@ fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome)
     } else {
         writeln!(
             text,
-            "\n  CM-GL-Buffer-V01, Table 2, has no row for this rate; its nearest, {row}, says {name} without AQM"
+            "\n  CM-GL-Buffer-V01, Table 2, has no row for this rate; its nearest, {row}, says \
+             {name} without AQM"
         )
     };
     prediction(text, "predicted", guideline, recommendation);
     let _ = writeln!(
         text,
-        "  against the recommendation: {:+.0} ms latency (p99), {:+.0} points of lowest utilisation, {:+.2} MOS",
+        "  against the recommendation: {:+.0} ms latency (p99), {:+.0} points of lowest \
+         utilisation, {:+.2} MOS",
         guideline.added_p99_ms - chosen.added_p99_ms,
         guideline.lowest_utilisation() - chosen.lowest_utilisation(),
         guideline.mos - chosen.mos,
@@ -177,6 +186,7 @@ fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
         );
     }
     text.push_str(
-        "  Latency is working less idle, worst over all round trips; link used the lowest, call the mean, page the median.\n",
+        "  Latency is working less idle, worst over all round trips; link used the lowest, call \
+         the mean, page the median.\n",
     );
 }
