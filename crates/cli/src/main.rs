@@ -46,7 +46,7 @@ enum Command {
     Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
     Measure(Box<measure::Arguments>),
-    /// Which markings survive a path and which queue is at its bottleneck, against `underload serve`.
+    /// Which markings survive a path and which queue is at its bottleneck, with a server's help.
     Path(path::Arguments),
     /// The far end of `underload measure`, on a machine of yours.
     Serve(Box<serve::Arguments>),

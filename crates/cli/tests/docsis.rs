@@ -166,12 +166,11 @@ fn the_emulated_modem_and_the_model_select_the_same_buffer() {
             buffer: Some(buffer),
             ..ServiceFlow::new(Direction::Upstream, 1)
         };
-        let mut spec = format!("buffer-control:target={target}B,block=1KiB");
-        for (key, bytes) in [("min", minimum), ("max", maximum)] {
-            if let Some(bytes) = bytes {
-                spec.push_str(&format!(",{key}={bytes}B"));
-            }
-        }
+        let bound = |key: &str, bytes: Option<u32>| {
+            bytes.map(|bytes| format!(",{key}={bytes}B")).unwrap_or_default()
+        };
+        let (min, max) = (bound("min", minimum), bound("max", maximum));
+        let spec = format!("buffer-control:target={target}B,block=1KiB{min}{max}");
         let facts = LinkFacts::default();
         match (modem.select(&flow, None), QueueSetup::parse(&spec, &facts)) {
             (Ok(bytes), Ok(setup)) => {

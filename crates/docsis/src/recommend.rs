@@ -207,7 +207,7 @@ mod tests {
         close(slow, 0.04096);
         let (fast, slow) = TIER.drain_seconds(262_144);
         close(fast, 0.16384 + (262_144.0 - 245_760.0) * 8.0 / 10e6);
-        close(slow, 0.2097152);
+        close(slow, 0.209_715_2);
         let plain = Upstream { peak_bps: 10_000_000, ..TIER };
         assert_eq!(plain.drain_seconds(1_000).0.to_bits(), plain.drain_seconds(1_000).1.to_bits());
     }

@@ -5,9 +5,9 @@
 //!   (one round trip) and HTTP exchange on new connections, and the loaded one the trimmed mean of
 //!   HTTP exchanges on the loaded connections. Trimmed: the worst 5 % are left out
 //!   (draft-ietf-ippm-responsiveness-09 section 4.3.2).
-//! - **goresponsiveness, P90** and **trimmed mean**: `60 / ((self + foreign) / 2)`, a harmonic mean,
-//!   of 90th percentiles or of means without the worst 5 %; each foreign sample is a third of the
-//!   three exchanges together. This is what its program prints (rpm/calculations.go, 2024).
+//! - **goresponsiveness, P90** and **trimmed mean**: `60 / ((self + foreign) / 2)`, a harmonic
+//!   mean, of 90th percentiles or of means without the worst 5 %; each foreign sample is a third
+//!   of the three exchanges together. This is what its program prints (rpm/calculations.go, 2024).
 //!
 //! With 60 ms on loaded and 20 ms on new connections the draft gives 2000 and the program 1500:
 //! a value says nothing without its formula.

@@ -46,9 +46,9 @@ fn cubic_follows_its_equations_under_independent_loss() {
     }
 }
 
-/// The table is of real numbers. In whole segments the top of the cubic curve is flat for many round
-/// trips, and a loss that comes early there does not lower the maximum: the window lies higher, by
-/// up to a quarter where the curve takes over from Reno's line.
+/// The table is of real numbers. In whole segments the top of the cubic curve is flat for many
+/// round trips, and a loss that comes early there does not lower the maximum: the window lies
+/// higher, by up to a quarter where the curve takes over from Reno's line.
 #[test]
 fn cubic_comes_near_the_table_of_rfc_9438_under_periodic_loss() {
     for (loss, at_100_ms, at_10_ms) in RFC_9438 {

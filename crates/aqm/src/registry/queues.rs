@@ -65,7 +65,8 @@ pub enum QueueConfig {
 /// A discipline ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
 pub struct QueueSetup {
-    /// The SPEC in full: the profile always said, of queues inside too. Parsing it gives the same discipline.
+    /// The SPEC in full: the profile always said, of queues inside too. Parsing it gives the same
+    /// discipline.
     pub label: Spec,
     /// What to build.
     pub config: QueueConfig,

@@ -76,7 +76,8 @@ fn record(file: &str) -> Outcome {
             "cell": cell.to_string(),
             "evidence": evidence,
         });
-        text += &format!("{line}\n");
+        text.push_str(&line.to_string());
+        text.push('\n');
     }
     Ok(std::fs::write(file, text)?)
 }

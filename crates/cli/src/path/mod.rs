@@ -1,6 +1,6 @@
 //! `underload path`: which markings survive, where they change, and which queue is in the way.
 //!
-//! - [`print`]: the result as a table and in plain words.
+//! - [`mod@print`]: the result as a table and in plain words.
 
 mod print;
 
@@ -30,7 +30,7 @@ use crate::run::Interrupt;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[command(after_help = "\
-Marks: packets with every ECN codepoint and DSCP 45, 40, 46, 56, 8 and 0 go there and come back, over
+Marks: packets with every ECN codepoint and DSCP 45, 40, 46, 56, 8 and 0 go there and back, over
 IPv4 and IPv6; the answers tell what arrived. Hops: what routers quote of such packets (root or
 CAP_NET_RAW). Queue: TCP, then UDP at 1.4 times its rate, while probes of four classes measure; the
 kind of queue is decided by likelihood, or said not to be known. Treatment: loads with DSCP 45 and

@@ -4,9 +4,9 @@
 //!
 //! 1. TCP flows fill the path, as users do. What the bulk flows' congestion control makes of the
 //!    queue, and what the queue makes of it, is the shape of the delay.
-//! 2. UDP at [`OVERLOAD`] times the rate that TCP reached. It does not react, so the queue shows its
-//!    own rule: a full buffer stands at its size, PIE comes back to its target within a second,
-//!    CoDel is overrun and its delay grows on, a fair queue lets everybody else pass.
+//! 2. UDP at [`OVERLOAD`] times the rate that TCP reached. It does not react, so the queue shows
+//!    its own rule: a full buffer stands at its size, PIE comes back to its target within a
+//!    second, CoDel is overrun and its delay grows on, a fair queue lets everybody else pass.
 //!
 //! Delays are round trips above the shortest one of the idle phase; with one direction loaded at a
 //! time, what is above it waited in that direction.

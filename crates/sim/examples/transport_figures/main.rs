@@ -4,9 +4,9 @@
 //! cargo run --release -p underload-sim --example transport_figures [TRACE...]
 //! ```
 //!
-//! Figures go to `docs/images/transports/`; tables stand in the page between `<!-- numbers: NAME -->`
-//! and `<!-- end -->`. Recorded cellular traces (Mahimahi's format, unpacked) are optional: without
-//! them their table stays as it is.
+//! Figures go to `docs/images/transports/`; tables stand in the page between `<!-- numbers: NAME
+//! -->` and `<!-- end -->`. Recorded cellular traces (Mahimahi's format, unpacked) are optional:
+//! without them their table stays as it is.
 #![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
 
 #[path = "../../tests/support/mod.rs"]

@@ -8,7 +8,7 @@ use underload_aqm::time::Time;
 /// events never depends on history. A few sources are compared when the earliest is asked for.
 #[derive(Debug)]
 pub(crate) struct Tournament {
-    /// Node 1 is the root, the two below node `n` are `2n` and `2n + 1`, `leaves + i` is source `i`.
+    /// Node 1 is the root, those below node `n` are `2n` and `2n + 1`, `leaves + i` is source `i`.
     nodes: Vec<Contender>,
     leaves: usize,
 }

@@ -7,7 +7,8 @@ use super::document::{COMMAND_LINE, Override, check_name, overrides, take_tables
 use super::error::Fault;
 use super::section::read_section;
 
-/// Arms of a scenario, at most: each is kept resolved in memory, and with its summary takes some 40 KB.
+/// Arms of a scenario, at most: each is kept resolved in memory, and takes some 40 KB with its
+/// summary.
 const MAX_ARMS: usize = 50_000;
 
 /// One value of one dimension: an arm, or a point of a sweep.

@@ -17,10 +17,10 @@
 //! | `sender` | states, timers (RTO, tail loss probe, reordering), windows, pacing |
 //!
 //! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
-//! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to
-//! 1 ms), a smaller window after idle time (RFC 2861). A spurious timeout is undone when an original
-//! arrives after it (RFC 3522), a spurious fast recovery when all of its retransmissions turn out to
-//! be duplicates (RFC 3708; which segment arrived twice is not looked at).
+//! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to 1
+//! ms), a smaller window after idle time (RFC 2861). A spurious timeout is undone when an original
+//! arrives after it (RFC 3522), a spurious fast recovery when all of its retransmissions turn out
+//! to be duplicates (RFC 3708; which segment arrived twice is not looked at).
 
 mod accurate_ecn;
 mod delivery;
@@ -193,7 +193,7 @@ impl Tcp {
         }
     }
 
-    /// Has the record of the oldest segment under way fetched, which an acknowledgement begins with.
+    /// Has the record of the oldest segment under way fetched: an acknowledgement begins with it.
     #[inline]
     pub(crate) fn prefetch_rest(&self, segment: &Segment) {
         if let Body::Ack(_) = segment.body {

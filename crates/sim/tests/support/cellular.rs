@@ -1,11 +1,11 @@
 //! Delay and throughput on cellular links.
 //!
 //! *Self-inflicted delay* is what a transport's own packets add: the delay of each of its packets
-//! minus that of a small probe which is sent at that moment over the same link, with the same seed,
-//! without the flow. A cellular link's rate is a function of seed and time, so outages and low rates
-//! cancel out of the difference, as they do where the Sprout paper subtracts the delay of an
-//! omniscient sender. *Over time* is the same for probes beside the flow, one each 50 ms: it gives
-//! outages more weight, since few packets are sent in them.
+//! minus that of a small probe which is sent at that moment over the same link, with the same
+//! seed, without the flow. A cellular link's rate is a function of seed and time, so outages and
+//! low rates cancel out of the difference, as they do where the Sprout paper subtracts the delay
+//! of an omniscient sender. *Over time* is the same for probes beside the flow, one each 50 ms: it
+//! gives outages more weight, since few packets are sent in them.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 //! What a simulated packet does not carry is chosen: clients are 198.18.0.1 and up, the server
 //! 198.19.255.1 (the benchmarking range of RFC 2544), ports follow from the flow and its channel,
 //! payload is zeros and not kept, so that checksums are right for it. Initial sequence numbers are
-//! 0. No time stamp options: their place is padding behind the other options. Windows are scaled by 2^7.
+//! 0. No time stamp options: their place is padding behind the other options. Windows scale by 2^7.
 //! ECN flags are RFC 3168's, or the packet counter of accurate ECN (RFC 9768) where the flow counts
 //! marks.
 //!

@@ -1,3 +1,5 @@
+//! Tests of the irtt responder.
+
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
