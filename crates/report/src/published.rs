@@ -54,15 +54,15 @@ pub fn figures_markdown(figures: &[Figure]) -> String {
                  |---|---|---|---|---|\n";
         for expected in &figure.expectations {
             let (unit, ours) = (unit(expected), ours(expected));
-            let mut remarks = vec![expected.source.clone()];
-            remarks.extend(why(expected).map(|why| format!("**Why:** {why}")));
+            let mut remarks = vec![cell(&expected.source)];
+            remarks.extend(why(expected).map(|why| format!("**Why:** {}", cell(why))));
             let _ = writeln!(
                 text,
                 "| {} | {}{unit} | {ours}{unit} | {} | {} |",
                 cell(&what(expected)),
                 published(expected),
                 outcome(expected),
-                cell(&remarks.join(" "))
+                remarks.join(" ")
             );
         }
     }
@@ -319,7 +319,7 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
         ] {
             assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
         }
-        assert!(text.contains("**Why:** the line \\| is slower |"), "{text}");
+        assert!(text.contains("Figure 1 **Why:** the line \\| is slower |"), "{text}");
         assert!(text.contains("| load.rtt.mean of 1mbit/\\* |"), "{text}");
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let rows = text.lines().skip_while(|line| !line.starts_with("| number"));
