@@ -571,7 +571,7 @@ fn too_large_a_grid_is_refused_before_it_is_made() {
         |key: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [{}]\n", values.join(","));
     let text = format!("{GOOD}{}{}{}", sweep("path.up"), sweep("path.down"), sweep("phases.x"));
     let error = parse(&text).expect_err("8,000,000 arms");
-    assert!(error.problem.contains("more than 10000 arms"), "{error}");
+    assert!(error.problem.contains("more than 50000 arms"), "{error}");
 }
 
 #[test]
