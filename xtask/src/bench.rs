@@ -48,6 +48,11 @@ const BENCHES: &[Bench] = &[
         ],
     },
     Bench {
+        name: "service",
+        what: "memory and descriptors of the server over 10^4 sessions, kills and 10^5 forgeries",
+        command: &["run", "--release", "-p", "underload-probe", "--example", "service_soak", "--"],
+    },
+    Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],

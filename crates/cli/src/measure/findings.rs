@@ -32,6 +32,10 @@ pub struct Finding {
     pub tier_up_percent: Option<f64>,
     /// The same down.
     pub tier_down_percent: Option<f64>,
+    /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
+    /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
+    /// added next to nothing, or there are too few samples for a p99.
+    pub buffer_kib: Option<f64>,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
     /// What became of each class's marking on its way.
@@ -115,6 +119,10 @@ pub struct MarkingFate {
     pub down_became: Option<String>,
 }
 
+/// Octets of an IP packet per octet of TCP payload, full segments with time stamps.
+const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
+/// A load that adds less than this fills no buffer worth the name.
+const BUFFER_DELAY_MS: f64 = 5.0;
 /// Samples below which a 99th percentile is a guess.
 const P99_SAMPLES: u64 = 500;
 /// The same for the 99.9th.
@@ -141,7 +149,7 @@ impl Finding {
             Validity::Valid => Vec::new(),
             Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
         };
-        Self {
+        let mut finding = Self {
             step: step.name.clone(),
             label: step.label.clone(),
             valid: validity.is_valid(),
@@ -151,13 +159,28 @@ impl Finding {
             goodput_down_mbit_s: mbit(down),
             tier_up_percent: percent(up, tier.map(|tier| tier.up_bit_per_s)),
             tier_down_percent: percent(down, tier.map(|tier| tier.down_bit_per_s)),
+            buffer_kib: None,
             rpm: rpm(measured).map(Rpm::from),
             markings: markings(step, &measured.samples),
             clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
             clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
             throttled_up: news.throttled_up,
             throttled_down: news.throttled_down,
-        }
+        };
+        finding.buffer_kib = finding.buffer();
+        finding
+    }
+
+    /// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
+    fn buffer(&self) -> Option<f64> {
+        let rate = match (self.goodput_up_mbit_s, self.goodput_down_mbit_s) {
+            (Some(rate), None) | (None, Some(rate)) => rate,
+            _ => return None,
+        };
+        let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
+        let added_ms = self.headline(Phase::Load)?.p99_ms? - idle_ms;
+        let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
+        (added_ms >= BUFFER_DELAY_MS).then_some(kib)
     }
 
     /// The headline: the first open-loop probe in this phase.

@@ -50,6 +50,12 @@ fn of_step(finding: &Finding) -> Vec<String> {
         (None, None) => format!("{name}: no probe came back"),
     }];
     lines.extend(throttled(finding));
+    lines.extend(finding.buffer_kib.map(|kib| {
+        format!(
+            "{name}: the buffer in front of the bottleneck holds about {kib:.0} KiB, if it is a \
+             plain one"
+        )
+    }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| {
         format!(
@@ -217,6 +223,7 @@ mod tests {
             goodput_down_mbit_s: None,
             tier_up_percent: Some(95.0),
             tier_down_percent: None,
+            buffer_kib: None,
             rpm: None,
             markings: Vec::new(),
             clock_offset_ms: None,

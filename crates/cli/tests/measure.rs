@@ -1,0 +1,135 @@
+//! `underload serve` and `underload measure` over loopback, as a user has them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
+
+/// A server that ends with its test.
+struct Server {
+    child: Child,
+    /// `ADDRESS:PORT`
+    address: String,
+    fingerprint: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn underload(home: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env("XDG_DATA_HOME", home).current_dir(home);
+    command
+}
+
+fn serve(home: &Path, arguments: &[&str]) -> Server {
+    let mut child = underload(home)
+        .args(["serve", "--bind", "127.0.0.1", "--port", "0"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["listening", address, "udp", _, fingerprint] = words.as_slice() else {
+        panic!("{line:?}");
+    };
+    Server { child, address: (*address).to_owned(), fingerprint: (*fingerprint).to_owned() }
+}
+
+fn measure(home: &Path, server: &Server, arguments: &[&str]) -> Output {
+    underload(home)
+        .args(["measure", &server.address, "--idle", "200ms", "--duration", "400ms", "--up"])
+        .args(["--udp", "2mbit", "--flows", "1"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn words(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+#[test]
+fn a_measurement_leaves_a_run_and_one_document() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), &[]);
+    let arguments = ["--json", "--out", "run", "--tier", "20mbit/4mbit", "--class", "45/ect1"];
+    let output = measure(home.path(), &server, &arguments);
+    let said = words(&output.stderr);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
+    let finding = &document["findings"][0];
+    assert_eq!(finding["step"], "up");
+    assert_eq!(document["run"]["world"], "measured");
+    // On a busy machine the step may be invalid; then that is the verdict, and the exit status.
+    let is_valid = finding["valid"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(!is_valid)), "{said}");
+    let rate = finding["goodput_up_mbit_s"].as_f64().unwrap();
+    let percent = finding["tier_up_percent"].as_f64().unwrap();
+    assert!((percent - rate * 25.0).abs() < 0.01, "{rate} Mbit/s, {percent} %");
+    let fate = &finding["markings"][0];
+    assert_eq!(fate["sent"], "dscp 45 ect1");
+    assert!(fate["up_became"].is_null() && fate["down_became"].is_null(), "{fate}");
+    assert!(said.contains("seen for the first time"), "{said}");
+    for file in ["run.json", "samples.parquet", "series.parquet", "report.html", "findings.json"] {
+        assert!(home.path().join("run").join(file).is_file(), "{file}");
+    }
+    let again = measure(home.path(), &server, &["--out", "run"]);
+    assert_eq!(again.status.code(), Some(2), "{}", words(&again.stderr));
+
+    let other = serve(home.path(), &["--identity", "other"]);
+    let output = underload(home.path())
+        .args(["measure", &other.address, "--trust", &server.fingerprint])
+        .output()
+        .unwrap();
+    let said = words(&output.stderr);
+    assert!(said.contains(&server.fingerprint) && said.contains(&other.fingerprint), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn beyond_loopback_and_without_a_token_nobody_gets_in() {
+    let home = tempfile::tempdir().unwrap();
+    let open = underload(home.path()).args(["serve", "--bind", "0.0.0.0"]).output().unwrap();
+    assert_eq!(open.status.code(), Some(2));
+    assert!(words(&open.stderr).contains("--token-keys"), "{}", words(&open.stderr));
+
+    let run = |arguments: &[&str]| underload(home.path()).args(arguments).output().unwrap();
+    assert!(run(&["serve", "token", "rotate", "--keys", "keys"]).status.success());
+    let server = serve(home.path(), &["--token-keys", "keys", "--sessions", "1"]);
+    let refused = measure(home.path(), &server, &[]);
+    assert!(words(&refused.stderr).contains("a token is needed"), "{}", words(&refused.stderr));
+    let token = run(&["serve", "token", "new", "--keys", "keys"]);
+    std::fs::write(home.path().join("token"), &token.stdout).unwrap();
+    let arguments = ["--token-file", "token", "--out", "run"];
+    let output = measure(home.path(), &server, &arguments);
+    assert!(home.path().join("run/run.json").is_file(), "{}", words(&output.stderr));
+    let used = measure(home.path(), &server, &arguments[..2]);
+    assert!(words(&used.stderr).contains("used already"), "{}", words(&used.stderr));
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_stops_and_says_how_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut server = serve(home.path(), &["--metrics", &port.to_string()]);
+    let mut client = TcpStream::connect(port).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("underload_sessions 0"));
+    let stop = Command::new("kill").arg(server.child.id().to_string()).status().unwrap();
+    assert!(stop.success());
+    assert!(server.child.wait().unwrap().success());
+    let nobody = measure(home.path(), &server, &[]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(words(&nobody.stderr).contains("no answer from"), "{}", words(&nobody.stderr));
+}
