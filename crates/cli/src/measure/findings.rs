@@ -173,9 +173,10 @@ impl Finding {
 
     /// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
     fn buffer(&self) -> Option<f64> {
-        let rate = match (self.goodput_up_mbit_s, self.goodput_down_mbit_s) {
-            (Some(rate), None) | (None, Some(rate)) => rate,
-            _ => return None,
+        let ((Some(rate), None) | (None, Some(rate))) =
+            (self.goodput_up_mbit_s, self.goodput_down_mbit_s)
+        else {
+            return None;
         };
         let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
         let added_ms = self.headline(Phase::Load)?.p99_ms? - idle_ms;
