@@ -224,7 +224,7 @@ const ANSWER_TIMEOUT: Span = Span::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::{Options, Scenario, builtin};
     use crate::trial::run;
 
     const SCENARIO: &str = r#"
@@ -352,6 +352,26 @@ mod tests {
         );
         assert!(flow.goodput_up_bit_per_s > Some(1_000_000), "{flow:?}");
         assert_eq!(flow.retransmits, None);
+    }
+
+    #[test]
+    fn every_arm_of_every_built_in_scenario_can_be_simulated() {
+        let mut planned = 0;
+        for builtin in builtin::scenarios() {
+            for short in [false, true] {
+                let options = Options { short, ..Options::default() };
+                let (text, name) = (builtin.text, builtin.name);
+                let parsed = Scenario::parse_with(text, name, &options, &mut builtin::load_file);
+                let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
+                assert!(short || !scenario.published.is_empty(), "{name} has nothing to meet");
+                for arm in &scenario.arms {
+                    let config = configure(arm, 1, TrialLabel::default());
+                    config.unwrap_or_else(|error| panic!("{name}, arm {}: {error}", arm.name));
+                    planned += 1;
+                }
+            }
+        }
+        assert!(planned > 100, "only {planned} arms are built in");
     }
 
     #[test]
