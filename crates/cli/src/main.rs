@@ -5,6 +5,7 @@
 
 mod docsis;
 mod exit;
+mod export;
 mod figures;
 mod home;
 mod link;
@@ -50,6 +51,8 @@ enum Command {
     Path(path::Arguments),
     /// The far end of `underload measure`, on a machine of yours.
     Serve(Box<serve::Arguments>),
+    /// Writes the trials of a run as files of another tool.
+    Export(export::Arguments),
     /// Replays packets through a queue and a link: what would they have done to them?
     Replay(replay::Arguments),
     /// Runs a command behind an emulated link, as Mahimahi's shells do.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Measure(arguments) => measure::run(arguments),
         Command::Path(arguments) => path::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Link(arguments) => return exit::own_code(link::run(arguments)),
         Command::Queues(arguments) => queues::run(arguments),

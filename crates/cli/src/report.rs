@@ -1,4 +1,4 @@
-//! `underload report`: one report from one or several run directories.
+//! `underload report`: one report from one or several run directories and files of other tools.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::present;
 /// The command line of `underload report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories.
-    #[arg(required = true, value_name = "DIR")]
+    /// Run directories, and files of flent (.flent.gz), irtt and iperf3 (JSON), crusader (.crr).
+    #[arg(required = true, value_name = "RUN")]
     pub directories: Vec<PathBuf>,
-    /// The folder that report.html and its plots go to [default: the run's own, or for several
-    /// runs the current one].
+    /// The folder that report.html and its plots go to [default: the run's own; for several runs, or
+    /// for a file, the current one].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Compares the first run, arm by arm, with the second: working latency may differ by 15 %,
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let runs = load(&arguments.directories).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {
         (Some(out), _) => out.clone(),
-        (None, [only]) => only.clone(),
+        (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
     present::several(&out, &runs, arguments.json)

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::exchange::import_file;
 use crate::schema::TrialRecord;
 use crate::{RunData, RunDir, StoreError};
 
@@ -10,6 +11,8 @@ const MOST_SAMPLES: u64 = 5_000_000;
 
 /// Reads run directories for a report: every sample of ordinary runs; of a large one only the
 /// samples and series of the trials that its plots show.
+///
+/// A path that is a file is read as a file of another tool, see [`crate::import`].
 ///
 /// [`crate::render`], [`crate::table`] and [`crate::summary_lines`] take the result, and name each
 /// arm with its world when there are several runs.
@@ -22,6 +25,9 @@ pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, StoreError> {
 }
 
 fn load_one(path: &Path) -> Result<RunData, StoreError> {
+    if path.is_file() {
+        return import_file(path);
+    }
     let record = RunDir::read_record(path)?;
     let sent = record.trials.iter().flat_map(|trial| &trial.latencies).map(|latency| latency.sent);
     if sent.sum::<u64>() <= MOST_SAMPLES {

@@ -8,6 +8,7 @@
 //! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
+//! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
@@ -17,6 +18,7 @@ pub mod stats;
 mod agreement;
 mod arms;
 mod combine;
+mod exchange;
 mod page;
 mod plot;
 mod published;
@@ -30,6 +32,7 @@ mod words;
 pub use agreement::{Agreement, agreement_table, agreements};
 pub use arms::{conclude, metric};
 pub use combine::load;
+pub use exchange::{ImportError, flent_file, import};
 pub use page::{PageError, plots, render, write_report};
 pub use plot::{Plot, PlotError, diagram};
 pub use published::{Figure, figures_markdown, figures_table};

@@ -68,6 +68,14 @@ pub enum StoreError {
         /// The contradiction.
         reason: String,
     },
+    /// A file of another tool, or of none.
+    #[error("{}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: crate::ImportError,
+    },
     /// More than fits in memory.
     #[error(
         "{}: more than {row_limit} rows; read fewer trials, or the file with a query engine",

@@ -1,0 +1,88 @@
+//! `underload export`: the trials of a run as files of another tool.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use underload_report::schema::TrialRecord;
+use underload_report::{RunDir, flent_file};
+
+use crate::exit::OrBadInput;
+
+/// The command line of `underload export`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A run directory.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Whose files.
+    #[arg(long, value_enum, default_value = "flent")]
+    pub format: Format,
+    /// Only trials of this arm; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub arm: Vec<String>,
+    /// The folder that the files go to, one per trial.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}
+
+/// A format that can be written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// `.flent.gz`, which `flent -p PLOT FILE` draws.
+    Flent,
+}
+
+/// Writes the files and names them.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let record = RunDir::read_record(&arguments.run).or_bad_input()?;
+    let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+    if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
+        let known: Vec<&str> = known.into_iter().collect();
+        return Err(anyhow::anyhow!("no arm {unknown:?}; there are: {}", known.join(", ")))
+            .or_bad_input();
+    }
+    let is_wanted =
+        |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);
+    if !record.trials.iter().any(is_wanted) {
+        bail!("{}: no trial was finished", arguments.run.display());
+    }
+    fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("creating {}", arguments.out.display()))?;
+    for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
+        // One trial in memory at a time: a run may have thousands.
+        let data = RunDir::read_trials(&arguments.run, |other| other.index == trial.index)?;
+        let content = match arguments.format {
+            Format::Flent => flent_file(&data, trial)?,
+        };
+        let path = arguments.out.join(file_name(&record.scenario.name, trial));
+        // Whole or not at all: flent would take half a file for a short one.
+        let mut file = tempfile::NamedTempFile::new_in(&arguments.out)?;
+        std::io::Write::write_all(&mut file, &content)?;
+        file.persist(&path).with_context(|| format!("writing {}", path.display()))?;
+        eprintln!("{}", path.display());
+    }
+    Ok(())
+}
+
+/// Names of scenarios and arms are the user's; a file name has only harmless characters.
+fn file_name(scenario: &str, trial: &TrialRecord) -> String {
+    let text = format!("{scenario}-{}-{}", trial.arm, trial.repeat);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = text.chars().map(plain).collect();
+    // Not hidden, whatever a scenario's path begins with.
+    format!("{}.flent.gz", name.trim_start_matches(['.', '_']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_stay_in_their_folder() {
+        let trial = TrialRecord { arm: "../a b".to_owned(), repeat: 2, ..TrialRecord::default() };
+        assert_eq!(file_name("./comcast/upstream", &trial), "comcast_upstream-.._a_b-2.flent.gz");
+    }
+}

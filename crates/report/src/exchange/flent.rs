@@ -1,0 +1,332 @@
+//! flent's data files: one JSON object, gzipped.
+//!
+//! `raw_values` has what was measured, by series, with Unix times; `results` the same on a common
+//! grid. Round trips are in ms, rates in Mbit/s. Before version 4 the raw values of request-response
+//! probes were transactions per second.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::numbers::{bits, flow_index, lenient, nanos};
+use super::{ImportError, Imported};
+use crate::schema::{
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
+    SeriesPoint,
+};
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default = "first_version")]
+    version: u64,
+    metadata: Metadata,
+    #[serde(default)]
+    x_values: Vec<f64>,
+    #[serde(default)]
+    results: BTreeMap<String, Vec<Option<f64>>>,
+    #[serde(default)]
+    raw_values: BTreeMap<String, Vec<Raw>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "UPPERCASE")]
+struct Metadata {
+    name: String,
+    title: Option<String>,
+    time: Option<String>,
+    t0: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    length: Option<f64>,
+    #[serde(deserialize_with = "lenient")]
+    total_length: Option<f64>,
+    flent_version: Option<String>,
+    series_meta: BTreeMap<String, SeriesMeta>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "UPPERCASE")]
+struct SeriesMeta {
+    units: Option<String>,
+    command: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    t: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    val: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    dur: Option<f64>,
+}
+
+/// Files without a version are older than versions.
+fn first_version() -> u64 {
+    1
+}
+
+const VERSION_MAX: u64 = 4;
+/// What flent computes from the others.
+const DERIVED: [&str; 4] = ["avg", "sum", "fairness", "totals"];
+
+pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
+    let file: File = serde_json::from_slice(text)
+        .map_err(|source| ImportError::Json { tool: "flent", source })?;
+    if file.version > VERSION_MAX {
+        let (tool, accepted) = ("flent", "1 to 4");
+        return Err(ImportError::Version { tool, found: file.version, accepted });
+    }
+    let names: Vec<String> = file.names();
+    let mut imported = Imported {
+        tool: format!("flent {}", file.metadata.flent_version.as_deref().unwrap_or("unknown")),
+        name: file.metadata.name.clone(),
+        title: file.metadata.title.clone().unwrap_or_default(),
+        started: file.metadata.time.clone().unwrap_or_default(),
+        phases: file.phases(names.iter().any(|name| direction(name).is_some()))?,
+        ..Imported::default()
+    };
+    for name in &names {
+        if file.is_latency(name) {
+            file.add_probe(name, &mut imported);
+        } else if let Some(direction) = direction(name) {
+            file.add_load(name, direction, &mut imported);
+        }
+    }
+    if imported.flows.is_empty() {
+        let what = "no series of round trips or of TCP rates";
+        return Err(ImportError::Content { tool: "flent", what });
+    }
+    for direction in [Direction::Up, Direction::Down] {
+        imported.series.extend(file.throughput(direction, &names));
+    }
+    Ok(imported)
+}
+
+/// Which way a series of rates goes, by flent's names.
+fn direction(name: &str) -> Option<Direction> {
+    if name.starts_with("TCP upload") {
+        Some(Direction::Up)
+    } else if name.starts_with("TCP download") {
+        Some(Direction::Down)
+    } else {
+        None
+    }
+}
+
+impl File {
+    /// Every series that was measured, in order of name.
+    fn names(&self) -> Vec<String> {
+        let all = self.results.keys().chain(self.raw_values.keys());
+        let is_measured =
+            |name: &&String| !DERIVED.iter().any(|derived| name.ends_with(&format!(" {derived}")));
+        let mut names: Vec<String> = all.filter(is_measured).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn is_latency(&self, name: &str) -> bool {
+        let units = self.metadata.series_meta.get(name).and_then(|meta| meta.units.as_deref());
+        name.starts_with("Ping") && units.is_none_or(|units| units == "ms")
+    }
+
+    fn phases(&self, has_load: bool) -> Result<Vec<PhaseWindow>, ImportError> {
+        let what = "the length of the test is missing or out of range";
+        let content = || ImportError::Content { tool: "flent", what };
+        let last_x = self.x_values.iter().copied().fold(0.0, f64::max);
+        let total = self.metadata.total_length.unwrap_or(0.0).max(last_x);
+        let total_ns = nanos(total).filter(|total| *total > 0).ok_or_else(content)?;
+        let whole = |phase| vec![PhaseWindow { phase, start_ns: 0, end_ns: total_ns }];
+        if !has_load {
+            return Ok(whole(Phase::Idle));
+        }
+        let length_ns = nanos(self.metadata.length.unwrap_or(total)).ok_or_else(content)?;
+        // Probes run as long before the load as after it.
+        let before_ns = total_ns.saturating_sub(length_ns) / 2;
+        if before_ns == 0 {
+            return Ok(whole(Phase::Load));
+        }
+        let load_end_ns = before_ns + length_ns;
+        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
+        Ok(vec![
+            window(Phase::Idle, 0, before_ns),
+            window(Phase::Load, before_ns, load_end_ns),
+            window(Phase::Drain, load_end_ns, total_ns),
+        ])
+    }
+
+    /// Time and value of a series, seconds since the start: raw where there is any.
+    fn points(&self, name: &str) -> Vec<(f64, Option<f64>)> {
+        let raw = self.raw_values.get(name).map_or(&[][..], Vec::as_slice);
+        if raw.is_empty() {
+            let values = self.results.get(name).map_or(&[][..], Vec::as_slice);
+            return self.x_values.iter().copied().zip(values.iter().copied()).collect();
+        }
+        let start = self.start_s();
+        // Request-response probes, and only they, have a duration.
+        let is_rate = |raw: &Raw| self.version < 4 && name.contains("UDP") && raw.dur.is_some();
+        let value = |raw: &Raw| match raw.val {
+            Some(rate) if is_rate(raw) => (rate > 0.0).then(|| 1_000.0 / rate),
+            value => value,
+        };
+        raw.iter().filter_map(|raw| Some((raw.t? - start, value(raw)))).collect()
+    }
+
+    /// Unix time of the start: as the file says it, unless that contradicts its values.
+    fn start_s(&self) -> f64 {
+        let times = self.raw_values.values().flatten().filter_map(|raw| raw.t);
+        let first = times.fold(f64::INFINITY, f64::min);
+        let said = self.metadata.t0.as_deref().and_then(|text| text.parse().ok());
+        let said = said.map(|time: jiff::Timestamp| time.as_microsecond() as f64 / 1e6);
+        said.filter(|said| (0.0..60.0).contains(&(first - said))).unwrap_or(first)
+    }
+
+    fn add_probe(&self, name: &str, imported: &mut Imported) {
+        let Some(flow) = flow_index(imported.flows.len()) else { return };
+        let command = self.metadata.series_meta.get(name).and_then(|meta| meta.command.as_deref());
+        let closed_loop = command.is_some_and(|command| command.contains("UDP_RR"));
+        let mut points = self.points(name);
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sequence = 0;
+        for (seconds, ms) in points {
+            // On the grid, a missing value is a place without a measurement, not a loss.
+            let (Some(sent_ns), Some(rtt_ns)) = (nanos(seconds), ms.and_then(|ms| nanos(ms / 1e3)))
+            else {
+                continue;
+            };
+            let phase = imported.phases.iter().find(|window| window.contains(sent_ns));
+            imported.samples.push(Sample {
+                flow,
+                sequence,
+                phase: phase.map_or(Phase::Drain, |window| window.phase),
+                closed_loop,
+                scheduled_ns: sent_ns,
+                sent_ns,
+                rtt_ns: Some(rtt_ns),
+                ..Sample::default()
+            });
+            sequence += 1;
+        }
+        imported.flows.push(FlowRecord {
+            name: name.to_owned(),
+            kind: "probe".to_owned(),
+            direction: FlowDirection::Both,
+            ..FlowRecord::default()
+        });
+    }
+
+    fn add_load(&self, name: &str, direction: Direction, imported: &mut Imported) {
+        let points: Vec<SeriesPoint> = self.rate_points(name);
+        let load = imported.phases.iter().find(|window| window.phase == Phase::Load);
+        let within: Vec<f64> = points
+            .iter()
+            .filter(|point| load.is_some_and(|window| window.contains(point.time_ns)))
+            .map(|point| point.value)
+            .collect();
+        let mean = within.iter().sum::<f64>() / within.len().max(1) as f64;
+        let goodput = (!within.is_empty()).then_some(mean as u64);
+        let is_up = direction == Direction::Up;
+        imported.flows.push(FlowRecord {
+            name: name.to_owned(),
+            kind: "tcp".to_owned(),
+            direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
+            goodput_up_bit_per_s: goodput.filter(|_| is_up),
+            goodput_down_bit_per_s: goodput.filter(|_| !is_up),
+            ..FlowRecord::default()
+        });
+        let (name, unit) = (format!("{name}.goodput"), "bit/s".to_owned());
+        imported.series.push(Series { trial: 0, name, unit, points });
+    }
+
+    fn rate_points(&self, name: &str) -> Vec<SeriesPoint> {
+        let point = |(seconds, value): (f64, Option<f64>)| {
+            Some(SeriesPoint { time_ns: nanos(seconds)?, value: bits(value?)? })
+        };
+        let mut points: Vec<SeriesPoint> =
+            self.points(name).into_iter().filter_map(point).collect();
+        points.sort_by_key(|point| point.time_ns);
+        points
+    }
+
+    /// All flows of a direction together, on the common grid.
+    fn throughput(&self, direction_wanted: Direction, names: &[String]) -> Option<Series> {
+        let flows: Vec<&Vec<Option<f64>>> = names
+            .iter()
+            .filter(|name| direction(name) == Some(direction_wanted))
+            .filter_map(|name| self.results.get(name))
+            .collect();
+        let sum = |place: usize| -> f64 {
+            let at = |values: &&Vec<Option<f64>>| values.get(place).copied().flatten();
+            flows.iter().filter_map(at).filter_map(bits).sum()
+        };
+        let mut series = SeriesKind::Throughput.series(0, direction_wanted);
+        series.points = self
+            .x_values
+            .iter()
+            .enumerate()
+            .filter_map(|(place, x)| Some(SeriesPoint { time_ns: nanos(*x)?, value: sum(place) }))
+            .collect();
+        series.points.sort_by_key(|point| point.time_ns);
+        (!flows.is_empty() && !series.points.is_empty()).then_some(series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{
+        "version": 4, "x_values": [0.0, 1.0, 2.0, 3.0],
+        "metadata": {"NAME": "tcp_1up", "TITLE": "home", "T0": "2026-11-21T04:00:00.500000Z",
+            "TIME": "2026-11-21T04:00:00Z", "LENGTH": 2, "TOTAL_LENGTH": 4,
+            "FLENT_VERSION": "2.1.1", "BATCH_NAME": null,
+            "SERIES_META": {"Ping (ms) UDP": {"COMMAND": "netperf -t UDP_RR", "UNITS": "ms"}}},
+        "results": {"TCP upload": [null, 8.0, 12.0, null], "Ping (ms) ICMP": [10, 20, 30, 40],
+            "TCP upload sum": [null, 8.0, 12.0, null]},
+        "raw_values": {
+            "Ping (ms) ICMP": [{"t": 1795233600.5, "val": 10.0}, {"t": 1795233602.5, "val": 30.0}],
+            "Ping (ms) UDP": [{"t": 1795233602.0, "val": 25.0, "dur": 0.2}],
+            "TCP upload": [{"t": 1795233601.75, "val": 8.0}, {"t": 1795233602.75, "val": 12.0}]}}"#;
+
+    #[test]
+    fn a_file_becomes_a_trial_with_phases_probes_and_flows() {
+        let run = read(FILE.as_bytes()).unwrap().into_run();
+        assert_eq!(run.record.scenario.title, "home (imported from flent 2.1.1)");
+        let trial = &run.record.trials[0];
+        let windows: Vec<_> = trial.phases.iter().map(|w| (w.phase, w.end_ns)).collect();
+        let second = 1_000_000_000;
+        assert_eq!(
+            windows,
+            [(Phase::Idle, second), (Phase::Load, 3 * second), (Phase::Drain, 4 * second)]
+        );
+        let names: Vec<_> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["Ping (ms) ICMP", "Ping (ms) UDP", "TCP upload"]);
+        assert_eq!(trial.flows[2].goodput_up_bit_per_s, Some(10_000_000));
+        let icmp: Vec<_> = run.samples.iter().filter(|sample| sample.flow == 0).collect();
+        assert_eq!((icmp[0].sent_ns, icmp[0].rtt_ns), (0, Some(10_000_000)));
+        assert_eq!((icmp[1].phase, icmp[1].sent_ns), (Phase::Load, 2 * second));
+        assert!(run.samples.iter().any(|sample| sample.closed_loop && sample.flow == 1));
+        let up = run.series.iter().find(|series| series.name == "up.throughput").unwrap();
+        assert_eq!(up.points.iter().map(|p| p.value).collect::<Vec<_>>(), [0.0, 8e6, 12e6, 0.0]);
+        let load = &trial.latencies.iter().find(|l| l.window.phase == Phase::Load).unwrap();
+        assert_eq!(load.distribution.unwrap().p50_ns, 30_000_000);
+    }
+
+    #[test]
+    fn old_request_response_values_are_rates() {
+        let old = FILE.replace("\"version\": 4", "\"version\": 3").replace("25.0", "40.0");
+        let run = read(old.as_bytes()).unwrap().into_run();
+        let udp = run.samples.iter().find(|sample| sample.flow == 1).unwrap();
+        assert_eq!(udp.rtt_ns, Some(25_000_000), "40 transactions per second");
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_refused_with_the_reason() {
+        let newer = FILE.replace("\"version\": 4", "\"version\": 5");
+        let error = read(newer.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("1 to 4"), "{error}");
+        let error = read(br#"{"metadata":{"NAME":"x"},"x_values":[1.0]}"#).unwrap_err().to_string();
+        assert!(error.contains("no series"), "{error}");
+        let error = read(br#"{"metadata":{"NAME":"x","TOTAL_LENGTH":1e300}}"#).unwrap_err();
+        assert!(error.to_string().contains("length"), "{error}");
+    }
+}

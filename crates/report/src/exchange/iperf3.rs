@@ -1,0 +1,222 @@
+//! The JSON of `iperf3 -J`: what each stream moved, interval by interval, and its round trip time.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::numbers::{lenient, nanos};
+use super::{ImportError, Imported};
+use crate::schema::{
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
+};
+
+#[derive(Deserialize)]
+struct File {
+    start: Start,
+    intervals: Vec<Interval>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    timestamp: Timestamp,
+    #[serde(default, rename = "test_start")]
+    test: TestStart,
+    /// Only in a server's file.
+    accepted_connection: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+struct Timestamp {
+    #[serde(default)]
+    timesecs: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TestStart {
+    protocol: String,
+    #[serde(deserialize_with = "lenient")]
+    omit: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    streams: Vec<Stream>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Stream {
+    socket: i64,
+    end: f64,
+    bits_per_second: f64,
+    /// Absent before 3.8, where a test had one direction.
+    #[serde(default = "sends")]
+    sender: bool,
+    #[serde(default)]
+    omitted: bool,
+    /// us
+    rtt: Option<f64>,
+    retransmits: Option<u64>,
+    snd_cwnd: Option<f64>,
+}
+
+fn sends() -> bool {
+    true
+}
+
+pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
+    // A client that was asked for the server's output may print more after it.
+    let mut files = serde_json::Deserializer::from_slice(text).into_iter::<File>();
+    let file = match files.next() {
+        Some(Ok(file)) => file,
+        Some(Err(source)) => return Err(ImportError::Json { tool: "iperf3", source }),
+        None => return Err(ImportError::Unknown),
+    };
+    let content = |what| ImportError::Content { tool: "iperf3", what };
+    let omit = file.start.test.omit.unwrap_or(0.0);
+    let mut sockets: BTreeMap<i64, Vec<Stream>> = BTreeMap::new();
+    for stream in file.intervals.iter().flat_map(|interval| &interval.streams) {
+        let mut stream = stream.clone();
+        if !stream.omitted {
+            // Time starts again when the omitted seconds are over.
+            stream.end += omit;
+        }
+        if nanos(stream.end).is_none() || !(0.0..=1e15).contains(&stream.bits_per_second) {
+            return Err(content("an interval's time or rate is out of range"));
+        }
+        sockets.entry(stream.socket).or_default().push(stream);
+    }
+    let ends = sockets.values().flatten().filter_map(|stream| nanos(stream.end));
+    let end_ns = ends.max().ok_or_else(|| content("no interval has a stream"))?;
+    let omit_ns = nanos(omit).ok_or_else(|| content("the omitted time is out of range"))?;
+    let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
+    let mut phases = vec![window(Phase::Load, omit_ns.min(end_ns), end_ns.saturating_add(1))];
+    if omit_ns > 0 {
+        phases.insert(0, window(Phase::Ramp, 0, omit_ns.min(end_ns)));
+    }
+    let started = jiff::Timestamp::from_second(file.start.timestamp.timesecs);
+    let mut imported = Imported {
+        tool: file.start.version.clone(),
+        name: "iperf3".to_owned(),
+        started: started.map(|time| time.to_string()).unwrap_or_default(),
+        phases,
+        ..Imported::default()
+    };
+    let is_server = file.start.accepted_connection.is_some();
+    let kind = if file.start.test.protocol == "UDP" { "udp" } else { "tcp" };
+    for (place, streams) in sockets.values().enumerate() {
+        add_flow(&format!("{kind}-{place}"), kind, streams, is_server, &mut imported);
+    }
+    for direction in [Direction::Up, Direction::Down] {
+        imported.series.extend(throughput(direction, &sockets, is_server));
+    }
+    Ok(imported)
+}
+
+fn direction(stream: &Stream, is_server: bool) -> Direction {
+    if stream.sender == is_server { Direction::Down } else { Direction::Up }
+}
+
+fn add_flow(name: &str, kind: &str, streams: &[Stream], is_server: bool, imported: &mut Imported) {
+    let Some(first) = streams.first() else { return };
+    let counted: Vec<f64> = streams
+        .iter()
+        .filter(|stream| !stream.omitted)
+        .map(|stream| stream.bits_per_second)
+        .collect();
+    let mean = counted.iter().sum::<f64>() / counted.len().max(1) as f64;
+    let goodput = (!counted.is_empty()).then_some(mean as u64);
+    let is_up = direction(first, is_server) == Direction::Up;
+    let retransmits: Vec<u64> = streams.iter().filter_map(|stream| stream.retransmits).collect();
+    imported.flows.push(FlowRecord {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
+        goodput_up_bit_per_s: goodput.filter(|_| is_up),
+        goodput_down_bit_per_s: goodput.filter(|_| !is_up),
+        retransmits: retransmits.iter().copied().reduce(u64::saturating_add),
+        ..FlowRecord::default()
+    });
+    let mut add = |suffix: &str, unit: &str, value: &dyn Fn(&Stream) -> Option<f64>| {
+        let point = |stream: &Stream| {
+            let value = value(stream).filter(|value| value.is_finite())?;
+            Some(SeriesPoint { time_ns: nanos(stream.end)?, value })
+        };
+        let mut points: Vec<SeriesPoint> = streams.iter().filter_map(point).collect();
+        points.sort_by_key(|point| point.time_ns);
+        if !points.is_empty() {
+            let (name, unit) = (format!("{name}.{suffix}"), unit.to_owned());
+            imported.series.push(Series { trial: 0, name, unit, points });
+        }
+    };
+    add("goodput", "bit/s", &|stream| Some(stream.bits_per_second));
+    add("rtt", "ns", &|stream| Some(stream.rtt? * 1e3));
+    add("congestion_window", "bytes", &|stream| stream.snd_cwnd);
+}
+
+fn throughput(
+    wanted: Direction,
+    sockets: &BTreeMap<i64, Vec<Stream>>,
+    is_server: bool,
+) -> Option<Series> {
+    let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+    for streams in sockets.values() {
+        for stream in streams.iter().filter(|stream| direction(stream, is_server) == wanted) {
+            // The streams of one interval end within microseconds of each other.
+            let end_ms = (stream.end * 100.0).round() as u64 * 10;
+            *sums.entry(end_ms).or_default() += stream.bits_per_second;
+        }
+    }
+    let mut series = SeriesKind::Throughput.series(0, wanted);
+    let point = |(end_ms, value): (u64, f64)| SeriesPoint { time_ns: end_ms * 1_000_000, value };
+    series.points = sums.into_iter().map(point).collect();
+    (!series.points.is_empty()).then_some(series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{"start":{"version":"iperf 3.12","timestamp":{"timesecs":1795233600},
+        "test_start":{"protocol":"TCP","omit":1,"duration":1}},
+        "intervals":[
+          {"streams":[{"socket":5,"start":0,"end":1.0,"bits_per_second":1e6,"retransmits":3,
+            "snd_cwnd":100,"rtt":50,"omitted":true,"sender":true},
+            {"socket":7,"start":0,"end":1.0,"bits_per_second":2e6,"omitted":true,"sender":false}]},
+          {"streams":[{"socket":5,"start":0,"end":1.0001,"bits_per_second":8e6,"retransmits":1,
+            "snd_cwnd":100,"rtt":80,"omitted":false,"sender":true},
+            {"socket":7,"start":0,"end":1.0,"bits_per_second":4e6,"omitted":false,
+            "sender":false}]}],
+        "end":{}}"#;
+
+    #[test]
+    fn streams_become_flows_by_direction() {
+        let run = read(FILE.as_bytes()).unwrap().into_run();
+        let trial = &run.record.trials[0];
+        assert_eq!(trial.flows[0].goodput_up_bit_per_s, Some(8_000_000));
+        assert_eq!(trial.flows[0].retransmits, Some(4));
+        assert_eq!(trial.flows[1].goodput_down_bit_per_s, Some(4_000_000));
+        let phases: Vec<_> = trial.phases.iter().map(|window| window.phase).collect();
+        assert_eq!(phases, [Phase::Ramp, Phase::Load]);
+        assert!(trial.phases[1].contains(2_000_000_000));
+        let rtt = run.series.iter().find(|series| series.name == "tcp-0.rtt").unwrap();
+        assert_eq!((rtt.points[1].time_ns, rtt.points[1].value), (2_000_100_000, 80_000.0));
+        assert_eq!(run.record.host.started, "2026-11-21T04:00:00Z");
+        let server = FILE.replace("\"version\"", "\"accepted_connection\":{},\"version\"");
+        let run = read(server.as_bytes()).unwrap().into_run();
+        assert_eq!(run.record.trials[0].flows[0].goodput_down_bit_per_s, Some(8_000_000));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        for (from, to) in [("8e6", "-1"), ("1.0001", "1e300")] {
+            let error = read(FILE.replace(from, to).as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("out of range"), "{error}");
+        }
+        let none = read(br#"{"start":{},"intervals":[]}"#).unwrap_err().to_string();
+        assert!(none.contains("no interval"), "{none}");
+    }
+}

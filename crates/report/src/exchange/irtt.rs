@@ -1,0 +1,166 @@
+//! The JSON of `irtt client -o`: every round trip, all times in ns.
+
+use serde::Deserialize;
+
+use super::numbers::nanos;
+use super::{ImportError, Imported};
+use crate::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
+
+#[derive(Deserialize)]
+struct File {
+    version: Version,
+    config: Config,
+    stats: Stats,
+    round_trips: Vec<RoundTrip>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    irtt: String,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    params: Params,
+}
+
+#[derive(Deserialize)]
+struct Params {
+    #[serde(default)]
+    dscp: i64,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    #[serde(default)]
+    start_time: String,
+}
+
+#[derive(Deserialize)]
+struct RoundTrip {
+    seqno: u64,
+    #[serde(default)]
+    timestamps: Timestamps,
+    #[serde(default)]
+    delay: Delay,
+}
+
+#[derive(Default, Deserialize)]
+struct Timestamps {
+    #[serde(default)]
+    client: Client,
+}
+
+#[derive(Default, Deserialize)]
+struct Client {
+    #[serde(default)]
+    send: Stamp,
+}
+
+#[derive(Default, Deserialize)]
+struct Stamp {
+    monotonic: Option<i64>,
+    wall: Option<i64>,
+}
+
+/// Empty for a round trip that was lost.
+#[derive(Default, Deserialize)]
+struct Delay {
+    rtt: Option<u64>,
+    send: Option<i64>,
+    receive: Option<i64>,
+}
+
+/// The longest delay that is read.
+const DELAY_MAX_S: f64 = 3_600.0;
+
+pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
+    // The client may print its table after the JSON.
+    let mut files = serde_json::Deserializer::from_slice(text).into_iter::<File>();
+    let file = match files.next() {
+        Some(Ok(file)) => file,
+        Some(Err(source)) => return Err(ImportError::Json { tool: "irtt", source }),
+        None => return Err(ImportError::Unknown),
+    };
+    let sent = |trip: &RoundTrip| {
+        trip.timestamps.client.send.monotonic.or(trip.timestamps.client.send.wall)
+    };
+    let Some(start) = file.round_trips.iter().filter_map(sent).min() else {
+        return Err(ImportError::Content { tool: "irtt", what: "no round trip has a send time" });
+    };
+    let marking_sent = Marking::from_byte(file.config.params.dscp.clamp(0, 255) as u8);
+    let longest_ns = nanos(DELAY_MAX_S).unwrap_or(u64::MAX);
+    let sane = |delay: Option<i64>| delay.filter(|delay| delay.unsigned_abs() <= longest_ns);
+    let mut samples: Vec<Sample> = file
+        .round_trips
+        .iter()
+        .filter_map(|trip| {
+            let sent_ns = sent(trip)?.checked_sub(start)?.unsigned_abs();
+            Some(Sample {
+                sequence: trip.seqno,
+                scheduled_ns: sent_ns,
+                sent_ns,
+                rtt_ns: trip.delay.rtt.filter(|rtt| *rtt <= longest_ns),
+                one_way_up_ns: sane(trip.delay.send),
+                one_way_down_ns: sane(trip.delay.receive),
+                marking_sent,
+                ..Sample::default()
+            })
+        })
+        .collect();
+    samples.sort_by_key(|sample| sample.sent_ns);
+    let end_ns = samples.last().map_or(0, |sample| sample.sent_ns).saturating_add(1);
+    let probe = FlowRecord {
+        name: "irtt".to_owned(),
+        kind: "probe".to_owned(),
+        class: if marking_sent.dscp == 0 {
+            String::new()
+        } else {
+            format!("dscp {}", marking_sent.dscp)
+        },
+        direction: FlowDirection::Both,
+        ..FlowRecord::default()
+    };
+    Ok(Imported {
+        tool: format!("irtt {}", file.version.irtt),
+        name: "irtt".to_owned(),
+        started: file.stats.start_time,
+        phases: vec![PhaseWindow { phase: Phase::Idle, start_ns: 0, end_ns }],
+        flows: vec![probe],
+        samples,
+        ..Imported::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{"version":{"irtt":"0.9.0","protocol":1},
+        "config":{"params":{"dscp":181,"interval":10000000}},
+        "stats":{"start_time":"2026-11-21T04:43:21Z"},
+        "round_trips":[
+          {"seqno":0,"lost":"false","timestamps":{"client":{"send":{"wall":5,"monotonic":1000}}},
+           "delay":{"receive":40,"rtt":100,"send":60},"ipdv":{}},
+          {"seqno":1,"lost":"true","timestamps":{"client":{"send":{"wall":6,"monotonic":11000}}},
+           "delay":{},"ipdv":{}}]}
+        trailing text"#;
+
+    #[test]
+    fn round_trips_become_samples_and_losses_stay_losses() {
+        let run = read(FILE.as_bytes()).unwrap().into_run();
+        let [first, second] = run.samples.as_slice() else { panic!("{:?}", run.samples) };
+        assert_eq!((first.sent_ns, first.rtt_ns, first.one_way_up_ns), (0, Some(100), Some(60)));
+        assert_eq!((second.sent_ns, second.rtt_ns), (10_000, None));
+        assert_eq!(first.marking_sent, Marking::from_byte(0xb5));
+        let latency = &run.record.trials[0].latencies[0];
+        assert_eq!((latency.sent, latency.lost), (2, 1));
+    }
+
+    #[test]
+    fn a_file_without_times_is_refused() {
+        let none = FILE.replace("monotonic", "other").replace("wall", "another");
+        assert!(read(none.as_bytes()).unwrap_err().to_string().contains("send time"));
+        assert!(read(br#"{"round_trips":[]}"#).unwrap_err().to_string().contains("irtt"));
+    }
+}
