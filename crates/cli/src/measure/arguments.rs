@@ -29,7 +29,9 @@ Examples:
   underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
   underload measure example.net --class 0 --class 45 --class 45/ect1 --json")]
 pub struct Arguments {
-    /// The server: a name or an address, with its port if it is another than 4862.
+    /// The server: a name or an address, with its port if it is another than 4862; or the URL
+    /// https://HOST[:PORT][/PATH] of a responsiveness server, of whose options --up, --down,
+    /// --duration, --trust and --json are used.
     pub host: String,
     /// What to measure.
     #[arg(long, value_name = "NAME", value_parser = preset, default_value = "quick")]

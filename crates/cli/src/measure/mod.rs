@@ -5,12 +5,14 @@
 //! - [`session`]: one measurement through a session at the server, step by step.
 //! - [`view`]: what the user sees meanwhile.
 //! - [`record`], [`findings`], [`verdict`]: the run's record, its numbers, its words.
+//! - [`responsiveness`]: a test against a server of Apple's kind.
 //! - [`history`]: the same again and again.
 
 mod arguments;
 mod findings;
 mod history;
 mod record;
+mod responsiveness;
 pub mod session;
 pub mod target;
 mod verdict;
@@ -33,6 +35,9 @@ use findings::Finding;
 
 /// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if responsiveness::is_wanted(&arguments.host) {
+        return responsiveness::run(arguments);
+    }
     let interrupt = Interrupt::watch()?;
     match arguments.every {
         Some(every) => history::run(arguments, every, &interrupt),

@@ -9,13 +9,15 @@ use anyhow::Context;
 use clap::Args;
 use underload_probe::compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_probe::compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
-use underload_probe::service::Limits;
+use underload_probe::compat::nq::{NQ_PORT, NqLimits, NqServer};
+use underload_probe::endpoint::{Reflector, ReflectorConfig};
+use underload_probe::service::{Identity, Limits};
 
 /// Which of them.
 #[derive(Debug, Args)]
 pub struct Listeners {
-    /// Also answers clients of other tools: irtt, iperf3, each at its usual port or at NAME:PORT.
-    /// They cannot show tokens: whoever reaches the port may use them, within limits.
+    /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
+    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: whoever reaches the port may use them, within limits.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
 }
@@ -31,6 +33,8 @@ struct Listener {
 enum Tool {
     Irtt,
     Iperf3,
+    Nq,
+    Stamp,
 }
 
 impl FromStr for Listener {
@@ -44,7 +48,9 @@ impl FromStr for Listener {
         let (tool, default) = match name {
             "irtt" => (Tool::Irtt, IRTT_PORT),
             "iperf3" => (Tool::Iperf3, IPERF3_PORT),
-            _ => return Err("expected irtt or iperf3".to_owned()),
+            "nq" => (Tool::Nq, NQ_PORT),
+            "stamp" => (Tool::Stamp, STAMP_PORT),
+            _ => return Err("expected irtt, iperf3, nq or stamp".to_owned()),
         };
         let wrong = |_| format!("expected a port from 0 to 65535 after {name}:");
         let port = port.map_or(Ok(default), |port| port.parse().map_err(wrong))?;
@@ -57,7 +63,12 @@ impl FromStr for Listener {
 enum Running {
     Irtt { _server: IrttServer },
     Iperf3 { _server: Iperf3Server },
+    Nq { _server: NqServer },
+    Stamp { _server: Reflector },
 }
+
+/// STAMP's UDP port (RFC 8762 section 4.1); below 1024, so it needs privileges.
+const STAMP_PORT: u16 = 862;
 
 /// All that runs beside the service; dropping it ends it.
 #[derive(Debug)]
@@ -73,19 +84,25 @@ pub fn start(
     listeners: &Listeners,
     addresses: &[IpAddr],
     limits: &Limits,
+    identity: impl Fn() -> anyhow::Result<Identity>,
 ) -> anyhow::Result<Extra> {
     let mut running = Vec::new();
     for listener in &listeners.compat {
         for address in addresses {
             let at = SocketAddr::new(*address, listener.port);
-            let started = one(listener.tool, at, limits);
+            let started = one(listener.tool, at, limits, &identity);
             running.push(started.with_context(|| format!("--compat {listener:?} at {at}"))?);
         }
     }
     Ok(Extra { _running: running })
 }
 
-fn one(tool: Tool, at: SocketAddr, limits: &Limits) -> anyhow::Result<Running> {
+fn one(
+    tool: Tool,
+    at: SocketAddr,
+    limits: &Limits,
+    identity: &impl Fn() -> anyhow::Result<Identity>,
+) -> anyhow::Result<Running> {
     match tool {
         Tool::Irtt => {
             let socket = UdpSocket::bind(at)?;
@@ -104,6 +121,18 @@ fn one(tool: Tool, at: SocketAddr, limits: &Limits) -> anyhow::Result<Running> {
             eprintln!("iperf3 clients at {at}");
             let socket = UdpSocket::bind(at)?;
             Ok(Running::Iperf3 { _server: Iperf3Server::start(listener, socket, limits)? })
+        }
+        Tool::Nq => {
+            let listener = TcpListener::bind(at)?;
+            eprintln!("responsiveness clients at {}", listener.local_addr()?);
+            let server = NqServer::start(listener, identity()?, NqLimits::default())?;
+            Ok(Running::Nq { _server: server })
+        }
+        Tool::Stamp => {
+            let socket = UdpSocket::bind(at)?;
+            eprintln!("STAMP senders at {}", socket.local_addr()?);
+            let server = Reflector::start(vec![socket], ReflectorConfig::default())?;
+            Ok(Running::Stamp { _server: server })
         }
     }
 }

@@ -138,7 +138,7 @@ impl Serving {
         let service = Arc::new(Service::start(config)?);
         let _metrics =
             self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
-        let _extra = extra::start(&self.extra, &addresses, &limits)?;
+        let _extra = extra::start(&self.extra, &addresses, &limits, || self.identity())?;
         announce(&service)?;
         wait_for_the_end(&service, &signals);
         Ok(())
@@ -162,11 +162,12 @@ impl Serving {
                 congestion_experienced_allowed: false,
             },
             access,
-            identity: server_identity(
-                self.identity.as_ref(),
-                self.cert.as_ref().zip(self.key.as_ref()),
-            )?,
+            identity: self.identity()?,
         })
+    }
+
+    fn identity(&self) -> anyhow::Result<Identity> {
+        server_identity(self.identity.as_ref(), self.cert.as_ref().zip(self.key.as_ref()))
     }
 
     fn access(&self, is_local: bool) -> anyhow::Result<Access> {

@@ -2,6 +2,8 @@
 //!
 //! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
 //! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
+//! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
+//!   servers.
 //!
 //! Each protocol is written from its description, without its authors' code, and answers as their
 //! servers do, with what a public server needs beside: bounded state, leases by the server's own
@@ -12,6 +14,7 @@ mod places;
 
 pub mod iperf3;
 pub mod irtt;
+pub mod nq;
 
 pub use places::{Place, Places};
 

@@ -38,6 +38,13 @@ impl Places {
         Some(Place { places: self.clone(), address })
     }
 
+    /// True if `address` would get no place.
+    pub fn is_full_for(&self, address: IpAddr) -> bool {
+        let taken = self.lock();
+        let of_address = taken.get(&address.to_canonical()).copied().unwrap_or(0);
+        of_address >= self.per_address_max || taken.values().sum::<usize>() >= self.in_all_max
+    }
+
     /// Places taken now.
     pub fn taken(&self) -> usize {
         self.lock().values().sum()

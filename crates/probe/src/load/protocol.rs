@@ -129,7 +129,8 @@ impl Request {
         let congestion_control =
             String::from_utf8(name).map_err(|_| wrong("congestion control is no name"))?;
         let over_tcp = matches!(kind, FlowKind::TcpUp | FlowKind::TcpDown);
-        if over_tcp && !is_name(&congestion_control) {
+        let is_too_long = congestion_control.len() > congestion::NAME_MAX;
+        if is_too_long || over_tcp && !is_name(&congestion_control) {
             return Err(wrong("congestion control is no name"));
         }
         Ok(Self {

@@ -132,7 +132,7 @@ impl Identity {
     }
 
     /// For the server's end of a connection: TLS 1.3 and nothing older.
-    pub(super) fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
+    pub(crate) fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()));
         let config = builder
             .with_protocol_versions(&[&version::TLS13])
@@ -223,14 +223,14 @@ fn read_lines(path: &Path) -> Result<String, ServiceError> {
 /// Accepts one certificate, or any while none is known, and remembers which one was shown. That the
 /// server holds the certificate's key is checked in every case.
 #[derive(Debug)]
-pub(super) struct Pin {
+pub(crate) struct Pin {
     expected: Option<Fingerprint>,
     seen: Mutex<Option<Fingerprint>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pin {
-    pub(super) fn new(expected: Option<Fingerprint>) -> Arc<Self> {
+    pub(crate) fn new(expected: Option<Fingerprint>) -> Arc<Self> {
         let provider = Arc::new(provider::default_provider());
         Arc::new(Self { expected, seen: Mutex::new(None), provider })
     }
@@ -240,7 +240,7 @@ impl Pin {
     }
 
     /// For the client's end of a connection: TLS 1.3 and nothing older.
-    pub(super) fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
+    pub(crate) fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
         let builder = builder
             .with_protocol_versions(&[&version::TLS13])

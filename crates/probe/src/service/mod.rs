@@ -40,6 +40,7 @@ use std::time::Duration;
 
 pub use client::{ConnectOptions, Granted, Remote, SessionNews};
 pub use counters::{ServiceCounts, ServiceState};
+pub(crate) use identity::Pin;
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
 pub use server::{Access, Service, ServiceConfig};

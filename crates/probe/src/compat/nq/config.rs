@@ -1,0 +1,213 @@
+//! The configuration of a responsiveness server, and URLs.
+
+use serde::{Deserialize, Serialize};
+
+use super::NqError;
+
+/// Where a server has its resources. Written with the keys of the draft and with those before it,
+/// which goresponsiveness still demands; read with either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NqConfig {
+    /// One octet.
+    pub small: NqTarget,
+    /// At least 8 GiB.
+    pub large: NqTarget,
+    /// Takes any number of octets.
+    pub upload: NqTarget,
+}
+
+/// A resource over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NqTarget {
+    /// Name or address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// With its leading slash.
+    pub path: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Wire {
+    version: u64,
+    urls: Urls,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    test_endpoint: Option<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the keys of a foreign format")]
+struct Urls {
+    #[serde(default)]
+    small_download_url: Option<String>,
+    #[serde(default)]
+    large_download_url: Option<String>,
+    #[serde(default)]
+    upload_url: Option<String>,
+    #[serde(default)]
+    small_https_download_url: Option<String>,
+    #[serde(default)]
+    large_https_download_url: Option<String>,
+    #[serde(default)]
+    https_upload_url: Option<String>,
+}
+
+pub(super) const SMALL: &str = "/small";
+pub(super) const LARGE: &str = "/large";
+pub(super) const UPLOAD: &str = "/upload";
+/// The configuration's path today.
+pub(super) const WELL_KNOWN: &str = "/.well-known/nq";
+/// The configuration's path in older clients.
+pub(super) const OLD: &str = "/config";
+/// A longer answer is no configuration.
+pub(super) const CONFIG_OCTETS_MAX: usize = 64 << 10;
+
+const URL_MAX: usize = 2048;
+
+impl NqConfig {
+    /// The answer of a server that was asked as `authority` (`HOST[:PORT]`); `None` if that is not
+    /// one: it goes back to the client, so it has to be harmless.
+    pub fn encode_for(authority: &str) -> Option<Vec<u8>> {
+        let target = NqTarget::parse(&format!("https://{authority}/")).ok()?;
+        let url = |path| Some(format!("https://{authority}{path}"));
+        let wire = Wire {
+            version: 1,
+            urls: Urls {
+                small_download_url: url(SMALL),
+                large_download_url: url(LARGE),
+                upload_url: url(UPLOAD),
+                small_https_download_url: url(SMALL),
+                large_https_download_url: url(LARGE),
+                https_upload_url: url(UPLOAD),
+            },
+            test_endpoint: Some(target.host),
+        };
+        serde_json::to_vec(&wire).ok()
+    }
+
+    /// Reads what a server answered.
+    ///
+    /// # Errors
+    /// What is missing or wrong, in words.
+    pub fn decode(json: &[u8]) -> Result<Self, &'static str> {
+        let wire: Wire = serde_json::from_slice(json).map_err(|_| "it is not the JSON expected")?;
+        if wire.version != 1 {
+            return Err("it has another version than 1");
+        }
+        let urls = wire.urls;
+        let target = |new: Option<String>, old: Option<String>| -> Result<_, &'static str> {
+            let url = new.or(old).ok_or("a URL is missing")?;
+            NqTarget::parse(&url).map_err(|_| "a URL is not https://HOST[:PORT]/PATH")
+        };
+        let config = Self {
+            small: target(urls.small_download_url, urls.small_https_download_url)?,
+            large: target(urls.large_download_url, urls.large_https_download_url)?,
+            upload: target(urls.upload_url, urls.https_upload_url)?,
+        };
+        let is_one_host = |other: &NqTarget| other.host == config.small.host;
+        if !is_one_host(&config.large) || !is_one_host(&config.upload) {
+            return Err("its URLs name different hosts");
+        }
+        Ok(config)
+    }
+}
+
+impl NqTarget {
+    /// Reads an `https` URL. A missing path is `/`.
+    ///
+    /// # Errors
+    /// [`NqError::Url`].
+    pub fn parse(url: &str) -> Result<Self, NqError> {
+        let wrong = || NqError::Url { url: url.chars().take(100).collect() };
+        let rest = url.strip_prefix("https://").filter(|_| url.len() <= URL_MAX);
+        let rest = rest.ok_or_else(wrong)?;
+        let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path_at);
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+            None => authority.find(':').map_or((authority, ""), |at| authority.split_at(at)),
+        };
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?,
+            None if port.is_empty() => 443,
+            None => return Err(wrong()),
+        };
+        let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
+        let is_host = !host.is_empty() && host.len() <= 255 && host.bytes().all(plain);
+        if !is_host || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.to_owned(), port, path })
+    }
+
+    /// `HOST:PORT`, with brackets around an IPv6 address.
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_others_refused() {
+        for (url, host, port, path) in [
+            ("https://a.example", "a.example", 443, "/"),
+            ("https://a.example:4043/x?y=1", "a.example", 4043, "/x?y=1"),
+            ("https://[2001:db8::1]:8443/z", "2001:db8::1", 8443, "/z"),
+            ("https://[::1]", "::1", 443, "/"),
+        ] {
+            let target = NqTarget::parse(url).unwrap();
+            assert_eq!(
+                (target.host.as_str(), target.port, target.path.as_str()),
+                (host, port, path)
+            );
+        }
+        for url in [
+            "http://a/",
+            "https://",
+            "https://a:0/",
+            "https://a b/",
+            "https://[::1/",
+            "https://a/\n",
+        ] {
+            assert!(NqTarget::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn our_configuration_has_old_and_new_keys_and_is_read_back() {
+        let json = NqConfig::encode_for("a.example:4043").unwrap();
+        let text = String::from_utf8(json.clone()).unwrap();
+        for key in ["\"small_download_url\"", "\"large_https_download_url\"", "\"test_endpoint\""] {
+            assert!(text.contains(key), "{text}");
+        }
+        let config = NqConfig::decode(&json).unwrap();
+        assert_eq!(config.upload.path, "/upload");
+        assert_eq!(config.small.port, 4043);
+        assert!(NqConfig::encode_for("a\"b").is_none());
+        let old = text.replace("_download_url", "_x").replace("_https_x", "_https_download_url");
+        assert_eq!(NqConfig::decode(old.as_bytes()), Ok(config));
+    }
+
+    #[test]
+    fn configurations_that_cannot_be_used_are_refused_in_words() {
+        for (json, word) in [
+            ("[]", "JSON"),
+            (r#"{"version":2,"urls":{}}"#, "version"),
+            (r#"{"version":1,"urls":{}}"#, "missing"),
+            (r#"{"version":1,"urls":{"small_download_url":"http://a/"}}"#, "https"),
+            (
+                r#"{"version":1,"urls":{"small_download_url":"https://a/",
+                   "large_download_url":"https://b/","upload_url":"https://a/"}}"#,
+                "different",
+            ),
+        ] {
+            let error = NqConfig::decode(json.as_bytes()).unwrap_err();
+            assert!(error.contains(word), "{json}: {error}");
+        }
+    }
+}
