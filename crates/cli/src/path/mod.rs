@@ -50,6 +50,9 @@ pub struct Arguments {
     /// Only markings and hops.
     #[arg(long)]
     no_load: bool,
+    /// Only the loads: no markings and hops.
+    #[arg(long, conflicts_with_all = ["no_load", "stamp"])]
+    no_marks: bool,
     /// Loads only the way up.
     #[arg(long, conflicts_with = "down")]
     up: bool,
@@ -124,7 +127,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let loads = !arguments.stamp && !arguments.no_load;
     let mut failed = None;
     for family in target.families() {
-        if interrupt.is_requested() {
+        if arguments.no_marks || interrupt.is_requested() {
             break;
         }
         match arguments.marks(&family) {

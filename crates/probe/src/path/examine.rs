@@ -199,8 +199,8 @@ fn stage_of(result: &MeasurementResult, udp_arrived: Option<f64>) -> Stage<'_> {
     Stage { samples, series, phases, udp_arrived }
 }
 
-/// Share of a UDP load that arrived in the load phase. What its sender did not send counts as sent:
-/// the far end cannot tell us when it counted, only how much.
+/// Share of a UDP load that arrived in the load phase, of what its sender sent at its mean rate: a
+/// sender that waited for a processor sent less than it was told to, and lost nothing by that.
 fn udp_arrived(load: &LoadFlow, result: &MeasurementResult) -> Option<f64> {
     let Transport::Udp { rate_bit_per_s, packet_octets, .. } = load.transport else { return None };
     let flow = result.flows.iter().find(|flow| flow.name == load.name)?;
@@ -208,9 +208,14 @@ fn udp_arrived(load: &LoadFlow, result: &MeasurementResult) -> Option<f64> {
         Direction::Up => flow.goodput_up_bit_per_s,
         Direction::Down => flow.goodput_down_bit_per_s,
     }?;
-    let whole = f64::from(packet_octets);
-    let offered = rate_bit_per_s as f64 * (whole - UDP_HEADER_OCTETS) / whole;
-    Some(goodput as f64 / offered)
+    let payload_bits = (f64::from(packet_octets) - UDP_HEADER_OCTETS) * 8.0;
+    let planned = rate_bit_per_s as f64 / (f64::from(packet_octets) * 8.0) * payload_bits;
+    let log = result.loads.first()?;
+    let life = log.delivered.first().zip(log.delivered.last());
+    let life_s = life.map_or(0.0, |(first, last)| (last.time_ns - first.time_ns) as f64 / 1e9);
+    let sent = log.packets_sent.filter(|_| life_s > 1.0);
+    let offered = sent.map_or(planned, |packets| packets as f64 * payload_bits / life_s);
+    Some((goodput as f64 / offered.min(planned)).min(1.0))
 }
 
 /// IPv4 and UDP.

@@ -1,0 +1,219 @@
+//! `underload path` over two routers of its own, of which the second rewrites markings:
+//!
+//! ```text
+//!   client ── first router ── second router ── server
+//!          10.77.1.0/24    10.77.2.0/24     10.77.3.0/24, and fd77:N::/64 likewise
+//! ```
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use underload_emu::namespace::{Namespace, NamespaceError, Process};
+use underload_emu::privilege::can_create_namespaces;
+
+/// After which a program that should have ended counts as hung.
+const PATIENCE: Duration = Duration::from_mins(1);
+const SERVER_V4: &str = "10.77.3.2";
+const SERVER_V6: &str = "fd77:3::2";
+
+/// On the way up, the second router takes DSCP 45 off IPv4 and ECT(1) off IPv6.
+const RULES: &str = "\
+table inet rewrite {
+  chain arrival {
+    type filter hook prerouting priority mangle;
+    iifname first ip dscp 45 ip dscp set 0
+    iifname first ip6 ecn ect1 ip6 ecn set not-ect
+  }
+}
+";
+
+struct Chain {
+    client: Namespace,
+    server: Namespace,
+    _routers: [Namespace; 2],
+}
+
+impl Chain {
+    fn create() -> Result<Self, NamespaceError> {
+        let [client, first, second, server] =
+            ["client", "first", "second", "server"].map(Namespace::create);
+        let (client, first, second, server) = (client?, first?, second?, server?);
+        wire(&client, "first", &first, "client")?;
+        wire(&first, "second", &second, "first")?;
+        wire(&second, "server", &server, "second")?;
+        address(&client, "first", 1, 1)?;
+        address(&first, "client", 1, 2)?;
+        address(&first, "second", 2, 1)?;
+        address(&second, "first", 2, 2)?;
+        address(&second, "server", 3, 1)?;
+        address(&server, "second", 3, 2)?;
+        for router in [&first, &second] {
+            router.set_parameter("net/ipv4/ip_forward", "1")?;
+            router.set_parameter("net/ipv6/conf/all/forwarding", "1")?;
+        }
+        route(&client, "default", "10.77.1.2", "fd77:1::2")?;
+        route(&first, "default", "10.77.2.2", "fd77:2::2")?;
+        route(&second, "default", "10.77.2.1", "fd77:2::1")?;
+        route(&server, "default", "10.77.3.1", "fd77:3::1")?;
+        let mut rules = Command::new("nft");
+        rules.args(["-f", "-"]);
+        second.run(rules, RULES)?;
+        Ok(Self { client, server, _routers: [first, second] })
+    }
+}
+
+/// A pair of devices, each named after what is at the other end.
+fn wire(
+    near: &Namespace,
+    near_device: &str,
+    far: &Namespace,
+    far_device: &str,
+) -> Result<(), NamespaceError> {
+    far.enter(|| {
+        // A namespace without a name is called by a thread that is in it.
+        let thread = fs::read_link("/proc/thread-self").expect("/proc");
+        let thread = thread.file_name().expect("a number").to_string_lossy().into_owned();
+        near.configure(&format!(
+            "link add {near_device} type veth peer name {far_device} netns {thread}\n"
+        ))
+    })?
+}
+
+fn address(place: &Namespace, device: &str, network: u8, host: u8) -> Result<(), NamespaceError> {
+    place.configure(&format!(
+        "link set {device} addrgenmode none\n\
+         link set {device} up\n\
+         addr add 10.77.{network}.{host}/24 dev {device}\n\
+         addr add fd77:{network}::{host}/64 dev {device} nodad\n"
+    ))
+}
+
+fn route(place: &Namespace, to: &str, v4: &str, v6: &str) -> Result<(), NamespaceError> {
+    place.configure(&format!("route add {to} via {v4}\n-6 route add {to} via {v6}\n"))
+}
+
+fn underload(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(arguments).env("XDG_DATA_HOME", folder).env("HOME", folder).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Waits for its end and reads what it said.
+fn finish(mut process: Process, name: &str) -> Output {
+    let start = Instant::now();
+    let status = process.wait_for(PATIENCE).expect("waiting");
+    let read = |pipe: Option<&mut dyn std::io::Read>| {
+        let mut octets = Vec::new();
+        pipe.map(|pipe| pipe.read_to_end(&mut octets));
+        octets
+    };
+    let child = process.child();
+    let stdout = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));
+    let stderr = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));
+    let said = String::from_utf8_lossy(&stderr);
+    let status =
+        status.unwrap_or_else(|| panic!("{name} hangs after {:?}: {said}", start.elapsed()));
+    assert!(status.success(), "{name}: {status}: {said}");
+    Output { status, stdout, stderr }
+}
+
+/// The row of a marking.
+fn row<'a>(findings: &'a Value, dscp: u8, ecn: &str) -> &'a Value {
+    let rows = findings["marks"][0]["survey"]["rows"].as_array().expect("rows");
+    let found = rows.iter().find(|row| row["sent"]["dscp"] == dscp && row["sent"]["ecn"] == ecn);
+    found.unwrap_or_else(|| panic!("no row for {dscp} {ecn}"))
+}
+
+fn changes(row: &Value, way: &str) -> (String, String) {
+    let name = |field: &str| {
+        row[way][field]["change"].as_str().unwrap_or_else(|| panic!("{row}")).to_owned()
+    };
+    (name("dscp"), name("ecn"))
+}
+
+fn both(dscp: &str, ecn: &str) -> (String, String) {
+    (dscp.to_owned(), ecn.to_owned())
+}
+
+#[test]
+fn rewritten_markings_are_found_and_the_router_is_named() {
+    const NAME: &str = "rewritten_markings_are_found_and_the_router_is_named";
+    if !can_create_namespaces() {
+        eprintln!("SKIPPED {NAME}: this process may not create network namespaces (run as root)");
+        return;
+    }
+    let chain = match Chain::create() {
+        Ok(chain) => chain,
+        Err(error) => {
+            eprintln!("SKIPPED {NAME}: no chain of routers can be built here: {error}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("token"), "a token for the test\n").expect("a token");
+    let arguments = ["serve", "--bind", "::", "--token-file", "token", "--identity", "identity"];
+    let mut server = chain.server.spawn(underload(&arguments, folder.path())).expect("serve");
+    let mut pipe = server.child().stdout.take().expect("piped");
+    let mut line = [0; 9];
+    std::io::Read::read_exact(&mut pipe, &mut line).expect("the server says that it listens");
+    let client = |host: &str| {
+        let arguments = ["path", host, "--no-load", "--json", "--token-file", "token"];
+        let home = folder.path().join(host.replace(':', "-"));
+        fs::create_dir(&home).expect("a folder");
+        fs::copy(folder.path().join("token"), home.join("token")).expect("a token");
+        chain.client.spawn(underload(&arguments, &home)).expect("path")
+    };
+    // Side by side: most of either's time is waiting.
+    let (v4, v6) = (client(SERVER_V4), client(SERVER_V6));
+    let [v4, v6] = [(v4, "IPv4"), (v6, "IPv6")].map(|(process, name)| {
+        let output = finish(process, name);
+        serde_json::from_slice::<Value>(&output.stdout).expect("one JSON document")
+    });
+
+    assert_eq!(changes(row(&v4, 0, "ect1"), "up"), both("kept", "kept"));
+    assert_eq!(changes(row(&v4, 0, "ce"), "up"), both("kept", "kept"));
+    assert_eq!(changes(row(&v4, 45, "not-ect"), "up"), both("bleached", "kept"));
+    assert_eq!(changes(row(&v4, 45, "not-ect"), "down"), both("kept", "kept"));
+    assert_eq!(changes(row(&v4, 46, "not-ect"), "up"), both("kept", "kept"));
+    assert_eq!(changes(row(&v4, 46, "not-ect"), "down"), both("not-asked", "kept"));
+    assert_eq!(changes(row(&v6, 0, "ect1"), "up"), both("kept", "bleached"));
+    assert_eq!(changes(row(&v6, 45, "ect1"), "up"), both("kept", "bleached"));
+    assert_eq!(changes(row(&v6, 45, "ect1"), "down"), both("kept", "kept"));
+    assert_eq!(changes(row(&v6, 0, "ect0"), "up"), both("kept", "kept"));
+
+    for (findings, before, router) in
+        [(&v4, "10.77.1.2", "10.77.2.2"), (&v6, "fd77:1::2", "fd77:2::2")]
+    {
+        let change = &findings["marks"][0]["changes"][0];
+        assert_eq!((&change["after_ttl"], &change["seen_at_ttl"]), (&1.into(), &2.into()));
+        assert_eq!(change["after"].as_str(), Some(before));
+        assert_eq!(change["seen_at"].as_str(), Some(router));
+        assert_eq!(findings["marks"][0]["hops"]["target_at"], 3);
+    }
+    let said = |findings: &Value, word: &str| findings["advice"].to_string().contains(word);
+    assert!(said(&v4, "DSCP 45 does not survive up") && !said(&v4, "ECN"), "{}", v4["advice"]);
+    assert!(said(&v6, "ECN does not survive up") && !said(&v6, "DSCP 45"), "{}", v6["advice"]);
+}
+
+#[test]
+fn bad_input_is_told_from_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let status = |arguments: &[&str]| {
+        let output = underload(arguments, folder.path()).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = status(&["path", "host:notaport"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("notaport"), "{said}");
+    let (code, said) = status(&["path", "127.0.0.1", "--congestion-control"]);
+    assert_eq!(code, Some(2), "{said}");
+    // Nobody there: port 9 of loopback.
+    let (code, said) = status(&["path", "127.0.0.1:9", "--no-load"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("127.0.0.1:9"), "{said}");
+}
