@@ -106,13 +106,15 @@ fn observe(cells: &[Cell]) -> Vec<(Cell, Evidence)> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(index) else { break };
-                    match simulate::observe(cell) {
-                        Ok(evidence) => {
+                    // A defect that one cell meets must not cost the others.
+                    match std::panic::catch_unwind(|| simulate::observe(cell)) {
+                        Ok(Ok(evidence)) => {
                             if let Ok(mut found) = found.lock() {
                                 found.insert(index, (cell.clone(), evidence));
                             }
                         }
-                        Err(error) => eprintln!("{cell}: {error}"),
+                        Ok(Err(error)) => eprintln!("{cell}: {error}"),
+                        Err(_) => eprintln!("{cell}: the simulator panicked, left out"),
                     }
                 }
             });
