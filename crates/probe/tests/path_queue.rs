@@ -19,7 +19,7 @@ fn recorded() -> Vec<Recorded> {
 #[test]
 fn recorded_queues_are_recognised() {
     let recorded = recorded();
-    for family in [QueueFamily::DropTail, QueueFamily::SingleQueueAqm, QueueFamily::FlowQueuing] {
+    for family in QueueFamily::ALL {
         let of_family = recorded.iter().filter(|cell| cell.kind.family() == family).count();
         assert!(of_family >= 3, "{family}: only {of_family} cells, the test shows nothing");
     }

@@ -68,9 +68,9 @@ pub struct Arguments {
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
-    /// No load exceeds this; also what is declared to the server.
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "1gbit")]
-    rate_max: u64,
+    /// No UDP load exceeds this; also what is declared to the server [default: what it grants].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate_max: Option<u64>,
     /// Whom to believe: first-use, or the server's fingerprint (sha256:...).
     #[arg(long, value_name = "TRUST", default_value = "first-use")]
     trust: String,
@@ -179,9 +179,15 @@ impl Arguments {
         }
     }
 
-    fn connect(&self, target: &Target, rate: u64, duration: Duration) -> anyhow::Result<Remote> {
+    /// Asks for a session; without a rate for as much as there is.
+    fn connect(
+        &self,
+        target: &Target,
+        rate: Option<u64>,
+        duration: Duration,
+    ) -> anyhow::Result<Remote> {
         let token = self.token_file.as_deref().map(home::first_line).transpose()?;
-        let ask = Ask { up_bit_per_s: Some(rate), down_bit_per_s: Some(rate), duration };
+        let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
         let trust = trust(&self.trust)?;
         connect(target, &ConnectOptions { trust, token, ask, network: current_network() })
     }
@@ -192,7 +198,7 @@ impl Arguments {
         let session = if self.stamp {
             None
         } else {
-            Some(self.connect(target, MARKS_RATE, MARKS_DURATION)?)
+            Some(self.connect(target, Some(MARKS_RATE), MARKS_DURATION)?)
         };
         let reflector = session.as_ref().map_or(target.addresses[0], |it| it.endpoints().reflector);
         eprintln!("markings to {reflector}");
@@ -225,14 +231,21 @@ impl Arguments {
             congestion_control: self.congestion_control.clone(),
             overload: !self.no_overload,
             treatment: !self.no_treatment,
-            rate_max_bit_per_s: self.rate_max,
+            rate_max_bit_per_s: 0,
             token: underload_probe::load::Token([0; 16]),
         };
         let duration = config.duration() * directions.len() as u32;
         let remote = self.connect(target, self.rate_max, duration)?;
+        let granted = remote.granted();
         config.token = remote.token();
         for direction in directions {
             config.direction = *direction;
+            let granted_bit_per_s = match direction {
+                Direction::Up => granted.up_bit_per_s,
+                Direction::Down => granted.down_bit_per_s,
+            };
+            let wanted = self.rate_max.unwrap_or(granted_bit_per_s);
+            config.rate_max_bit_per_s = wanted.min(granted_bit_per_s);
             let mut last = None;
             let mut tell = |part: Part, phase: Phase| {
                 if last != Some((part, phase)) {

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn the_built_in_model_is_read() {
         let model = Model::read(include_str!("model.txt")).unwrap();
-        assert!(model.components_for(Control::LossBased).count() >= 9);
-        assert!(model.components_for(Control::Bbr).count() >= 9);
+        assert!(model.components_for(Control::LossBased).count() >= 11);
+        assert!(model.components_for(Control::Bbr).count() >= 11);
     }
 }
