@@ -119,9 +119,11 @@ fn examine(
     port: u16,
     [rate, delay, queue, control]: [&str; 4],
 ) -> Result<Value, Error> {
+    // Not all of the server's rate: a session whose end died with its link stays until its lease is
+    // over.
     let script = format!(
         "exec {} path $UNDERLOAD_BASE:{port} --up --no-marks --no-treatment --json \
-         --congestion-control {control}",
+         --congestion-control {control} --rate-max 200mbit",
         program.display()
     );
     let output = Command::new(program)
