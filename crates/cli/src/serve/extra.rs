@@ -17,7 +17,8 @@ use underload_probe::service::{Identity, Limits};
 #[derive(Debug, Args)]
 pub struct Listeners {
     /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
-    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: whoever reaches the port may use them, within limits.
+    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: whoever
+    /// reaches the port may use them, within limits.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
 }

@@ -1,8 +1,8 @@
 //! flent's data files: one JSON object, gzipped.
 //!
 //! `raw_values` has what was measured, by series, with Unix times; `results` the same on a common
-//! grid. Round trips are in ms, rates in Mbit/s. Before version 4 the raw values of request-response
-//! probes were transactions per second.
+//! grid. Round trips are in ms, rates in Mbit/s. Before version 4 the raw values of
+//! request-response probes were transactions per second.
 
 use std::collections::BTreeMap;
 

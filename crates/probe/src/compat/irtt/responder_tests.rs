@@ -1,3 +1,5 @@
+//! The responder against clients made by hand.
+
 //! Tests of the irtt responder.
 
 use super::*;

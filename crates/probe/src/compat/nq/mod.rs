@@ -1,8 +1,8 @@
 //! Responsiveness under working conditions (draft-ietf-ippm-responsiveness-09): the server that
 //! Apple's `networkQuality` and goresponsiveness test against, and a client of such servers.
 //!
-//! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one octet at `/small`, much
-//!   at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
+//! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one octet at `/small`,
+//!   much at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
 //! - [`NqClient`]: loads one direction with ever more connections until it is saturated, probes on
 //!   the loaded connections and on fresh ones.
 //!
@@ -12,8 +12,8 @@
 //! connection, and the libraries that do it well are built on one. Nothing here measures with the
 //! precision of the probes in [`crate::endpoint`]; the method is defined in milliseconds.
 //!
-//! Where the server differs from others: a connection has a lease (time and volume), so that a `GET`
-//! of 8 GiB is not for anyone for ever; one that is not used for a second is closed, because
+//! Where the server differs from others: a connection has a lease (time and volume), so that a
+//! `GET` of 8 GiB is not for anyone for ever; one that is not used for a second is closed, because
 //! goresponsiveness leaves every probe's open; connections are limited in all and per address; who
 //! is too much is told 429 with `Retry-After`. Payload is generated here.
 
@@ -101,7 +101,7 @@ pub enum NqError {
         source: hyper::Error,
     },
     /// The server answered with another status than 200.
-    #[error("{host} answers {status}{hint}", hint = if *status == 429 { ": it is busy" } else { "" })]
+    #[error("{host} answers {status}; 429 is \"too busy\"")]
     Status {
         /// Who.
         host: String,
