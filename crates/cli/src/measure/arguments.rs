@@ -30,7 +30,7 @@ Examples:
   underload measure example.net --class 0 --class 45 --class 45/ect1 --json")]
 pub struct Arguments {
     /// The server: a name or an address, with its port if it is another than 4862; or the URL
-    /// https://HOST[:PORT][/PATH] of a responsiveness server, of whose options --up, --down,
+    /// `https://HOST[:PORT][/PATH]` of a responsiveness server, of whose options --up, --down,
     /// --duration, --trust and --json are used.
     pub host: String,
     /// What to measure.
