@@ -144,6 +144,7 @@ fn verdict(queue: &Classification, evidence: &Evidence) -> String {
             )
         }
         Answer::Known { family, probability, like } => {
+            let like = like.filter(|_| family == QueueFamily::SingleQueueAqm);
             let like = like.map_or_else(String::new, |kind| format!(", {kind}"));
             format!("{family}{like}, {:.1} %", probability * 100.0)
         }
