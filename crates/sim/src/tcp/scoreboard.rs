@@ -238,6 +238,11 @@ impl Scoreboard {
         len
     }
 
+    /// The highest segment not selectively acknowledged; `None` where there is none.
+    pub(super) fn last_unsacked(&self) -> Option<u32> {
+        (self.first..self.next).rev().find(|&sequence| self.at(sequence).flags & SACKED == 0)
+    }
+
     /// The first lost segment that no retransmission is under way for.
     pub(super) fn next_lost(&mut self) -> Option<u32> {
         let mut sequence = self.lost_hint.max(self.first);
@@ -472,3 +477,44 @@ fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
 }
 
 const INITIAL_CAPACITY: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn departure(now: Time) -> Departure {
+        Departure { now, window_opened: now, delivered_at: now, delivered: 0, app_limited: false }
+    }
+
+    /// Segments 0 to 2 under way, of which the last has arrived.
+    fn with_the_last_sacked() -> Scoreboard {
+        let mut board = Scoreboard::new();
+        for _ in 0..3 {
+            board.send_new(1_448, &departure(Time::ZERO));
+        }
+        let block = SackBlock { start: 2, end: 3 };
+        board.sack(0, &[block], &mut Delivery::default());
+        board
+    }
+
+    #[test]
+    fn a_tail_loss_probe_goes_to_the_last_segment_that_has_not_arrived() {
+        assert_eq!(with_the_last_sacked().last_unsacked(), Some(1));
+        assert_eq!(Scoreboard::new().last_unsacked(), None);
+    }
+
+    #[test]
+    fn counts_stay_balanced_when_a_probe_is_overtaken() {
+        let mut board = with_the_last_sacked();
+        let last = board.last_unsacked().expect("two have not arrived");
+        board.send_again(last, &departure(Time::from_millis(10)));
+        let view = RackView {
+            now: Time::from_millis(500),
+            sent_at: Time::from_millis(20),
+            sequence: 2,
+            patience: Span::from_millis(100),
+        };
+        assert_eq!(board.find_losses(&view).lost, 2);
+        assert_eq!((board.outstanding(), board.sacked(), board.in_flight()), (3, 1, 0));
+    }
+}

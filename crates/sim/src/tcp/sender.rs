@@ -480,13 +480,14 @@ impl Sender {
         self.transmit(port);
     }
 
-    /// Sends a new segment if there is one, else the last one again.
+    /// Sends a new segment if there is one, else the last one again that is not known to have
+    /// arrived: selective acknowledgements may have come since the probe was scheduled.
     fn send_probe(&mut self, port: &mut Port<'_>) {
         let new = self.has_new() && self.fits_peer();
         if new {
             self.send_new(port);
-        } else {
-            self.send_again(port, self.board.next() - 1);
+        } else if let Some(last) = self.board.last_unsacked() {
+            self.send_again(port, last);
         }
         self.probe = Some((self.board.next(), !new));
         self.arm_timeout(port.now);
