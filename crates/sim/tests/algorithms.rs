@@ -178,6 +178,28 @@ fn a_recovery_from_mere_reordering_is_undone() {
 }
 
 #[test]
+fn a_lost_retransmission_costs_no_timeout_and_a_full_queue_one_reduction() {
+    // 2 Mbit/s, 57 ms, 64 KiB: the queue is the larger part of the round trip and still full when
+    // the first retransmission comes, which is dropped, found lost and sent again.
+    let mut config = support::config(
+        "fifo:limit=64KiB",
+        "2mbit:delay=28500us",
+        vec![support::flow("f", Algorithm::Cubic)],
+        90,
+    );
+    config.down = vec![HopConfig::parse("fifo:limit=10000p", "1gbit:delay=28500us").unwrap()];
+    let (outcome, states) = support::watch(config, Span::from_millis(50));
+    let stats = outcome.tcp[0].unwrap();
+    assert_eq!(stats.timeouts, 0, "{stats:?}");
+    let dropped = support::up_link(&outcome).dropped_packets();
+    assert!(stats.retransmits <= dropped, "nothing is sent again in vain: {stats:?} {dropped}");
+    // 64 KiB are 44 packets and the link holds 10 more; seven tenths of that is 38.
+    let settled = states.iter().filter(|state| state.seconds > 10.0);
+    let least = settled.map(|state| state.window).fold(f64::INFINITY, f64::min);
+    assert!(least >= 36.0, "reduced once per cycle: {least}");
+}
+
+#[test]
 fn prague_keeps_the_mean_queue_below_a_millisecond() {
     let flows = vec![flow("f", Algorithm::Prague), flow("g", Algorithm::Prague)];
     let queue = "codel:profile=linux,ecn=on,ce-threshold=1ms";

@@ -416,17 +416,16 @@ impl Scoreboard {
         self.lost_hint = self.lost_hint.min(sequence);
     }
 
-    /// After a retransmission timeout: everything not selectively acknowledged counts as lost.
-    pub(super) fn mark_all_lost(&mut self) -> u32 {
-        let before = self.lost;
+    /// After a retransmission timeout: the first segment counts as lost, and of the others those
+    /// that have had their time (RFC 8985 section 6.3). The rest is still under way.
+    pub(super) fn mark_overdue(&mut self, view: &RackView) {
         for sequence in self.first..self.next {
-            if self.at(sequence).flags & SACKED == 0 {
+            let sent = self.at(sequence);
+            let overdue = sequence == self.first || sent.at + view.patience <= view.now;
+            if overdue && sent.flags & SACKED == 0 {
                 self.mark_lost(sequence);
             }
         }
-        self.retransmissions.clear();
-        self.unjudged = self.next;
-        self.lost - before
     }
 
     /// After a timeout that proved spurious: nothing counts as lost any more.
@@ -516,5 +515,32 @@ mod tests {
         };
         assert_eq!(board.find_losses(&view).lost, 2);
         assert_eq!((board.outstanding(), board.sacked(), board.in_flight()), (3, 1, 0));
+    }
+
+    #[test]
+    fn a_timeout_leaves_under_way_what_was_sent_less_than_a_round_trip_ago() {
+        let mut board = Scoreboard::new();
+        for sent_ms in [0, 0, 0, 0, 450, 450] {
+            board.send_new(1_000, &departure(Time::from_millis(sent_ms)));
+        }
+        let blocks = [SackBlock { start: 1, end: 2 }];
+        board.sack(0, &blocks, &mut Delivery::default());
+        // 0 is lost, sent again and lost again; 2 and 3 are just late.
+        board.mark_lost(0);
+        board.send_again(0, &departure(Time::from_millis(400)));
+        let view = RackView {
+            now: Time::from_millis(500),
+            sent_at: Time::ZERO,
+            sequence: 1,
+            patience: Span::from_millis(200),
+        };
+        board.mark_overdue(&view);
+        assert_eq!(board.in_flight(), 2, "4 and 5");
+        let mut again = Vec::new();
+        while let Some(sequence) = board.next_lost() {
+            board.send_again(sequence, &departure(Time::from_millis(500)));
+            again.push(sequence);
+        }
+        assert_eq!(again, [0, 2, 3]);
     }
 }

@@ -317,18 +317,22 @@ impl Sender {
         if self.board.is_clean() {
             return 0;
         }
-        let view = RackView {
-            now,
-            sent_at: self.newest.sent_at,
-            sequence: self.newest.sequence,
-            patience: self.newest_rtt + self.reordering_window(),
-        };
+        let view = self.rack_view(now);
         let losses = self.board.find_losses(&view);
         if let Some(check) = losses.next_check {
             self.alarm = Alarm::Reordering;
             self.alarm_at = check;
         }
         losses.lost
+    }
+
+    fn rack_view(&self, now: Time) -> RackView {
+        RackView {
+            now,
+            sent_at: self.newest.sent_at,
+            sequence: self.newest.sequence,
+            patience: self.newest_rtt + self.reordering_window(),
+        }
     }
 
     /// RFC 8985 section 6.2, step 4, without DSACK's multiplier.
@@ -469,10 +473,10 @@ impl Sender {
             self.prior = Some(Prior::of(&self.window));
             self.reduce(port.now, Cause::Timeout);
         }
-        self.board.mark_all_lost();
         self.suspect = None;
         self.probe = None;
         self.begin(State::Timeout);
+        self.board.mark_overdue(&self.rack_view(port.now));
         self.window.size = self.board.in_flight() + 1;
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         self.arm_timeout(port.now);
@@ -622,6 +626,12 @@ impl Sender {
     fn send_again(&mut self, port: &mut Port<'_>, sequence: u32) {
         let len = self.board.send_again(sequence, &self.departure(port.now));
         self.stats.retransmits += 1;
+        // What holds the cumulative acknowledgement up has a whole timeout from its latest
+        // transmission (RFC 6675 section 6; Linux `tcp_xmit_retransmit_queue`): a retransmission
+        // that is lost and sent again would otherwise be overtaken by the timeout of the first.
+        if sequence == self.board.first() && self.alarm != Alarm::Reordering {
+            self.arm_timeout(port.now);
+        }
         let data = Data { sequence, len, retransmission: true, window_reduced: false };
         self.send_data(port, data);
     }
