@@ -20,8 +20,10 @@ pub(super) struct Step {
 }
 
 impl Reduction {
-    pub(super) fn start(window: &Window) -> Self {
-        Self { prior_window: window.size, delivered: 0, sent: 0 }
+    /// `in_flight` counts where more is under way than the window allows, as after C2TCP has set it
+    /// to one segment (RFC 6937 has the flight, `RecoverFS`, where Linux has the window).
+    pub(super) fn start(window: &Window, in_flight: u32) -> Self {
+        Self { prior_window: window.size.max(in_flight), delivered: 0, sent: 0 }
     }
 
     pub(super) fn on_sent(&mut self) {
@@ -58,7 +60,7 @@ mod tests {
         // RFC 6937 section 4's example: 20 segments, the first lost, 19 acknowledgements.
         let mut window = Window::new(20);
         window.threshold = 10;
-        let mut reduction = Reduction::start(&window);
+        let mut reduction = Reduction::start(&window, 19);
         let mut in_flight = 19_u32;
         let mut sent = 0;
         for ack in 0..19 {
@@ -72,5 +74,23 @@ mod tests {
             }
         }
         assert_eq!((in_flight, sent), (10, 10));
+    }
+
+    #[test]
+    fn a_flight_beyond_the_window_shrinks() {
+        let mut window = Window::new(1);
+        window.threshold = 2;
+        let mut reduction = Reduction::start(&window, 49);
+        let mut in_flight = 49_u32;
+        for _ in 0..49 {
+            in_flight -= 1;
+            let step = Step { in_flight, delivered: 1, lost: 0, advanced: false };
+            reduction.on_ack(step, &mut window);
+            while in_flight < window.size {
+                in_flight += 1;
+                reduction.on_sent();
+            }
+        }
+        assert_eq!(in_flight, 2, "twice what was delivered would be sent, were the window counted");
     }
 }

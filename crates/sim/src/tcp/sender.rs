@@ -408,7 +408,7 @@ impl Sender {
     fn reduce(&mut self, now: Time, cause: Cause) {
         let in_flight = self.board.in_flight();
         let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min() };
-        self.reduction = Reduction::start(&self.window);
+        self.reduction = Reduction::start(&self.window, in_flight);
         self.control.on_loss(&loss, &mut self.window);
         self.stats.reductions += 1;
     }
