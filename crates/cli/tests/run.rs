@@ -136,13 +136,17 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         "far.toml",
         &without_command(TINY).replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
     );
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: give --yes"),
         (&["run", "nothing.toml"], "a sweep over nothing has no arm"),
         (
             &["run", "far.toml", "--world", "live"],
             "far.toml: flow.bulk.extra_rtt: only the simulator",
+        ),
+        (
+            &["run", "home/wifi-and-modem", "--world", "live"],
+            "home/wifi-and-modem: path.hop.wifi: only the simulator",
         ),
         (&["run", "silent.toml"], "silent.toml:4: path.up: "),
         (&["run", "idle.toml"], "flow: a scenario without a flow measures nothing"),

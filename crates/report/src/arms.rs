@@ -77,9 +77,7 @@ fn throughput(direction: Direction, trials: &[&TrialRecord]) -> Option<ArmThroug
             load_bottleneck(trial, direction).map(|link| link.throughput_bit_per_s as f64)
         }),
         utilisation_percent: over(trials, |trial| {
-            let link = load_bottleneck(trial, direction)?;
-            let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
-            Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)
+            load_bottleneck(trial, direction).and_then(utilisation)
         }),
         jain_index: over(trials, |trial| {
             let bulk: Vec<f64> = trial
@@ -116,6 +114,11 @@ fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&Bottlen
     of(Phase::Load).or_else(|| of(Phase::Whole))
 }
 
+fn utilisation(link: &BottleneckSummary) -> Option<f64> {
+    let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
+    Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)
+}
+
 fn bottlenecks(trials: &[&TrialRecord]) -> Vec<ArmBottleneck> {
     let all = || trials.iter().flat_map(|trial| &trial.bottlenecks);
     let mut result: Vec<ArmBottleneck> = Vec::new();
@@ -132,12 +135,18 @@ fn bottlenecks(trials: &[&TrialRecord]) -> Vec<ArmBottleneck> {
         if known {
             continue;
         }
+        let mean = |value: &dyn Fn(&BottleneckSummary) -> Option<f64>| {
+            let values: Vec<f64> = all().filter(same).filter_map(value).collect();
+            mean_interval(&values, CONFIDENCE)
+        };
         let mut total = ArmBottleneck {
             hop: hop.clone(),
             direction,
             phase,
             queue: first.queue.clone(),
             link: first.link.clone(),
+            link_bit_per_s: mean(&|link| Some(link.throughput_bit_per_s as f64)),
+            utilisation_percent: mean(&utilisation),
             sojourn: quantile_intervals(
                 all().filter(same).filter_map(|link| link.sojourn.as_ref()),
             ),
@@ -228,6 +237,15 @@ impl ArmSummary {
     /// The queue of a direction over its widest window: the whole trial, else the load phase.
     pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
         self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
+    }
+
+    /// The queue of every hop of a direction, in the order of its packets, each over its widest
+    /// window.
+    pub fn hops(&self, direction: Direction) -> Vec<&ArmBottleneck> {
+        let phase = self.widest_bottleneck(direction).map(|queue| queue.phase);
+        let here =
+            |queue: &&ArmBottleneck| queue.direction == direction && Some(queue.phase) == phase;
+        self.bottlenecks.iter().filter(here).collect()
     }
 
     /// What one direction carried.

@@ -1,7 +1,7 @@
 //! The arm table for a terminal: plain text within 100 columns.
 
 use crate::RunData;
-use crate::schema::{ArmLatency, Direction, Phase, Quantile};
+use crate::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
 use crate::subject::{Subject, subjects};
 use crate::words::{mbit, metric_words, ms, significant};
 
@@ -23,7 +23,7 @@ pub fn table(runs: &[RunData]) -> String {
             rows.extend(subject.summary.headline(phase).map(|latency| Row::Cells(line(latency))));
         }
         for direction in [Direction::Up, Direction::Down] {
-            rows.extend(carried(subject, direction).map(Row::Note));
+            rows.extend(carried(subject, direction).into_iter().map(Row::Note));
         }
         for (flow, metrics) in subject.applications() {
             let shown = metrics.into_iter().take(SHOWN_METRICS).map(metric_words);
@@ -70,23 +70,46 @@ fn trials(subject: &Subject<'_>) -> String {
     }
 }
 
-fn carried(subject: &Subject<'_>, direction: Direction) -> Option<String> {
+fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {
     let carried = subject.summary.throughput(direction);
-    let queue = subject.summary.widest_bottleneck(direction);
+    let hops = subject.summary.hops(direction);
     let mut parts = Vec::new();
     if let Some(goodput) = carried.and_then(|carried| carried.goodput_bit_per_s) {
         parts.push(format!("goodput {} Mbit/s", mbit(goodput.mean)));
     }
+    if let [_, _, ..] = hops.as_slice() {
+        let mut lines = vec![parts.join(", ")];
+        lines.retain(|line| !line.is_empty());
+        lines.extend(hops.into_iter().map(hop));
+        return lines.into_iter().map(|line| format!("{direction:<5} {line}")).collect();
+    }
     if let Some(used) = carried.and_then(|carried| carried.utilisation_percent) {
         parts.push(format!("link {} % used", significant(used.mean)));
     }
-    if let Some(queue) = queue {
-        let share = |part: u64| part as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
-        let (dropped, marked) = (queue.dropped_packets(), queue.marked_packets());
-        parts.push(format!("{dropped} dropped ({} %)", significant(share(dropped))));
-        parts.push(format!("{marked} marked ({} %)", significant(share(marked))));
+    parts.extend(hops.into_iter().flat_map(lost_and_marked));
+    if parts.is_empty() { Vec::new() } else { vec![format!("{direction:<5} {}", parts.join(", "))] }
+}
+
+/// A link of a chain: only there does its own sojourn say where packets waited.
+fn hop(queue: &ArmBottleneck) -> String {
+    let mut parts = Vec::new();
+    if let Some(used) = queue.utilisation_percent {
+        parts.push(format!("link {} % used", significant(used.mean)));
     }
-    if parts.is_empty() { None } else { Some(format!("{direction:<5} {}", parts.join(", "))) }
+    if let Some(sojourn) = queue.sojourn.get(&Quantile::P99) {
+        parts.push(format!("sojourn p99 {} ms", ms(sojourn.mean as u64)));
+    }
+    parts.extend(lost_and_marked(queue));
+    format!("{}: {}", queue.hop, parts.join(", "))
+}
+
+fn lost_and_marked(queue: &ArmBottleneck) -> [String; 2] {
+    let share = |part: u64| part as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
+    let (dropped, marked) = (queue.dropped_packets(), queue.marked_packets());
+    [
+        format!("{dropped} dropped ({} %)", significant(share(dropped))),
+        format!("{marked} marked ({} %)", significant(share(marked))),
+    ]
 }
 
 fn render(rows: &[Row]) -> String {

@@ -22,10 +22,10 @@ pub fn lab(arm: &Arm) -> LabConfig {
     LabConfig { ecn: ecn_of(arm), ..LabConfig::default() }
 }
 
-/// The gateway of a trial.
+/// The gateway of a trial. A path has one link per direction here: hops are refused before.
 pub fn gateway(path: &Path, seed: u64) -> GatewayConfig {
     let lane = |lane: &Lane| LaneConfig { link: lane.link.clone(), queue: lane.queue.clone() };
-    GatewayConfig { seed, ..GatewayConfig::new(lane(&path.up), lane(&path.down)) }
+    GatewayConfig { seed, ..GatewayConfig::new(lane(&path.up[0]), lane(&path.down[0])) }
 }
 
 /// Probes, load and phases of a trial.

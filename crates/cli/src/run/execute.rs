@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use underload_aqm::registry::LoadFile;
 use underload_report::RunDir;
-use underload_report::schema::{Direction, Sample, Series, TrialRecord};
+use underload_report::schema::{Sample, Series, TrialRecord};
 use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
 
 use super::Interrupt;
@@ -252,8 +252,7 @@ fn next_size(size: usize, least: usize, took: Duration) -> usize {
 /// Leaves out the queue and curves of a direction whose link the scenario does not name: it is
 /// wide, and its queue says nothing.
 pub fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
-    let lanes = [(Direction::Up, path.up.is_wide), (Direction::Down, path.down.is_wide)];
-    for (direction, _) in lanes.into_iter().filter(|(_, is_wide)| *is_wide) {
+    for (direction, _) in path.lanes().filter(|(_, lane)| lane.is_wide) {
         let prefix = format!("{direction}.");
         data.series.retain(|curve| !curve.name.starts_with(&prefix));
         data.record.bottlenecks.retain(|queue| queue.direction != direction);

@@ -44,6 +44,14 @@ impl World {
     }
 
     fn live(scenario: &Scenario) -> anyhow::Result<Self> {
+        if let Some(hop) = scenario.arms.iter().find_map(|arm| arm.path.first_hop()) {
+            let problem = format!(
+                "{}: path.hop.{hop}: only the simulator has chains of links (see \
+                 docs/scenario-format.md); expected path.up and path.down, or --world sim",
+                scenario.name
+            );
+            return Err(anyhow!(problem)).or_bad_input();
+        }
         let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
         if let Some((flow, key)) = flows.find_map(|flow| Some((flow, flow.sim_only_key()?))) {
             let (scenario, flow) = (&scenario.name, &flow.name);

@@ -24,7 +24,7 @@ pub(super) fn queue_section(subjects: &[Subject<'_>]) -> String {
     let mut rows = String::new();
     for subject in subjects {
         let directions = [Direction::Up, Direction::Down].into_iter();
-        let of_arm: String = directions.map(|direction| queue_row(subject, direction)).collect();
+        let of_arm: String = directions.map(|direction| queue_rows(subject, direction)).collect();
         if !of_arm.is_empty() {
             rows += &arm_row(subject, 8);
             rows += &of_arm;
@@ -50,9 +50,17 @@ pub(super) fn queue_section(subjects: &[Subject<'_>]) -> String {
     )
 }
 
-fn queue_row(subject: &Subject<'_>, direction: Direction) -> String {
+/// A row per hop of a direction; one where there is no queue.
+fn queue_rows(subject: &Subject<'_>, direction: Direction) -> String {
+    let hops = subject.summary.hops(direction);
+    if hops.is_empty() {
+        return queue_row(subject, direction, None);
+    }
+    hops.into_iter().map(|queue| queue_row(subject, direction, Some(queue))).collect()
+}
+
+fn queue_row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> String {
     let carried = subject.summary.throughput(direction);
-    let queue = subject.summary.widest_bottleneck(direction);
     if carried.is_none() && queue.is_none() {
         return String::new();
     }
@@ -61,17 +69,25 @@ fn queue_row(subject: &Subject<'_>, direction: Direction) -> String {
         || format!("{direction}stream"),
         |queue| {
             let phase = phase_words(queue.phase);
-            format!("{direction}: {} into {}, {phase}", queue.queue, queue.link)
+            let gap = if queue.hop.is_empty() { "" } else { " " };
+            let hop = &queue.hop;
+            format!("{direction}{gap}{hop}: {} into {}, {phase}", queue.queue, queue.link)
         },
     );
     let sojourn = |quantile| {
-        let load = subject.summary.bottleneck(direction, Phase::Load).or(queue);
+        let of_load = |load: &&ArmBottleneck| {
+            let hop = queue.map_or("", |queue| &queue.hop);
+            (load.direction, load.phase, load.hop.as_str()) == (direction, Phase::Load, hop)
+        };
+        let load = subject.summary.bottlenecks.iter().find(of_load).or(queue);
         let found = load.and_then(|queue| queue.sojourn.get(&quantile));
         found.map_or("–".to_owned(), |found| interval(found, 1e6))
     };
     let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
-    let link = carried.and_then(|carried| carried.link_bit_per_s);
-    let used = carried.and_then(|carried| carried.utilisation_percent);
+    let own = queue.filter(|queue| !queue.hop.is_empty());
+    let link = own.map_or(carried.and_then(|it| it.link_bit_per_s), |own| own.link_bit_per_s);
+    let used =
+        own.map_or(carried.and_then(|it| it.utilisation_percent), |own| own.utilisation_percent);
     let counted = |part: &dyn Fn(&ArmBottleneck) -> u64| {
         queue.map_or("–".to_owned(), |queue| share(part(queue), queue.offered.packets))
     };

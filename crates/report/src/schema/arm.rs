@@ -167,6 +167,12 @@ pub struct ArmBottleneck {
     pub drops: BTreeMap<String, PacketCount>,
     /// Marked by reason, all trials; packets.
     pub marks: BTreeMap<String, u64>,
+    /// Sent by the link, bit/s, over repeats.
+    #[serde(default)]
+    pub link_bit_per_s: Option<Interval>,
+    /// Share of the link's capacity, percent, over repeats; `None` when it is unknown.
+    #[serde(default)]
+    pub utilisation_percent: Option<Interval>,
     /// Sojourn over repeats, ns: each statistic is that of a trial, and its mean over the trials.
     pub sojourn: BTreeMap<Quantile, Interval>,
     /// Sojourn and own transmission likewise, where the trials have it.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use toml::Table;
 use underload_aqm::registry::LoadFile;
+use underload_report::schema::Direction;
 
 use super::cohort::Cohort;
 use super::document::{Base, Document};
@@ -31,20 +32,16 @@ pub struct Arm {
 const SET_UP_SECONDS: f64 = 0.5;
 
 impl Arm {
-    /// What a reader sees: the bottleneck of each direction that has one, disciplines with their
+    /// What a reader sees: the links of each direction that has any, disciplines with their
     /// profiles, for example `docsis-pie before 35mbit up`.
     pub fn label(&self) -> String {
-        let lane = |lane: &Lane, direction| {
+        let lane = |lane: &Lane, direction: Direction| {
             let queue = &lane.queue.label;
-            format!("{queue} before {} {direction}", lane.link_label())
+            let at = if lane.name.is_empty() { "" } else { " at " };
+            format!("{queue} before {} {direction}{at}{}", lane.link_label(), lane.name)
         };
-        let mut labels = Vec::new();
-        if !self.path.up.is_wide {
-            labels.push(lane(&self.path.up, "up"));
-        }
-        if !self.path.down.is_wide {
-            labels.push(lane(&self.path.down, "down"));
-        }
+        let lanes = self.path.lanes().filter(|(_, lane)| !lane.is_wide);
+        let labels: Vec<String> = lanes.map(|(direction, it)| lane(it, direction)).collect();
         labels.join("; ")
     }
 
@@ -119,7 +116,7 @@ pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Re
     check_flows(&flows)?;
     Ok(Arm {
         name: name.to_owned(),
-        path: Path::read(tables.path.clone(), load)?,
+        path: Path::read(tables.path.clone(), &tables.hops, load)?,
         phases: Phases::read(tables.phases.clone())?,
         flows,
     })

@@ -10,6 +10,8 @@ use super::error::{Fault, ScenarioError, alternatives};
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: usize = 1 << 20;
+/// Links of a direction, at most.
+const MAX_HOPS: usize = 16;
 
 /// A parsed file and where its keys stand.
 #[derive(Debug, Clone)]
@@ -81,7 +83,7 @@ fn note_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMa
     }
 }
 
-/// An item of an array is known by its position, a flow by its name too.
+/// An item of an array is known by its position, a flow or hop by its name too.
 fn note_item(
     text: &str,
     array: &str,
@@ -95,7 +97,8 @@ fn note_item(
     let DeValue::Table(inner) = item.get_ref() else { return };
     note_lines(text, &key, inner, lines);
     let named = inner.get("name").or_else(|| inner.get("kind"));
-    if let (true, Some(DeValue::String(name))) = (array == "flow", named.map(Spanned::get_ref)) {
+    let is_named = matches!(array, "flow" | "path.hop");
+    if let (true, Some(DeValue::String(name))) = (is_named, named.map(Spanned::get_ref)) {
         let key = join(array, name);
         lines.entry(key.clone()).or_insert(line);
         note_lines(text, &key, inner, lines);
@@ -113,7 +116,10 @@ fn join(prefix: &str, key: &str) -> String {
 /// What a scenario says about one trial: the tables that arms may override.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Base {
+    /// Without its hops.
     pub path: Table,
+    /// From the client to the server; empty where `path` itself names the links.
+    pub hops: Vec<(String, Table)>,
     pub phases: Table,
     /// In the order of the file.
     pub flows: Vec<(String, Table)>,
@@ -124,7 +130,7 @@ pub(super) struct Base {
 /// The origin of what the command line overrides.
 pub(super) const COMMAND_LINE: &str = "--set";
 
-/// A key and its new value: `path.up`, `phases.load`, `flow.bulk.count`.
+/// A key and its new value: `path.up`, `path.hop.modem.up`, `phases.load`, `flow.bulk.count`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Override {
     pub key: String,
@@ -132,13 +138,16 @@ pub(super) struct Override {
 }
 
 /// What an override may name, for messages.
-const OVERRIDABLE: &str = "path.KEY, phases.KEY or flow.NAME.KEY";
+const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
 
 impl Base {
     /// Takes its tables out of the file's root.
     pub(super) fn take(root: &mut Table) -> Result<Self, Fault> {
+        let mut path = take_table(root, "path")?;
+        let hops = take_hops(&mut path).map_err(|fault| fault.under("path"))?;
         Ok(Self {
-            path: take_table(root, "path")?,
+            path,
+            hops,
             phases: take_table(root, "phases")?,
             flows: take_flows(root)?,
             origins: BTreeMap::new(),
@@ -157,11 +166,12 @@ impl Base {
 
     /// The same with what was drawn in place of `{name}`.
     pub(super) fn filled(&self, conditions: &Conditions) -> Self {
-        let flow = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
+        let named = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
         Self {
             path: fill_table(&self.path, conditions),
+            hops: self.hops.iter().map(named).collect(),
             phases: fill_table(&self.phases, conditions),
-            flows: self.flows.iter().map(flow).collect(),
+            flows: self.flows.iter().map(named).collect(),
             origins: self.origins.clone(),
         }
     }
@@ -172,23 +182,19 @@ impl Base {
         self.origins.insert(change.key.clone(), place.to_owned());
         let unknown = || Fault::new(&change.key, format!("not a key; expected {OVERRIDABLE}"));
         let (section, rest) = change.key.split_once('.').ok_or_else(unknown)?;
-        let (table, key) = match section {
-            "path" => (&mut self.path, rest),
-            "phases" => (&mut self.phases, rest),
-            "flow" => {
-                let (name, key) = rest.rsplit_once('.').ok_or_else(unknown)?;
-                let names = alternatives(self.flows.iter().map(|(name, _)| name.as_str()));
-                let flow = self.flows.iter_mut().find(|(known, _)| known == name);
-                let (_, table) = flow.ok_or_else(|| {
-                    let problem = format!("no flow is named `{name}`; expected {names}");
-                    Fault::new(&change.key, problem)
-                })?;
-                (table, key)
-            }
+        let hop = rest.strip_prefix("hop.").filter(|_| section == "path");
+        let (table, key) = match (section, hop) {
+            (_, Some(rest)) => named_table(&mut self.hops, "hop", rest, &change.key)?,
+            ("path", None) => (&mut self.path, rest),
+            ("phases", None) => (&mut self.phases, rest),
+            ("flow", None) => named_table(&mut self.flows, "flow", rest, &change.key)?,
             _ => return Err(unknown()),
         };
-        if key.contains('.') {
+        if key.contains('.') || (section, rest) == ("path", "hop") {
             return Err(unknown());
+        }
+        if hop.is_some() && key == "name" {
+            return Err(Fault::new(&change.key, "a hop keeps its name"));
         }
         if section == "flow" && matches!(key, "name" | "kind") {
             let problem = "a flow keeps its name and kind; declare another, with `count = 0` where \
@@ -197,6 +203,28 @@ impl Base {
         }
         table.insert(key.to_owned(), change.value.clone());
         Ok(())
+    }
+}
+
+/// The table of a flow or hop, and the key in it, that `NAME.KEY` means.
+fn named_table<'a, 'k>(
+    tables: &'a mut [(String, Table)],
+    what: &str,
+    rest: &'k str,
+    whole_key: &str,
+) -> Result<(&'a mut Table, &'k str), Fault> {
+    let unknown = || Fault::new(whole_key, format!("not a key; expected {OVERRIDABLE}"));
+    let (name, key) = rest.rsplit_once('.').ok_or_else(unknown)?;
+    match tables.iter().position(|(known, _)| known == name) {
+        Some(position) => Ok((&mut tables[position].1, key)),
+        None if tables.is_empty() => {
+            Err(Fault::new(whole_key, format!("the scenario has no [[path.{what}]]")))
+        }
+        None => {
+            let names = alternatives(tables.iter().map(|(name, _)| name.as_str()));
+            let problem = format!("no {what} is named `{name}`; expected {names}");
+            Err(Fault::new(whole_key, problem))
+        }
     }
 }
 
@@ -226,7 +254,11 @@ fn flatten(key: &str, value: &Value, deep: u32, found: &mut Vec<Override>) -> Re
         let problem = format!("expected a table of keys to override, {OVERRIDABLE}");
         return Err(Fault::new(key, problem));
     };
-    table.iter().try_for_each(|(name, value)| flatten(&join(key, name), value, deep - 1, found))
+    table.iter().try_for_each(|(name, value)| {
+        // A hop has a name between it and its keys.
+        let deep = if (key, name.as_str()) == ("path", "hop") { deep + 2 } else { deep };
+        flatten(&join(key, name), value, deep - 1, found)
+    })
 }
 
 /// Takes `key` out of `table` where it is a table; an absent one is empty.
@@ -281,6 +313,29 @@ fn take_flows(root: &mut Table) -> Result<Vec<(String, Table)>, Fault> {
         flows.push((name, table));
     }
     Ok(flows)
+}
+
+/// Takes `hop` out of `[path]`.
+fn take_hops(path: &mut Table) -> Result<Vec<(String, Table)>, Fault> {
+    let expected = |_| Fault::new("hop", "expected tables: [[path.hop]]");
+    let mut hops: Vec<(String, Table)> = Vec::new();
+    for (index, mut table) in take_tables(path, "hop").map_err(expected)?.into_iter().enumerate() {
+        let place = format!("hop[{index}]");
+        let name = take_text(&mut table, "name").map_err(|fault| fault.under(&place))?;
+        let name = name
+            .ok_or_else(|| Fault::new(&place, "`name` is missing, for example name = \"modem\""))?;
+        check_name(&name).map_err(|problem| Fault::new(format!("{place}.name"), problem))?;
+        if hops.iter().any(|(known, _)| *known == name) {
+            let problem = format!("a second hop is named `{name}`; names must differ");
+            return Err(Fault::new(place, problem));
+        }
+        hops.push((name, table));
+    }
+    if hops.len() > MAX_HOPS {
+        let problem = format!("{} hops; expected at most {MAX_HOPS}", hops.len());
+        return Err(Fault::new("hop", problem));
+    }
+    Ok(hops)
 }
 
 /// Names stand in tables, keys and file names: short and plain.

@@ -213,14 +213,15 @@ impl Scenario {
         }
     }
 
-    /// The worlds that can run every flow of it.
+    /// The worlds that can run its path and every flow of it.
     pub fn worlds(&self) -> Vec<World> {
         let flows = || self.arms.iter().flat_map(|arm| &arm.flows);
         let mut worlds = Vec::new();
         if !flows().any(|flow| matches!(flow.kind, FlowKind::Exec(_))) {
             worlds.push(World::Sim);
         }
-        if !flows().any(Flow::is_sim_only) {
+        let has_hops = self.arms.iter().any(|arm| arm.path.first_hop().is_some());
+        if !has_hops && !flows().any(Flow::is_sim_only) {
             worlds.push(World::Live);
         }
         worlds

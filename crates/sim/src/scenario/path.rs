@@ -1,10 +1,11 @@
-//! `[path]`: an up link and a down link, each with its queue.
+//! `[path]`: an up link and a down link, each with its queue, or `[[path.hop]]`: chains of them.
 
 use serde::Deserialize;
 use toml::Table;
 use underload_aqm::config::{ConfigError, Spec};
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
 use underload_aqm::time::Span;
+use underload_report::schema::Direction;
 
 use super::error::Fault;
 use super::quantity::{BytesText, SpanText, SpecText};
@@ -13,15 +14,17 @@ use super::section::read_section;
 /// Both directions of a path, seen from the client.
 #[derive(Debug, Clone)]
 pub struct Path {
-    /// From the client.
-    pub up: Lane,
-    /// To the client.
-    pub down: Lane,
+    /// From the client, in the order of its packets; at least one.
+    pub up: Vec<Lane>,
+    /// To the client, in the order of its packets; at least one.
+    pub down: Vec<Lane>,
 }
 
 /// One direction: a queue and the link behind it, with its delay, loss and overhead.
 #[derive(Debug, Clone)]
 pub struct Lane {
+    /// Name of the hop that it belongs to; empty where `[path]` itself names the link.
+    pub name: String,
     /// The link, ready to be built.
     pub link: LinkSetup,
     /// The queue, ready to be built.
@@ -41,14 +44,33 @@ impl Lane {
 }
 
 impl Path {
-    pub(super) fn read(table: Table, load: &mut LoadFile<'_>) -> Result<Self, Fault> {
+    pub(super) fn read(
+        table: Table,
+        hops: &[(String, Table)],
+        load: &mut LoadFile<'_>,
+    ) -> Result<Self, Fault> {
         let keys: Result<Keys, Fault> = read_section(table);
-        keys.and_then(|keys| keys.check(load)).map_err(|fault| fault.under("path"))
+        let path = keys.and_then(|keys| match hops {
+            [] => keys.check(load),
+            hops => keys.check_chain(hops, load),
+        });
+        path.map_err(|fault| fault.under("path"))
     }
 
     /// The round trip without load and without transmission times.
     pub fn base_round_trip(&self) -> Span {
-        self.up.link.delay + self.down.link.delay
+        self.lanes().fold(Span::ZERO, |sum, (_, lane)| sum + lane.link.delay)
+    }
+
+    /// Every link, those up first.
+    pub fn lanes(&self) -> impl Iterator<Item = (Direction, &Lane)> {
+        let up = self.up.iter().map(|lane| (Direction::Up, lane));
+        up.chain(self.down.iter().map(|lane| (Direction::Down, lane)))
+    }
+
+    /// The name of a hop, where the path is made of hops.
+    pub fn first_hop(&self) -> Option<&str> {
+        self.lanes().map(|(_, lane)| lane.name.as_str()).find(|name| !name.is_empty())
     }
 }
 
@@ -71,6 +93,30 @@ struct Keys {
     up_loss: Option<String>,
     down_loss: Option<String>,
     overhead: Option<BytesText>,
+}
+
+/// What a scenario says of a hop besides its name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HopKeys {
+    up: Option<SpecText>,
+    up_queue: Option<SpecText>,
+    down: Option<SpecText>,
+    down_queue: Option<SpecText>,
+}
+
+impl HopKeys {
+    /// Up and down; at least one of them has a link.
+    fn lanes(self) -> Result<(LaneKeys, LaneKeys), Fault> {
+        if self.up.is_none() && self.down.is_none() {
+            let problem = "a hop without a link; expected one in at least one direction, such as \
+                           up = \"10mbit\"";
+            return Err(Fault::new("", problem));
+        }
+        let lane =
+            |direction, link, queue| LaneKeys { direction, link, queue, delay: None, loss: None };
+        Ok((lane("up", self.up, self.up_queue), lane("down", self.down, self.down_queue)))
+    }
 }
 
 /// The keys of one direction.
@@ -104,7 +150,54 @@ impl Keys {
             delay: down_delay,
             loss: self.down_loss,
         };
-        Ok(Path { up: up.check(overhead, load)?, down: down.check(overhead, load)? })
+        let [up, down] = [up.check(overhead, load)?, down.check(overhead, load)?];
+        Ok(Path { up: vec![up], down: vec![down] })
+    }
+
+    /// The path of these hops, which run from the client to the server. Its delays lie behind the
+    /// last hop: they belong to each direction's link that is next to the server.
+    fn check_chain(self, hops: &[(String, Table)], load: &mut LoadFile<'_>) -> Result<Path, Fault> {
+        let given = [
+            ("up", self.up.is_some()),
+            ("up_queue", self.up_queue.is_some()),
+            ("down", self.down.is_some()),
+            ("down_queue", self.down_queue.is_some()),
+            ("up_loss", self.up_loss.is_some()),
+            ("down_loss", self.down_loss.is_some()),
+            ("overhead", self.overhead.is_some()),
+        ];
+        if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            let problem = "stands beside [[path.hop]]; expected it in one of the hops, loss and \
+                           overhead in its link's SPEC, or no hops";
+            return Err(Fault::new(*key, problem));
+        }
+        let (up_delay, down_delay) = self.delays()?;
+        let mut path = Path { up: Vec::new(), down: Vec::new() };
+        // From the server's side, so that the delays meet their links first.
+        let (mut delay_up, mut delay_down) = (up_delay, down_delay);
+        for (name, table) in hops.iter().rev() {
+            let at = |fault: Fault| fault.under(&format!("hop.{name}"));
+            let keys: HopKeys = read_section(table.clone()).map_err(at)?;
+            let (up, down) = keys.lanes().map_err(at)?;
+            for (mut lane, delay, lanes) in
+                [(up, &mut delay_up, &mut path.up), (down, &mut delay_down, &mut path.down)]
+            {
+                if lane.link.is_some() || lane.queue.is_some() {
+                    lane.delay = delay.take();
+                    lanes.push(Lane { name: name.clone(), ..lane.check(None, load).map_err(at)? });
+                }
+            }
+        }
+        path.up.reverse();
+        for (direction, delay, lanes) in
+            [("up", up_delay, &mut path.up), ("down", down_delay, &mut path.down)]
+        {
+            if lanes.is_empty() {
+                let wide = LaneKeys { direction, link: None, queue: None, delay, loss: None };
+                lanes.push(wide.check(None, load)?);
+            }
+        }
+        Ok(path)
     }
 
     /// Up and down, either given or the halves of the round trip.
@@ -158,6 +251,6 @@ impl LaneKeys {
         // Through the text form: a value with a comma must not become two items.
         let link = LinkSetup::parse_with(&link.to_string(), load).map_err(at_link)?;
         let queue = QueueSetup::from_spec(&queue, &link.facts()).map_err(at_queue)?;
-        Ok(Lane { link, queue, is_wide })
+        Ok(Lane { name: String::new(), link, queue, is_wide })
     }
 }

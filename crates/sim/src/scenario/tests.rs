@@ -45,9 +45,9 @@ fn defaults_are_filled_in() {
     assert_eq!((scenario.repeats, scenario.seed), (2, 7));
     let [arm] = scenario.arms.as_slice() else { panic!("{} arms", scenario.arms.len()) };
     assert_eq!(arm.name, "default");
-    assert_eq!(arm.path.up.link.delay, Span::from_micros(8_500));
+    assert_eq!(arm.path.up[0].link.delay, Span::from_micros(8_500));
     assert_eq!(arm.path.base_round_trip(), Span::from_millis(17));
-    assert_eq!(arm.path.down.link.label.name, "1gbit");
+    assert_eq!(arm.path.down[0].link.label.name, "1gbit");
     assert_eq!(arm.phases.ramp, Ramp::Steady { limit: Span::from_secs(15) });
     let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("{:?}", arm.flows[0]) };
     assert_eq!((bulk.count, bulk.direction), (1, FlowDirection::Up));
@@ -94,7 +94,7 @@ phases.load = "3s"
     ];
     assert_eq!(names, expected);
     let last = &scenario.arms[7];
-    assert_eq!(last.path.up.queue.label.to_string(), "pie:profile=rfc,target=15ms");
+    assert_eq!(last.path.up[0].queue.label.to_string(), "pie:profile=rfc,target=15ms");
     assert_eq!(last.phases.load, Span::from_secs(3));
     let FlowKind::Tcp(bulk) = &last.flows[0].kind else { panic!("{:?}", last.flows[0]) };
     assert_eq!(bulk.count, 10);
@@ -136,7 +136,7 @@ phases.load = "1s"
     };
     let set = parse_with(&text, &options).expect("set");
     assert_eq!((set.repeats, set.seed, set.arms.len(), set.published.len()), (9, 11, 1, 1));
-    assert_eq!(set.arms[0].path.up.link.label.name, "5mbit");
+    assert_eq!(set.arms[0].path.up[0].link.label.name, "5mbit");
     assert_eq!(set.arms[0].path.base_round_trip(), Span::from_millis(40));
     let FlowKind::Tcp(bulk) = &set.arms[0].flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count, 3);
@@ -180,7 +180,7 @@ fn other_links_take_the_place_of_those_swept_over() {
     let other = parse_with(&text, &options).expect("three other links");
     let names: Vec<&str> = other.arms.iter().map(|arm| arm.name.as_str()).collect();
     assert_eq!(names, ["fifo/a", "fifo/b", "fifo/c", "codel/a", "codel/b", "codel/c"]);
-    assert_eq!(other.arms[5].path.up.link.label.to_string(), "3mbit:delay=8500us");
+    assert_eq!(other.arms[5].path.up[0].link.label.to_string(), "3mbit:delay=8500us");
     let published: Vec<&str> = other.published.iter().map(|it| it.arm.as_str()).collect();
     assert_eq!(published, ["codel/*"], "a number about a link that is gone is left out");
     let unswept = parse_with(GOOD, &options).expect_err("nothing to stand in for");
@@ -365,14 +365,14 @@ fn drawn(scenario: &Scenario, arm: usize, repeat: u32) -> (Arm, Conditions) {
 #[test]
 fn a_cohort_draws_every_trial_and_pairs_the_arms() {
     let scenario = parse(&cohort_text()).expect("the scenario is right");
-    assert_eq!(scenario.arms[0].path.up.link.label.name, "10mbit");
+    assert_eq!(scenario.arms[0].path.up[0].link.label.name, "10mbit");
     assert_eq!(scenario.arms[0].path.base_round_trip(), Span::from_millis(17));
     let (arm, conditions) = drawn(&scenario, 1, 5);
     let rtt = conditions["rtt"].clone();
     assert_eq!(arm.path.base_round_trip().to_string(), rtt);
-    assert_eq!(arm.path.up.link.label.name, conditions["tier"]);
+    assert_eq!(arm.path.up[0].link.label.name, conditions["tier"]);
     let limit: u64 = conditions["limit"].trim_end_matches('B').parse().expect("bytes");
-    let queue = arm.path.up.queue.label.to_string();
+    let queue = arm.path.up[0].queue.label.to_string();
     assert!((24 << 10..=256 << 10).contains(&limit) && queue.starts_with("pie"), "{queue}");
     let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count.to_string(), conditions["flows"]);
@@ -613,7 +613,7 @@ proptest! {
         let scenario = parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let arm = &scenario.arms[0];
         prop_assert_eq!(arm.path.base_round_trip(), Span::from_micros(delay_us));
-        prop_assert_eq!(&arm.path.up.link.label.name, &format!("{kbit}kbit"));
+        prop_assert_eq!(&arm.path.up[0].link.label.name, &format!("{kbit}kbit"));
         let FlowKind::Tcp(flow) = &arm.flows[0].kind else { panic!("no tcp") };
         prop_assert_eq!(flow.count, count);
     }

@@ -75,11 +75,17 @@ pub(super) fn with_links(
     Ok(dimensions)
 }
 
-/// `path.up` or `path.down`, where that and nothing else is what the dimension varies.
+/// `path.up`, `path.hop.NAME.up` or the same down, where that and nothing else is what the
+/// dimension varies.
 fn swept_link(dimension: &[Variant]) -> Option<String> {
     let [first] = dimension.first()?.changes.as_slice() else { return None };
     let same = |variant: &Variant| variant.changes.iter().all(|change| change.key == first.key);
-    let is_link = first.key == "path.up" || first.key == "path.down";
+    let is_path = first.key == "path.up" || first.key == "path.down";
+    let is_hop = first
+        .key
+        .strip_prefix("path.hop.")
+        .is_some_and(|rest| matches!(rest.rsplit_once('.'), Some((_, "up" | "down"))));
+    let is_link = is_path || is_hop;
     (is_link && dimension.iter().all(same)).then(|| first.key.clone())
 }
 

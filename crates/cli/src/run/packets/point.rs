@@ -213,10 +213,15 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let one = HopNames::named([names(&[""]), names(&["modem"])]);
         let two = HopNames::named([names(&["", ""]), names(&[])]);
+        let home = HopNames::named([names(&["wifi", "modem"]), names(&["modem", "wifi"])]);
         let check = |names: &HopNames, text: &str| names.check(&text.parse().expect("a point"));
         assert_eq!(check(&one, "up.drop"), Ok(()));
         assert_eq!(check(&one, "down.modem.drop"), Ok(()));
         assert_eq!(check(&two, "up.2.drop"), Ok(()));
+        assert_eq!(check(&home, "up.modem.departure"), Ok(()));
+        assert_eq!(home.of(Direction::Down, Some(0)), "modem");
+        let problem = check(&home, "up.departure").expect_err("which?");
+        assert!(problem.contains("expected one of wifi, modem"), "{problem}");
         for (names, text) in [(&one, "up.modem.drop"), (&one, "down.drop"), (&two, "up.drop")] {
             assert!(check(names, text).is_err(), "{text}");
         }
