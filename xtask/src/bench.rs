@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{sim_live, simulator};
+use crate::{measure, sim_live, simulator};
 
 struct Bench {
     name: &'static str,
@@ -35,19 +35,6 @@ const BENCHES: &[Bench] = &[
         command: &["run", "--release", "-p", "underload-emu", "--example", "io_comparison", "--"],
     },
     Bench {
-        name: "probe",
-        what: "slots kept, round trips and lateness of the probe beside ping and irtt",
-        command: &[
-            "run",
-            "--release",
-            "-p",
-            "underload-probe",
-            "--example",
-            "probe_accuracy",
-            "--",
-        ],
-    },
-    Bench {
         name: "service",
         what: "memory and descriptors of the server over 10^4 sessions, kills and 10^5 forgeries",
         command: &["run", "--release", "-p", "underload-probe", "--example", "service_soak", "--"],
@@ -66,18 +53,20 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             println!("{:<12}{}", bench.name, bench.what);
         }
         println!("{:<12}{}", simulator::NAME, simulator::WHAT);
+        println!("{:<12}{}", measure::NAME, measure::WHAT);
         println!("{:<12}{}", sim_live::NAME, sim_live::WHAT);
         return Ok(());
     };
     match *name {
         simulator::NAME => return simulator::run(rest),
+        measure::NAME => return measure::run(rest),
         sim_live::NAME => return sim_live::run(rest),
         _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = known.join(", ");
-        let more = [simulator::NAME, sim_live::NAME].join(", ");
+        let more = [simulator::NAME, measure::NAME, sim_live::NAME].join(", ");
         bail!("there is no benchmark `{name}`; known: {known}, {more}");
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))

@@ -4,6 +4,7 @@
 
 mod bench;
 mod checks;
+mod measure;
 mod sim_live;
 mod simulator;
 mod test_run;

@@ -1,0 +1,170 @@
+//! Client, router and server as network namespaces, and the processes in them.
+//!
+//! ```text
+//! client -- 10.98.1.0/24 -- router -- 10.98.2.0/24 -- server     20 Mbit/s, 250 kB before the last
+//!      \---------------- 10.98.3.0/24 ---------------/           nothing in between
+//! ```
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::checks::succeed;
+
+/// The server's address beyond the bottleneck.
+pub const BOTTLENECK: &str = "10.98.2.2";
+/// The server's address beyond a plain veth.
+pub const PLAIN: &str = "10.98.3.2";
+
+/// No client runs longer.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// `$c`, `$r` and `$s` are the namespaces.
+const BUILD: &str = "set -e
+for n in $c $r $s; do ip netns add $n; ip -n $n link set lo up; done
+join() { ip link add $2 netns $1 type veth peer name $5 netns $4
+  ip -n $1 addr add $3 dev $2; ip -n $4 addr add $6 dev $5
+  ip -n $1 link set $2 up; ip -n $4 link set $5 up; }
+join $c up 10.98.1.1/24 $r down 10.98.1.2/24
+join $r up 10.98.2.1/24 $s down 10.98.2.2/24
+join $c plain 10.98.3.1/24 $s plain 10.98.3.2/24
+for x in $c/up $r/down $r/up $s/down; do
+  ip netns exec ${x%/*} ethtool -K ${x#*/} tso off gso off gro off > /dev/null; done
+ip netns exec $r sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
+ip -n $c route add 10.98.2.0/24 via 10.98.1.2
+ip -n $s route add 10.98.1.0/24 via 10.98.2.1
+ip netns exec $r tc qdisc add dev up root tbf rate 20mbit burst 5kb limit 250000";
+
+/// Waits until its standard input is closed, however that comes about, and then removes all.
+const REMOVE: &str = "trap '' INT TERM HUP; read -r _
+for n in $c $r $s; do
+  for p in $(ip netns pids $n 2> /dev/null); do kill -9 $p; done
+  ip netns del $n 2> /dev/null; done";
+
+/// The namespaces; they go when this is dropped, or when the process ends in any other way.
+pub struct Lab {
+    name: String,
+    folder: PathBuf,
+    remover: Child,
+    paths: Cell<u32>,
+}
+
+impl Lab {
+    /// Builds it; what the programs write goes to `folder`, which is emptied.
+    pub fn build(folder: &Path) -> anyhow::Result<Self> {
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let name = format!("underload-{}", std::process::id());
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            for part in ["c", "r", "s"] {
+                command.env(part, format!("{name}-{part}"));
+            }
+            command
+        };
+        let remover = shell(REMOVE).stdin(Stdio::piped()).spawn().context("sh")?;
+        let lab =
+            Self { folder: folder.to_path_buf(), remover, paths: Cell::new(0), name: name.clone() };
+        succeed(shell(BUILD).stdin(Stdio::null()))
+            .context("building the network namespaces; this needs root, ip, tc and ethtool")?;
+        Ok(lab)
+    }
+
+    /// A path in the lab's folder at which there is nothing yet.
+    pub fn new_path(&self) -> PathBuf {
+        self.paths.set(self.paths.get() + 1);
+        self.folder.join(self.paths.get().to_string())
+    }
+
+    /// Starts a program with these words as arguments where the client is.
+    pub fn at_client(&self, program: &Path, line: &str) -> anyhow::Result<Started> {
+        self.start("c", program, line)
+    }
+
+    /// Starts a program with these words as arguments where the server is.
+    pub fn at_server(&self, program: &Path, line: &str) -> anyhow::Result<Started> {
+        self.start("s", program, line)
+    }
+
+    fn start(&self, part: &str, program: &Path, line: &str) -> anyhow::Result<Started> {
+        let output = self.new_path().with_extension("out");
+        let file = File::create(&output).with_context(|| output.display().to_string())?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{part}", self.name)]);
+        command.arg(program).args(line.split_whitespace());
+        // The fingerprints and the certificate of this lab are nobody else's.
+        command.env("HOME", &self.folder).env_remove("XDG_DATA_HOME");
+        let errors = output.with_extension("err");
+        let errors_to = File::create(&errors).with_context(|| errors.display().to_string())?;
+        command.stdin(Stdio::null()).stdout(file).stderr(errors_to);
+        let child = command.spawn().with_context(|| format!("{command:?}"))?;
+        Ok(Started { line: format!("{} {line}", program.display()), child, output, errors })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(self.remover.stdin.take());
+        if let Err(error) = self.remover.wait() {
+            eprintln!("removing the namespaces {}-*: {error}", self.name);
+        }
+    }
+}
+
+/// A program under way; it ends when this is dropped.
+pub struct Started {
+    line: String,
+    child: Child,
+    output: PathBuf,
+    errors: PathBuf,
+}
+
+impl Started {
+    /// Waits until the program says this on its standard error.
+    pub fn wait_for(&mut self, words: &str) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while !fs::read_to_string(&self.errors)?.contains(words) {
+            if self.child.try_wait()?.is_some() || start.elapsed() > LONGEST {
+                bail!("`{}` never said `{words}`: {}", self.line, self.complaint());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for the end and gives what the program printed.
+    pub fn finish(mut self) -> anyhow::Result<String> {
+        let start = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if start.elapsed() > LONGEST {
+                bail!("`{}` took longer than {} s", self.line, LONGEST.as_secs());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let output = fs::read_to_string(&self.output)?;
+        if output.is_empty() {
+            bail!("`{}` printed nothing: {}", self.line, self.complaint());
+        }
+        Ok(output)
+    }
+
+    fn complaint(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Neither fails but for a process that has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
