@@ -99,8 +99,8 @@ impl Comparison {
 
     fn servers(&self) -> anyhow::Result<Vec<Started>> {
         let ours = format!(
-            "serve --bind {BOTTLENECK} --bind {PLAIN} --anonymous --anonymous-quota 10000GB \
-             --capacity-up 100gbit --capacity-down 100gbit"
+            "serve --bind {BOTTLENECK} --bind {PLAIN} --anonymous --quota 10000GB \
+             --anonymous-quota 10000GB --capacity-up 100gbit --capacity-down 100gbit"
         );
         let mut servers = vec![self.lab.at_server(&self.program, &ours)?];
         if self.has(Tool::Irtt) {
@@ -123,22 +123,23 @@ impl Comparison {
         Ok(started)
     }
 
-    /// Sends `count` probes, `interval_ms` apart, with each of the tools at once.
+    /// Probes for so long, every `interval_ms`, with each of the tools at once. Ping keeps no
+    /// schedule: it is told when to end, and not how often to ask, which would take it half as
+    /// long again.
     fn others(
         &self,
         tools: &[Tool],
         host: &str,
-        count: u64,
+        seconds: u64,
         interval_ms: u64,
     ) -> anyhow::Result<Vec<Other>> {
         let here = tools.iter().copied().filter(|tool| self.has(*tool));
         here.map(|tool| {
             let file = self.lab.new_path().with_extension("json");
             let line = match tool {
-                Tool::Ping => format!("-n -i 0.{interval_ms:03} -c {count} {host}"),
+                Tool::Ping => format!("-n -i 0.{interval_ms:03} -w {seconds} {host}"),
                 Tool::Irtt | Tool::Iperf3 => format!(
-                    "client -i {interval_ms}ms -d {}ms -l 64 -q -o {} {host}",
-                    count * interval_ms,
+                    "client -i {interval_ms}ms -d {seconds}s -l 64 -q -o {} {host}",
                     file.display()
                 ),
             };
@@ -159,7 +160,7 @@ impl Comparison {
         let goal = "0.1 % skipped, p50 0.015, p99 0.060";
         row(case, "underload", &format!("{skipped:.2} % skipped, {latency}"), goal, Some(met));
         for tool in [Tool::Ping, Tool::Irtt] {
-            for other in self.others(&[tool], PLAIN, 10_000, 1)? {
+            for other in self.others(&[tool], PLAIN, 10, 1)? {
                 let latency = other.finish()?;
                 let skipped = latency.skipped_percent(10_000);
                 row(case, tool.name(), &format!("{skipped:.2} % skipped, {latency}"), "", None);
@@ -173,7 +174,7 @@ impl Comparison {
         let case = "CUBIC, 20 Mbit/s, 250 kB";
         let line = format!("{BOTTLENECK} --flows 1 --idle 1s --duration 7s --interval 10ms");
         let ours = self.start_ours(&line, "load")?;
-        let others = self.others(&[Tool::Ping, Tool::Irtt], BOTTLENECK, 690, 10)?;
+        let others = self.others(&[Tool::Ping, Tool::Irtt], BOTTLENECK, 7, 10)?;
         let others = finish(others)?;
         let ours = Ours::parse(&ours.finish()?)?;
         let latency = ours.latency("load")?;
@@ -194,7 +195,7 @@ impl Comparison {
         }
         let line = format!("{BOTTLENECK} --flows 1 --idle 10s --duration 1s --interval 10ms");
         let ours = self.start_ours(&line, "idle")?;
-        let others = self.others(&[Tool::Ping, Tool::Irtt], BOTTLENECK, 1_000, 10)?;
+        let others = self.others(&[Tool::Ping, Tool::Irtt], BOTTLENECK, 10, 10)?;
         thread::sleep(Duration::from_secs(2));
         let load = format!("-c {BOTTLENECK} -t 5 -C cubic");
         self.lab.at_client(Path::new("iperf3"), &load)?.finish()?;

@@ -58,7 +58,7 @@ impl Latency {
 impl fmt::Display for Latency {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sent, p50_ms, p90_ms, p99_ms } = self;
-        let digits = if *p50_ms < 1.0 { 3 } else { 1 };
+        let digits = if *p50_ms < 1.0 { 4 } else { 1 };
         write!(
             formatter,
             "p50 {p50_ms:.digits$}, p90 {p90_ms:.digits$}, p99 {p99_ms:.digits$} ms ({sent} sent)"
