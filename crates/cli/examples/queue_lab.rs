@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo build --release -p underload
-//! cargo run --release -p underload --example queue_lab -- target/release/underload [RATE] [DELAY] [CC]
+//! cargo run --release -p underload --example queue_lab -- \
+//!     target/release/underload [RATE] [DELAY] [CC]
 //! ```
 //!
 //! For each discipline, `underload link` puts it in front of an emulated link (default 20mbit,

@@ -16,8 +16,8 @@ pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt and iperf3 (JSON), crusader (.crr).
     #[arg(required = true, value_name = "RUN")]
     pub directories: Vec<PathBuf>,
-    /// The folder that report.html and its plots go to [default: the run's own; for several runs, or
-    /// for a file, the current one].
+    /// The folder that report.html and its plots go to [default: the run's own; for several runs,
+    /// or for a file, the current one].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Compares the first run, arm by arm, with the second: working latency may differ by 15 %,
