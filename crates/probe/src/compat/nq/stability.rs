@@ -41,6 +41,7 @@ mod tests {
         let mut push = |value| stability.push(value);
         assert!(![10.0, 50.0, 100.0, 100.0, 100.0].map(&mut push).contains(&true));
         let settled = (0..10).position(|_| push(100.0));
-        assert_eq!(settled, Some(2), "the ramp has left the averages");
+        // 87.5, 100, 100, 100 still deviate by 5.4 of 96.9; then the ramp has left the averages.
+        assert_eq!(settled, Some(3));
     }
 }
