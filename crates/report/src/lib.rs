@@ -10,8 +10,10 @@
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
+//! - [`disk`]: files written whole or not at all.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
+pub mod disk;
 pub mod schema;
 pub mod stats;
 

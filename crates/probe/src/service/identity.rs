@@ -1,12 +1,12 @@
 //! Who a server is: a certificate of its own, pinned by its fingerprint.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
@@ -15,9 +15,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme, version,
 };
+use underload_report::disk::{self, Access};
 
 use super::ServiceError;
 use super::message::{from_hex, to_hex};
+use super::private;
 
 /// SHA-256 of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +66,13 @@ impl FromStr for Fingerprint {
     }
 }
 
+/// Files of an identity; [`WAITING`] is a certificate whose key is not on the disk yet.
+const CERTIFICATE: &str = "certificate.der";
+const KEY: &str = "key.der";
+const WAITING: &str = "certificate.der.new";
+/// How long another program may take to write a line, or an identity.
+const LOCK_PATIENCE: Duration = Duration::from_secs(20);
+
 /// A server's certificate and its key.
 #[derive(Debug)]
 pub struct Identity {
@@ -86,25 +95,56 @@ impl Identity {
     /// The one that `directory` holds, or a new one that is then kept there, readable by its owner
     /// alone.
     ///
+    /// A new certificate waits under another name until its key is on the disk: whoever is killed
+    /// or loses power meanwhile finds a whole identity the next time, or none.
+    ///
     /// # Errors
-    /// [`ServiceError::File`] for what the file system says.
+    /// [`ServiceError::File`] for what the file system says, [`ServiceError::Keys`] for half an
+    /// identity, and for a key that others can read or that belongs to somebody else.
     pub fn load_or_create(directory: &Path) -> Result<Self, ServiceError> {
-        let (certificate, key) = (directory.join("certificate.der"), directory.join("key.der"));
-        match (fs::read(&certificate), fs::read(&key)) {
-            (Ok(certificate), Ok(key)) => {
-                let certificate = CertificateDer::from(certificate);
-                Ok(Self { certificate, key: PrivatePkcs8KeyDer::from(key) })
+        if let Some(kept) = Self::load(directory)? {
+            return Ok(kept);
+        }
+        let failed = |source| ServiceError::File { path: directory.to_owned(), source };
+        disk::create_directory(directory, Access::Owner).map_err(failed)?;
+        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(failed)?;
+        // Another server may have been quicker.
+        if let Some(kept) = Self::load(directory)? {
+            return Ok(kept);
+        }
+        let waiting = directory.join(WAITING);
+        if !directory.join(KEY).exists() {
+            let made = Self::generate()?;
+            private::write(&waiting, &made.certificate)?;
+            private::write(&directory.join(KEY), made.key.secret_pkcs8_der())?;
+        }
+        let certificate = private::read(&waiting)?;
+        private::write(&directory.join(CERTIFICATE), &certificate)?;
+        disk::remove(&waiting).map_err(failed)?;
+        Self::load(directory)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+    }
+
+    /// The whole identity of a directory; `None` where none was finished.
+    fn load(directory: &Path) -> Result<Option<Self>, ServiceError> {
+        let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+        let half = |missing: &Path, other: &str| ServiceError::Keys {
+            path: missing.to_owned(),
+            what: format!(
+                "missing, though {other} is there: bring it back from a copy, or remove {other} \
+                 and be a new server to every client"
+            ),
+        };
+        match (certificate.exists(), key.exists()) {
+            (true, true) => {
+                let key = PrivatePkcs8KeyDer::from(private::read(&key)?);
+                let read = fs::read(&certificate);
+                let failed = |source| ServiceError::File { path: certificate, source };
+                Ok(Some(Self { certificate: read.map_err(failed)?.into(), key }))
             }
-            (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound => {
-                let made = Self::generate()?;
-                let failed = |source| ServiceError::File { path: directory.to_owned(), source };
-                DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-                write_private(&key, made.key.secret_pkcs8_der())?;
-                write_private(&certificate, &made.certificate)?;
-                Ok(made)
-            }
-            (Err(source), _) => Err(ServiceError::File { path: certificate, source }),
-            (_, Err(source)) => Err(ServiceError::File { path: key, source }),
+            (false, false) => Ok(None),
+            (false, true) if directory.join(WAITING).exists() => Ok(None),
+            (false, true) => Err(half(&certificate, KEY)),
+            (true, false) => Err(half(&key, CERTIFICATE)),
         }
     }
 
@@ -112,7 +152,8 @@ impl Identity {
     /// certificate is used, because clients pin it and believe no authority.
     ///
     /// # Errors
-    /// [`ServiceError::Pem`] if a file cannot be read or holds none.
+    /// [`ServiceError::Pem`] if a file cannot be read or holds none, [`ServiceError::Keys`] if
+    /// everybody can read the key.
     pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, ServiceError> {
         let wrong = |path: &Path, error: &dyn fmt::Display| ServiceError::Pem {
             path: path.to_owned(),
@@ -121,6 +162,8 @@ impl Identity {
         let key_path = key;
         let parsed = CertificateDer::from_pem_file(certificate);
         let certificate = parsed.map_err(|error| wrong(certificate, &error))?;
+        // Public authorities' tools let a group of servers read it.
+        private::check(key_path, 0o007)?;
         let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
         let key = key.map_err(|error| wrong(key_path, &error))?;
         Ok(Self { certificate, key })
@@ -143,21 +186,6 @@ impl Identity {
             .map_err(|error| ServiceError::Tls(error.to_string()))?;
         Ok(Arc::new(config))
     }
-}
-
-/// Writes a file whole or not at all.
-pub(super) fn write_private(path: &Path, octets: &[u8]) -> Result<(), ServiceError> {
-    let failed = |source| ServiceError::File { path: path.to_owned(), source };
-    let unfinished = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .map_err(failed)?;
-    let written = file.write_all(octets).and_then(|()| file.sync_all());
-    let renamed = written.and_then(|()| fs::rename(&unfinished, path));
-    renamed.inspect_err(|_| drop(fs::remove_file(&unfinished))).map_err(failed)
 }
 
 /// Whom a client believes.
@@ -194,16 +222,23 @@ impl Trust {
         Ok(None)
     }
 
-    /// Remembers a new server.
+    /// Remembers a new server. Of several programs that do so at once each keeps its line.
     pub(super) fn remember(&self, host: &str, seen: Fingerprint) -> Result<(), ServiceError> {
         let Self::FirstUse { known_servers } = self else { return Ok(()) };
+        let parent = disk::directory_of(known_servers);
+        let failed = |source| ServiceError::File { path: parent.to_owned(), source };
+        disk::create_directory(parent, Access::Owner).map_err(failed)?;
+        let _lock = disk::lock_directory(parent, LOCK_PATIENCE).map_err(failed)?;
+        match self.expected(host)? {
+            None => {}
+            Some(known) if known == seen => return Ok(()),
+            Some(known) => {
+                return Err(ServiceError::Imposter { host: host.to_owned(), seen, known });
+            }
+        }
         let old = read_lines(known_servers)?;
         let text = format!("{}{host} {seen}\n", with_line_end(&old));
-        if let Some(parent) = known_servers.parent().filter(|path| !path.as_os_str().is_empty()) {
-            let failed = |source| ServiceError::File { path: parent.to_owned(), source };
-            DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed)?;
-        }
-        write_private(known_servers, text.as_bytes())
+        private::write(known_servers, text.as_bytes())
     }
 }
 
@@ -296,6 +331,7 @@ impl ServerCertVerifier for Pin {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use underload_report::disk::faults::{self, Tree};
 
     #[test]
     fn an_identity_is_made_once_and_kept_private() {
@@ -305,6 +341,10 @@ mod tests {
         let (pem, key) = (directory.path().join("c.pem"), directory.path().join("k.pem"));
         fs::write(&pem, made.cert.pem()).unwrap();
         fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Identity::from_pem(&pem, &key).unwrap_err().to_string();
+        assert!(error.contains("others can read it"), "{error}");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
         let given = Identity::from_pem(&pem, &key).unwrap();
         assert_eq!(given.fingerprint(), Fingerprint::of_pem(&pem).unwrap());
         assert!(Identity::from_pem(&key, &pem).is_err());
@@ -314,8 +354,63 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(&home).unwrap().count(), 2);
         // Half an identity is an error, not a reason to become somebody else.
-        fs::remove_file(home.join("key.der")).unwrap();
-        assert!(matches!(Identity::load_or_create(&home), Err(ServiceError::File { .. })));
+        for half in [KEY, CERTIFICATE] {
+            let bytes = fs::read(home.join(half)).unwrap();
+            fs::remove_file(home.join(half)).unwrap();
+            let error = Identity::load_or_create(&home).unwrap_err().to_string();
+            assert!(error.contains(half) && error.contains("bring it back"), "{error}");
+            private::write(&home.join(half), &bytes).unwrap();
+        }
+        assert_eq!(Identity::load_or_create(&home).unwrap().fingerprint(), first);
+    }
+
+    #[test]
+    fn a_server_that_was_killed_or_lost_power_has_its_identity_the_next_time() {
+        let action = |root: &Path| Identity::load_or_create(&root.join("id"));
+        faults::at_every_step(&Tree::new(), action, |fault, root, outcome| {
+            let first = outcome.result.as_ref().ok().map(Identity::fingerprint);
+            assert!(outcome.is_hit || first.is_some(), "{fault:?}: {:?}", outcome.result);
+            let left = faults::tree(root);
+            for tree in outcome.after_power_cut.iter().chain([&left]) {
+                faults::restore(root, tree);
+                let next = Identity::load_or_create(&root.join("id"));
+                let next = next.unwrap_or_else(|error| panic!("{fault:?}: {error}: {tree:?}"));
+                assert!(first.is_none_or(|first| first == next.fingerprint()), "{fault:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        Identity::load_or_create(directory.path()).unwrap();
+        let key = directory.path().join(KEY);
+        for mode in [0o640, 0o604, 0o620] {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Identity::load_or_create(directory.path()).unwrap_err().to_string();
+            assert!(error.contains("others can read it: chmod 600"), "{error}");
+        }
+    }
+
+    #[test]
+    fn clients_that_remember_at_once_lose_no_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let known_servers = directory.path().join("new/known");
+        let trust = Trust::FirstUse { known_servers };
+        let remember = |number: u8| {
+            let trust = &trust;
+            move || trust.remember(&format!("host-{number}:1"), Fingerprint([number; 32])).unwrap()
+        };
+        std::thread::scope(|scope| {
+            (0..40).for_each(|number| drop(scope.spawn(remember(number))));
+        });
+        for number in 0..40 {
+            let expected = trust.expected(&format!("host-{number}:1")).unwrap();
+            assert_eq!(expected, Some(Fingerprint([number; 32])));
+        }
+        // Whoever comes second with another certificate is told, and the first one stays.
+        let second = trust.remember("host-1:1", Fingerprint([9; 32]));
+        assert!(matches!(second, Err(ServiceError::Imposter { .. })), "{second:?}");
     }
 
     #[test]

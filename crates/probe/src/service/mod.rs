@@ -28,6 +28,7 @@ mod identity;
 mod join;
 mod ledger;
 mod message;
+mod private;
 mod quota;
 mod server;
 mod sessions;

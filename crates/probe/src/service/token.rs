@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,9 +15,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::ServiceError;
-use super::identity::{Fingerprint, write_private};
+use super::identity::Fingerprint;
 use super::ledger::Ask;
 use super::message::{MESSAGE_MAX, from_hex, octets_from_hex, to_hex};
+use super::private;
 
 /// What a token allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,15 +81,11 @@ impl TokenKeys {
     ///
     /// # Errors
     /// [`ServiceError::File`], [`ServiceError::Keys`] with what is wrong with it: others can read
-    /// it, no key, too many, a line that is none.
+    /// it or own it, no key, too many, a line that is none.
     pub fn load(path: &Path) -> Result<Self, ServiceError> {
-        let failed = |source| ServiceError::File { path: path.to_owned(), source };
         let wrong = |what: String| ServiceError::Keys { path: path.to_owned(), what };
-        let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(wrong(format!("others can read it: chmod 600 {}", path.display())));
-        }
-        let text = fs::read_to_string(path).map_err(failed)?;
+        let text = String::from_utf8(private::read(path)?);
+        let text = text.map_err(|_| wrong("it is not text".to_owned()))?;
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let key = line.trim().split_once(' ').and_then(|(name, secret)| {
@@ -116,7 +112,7 @@ impl TokenKeys {
         keys.insert(0, Key { name, secret: random()? });
         keys.truncate(KEYS_MAX);
         let line = |key: &Key| format!("{} {}\n", key.name, to_hex(&key.secret));
-        write_private(path, keys.iter().map(line).collect::<String>().as_bytes())?;
+        private::write(path, keys.iter().map(line).collect::<String>().as_bytes())?;
         Ok(Self(keys))
     }
 
@@ -276,7 +272,10 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
     use proptest::prelude::*;
+    use underload_report::disk::faults;
 
     const NOW: u64 = 1_800_000_000;
 
@@ -352,6 +351,24 @@ mod tests {
             fs::write(&path, wrong).unwrap();
             assert!(TokenKeys::load(&path).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_the_old_ones_or_those_with_a_new_one_after_any_fault() {
+        let (directory, ..) = desk();
+        let before = faults::tree(directory.path());
+        let old = TokenKeys::load(&directory.path().join("keys")).unwrap();
+        let action = |root: &Path| TokenKeys::rotate(&root.join("keys"));
+        faults::at_every_step(&before, action, |fault, root, outcome| {
+            let left = faults::tree(root);
+            for tree in outcome.after_power_cut.iter().chain([&left]) {
+                faults::restore(root, tree);
+                let path = root.join("keys");
+                let keys = TokenKeys::load(&path).unwrap();
+                assert_eq!(keys.0.last().map(|key| key.secret), Some(old.0[0].secret), "{fault:?}");
+                assert!(outcome.result.is_err() || keys.0.len() == 2, "{fault:?}");
+            }
+        });
     }
 
     proptest! {

@@ -1,0 +1,313 @@
+//! Files that are there whole or not at all, and never in the place of somebody else's.
+//!
+//! [`write_whole`] replaces a file, [`write_new`] makes one where none is; both go through a file
+//! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
+//! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
+//! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
+//! there. Every step on the file system passes [`step`], where tests let it fail, stop, or lose
+//! what was not synced (the feature `testkit`, module `faults`).
+
+#[cfg(any(test, feature = "testkit"))]
+pub mod faults;
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Start of the names of files that are not finished. A killed program may leave one behind.
+pub const UNFINISHED: &str = ".underload-";
+
+/// Who may open a new file or folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner alone.
+    Owner,
+    /// Whom the umask allows, or whom the file that it replaces allowed.
+    Usual,
+}
+
+/// A step on the file system, with the path that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A new directory.
+    CreateDirectory(&'a Path),
+    /// A new file.
+    Create(&'a Path),
+    /// Bytes into a file.
+    Write(&'a Path),
+    /// A file's bytes to the disk.
+    Sync(&'a Path),
+    /// A finished file gets this name.
+    Rename(&'a Path),
+    /// A directory's names to the disk.
+    SyncDirectory(&'a Path),
+    /// A file goes away.
+    Remove(&'a Path),
+    /// A directory goes away.
+    RemoveDirectory(&'a Path),
+}
+
+/// Takes a step, unless a test says that it fails.
+fn step<T>(step: Step<'_>, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    #[cfg(any(test, feature = "testkit"))]
+    return faults::pass(step, take);
+    #[cfg(not(any(test, feature = "testkit")))]
+    {
+        let _ = step;
+        take()
+    }
+}
+
+/// Writes a file whole or not at all, in the place of the one that is there.
+///
+/// # Errors
+/// What the file system said; the old file is unchanged then.
+pub fn write_whole(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let mut file = NewFile::beside(path, access)?;
+    file.write_all(bytes)?;
+    file.replace()
+}
+
+/// Writes a file whole or not at all, where none of its name is.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+pub fn write_new(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let mut file = NewFile::beside(path, access)?;
+    file.write_all(bytes)?;
+    file.claim()
+}
+
+/// A file under another name until it is complete; removed if it never is.
+#[derive(Debug)]
+pub struct NewFile {
+    file: GrowingFile,
+    target: PathBuf,
+    is_unfinished: bool,
+}
+
+impl NewFile {
+    /// Begins a file that will be called `path`. A link is followed; what is there and is no file
+    /// (a terminal, a pipe) is written to as it is.
+    ///
+    /// # Errors
+    /// What the file system said, [`io::ErrorKind::IsADirectory`] for a directory.
+    pub fn beside(path: &Path, access: Access) -> io::Result<Self> {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
+        let target = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
+        let mode = match (access, fs::metadata(&target)) {
+            (_, Ok(facts)) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            (Access::Usual, Ok(facts)) if !facts.is_file() => return Self::device(target),
+            (Access::Usual, Ok(facts)) => facts.permissions().mode() & 0o777,
+            (Access::Usual, Err(_)) => 0o666,
+            (Access::Owner, _) => 0o600,
+        };
+        let directory = directory_of(&target);
+        let mut file = step(Step::Create(&target), || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(UNFINISHED).permissions(Permissions::from_mode(mode));
+            builder.tempfile_in(directory)
+        })?;
+        // Removing it is a step of ours, like every other.
+        file.disable_cleanup(true);
+        let (file, path) = file.into_parts();
+        let file = GrowingFile { file, path: path.keep().map_err(|error| error.error)? };
+        Ok(Self { file, target, is_unfinished: true })
+    }
+
+    fn device(target: PathBuf) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).open(&target)?;
+        let file = GrowingFile { file, path: target.clone() };
+        Ok(Self { file, target, is_unfinished: false })
+    }
+
+    /// The finished file, in the place of any other of its name.
+    ///
+    /// # Errors
+    /// What the file system said; the file of that name is unchanged then, unless the disk could
+    /// not confirm the change.
+    pub fn replace(self) -> io::Result<()> {
+        self.finish(|from, to| fs::rename(from, to))
+    }
+
+    /// The finished file, if no other has its name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+    pub fn claim(self) -> io::Result<()> {
+        self.finish(|from, to| {
+            let from = tempfile::TempPath::try_from_path(from)?;
+            from.persist_noclobber(to).map_err(|error| {
+                // It is removed by us, as every unfinished file.
+                drop(error.path.keep());
+                error.error
+            })
+        })
+    }
+
+    fn finish(mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+        if !self.is_unfinished {
+            return self.file.flush();
+        }
+        self.file.sync()?;
+        step(Step::Rename(&self.target), || rename(&self.file.path, &self.target))?;
+        self.is_unfinished = false;
+        sync_directory(directory_of(&self.target))
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.is_unfinished {
+            // What failed first is what the caller hears of.
+            let _ = remove(&self.file.path);
+        }
+    }
+}
+
+/// A file that is written in place.
+#[derive(Debug)]
+pub struct GrowingFile {
+    file: File,
+    path: PathBuf,
+}
+
+/// Opens a new file for writing in place, whose reader copes with half of it.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+pub fn create_new(path: &Path) -> io::Result<GrowingFile> {
+    let create = || OpenOptions::new().append(true).create_new(true).open(path);
+    Ok(GrowingFile { file: step(Step::Create(path), create)?, path: path.to_owned() })
+}
+
+impl GrowingFile {
+    /// Brings what was written to the disk.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn sync(&self) -> io::Result<()> {
+        step(Step::Sync(&self.path), || self.file.sync_all())
+    }
+
+    /// Takes back what was written beyond so many bytes.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn cut(&self, bytes: u64) -> io::Result<()> {
+        step(Step::Write(&self.path), || self.file.set_len(bytes))
+    }
+}
+
+impl Write for GrowingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        step(Step::Write(&self.path), || self.file.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Makes a directory and those above it where they are missing. True if this call made it.
+///
+/// # Errors
+/// What the file system said.
+pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
+    if path.is_dir() {
+        return Ok(false);
+    }
+    let parent = directory_of(path);
+    if parent != path {
+        create_directory(parent, access)?;
+    }
+    let mode = if access == Access::Owner { 0o700 } else { 0o777 };
+    let made = step(Step::CreateDirectory(path), || DirBuilder::new().mode(mode).create(path));
+    match made {
+        Ok(()) => sync_directory(parent).map(|()| true),
+        // Somebody else was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings the names in a directory to the disk.
+///
+/// # Errors
+/// What the disk said. File systems that cannot sync a directory do not fail for it.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    step(Step::SyncDirectory(path), || match File::open(path)?.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    })
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// What the file system said; one that is gone already is none.
+pub fn remove(path: &Path) -> io::Result<()> {
+    gone(step(Step::Remove(path), || fs::remove_file(path)))
+}
+
+/// Removes a directory if nothing is in it. What is left in it stays, and it with it.
+///
+/// # Errors
+/// What the file system said.
+pub fn remove_empty_directory(path: &Path) -> io::Result<()> {
+    match gone(step(Step::RemoveDirectory(path), || fs::remove_dir(path))) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        done => done,
+    }
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Locks a directory against other programs that change the same file of it, until the result is
+/// dropped or the program ends, however it ends.
+///
+/// # Errors
+/// What the file system said, [`io::ErrorKind::WouldBlock`] if another one has it for longer than
+/// `patience`. Where the file system has no locks there is none, and no error.
+pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
+    let directory = File::open(path)?;
+    let start = Instant::now();
+    loop {
+        match directory.try_lock() {
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(directory),
+            Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+/// The directory that a path's last name is in.
+pub fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests;
