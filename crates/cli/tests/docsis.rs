@@ -86,6 +86,8 @@ fn what_is_not_a_configuration_file_is_bad_input() {
         let (code, message) = said(&docsis(directory.path(), &arguments));
         assert_eq!(code, Some(2), "{arguments:?}");
         assert!(message.contains(arguments[1]), "{message}");
+        let is_text = arguments[1] == "cm.toml";
+        assert!(!is_text || message.contains("this is text"), "{message}");
     }
 }
 

@@ -88,6 +88,9 @@ pub enum Problem {
         /// What is accepted, in words.
         accepted: String,
     },
+    /// The file is text, in one of the forms that encode reads or in none.
+    #[error("this is text, not a modem's binary file: encode reads it")]
+    Text,
     /// The file is for a PacketCable adapter, not for a modem.
     #[error("this is a PacketCable MTA file (it starts with 254), not a cable modem's")]
     PacketCable,
@@ -117,8 +120,21 @@ impl Config {
         limits: &Limits,
     ) -> Result<(Self, Vec<DecodeError>), DecodeError> {
         let mut decoder = Decoder { limits, tlvs: 0, defects: Vec::new() };
-        let config = decoder.file(bytes)?;
+        let config = decoder.file(bytes).map_err(|error| DecodeError::or_text(error, bytes))?;
         Ok((config, decoder.defects))
+    }
+}
+
+impl DecodeError {
+    /// The error, or that the whole file is text, which explains it.
+    fn or_text(self, bytes: &[u8]) -> Self {
+        let in_text = |char: char| !char.is_control() || matches!(char, '\t' | '\n' | '\r');
+        let is_text = std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(in_text));
+        let is_large = matches!(self.problem, Problem::FileTooLarge { .. });
+        if is_text && !is_large {
+            return Self { offset: 0, path: Path::default(), problem: Problem::Text };
+        }
+        self
     }
 }
 

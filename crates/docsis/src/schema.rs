@@ -1,12 +1,18 @@
 //! What each setting is called, holds and means.
 //!
 //! Names follow the DOCSIS specifications (MULPI Annex C); the name that the open `docsis`
-//! encoder's text form uses stands beside each. Ranges are the specification's; a value outside
-//! is reported by the checks, never refused by the decoder. Types without an entry are kept as
-//! bytes.
+//! encoder's text form uses stands beside each, or is the only name where the setting has nothing
+//! to do with latency. Ranges are the specification's; a value outside is reported by the checks,
+//! never refused by the decoder. Types without an entry are kept as bytes.
 
+mod capabilities;
 mod classifiers;
+mod device;
+mod embedded;
+mod extension;
 mod flows;
+mod l2vpn;
+mod services;
 mod settings;
 
 pub use settings::TOP;
@@ -36,6 +42,9 @@ pub struct Field {
     pub meaning: &'static str,
     /// Whether it may stand several times in its aggregate.
     pub repeats: bool,
+    /// Numbers (or bytes of a [`Kind::Hex`]) that the encoder of the `Main { ... }` form takes
+    /// under this name, where it takes fewer than the specification allows.
+    pub main_range: Option<(u32, u32)>,
 }
 
 impl PartialEq for Field {
@@ -51,7 +60,7 @@ impl Eq for Field {}
 pub enum Kind {
     /// A big-endian number of this many bytes, within a range.
     Number {
-        /// Bytes: 1, 2 or 4.
+        /// Bytes: 1 to 4.
         width: usize,
         /// Smallest value that the specification allows.
         low: u32,
@@ -96,6 +105,12 @@ pub enum Kind {
     Ipv6,
     /// IPv6 addresses, one after the other.
     Ipv6List,
+    /// IPv6 prefixes, one after the other: each an address and the bits of it that count.
+    Ipv6PrefixList,
+    /// An address of either version of IP.
+    Ip,
+    /// An address after a byte that tells its version: 1 is IPv4, 2 is IPv6.
+    TaggedIp,
     /// An IP address and a UDP port (SNMP transport address).
     Transport,
     /// An Ethernet address.
@@ -108,6 +123,8 @@ pub enum Kind {
     WriteControl,
     /// An SNMP variable binding in BER.
     VarBind,
+    /// No bytes: that the setting is there says it all.
+    Empty,
     /// Settings inside a setting.
     Aggregate(Scope),
     /// An extension field: the specification's own when its vendor identifier is `ff:ff:ff`,
@@ -124,7 +141,7 @@ impl Kind {
     /// The settings inside an aggregate, given the vendor identifier found in it.
     pub fn scope(&self, vendor: Option<&[u8]>) -> Scope {
         match self {
-            _ if self.is_foreign(vendor) => settings::VENDOR,
+            _ if self.is_foreign(vendor) => extension::VENDOR,
             Self::Aggregate(scope) | Self::Extension(scope) => scope,
             _ => &[],
         }
@@ -147,6 +164,16 @@ impl Kind {
             Self::Ipv4List => (length > 0 && length.is_multiple_of(4), "a multiple of 4".into()),
             Self::Ipv6 => (length == 16, "16".into()),
             Self::Ipv6List => (length > 0 && length.is_multiple_of(16), "a multiple of 16".into()),
+            Self::Ipv6PrefixList => {
+                (length > 0 && length.is_multiple_of(17), "a multiple of 17".into())
+            }
+            Self::Ip => (matches!(length, 4 | 16), "4 (IPv4) or 16 (IPv6)".into()),
+            Self::TaggedIp => {
+                let tag = value.first();
+                let ok = matches!((tag, length), (Some(1), 5) | (Some(2), 17));
+                (ok, "1 and an IPv4 address, or 2 and an IPv6 address: 5 or 17".into())
+            }
+            Self::Empty => (length == 0, "0".into()),
             Self::Transport => (matches!(length, 6 | 18), "6 (IPv4) or 18 (IPv6)".into()),
             Self::Mac => (length == 6, "6".into()),
             Self::MacMask => (length == 12, "12".into()),
@@ -157,6 +184,34 @@ impl Kind {
             _ => (true, String::new()),
         };
         (!ok).then_some(accepted)
+    }
+
+    /// What is counted of a value that has a range, and whether that lies in it: the number
+    /// itself, or how many characters, bytes or numbers there are.
+    pub fn range_problem(&self, value: &[u8]) -> Option<String> {
+        let length = value.len();
+        let (fits, found) = match *self {
+            Self::Number { low, high, .. } => {
+                let number = value.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                ((u64::from(low)..=u64::from(high)).contains(&number), format!("is {number}"))
+            }
+            Self::Text { low, high } => {
+                ((low..=high).contains(&length), format!("has {length} characters"))
+            }
+            Self::TextNul { low, high } => {
+                let length = length.saturating_sub(1);
+                ((low..=high).contains(&length), format!("has {length} characters"))
+            }
+            Self::Hex { low, high } => {
+                ((low..=high).contains(&length), format!("has {length} bytes"))
+            }
+            Self::List { width, low, high } => {
+                let count = length / width;
+                ((low..=high).contains(&count), format!("has {count} numbers"))
+            }
+            _ => (true, String::new()),
+        };
+        (!fits).then_some(found)
     }
 }
 
@@ -172,7 +227,17 @@ pub fn inside(field: Option<&'static Field>, vendor: Option<&[u8]>) -> Scope {
 
 impl Field {
     const fn new(code: u8, name: &'static str, kind: Kind, meaning: &'static str) -> Self {
-        Self { code, name, main_name: name, kind, unit: "", meaning, repeats: false }
+        let (unit, repeats, main_range) = ("", false, None);
+        Self { code, name, main_name: name, kind, unit, meaning, repeats, main_range }
+    }
+
+    /// Whether the encoder of the `Main { ... }` form takes this value under the setting's name.
+    pub fn fits_main(&self, value: &[u8]) -> bool {
+        let narrower = self.main_range.map(|(low, high)| match self.kind {
+            Kind::Number { width, .. } => Kind::Number { width, low, high },
+            _ => Kind::Hex { low: low as usize, high: high as usize },
+        });
+        narrower.as_ref().unwrap_or(&self.kind).range_problem(value).is_none()
     }
 
     const fn main(mut self, main_name: &'static str) -> Self {
@@ -187,6 +252,11 @@ impl Field {
 
     const fn repeats(mut self) -> Self {
         self.repeats = true;
+        self
+    }
+
+    const fn main_range(mut self, low: u32, high: u32) -> Self {
+        self.main_range = Some((low, high));
         self
     }
 }

@@ -65,9 +65,12 @@ fn spell(kind: &Kind, bytes: &[u8]) -> Option<String> {
         Kind::Ipv4List => join(bytes, 4, ipv4)?,
         Kind::Ipv6 => ipv6(bytes)?,
         Kind::Ipv6List => join(bytes, 16, ipv6)?,
+        Kind::Ipv6PrefixList => join(bytes, 17, ipv6_prefix)?,
+        Kind::Ip => address(bytes)?,
+        Kind::TaggedIp => address(bytes.get(1..)?)?,
         Kind::Transport => {
-            let (address, port) = bytes.split_last_chunk::<2>()?;
-            let address = ipv4(address).or_else(|| ipv6(address))?;
+            let (host, port) = bytes.split_last_chunk::<2>()?;
+            let address = address(host)?;
             format!("{address}/{}", u16::from_be_bytes(*port))
         }
         Kind::Mac => mac(bytes)?,
@@ -81,6 +84,7 @@ fn spell(kind: &Kind, bytes: &[u8]) -> Option<String> {
             format!("{} {denied}", snmp::Oid::from_ber(oid)?)
         }
         Kind::VarBind => snmp::VarBind::from_ber(bytes)?.to_string(),
+        Kind::Empty => String::new(),
         Kind::Aggregate(_) | Kind::Extension(_) => return None,
     })
 }
@@ -96,9 +100,16 @@ fn read(kind: &Kind, text: &str) -> Option<Vec<u8>> {
         Kind::Ipv4List => read_list(text, read_ipv4),
         Kind::Ipv6 => read_ipv6(text),
         Kind::Ipv6List => read_list(text, read_ipv6),
+        Kind::Ipv6PrefixList => read_list(text, read_ipv6_prefix),
+        Kind::Ip => read_address(text),
+        Kind::TaggedIp => {
+            let address = read_address(text)?;
+            let tag = if address.len() == 4 { 1 } else { 2 };
+            Some([&[tag], address.as_slice()].concat())
+        }
         Kind::Transport => {
             let (address, port) = text.split_once('/')?;
-            let mut bytes = read_ipv4(address).or_else(|| read_ipv6(address))?;
+            let mut bytes = read_address(address)?;
             bytes.extend(port.parse::<u16>().ok()?.to_be_bytes());
             Some(bytes)
         }
@@ -115,6 +126,7 @@ fn read(kind: &Kind, text: &str) -> Option<Vec<u8>> {
             Some(bytes)
         }
         Kind::VarBind => text.parse::<snmp::VarBind>().ok()?.to_ber(),
+        Kind::Empty => text.is_empty().then(Vec::new),
         Kind::Aggregate(_) | Kind::Extension(_) => None,
     }
 }
@@ -143,6 +155,9 @@ pub fn accepted(kind: &Kind) -> String {
         Kind::Ipv4List => "IPv4 addresses with commas between".into(),
         Kind::Ipv6 => "an IPv6 address as 2001:db8::1".into(),
         Kind::Ipv6List => "IPv6 addresses with commas between".into(),
+        Kind::Ipv6PrefixList => "IPv6 prefixes as 2001:db8::/32 with commas between".into(),
+        Kind::Ip | Kind::TaggedIp => "an address as 192.0.2.1 or 2001:db8::1".into(),
+        Kind::Empty => "nothing but the name, with empty quotes".into(),
         Kind::Transport => "an address and a port as 192.0.2.1/161".into(),
         Kind::Mac => "an Ethernet address as 00:00:5e:00:53:01".into(),
         Kind::MacMask => "an Ethernet address and mask, with a slash between".into(),
@@ -175,8 +190,22 @@ fn ipv4(bytes: &[u8]) -> Option<String> {
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string())
 }
 
+/// Without dots, because the encoder of the `Main` form does not read `::ffff:192.0.2.1`.
 fn ipv6(bytes: &[u8]) -> Option<String> {
-    Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_string())
+    let address = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
+    Some(match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] => format!("::ffff:{high:x}:{low:x}"),
+        _ => address.to_string(),
+    })
+}
+
+fn ipv6_prefix(bytes: &[u8]) -> Option<String> {
+    let (length, prefix) = bytes.split_last()?;
+    Some(format!("{}/{length}", ipv6(prefix)?))
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    ipv4(bytes).or_else(|| ipv6(bytes))
 }
 
 fn mac(bytes: &[u8]) -> Option<String> {
@@ -212,6 +241,17 @@ fn read_ipv4(text: &str) -> Option<Vec<u8>> {
 
 fn read_ipv6(text: &str) -> Option<Vec<u8>> {
     Some(text.parse::<Ipv6Addr>().ok()?.octets().to_vec())
+}
+
+fn read_ipv6_prefix(text: &str) -> Option<Vec<u8>> {
+    let (prefix, length) = text.split_once('/')?;
+    let mut bytes = read_ipv6(prefix)?;
+    bytes.push(length.parse().ok()?);
+    Some(bytes)
+}
+
+fn read_address(text: &str) -> Option<Vec<u8>> {
+    read_ipv4(text).or_else(|| read_ipv6(text))
 }
 
 fn read_mac(text: &str) -> Option<Vec<u8>> {
@@ -253,5 +293,24 @@ mod tests {
         assert_eq!(render(&Kind::TextNul { low: 2, high: 16 }, b"no end"), None);
         assert_eq!(render(&Kind::Text { low: 1, high: 16 }, b"\x01\x02"), None);
         assert_eq!(render(&Kind::Ipv4, &[1, 2, 3]), None);
+        assert_eq!(render(&Kind::TaggedIp, &[2, 192, 0, 2, 1]), None, "the tag of the other kind");
+        assert_eq!(render(&Kind::Empty, &[0]), None);
+    }
+
+    #[test]
+    fn addresses_of_both_versions_have_one_spelling() {
+        let mut mapped = [0; 16];
+        mapped[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, 1]);
+        assert_eq!(render(&Kind::Ipv6, &mapped).unwrap(), "::ffff:c000:201");
+        assert_eq!(parse(&Kind::Ipv6, "::ffff:192.0.2.1").unwrap(), mapped);
+        assert_eq!(render(&Kind::Ip, &[192, 0, 2, 1]).unwrap(), "192.0.2.1");
+        assert_eq!(render(&Kind::Ip, &mapped).unwrap(), "::ffff:c000:201");
+        assert_eq!(parse(&Kind::TaggedIp, "192.0.2.1").unwrap(), [1, 192, 0, 2, 1]);
+        let tagged = [[2].as_slice(), &mapped].concat();
+        assert_eq!(render(&Kind::TaggedIp, &tagged).unwrap(), "::ffff:c000:201");
+        let prefixes = "2001:db8::/32,::ffff:c000:201/128";
+        let bytes = parse(&Kind::Ipv6PrefixList, prefixes).unwrap();
+        assert_eq!((bytes.len(), bytes[16], bytes[33]), (34, 32, 128));
+        assert_eq!(render(&Kind::Ipv6PrefixList, &bytes).unwrap(), prefixes);
     }
 }

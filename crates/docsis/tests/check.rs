@@ -149,6 +149,9 @@ fn integrity() {
 
     assert_eq!(with("0x120003c0001000000200001000", "0x120003c0001000000000001000"), ["D204"]);
     assert_eq!(with("0x120003c0001000000200001000", "0x120003c00010000002"), ["D205"]);
+    let multicast = "LowLatencyDisable = 0\n\
+        [[CMTSStaticMulticastSessionEncodings]]\nCMTSStaticMulticastSessionGroup = \"232.0.0.1\"\n";
+    assert_eq!(with("LowLatencyDisable = 0\n", multicast), ["D205"], "types for the CMTS");
     let shared = with("[VendorSpecific.Ext", "CmLoadBalancingGroupId = 1\n    [VendorSpecific.Ext");
     assert_eq!(shared, ["D206"]);
 

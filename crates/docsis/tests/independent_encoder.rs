@@ -7,20 +7,28 @@
 //! ```
 //!
 //! Left out of the comparison, because the two differ by design: an extended CMTS MIC without an
-//! explicit digest (that encoder computes type 7 the old way only) and type 59 (which it does not
-//! count into the CMTS MIC).
+//! explicit digest (that encoder computes type 7 the old way only), type 59 (which it does not
+//! count into the CMTS MIC), the CMTS MIC of files with type 64 (which it misreads), and type 254,
+//! which begins a telephone adapter's file.
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use underload_docsis::schema::{self, Field, Kind, Scope};
 use underload_docsis::{Config, Tlv, text};
 
-const CONFIGURATIONS: u64 = 1000;
+/// Configurations for each setting of the schema, which is in them among random others.
+const ROUNDS: u64 = 3;
 /// Its decoder prints type 94 under the name of type 93: such files are compared encoded only.
 const MISNAMED: u8 = 94;
+
+/// Its CMTS MIC takes this type's length to have two bytes.
+const MISREAD: u8 = 64;
+/// The MICs, type 59, and type 254, which makes that decoder read an adapter's file.
+const LEFT_OUT: [u8; 4] = [6, 7, 59, 254];
 
 /// A small deterministic generator (splitmix64).
 struct Random(u64);
@@ -78,6 +86,16 @@ fn leaf(random: &mut Random, kind: &Kind) -> Vec<u8> {
         Kind::Ipv4List | Kind::MacMask => random.bytes(12),
         Kind::Ipv6 => random.bytes(16),
         Kind::Ipv6List => random.bytes(32),
+        Kind::Ipv6PrefixList => random.bytes(17 * 2),
+        Kind::Ip => {
+            let length = if random.next().is_multiple_of(2) { 4 } else { 16 };
+            random.bytes(length)
+        }
+        Kind::TaggedIp => match random.next() % 2 {
+            0 => [vec![1], random.bytes(4)].concat(),
+            _ => [vec![2], random.bytes(16)].concat(),
+        },
+        Kind::Empty => Vec::new(),
         Kind::Transport | Kind::Mac => random.bytes(6),
         Kind::Oid | Kind::WriteControl | Kind::VarBind => snmp(random, kind),
         Kind::Aggregate(_) | Kind::Extension(_) => unreachable!("not a leaf"),
@@ -108,21 +126,13 @@ fn snmp(random: &mut Random, kind: &Kind) -> Vec<u8> {
     underload_docsis::value::parse(kind, &text).expect("a generated binding")
 }
 
-/// Settings for which that encoder allows less than the specification, and what it allows.
-const NARROWER: [(&str, u32, u32); 8] = [
-    ("DownstreamFrequency", 88_000_000, 1_008_000_000),
-    ("CaReceive", 88_000_000, 860_000_000),
-    ("MaxRateDown", 0, 1_334_880_000),
-    ("MaxRateUp", 0, 183_900_000),
-    ("GuaranteedUp", 0, 183_900_000),
-    ("VlanID", 0, 4096),
-    ("MatchingbyApplicationId", 0, 1),
-    ("SNMPv3AccessViewMask", 1, 2),
-];
-
 /// A few settings of an aggregate, each at most once unless it repeats, short enough for it.
 fn settings(random: &mut Random, scope: Scope, most: u64, depth: usize) -> Vec<Tlv> {
     let mut tlvs: Vec<Tlv> = Vec::new();
+    if scope.is_empty() {
+        let count = random.within(1, 6) as usize;
+        return vec![Tlv::bytes(1, random.bytes(count))];
+    }
     for _ in 0..random.within(1, most) {
         let field = &scope[(random.next() % scope.len() as u64) as usize];
         let taken = tlvs.iter().any(|tlv| tlv.code == field.code) && !field.repeats;
@@ -142,37 +152,80 @@ fn setting(random: &mut Random, field: &Field, depth: usize) -> Option<Tlv> {
             inner.insert(0, Tlv::bytes(8, schema::GENERAL_VENDOR));
             Tlv::nested(field.code, inner)
         }
-        kind => {
-            let narrower = NARROWER.iter().find(|(name, ..)| *name == field.main_name);
-            let value = match (narrower, kind) {
-                (Some((_, low, high)), Kind::Number { width, .. }) => {
-                    leaf(random, &Kind::Number { width: *width, low: *low, high: *high })
-                }
-                (Some((_, low, high)), _) => {
-                    leaf(random, &Kind::Hex { low: *low as usize, high: *high as usize })
-                }
-                (None, kind) => leaf(random, kind),
-            };
-            Tlv::bytes(field.code, value)
-        }
+        kind => Tlv::bytes(field.code, leaf(random, kind)),
     };
     let whole = Config::new([Tlv::nested(1, [tlv.clone()])]);
     whole.encode().is_ok_and(|bytes| bytes.len() <= 250).then_some(tlv)
 }
 
-fn configuration(seed: u64) -> Config {
+/// The ways from the top level to every setting, without those that are left out.
+fn ways() -> Vec<Vec<&'static Field>> {
+    let mut ways = Vec::new();
+    let mut open = vec![(Vec::new(), schema::TOP)];
+    while let Some((outer, scope)) = open.pop() {
+        for field in scope {
+            let way = [outer.as_slice(), &[field]].concat();
+            let inner = schema::inside(Some(field), Some(&schema::GENERAL_VENDOR));
+            open.push((way.clone(), inner));
+            ways.push(way);
+        }
+    }
+    ways.retain(|way| {
+        let types: Vec<u8> = way.iter().map(|field| field.code).collect();
+        !LEFT_OUT.contains(&types[0]) && !types.starts_with(&[43, 6])
+    });
+    ways
+}
+
+/// One setting inside the aggregates that lead to it.
+fn at_the_end_of(random: &mut Random, way: &[&'static Field]) -> Tlv {
+    let (field, rest) = way.split_first().expect("a way has a field");
+    match (rest.is_empty(), &field.kind) {
+        (true, Kind::Aggregate(_) | Kind::Extension(_)) => setting(random, field, 1)
+            .unwrap_or_else(|| Tlv::nested(field.code, [Tlv::bytes(200, [0, 1])])),
+        (true, kind) => Tlv::bytes(field.code, leaf(random, kind)),
+        (false, Kind::Extension(_)) if rest[0].code != schema::VENDOR_ID => {
+            let vendor = Tlv::bytes(schema::VENDOR_ID, schema::GENERAL_VENDOR);
+            Tlv::nested(field.code, [vendor, at_the_end_of(random, rest)])
+        }
+        (false, Kind::Extension(_)) => {
+            Tlv::nested(field.code, [Tlv::bytes(schema::VENDOR_ID, schema::GENERAL_VENDOR)])
+        }
+        (false, _) => Tlv::nested(field.code, [at_the_end_of(random, rest)]),
+    }
+}
+
+fn configuration(seed: u64, way: &[&'static Field]) -> Config {
     let mut random = Random(seed);
     let mut tlvs = vec![Tlv::u8(3, 1)];
+    let wanted = at_the_end_of(&mut random, way);
+    tlvs.extend(Config::new([wanted.clone()]).encode().is_ok().then_some(wanted));
     tlvs.extend(settings(&mut random, schema::TOP, 12, 1));
     for code in [24, 25] {
         let flow = schema::find(schema::TOP, code).expect("service flows have a schema");
         tlvs.extend(setting(&mut random, flow, 1));
     }
     tlvs.extend(settings(&mut random, schema::TOP, 12, 1));
-    tlvs.retain(|tlv| !matches!(tlv.code, 6 | 7 | 59));
+    tlvs.retain(|tlv| !LEFT_OUT.contains(&tlv.code));
     let mut config = Config::new(tlvs);
     config.seal(Some(&common::secret())).expect("a generated file can be sealed");
     config
+}
+
+fn codes(way: &[&'static Field]) -> String {
+    let codes: Vec<_> = way.iter().map(|field| field.code.to_string()).collect();
+    codes.join(".")
+}
+
+/// The bytes that ought to be alike: all, or all but the CMTS MIC where its encoder is misled by
+/// type 64, whose length has two bytes in an adapter's file and one in a modem's.
+fn comparable(config: &Config, bytes: &[u8]) -> Vec<u8> {
+    let mic = config.walk().into_iter().find(|node| node.tlv.code == 7 && node.path.depth() == 1);
+    let mut bytes = bytes.to_vec();
+    if let Some(mic) = mic.filter(|mic| config.has(MISREAD) && bytes.len() > mic.offset + 18) {
+        bytes.drain(mic.offset + 2..mic.offset + 18);
+    }
+    bytes
 }
 
 fn encoder() -> PathBuf {
@@ -198,8 +251,12 @@ fn generated_files_are_the_same_bytes_in_both_directions() {
     std::fs::write(path("key"), "bufferbloat\n").unwrap();
     let (mut encoded, mut decoded, mut decodable, mut settings, mut bytes_total) = (0, 0, 0, 0, 0);
     let mut differences = Vec::new();
-    for seed in 0..CONFIGURATIONS {
-        let config = configuration(seed);
+    let ways = ways();
+    let configurations = ROUNDS * ways.len() as u64;
+    let mut seen = BTreeSet::new();
+    for seed in 0..configurations {
+        let config = configuration(seed, &ways[seed as usize % ways.len()]);
+        seen.extend(config.walk().into_iter().map(|node| node.path.codes()));
         let bytes = config.encode().unwrap();
         settings += config.walk().len();
         bytes_total += bytes.len();
@@ -208,7 +265,9 @@ fn generated_files_are_the_same_bytes_in_both_directions() {
         let _ = std::fs::remove_file(path("out.bin"));
         run(&program, &[&path("in.txt"), &path("key"), &path("out.bin")], "-e");
         match std::fs::read(path("out.bin")) {
-            Ok(theirs) if theirs == bytes => encoded += 1,
+            Ok(theirs) if comparable(&config, &theirs) == comparable(&config, &bytes) => {
+                encoded += 1;
+            }
             Ok(_) => differences.push(format!("{seed}: encoded differently\n{main}")),
             Err(_) => differences.push(format!("{seed}: refused\n{main}")),
         }
@@ -219,6 +278,12 @@ fn generated_files_are_the_same_bytes_in_both_directions() {
         decodable += 1;
         std::fs::write(path("ours.bin"), &bytes).unwrap();
         let theirs = run(&program, &[&path("ours.bin")], "-d");
+        // A text that its own encoder cannot read: it escapes neither quotation marks nor `\\`.
+        let unescaped = |line: &str| line.matches('"').count() > 2 || line.contains('\\');
+        if theirs.lines().any(|line| line.contains("TlvString") && unescaped(line)) {
+            decodable -= 1;
+            continue;
+        }
         let read = text::from_main(&theirs).map(|mut config| {
             config.seal(Some(&common::secret())).unwrap();
             config.encode().unwrap()
@@ -235,13 +300,17 @@ fn generated_files_are_the_same_bytes_in_both_directions() {
         }
     }
     eprintln!(
-        "{CONFIGURATIONS} configurations, {settings} settings, {bytes_total} bytes: {encoded} \
-         encoded alike, {decoded} of {decodable} decoded alike, {} differences",
+        "{configurations} configurations, {settings} settings of {} of {} kinds, {bytes_total} \
+         bytes: {encoded} encoded alike, {decoded} of {decodable} decoded alike, {} differences",
+        ways.iter().filter(|way| seen.contains(&codes(way))).count(),
+        ways.len(),
         differences.len()
     );
     for difference in differences.iter().take(20) {
         eprintln!("---- {difference}");
     }
-    assert!(settings > 20 * CONFIGURATIONS as usize, "the configurations are too small");
+    let unseen: Vec<_> = ways.iter().map(|way| codes(way)).filter(|c| !seen.contains(c)).collect();
+    assert!(unseen.is_empty(), "not tried: {unseen:?}");
+    assert!(settings > 20 * configurations as usize, "the configurations are too small");
     assert!(differences.is_empty());
 }

@@ -6,7 +6,7 @@ use crate::tlv::{CM_MIC, CMTS_MIC, Tlv};
 use crate::value::hex;
 
 /// Types that a CMTS acts on and that the CMTS MIC does not cover.
-const UNCOVERED: [u8; 9] = [68, 70, 71, 76, 91, 92, 93, 94, 60];
+const UNCOVERED: [u8; 15] = [60, 61, 62, 63, 64, 67, 68, 70, 71, 72, 76, 91, 92, 93, 94];
 /// Of these, the ones whose loss leaves a flow without its aggregate.
 const AGGREGATES: [u8; 4] = [70, 71, 93, 94];
 

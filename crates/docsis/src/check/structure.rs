@@ -13,7 +13,10 @@ const SAFE_FILE_BYTES: usize = 8192;
 const SAFE_VALUE_BYTES: usize = 254;
 
 pub(super) fn unreadable(error: &DecodeError) -> Finding {
-    let fix = "repair the length at this place, or encode the file anew from its text";
+    let fix = match error.problem {
+        Problem::Text => "encode it and check what comes out",
+        _ => "repair the length at this place, or encode the file anew from its text",
+    };
     finding("D101", error.offset, error.path.clone(), error.problem.to_string(), fix)
 }
 
@@ -75,29 +78,20 @@ fn value(checker: &mut Checker<'_>, node: &Node<'_>) {
 }
 
 fn out_of_range(kind: &Kind, bytes: &[u8]) -> Option<(String, String)> {
-    let number = bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let length = bytes.len();
-    let (fits, found) = match *kind {
-        Kind::Number { low, high, .. } => {
-            ((u64::from(low)..=u64::from(high)).contains(&number), format!("is {number}"))
-        }
-        Kind::Text { low, high } => ((low..=high).contains(&length), characters(length)),
-        Kind::TextNul { low, high } => {
-            let length = length.saturating_sub(1);
-            ((low..=high).contains(&length), characters(length))
-        }
-        Kind::Hex { low, high } => ((low..=high).contains(&length), format!("has {length} bytes")),
-        Kind::List { width, low, high } => {
-            let count = length / width;
-            ((low..=high).contains(&count), format!("has {count} numbers"))
-        }
-        _ => (value::render(kind, bytes).is_some(), "cannot be understood".into()),
+    let has_range = matches!(
+        kind,
+        Kind::Number { .. }
+            | Kind::Text { .. }
+            | Kind::TextNul { .. }
+            | Kind::Hex { .. }
+            | Kind::List { .. }
+    );
+    let found = if has_range {
+        kind.range_problem(bytes)
+    } else {
+        value::render(kind, bytes).is_none().then(|| "cannot be understood".into())
     };
-    (!fits).then(|| (found, format!("accepted: {}", value::accepted(kind))))
-}
-
-fn characters(count: usize) -> String {
-    format!("has {count} characters")
+    found.map(|found| (found, format!("accepted: {}", value::accepted(kind))))
 }
 
 fn mandatory(checker: &mut Checker<'_>) {

@@ -1,7 +1,7 @@
 //! Packet classifiers (22, 23) and upstream drop classifiers (60), which hold the same settings
 //! under other names in the `Main` form.
 
-use super::settings::EXTENSION;
+use super::extension::extension;
 use super::{Field, Kind, MAX16, MAX32, Scope, hex, nested, u8, u16, u32};
 
 const fn ipv4_fields(names: [&'static str; 10]) -> [Field; 10] {
@@ -117,7 +117,9 @@ const IEEE_802_1Q: Scope = &[
         Kind::List { width: 1, low: 2, high: 2 },
         "lowest and highest priority code point",
     ),
-    u16(2, "VlanId", 0, MAX16, "VLAN identifier in the upper 12 bits").main("VlanID"),
+    u16(2, "VlanId", 0, MAX16, "VLAN identifier in the upper 12 bits")
+        .main("VlanID")
+        .main_range(0, 4096),
 ];
 
 const ICMP: Scope = &[
@@ -125,6 +127,54 @@ const ICMP: Scope = &[
     u8(2, "IcmpTypeEnd", 0, 255, "highest ICMP type").main("ICMPv4ICMPv6TypeEnd"),
 ];
 
+const STAG_CTAG: Scope = &[
+    hex(1, "STPID", 2, 2, "tag protocol identifier of the outer tag"),
+    hex(2, "SVID", 2, 2, "VLAN identifier of the outer tag"),
+    hex(3, "SPCP", 1, 1, "priority code point of the outer tag"),
+    hex(4, "SDEI", 1, 1, "drop eligibility of the outer tag"),
+    hex(5, "CTPID", 2, 2, "tag protocol identifier of the inner tag"),
+    hex(6, "CVID", 2, 2, "VLAN identifier of the inner tag"),
+    hex(7, "CPCP", 1, 1, "priority code point of the inner tag"),
+    hex(8, "CCFI", 1, 1, "canonical format indicator of the inner tag"),
+    hex(9, "STCI", 2, 2, "the whole control information of the outer tag"),
+    hex(10, "CTCI", 2, 2, "the whole control information of the inner tag"),
+];
+
+const IEEE_802_1AH: Scope = &[
+    hex(1, "ITPID", 2, 2, "tag protocol identifier of the service tag"),
+    hex(2, "ISID", 3, 3, "service identifier"),
+    hex(3, "ITCI", 5, 5, "the whole control information of the service tag"),
+    hex(4, "IPCP", 1, 1, "priority code point of the service tag"),
+    hex(5, "IDEI", 1, 1, "drop eligibility of the service tag"),
+    hex(6, "IUCA", 1, 1, "use of customer addresses"),
+    hex(7, "BTPID", 2, 2, "tag protocol identifier of the backbone tag"),
+    hex(8, "BTCI", 2, 2, "the whole control information of the backbone tag"),
+    hex(9, "BPCP", 1, 1, "priority code point of the backbone tag"),
+    hex(10, "BDEI", 1, 1, "drop eligibility of the backbone tag"),
+    hex(11, "BVID", 2, 2, "VLAN identifier of the backbone tag"),
+    Field::new(12, "BDA", Kind::Mac, "backbone destination address"),
+    Field::new(13, "BSA", Kind::Mac, "backbone source address"),
+];
+
+const MPLS: Scope = &[
+    hex(1, "MPLSTCbits", 1, 1, "traffic class bits of the label"),
+    hex(2, "MPLSLabel", 3, 3, "label"),
+];
+
+const fn tagged() -> Field {
+    nested(14, "STagCTagFrameClassification", STAG_CTAG, "match on service and customer VLAN tags")
+}
+const fn backbone() -> Field {
+    nested(
+        15,
+        "IEEE8021ahPacketClassification",
+        IEEE_802_1AH,
+        "match on provider backbone bridging (802.1ah)",
+    )
+}
+const fn labels() -> Field {
+    nested(17, "MPLSClassificationEncoding", MPLS, "match on MPLS")
+}
 const fn reference() -> Field {
     u8(1, "ClassifierReference", 1, 255, "number by which this file refers to the classifier")
         .main("ClassifierRef")
@@ -156,11 +206,6 @@ const fn interfaces(main_name: &'static str) -> Field {
     hex(13, "CmInterfaceMask", 0, 255, "modem interfaces that the classifier looks at")
         .main(main_name)
 }
-const fn extension() -> Field {
-    Field::new(43, "VendorSpecific", Kind::Extension(EXTENSION), "extension or vendor settings")
-        .repeats()
-}
-
 /// Classifiers that lead packets into a service flow, alike in both directions.
 pub(super) const CLASSIFIER: Scope = &[
     reference(),
@@ -178,7 +223,10 @@ pub(super) const CLASSIFIER: Scope = &[
     vlan("IEEE802Classifier"),
     ipv6(IPV6, "PcIPv6PacketClassification"),
     interfaces("PcCMIMEncoding"),
+    tagged(),
+    backbone(),
     icmp(),
+    labels(),
     extension(),
 ];
 
@@ -193,6 +241,9 @@ pub(super) const DROP: Scope = &[
     vlan("IEEE8021PQPacketClassification"),
     ipv6(IPV6_DROP, "IPv6PacketClassification"),
     interfaces("CMInterfaceMaskEncoding"),
+    tagged(),
+    backbone(),
     icmp(),
+    labels(),
     extension(),
 ];

@@ -1,6 +1,6 @@
 //! Service flows (24, 25) and aggregate service flows (70, 71, 93, 94).
 
-use super::settings::EXTENSION;
+use super::extension::extension;
 use super::{Field, Kind, MAX16, MAX32, Scope, class_name, hex, nested, u8, u16, u32};
 
 const BUFFER_CONTROL: Scope = &[
@@ -113,7 +113,7 @@ const fn service_flow_id(main_name: &'static str) -> Field {
         .main(main_name)
 }
 const fn qos_set() -> Field {
-    u8(6, "QosParameterSetType", 0, 255, "bits: 1 provisioned, 2 admitted, 4 active; 7 is all")
+    u8(6, "QosParameterSetType", 1, 7, "bits: 1 provisioned, 2 admitted, 4 active; 7 is all")
         .main("QosParamSetType")
 }
 const fn active_timeout() -> Field {
@@ -154,11 +154,6 @@ const fn buffer_control() -> Field {
 const fn aqm() -> Field {
     nested(40, "AqmEncodings", AQM, "active queue management of the flow").main("AQMEncodings")
 }
-const fn extension() -> Field {
-    Field::new(43, "VendorSpecific", Kind::Extension(EXTENSION), "extension or vendor settings")
-        .repeats()
-}
-
 pub(super) const UPSTREAM: Scope = &[
     flow_reference("UsServiceFlowRef"),
     service_flow_id("UsServiceFlowId"),
@@ -292,7 +287,8 @@ const LOW_LATENCY: Scope = &[
 
 const MATCHING: Scope = &[
     u32(1, "MatchingByApplicationId", 0, MAX32, "member flows carry this application identifier")
-        .main("MatchingbyApplicationId"),
+        .main("MatchingbyApplicationId")
+        .main_range(0, 1),
     class_name(2, "MatchingByServiceClassName", "member flows have this service class")
         .main("MatchingbyServiceClassName"),
     Field::new(

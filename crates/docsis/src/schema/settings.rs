@@ -1,16 +1,24 @@
 //! The top level of a file and the settings that are not about flows.
 
 use super::{
-    Field, Kind, MAX16, MAX32, Scope, classifiers, flows, hex, nested, text, u8, u16, u32,
+    Field, Kind, MAX16, MAX32, Scope, capabilities, classifiers, device, embedded, extension,
+    flows, hex, nested, services, text, u8, u16, u32,
 };
 
 const CLASS_OF_SERVICE: Scope = &[
     u8(1, "ClassId", 1, 16, "number of the class").main("ClassID"),
-    u32(2, "MaximumDownstreamRate", 0, MAX32, "downstream rate").main("MaxRateDown").unit("bit/s"),
-    u32(3, "MaximumUpstreamRate", 0, MAX32, "upstream rate").main("MaxRateUp").unit("bit/s"),
+    u32(2, "MaximumDownstreamRate", 0, MAX32, "downstream rate")
+        .main("MaxRateDown")
+        .main_range(0, 1_334_880_000)
+        .unit("bit/s"),
+    u32(3, "MaximumUpstreamRate", 0, MAX32, "upstream rate")
+        .main("MaxRateUp")
+        .main_range(0, 183_900_000)
+        .unit("bit/s"),
     u8(4, "UpstreamChannelPriority", 0, 7, "upstream priority").main("PriorityUp"),
     u32(5, "GuaranteedMinimumUpstreamRate", 0, MAX32, "reserved upstream rate")
         .main("GuaranteedUp")
+        .main_range(0, 183_900_000)
         .unit("bit/s"),
     u16(6, "MaximumUpstreamBurst", 0, MAX16, "largest upstream burst")
         .main("MaxBurstUp")
@@ -81,55 +89,6 @@ const CHANNEL_LIST: Scope = &[
         .unit("s"),
 ];
 
-const EXTENDED_MIC: Scope = &[
-    u8(1, "ExtendedCmtsMicHmacType", 1, 2, "1 HMAC-MD5, 2 MMH16")
-        .main("ExtendedCMTSMICHMACDigestType"),
-    hex(2, "ExtendedCmtsMicBitmap", 1, 255, "bit n, counted from the left, protects type n")
-        .main("ExtendedCMTSMICHMACBitmap"),
-    hex(3, "ExplicitExtendedCmtsMicDigest", 1, 255, "the digest; without it TLV 7 is the digest")
-        .main("ExtendedCMTSMICHMACDigest"),
-];
-const ATTRIBUTE_MASKS: Scope = &[
-    hex(1, "DownstreamRequired", 4, 4, "attributes that channels must have")
-        .main("CMDownstreamRequiredAttributeMask"),
-    hex(2, "DownstreamForbidden", 4, 4, "attributes that channels must not have")
-        .main("CMDownstreamForbiddenAttributeMask"),
-    hex(3, "UpstreamRequired", 4, 4, "attributes that channels must have")
-        .main("CMUpstreamRequiredAttributeMask"),
-    hex(4, "UpstreamForbidden", 4, 4, "attributes that channels must not have")
-        .main("CMUpstreamForbiddenAttributeMask"),
-];
-
-const fn vendor_identifier() -> Field {
-    hex(super::VENDOR_ID, "VendorIdentifier", 3, 3, "organization; ffffff is the specification")
-}
-
-/// A vendor's own extension field.
-pub(super) const VENDOR: Scope = &[vendor_identifier()];
-
-/// The specification's own extension field (vendor identifier ff:ff:ff).
-pub(super) const EXTENSION: Scope = &[
-    u32(1, "CmLoadBalancingPolicyId", 0, MAX32, "load balancing policy")
-        .main("CMLoadBalancingPolicyID"),
-    u32(2, "CmLoadBalancingPriority", 0, MAX32, "load balancing priority")
-        .main("CMLoadBalancingPriority"),
-    u32(3, "CmLoadBalancingGroupId", 0, MAX32, "load balancing group")
-        .main("CMLoadBalancingGroupID"),
-    u16(4, "CmRangingClassIdExtension", 0, MAX16, "ranging class")
-        .main("CMRangingClassIDExtension"),
-    nested(
-        6,
-        "ExtendedCmtsMicConfiguration",
-        EXTENDED_MIC,
-        "which types the extended CMTS MIC \
-        protects; a CMTS ignores aggregate service flows that no MIC protects",
-    )
-    .main("ExtendedCMTSMICConfiguration"),
-    vendor_identifier(),
-    nested(9, "CmAttributeMasks", ATTRIBUTE_MASKS, "channel attributes").main("CMAttributeMasks"),
-    text(11, "ServiceTypeIdentifier", 1, 16, "service type").main("ServiceTypeIdentifier"),
-];
-
 const TRANSPORT: Scope = &[
     Field::new(1, "TransportAddress", Kind::Transport, "address and port")
         .main("SNMPv1v2cTransportAddress"),
@@ -147,24 +106,49 @@ const COEXISTENCE: Scope = &[
 const ACCESS_VIEW: Scope = &[
     text(1, "AccessViewName", 1, 32, "view").main("SNMPv3AccessViewName"),
     Field::new(2, "AccessViewSubtree", Kind::Oid, "subtree").main("SNMPv3AccessViewSubtree"),
-    hex(3, "AccessViewMask", 0, 16, "mask of the subtree").main("SNMPv3AccessViewMask"),
+    hex(3, "AccessViewMask", 0, 16, "mask of the subtree")
+        .main("SNMPv3AccessViewMask")
+        .main_range(1, 2),
     u8(4, "AccessViewType", 1, 2, "1 included, 2 excluded").main("SNMPv3AccessViewType"),
 ];
 const CHANNEL_ASSIGNMENT: Scope = &[
     u8(1, "TransmitChannelAssignment", 0, 255, "upstream channel").main("CaTransmit").repeats(),
     u32(2, "ReceiveChannelAssignment", 0, MAX32, "downstream frequency")
         .main("CaReceive")
+        .main_range(88_000_000, 860_000_000)
         .unit("Hz")
         .repeats(),
 ];
 
+pub(super) const fn mib_object() -> Field {
+    Field::new(11, "SnmpMibObject", Kind::VarBind, "object that the device sets").repeats()
+}
+pub(super) const fn coexistence() -> Field {
+    nested(53, "Snmpv1v2cCoexistence", COEXISTENCE, "SNMP community and its rights")
+        .main("SNMPv1v2cCoexistenceConfig")
+        .repeats()
+}
+pub(super) const fn access_view() -> Field {
+    nested(54, "Snmpv3AccessView", ACCESS_VIEW, "SNMP view")
+        .main("SNMPv3AccessViewConfiguration")
+        .repeats()
+}
+
 /// The top level of a file.
 pub const TOP: Scope = &[
-    u32(1, "DownstreamFrequency", 88_000_000, 1_218_000_000, "channel to use").unit("Hz"),
+    u32(1, "DownstreamFrequency", 88_000_000, 1_218_000_000, "channel to use")
+        .main_range(88_000_000, 1_008_000_000)
+        .unit("Hz"),
     u8(2, "UpstreamChannelId", 0, 255, "channel to use"),
     u8(3, "NetworkAccessControl", 0, 1, "1 lets the devices behind the modem use the network")
         .main("NetworkAccess"),
     nested(4, "ClassOfService", CLASS_OF_SERVICE, "DOCSIS 1.0 service class").repeats(),
+    nested(
+        5,
+        "ModemCapabilities",
+        capabilities::MODEM_CAPABILITIES,
+        "what the modem can do; modems send it, not for a file",
+    ),
     hex(6, "CmMic", 16, 16, "MD5 over the settings, checked by the modem"),
     hex(7, "CmtsMic", 1, 255, "keyed digest over the protected settings, checked by the CMTS"),
     text(9, "SoftwareUpgradeFilename", 1, 255, "firmware file").main("SwUpgradeFilename"),
@@ -177,7 +161,7 @@ pub const TOP: Scope = &[
     )
     .main("SnmpWriteControl")
     .repeats(),
-    Field::new(11, "SnmpMibObject", Kind::VarBind, "object that the modem sets").repeats(),
+    mib_object(),
     Field::new(12, "ModemIpAddress", Kind::Ipv4, "assigned by the network; not for a file")
         .main("ModemIPAddress"),
     Field::new(14, "CpeEthernetMacAddress", Kind::Mac, "device that may connect")
@@ -216,6 +200,7 @@ pub const TOP: Scope = &[
     nested(25, "DownstreamServiceFlow", flows::DOWNSTREAM, "a downstream flow and its queue")
         .main("DsServiceFlow")
         .repeats(),
+    nested(26, "PHS", services::SUPPRESSION, "payload header suppression").repeats(),
     u16(28, "MaximumNumberOfClassifiers", 0, MAX16, "classifiers accepted").main("MaxClassifiers"),
     u8(29, "PrivacyEnable", 0, 1, "1 turns baseline privacy on").main("GlobalPrivacyEnable"),
     hex(32, "ManufacturerCvc", 0, 255, "part of the manufacturer's certificate")
@@ -246,14 +231,10 @@ pub const TOP: Scope = &[
     Field::new(42, "StaticMulticastMacAddress", Kind::Mac, "multicast address to forward")
         .main("MulticastMACAddress")
         .repeats(),
-    Field::new(43, "VendorSpecific", Kind::Extension(EXTENSION), "extension or vendor settings")
-        .repeats(),
-    nested(53, "Snmpv1v2cCoexistence", COEXISTENCE, "SNMP community and its rights")
-        .main("SNMPv1v2cCoexistenceConfig")
-        .repeats(),
-    nested(54, "Snmpv3AccessView", ACCESS_VIEW, "SNMP view")
-        .main("SNMPv3AccessViewConfiguration")
-        .repeats(),
+    extension::top(),
+    nested(45, "DUTFiltering", services::UNENCRYPTED_FILTER, "downstream unencrypted traffic"),
+    coexistence(),
+    access_view(),
     u8(55, "SnmpCpeAccessControl", 0, 1, "1 lets devices behind the modem use its SNMP")
         .main("SNMPCPEAccessControl"),
     nested(56, "ChannelAssignment", CHANNEL_ASSIGNMENT, "channels to use")
@@ -270,6 +251,8 @@ pub const TOP: Scope = &[
         drops",
     )
     .repeats(),
+    Field::new(61, "SubMgmtCPEIPv6PrefixList", Kind::Ipv6PrefixList, "prefixes of the devices")
+        .repeats(),
     Field::new(
         62,
         "UpstreamDropClassifierGroupId",
@@ -279,6 +262,19 @@ pub const TOP: Scope = &[
     .main("UpstreamDropClassifierGroupID"),
     u16(63, "SubscriberManagementControlMaxCpeIpv6", 0, MAX16, "devices with IPv6")
         .main("SubMgmtControl6"),
+    nested(
+        64,
+        "CMTSStaticMulticastSessionEncodings",
+        services::STATIC_MULTICAST,
+        "multicast that the CMTS forwards unasked",
+    )
+    .repeats(),
+    nested(
+        65,
+        "L2VPNMACAgingEncoding",
+        services::ADDRESS_AGING,
+        "aging of addresses in a layer 2 VPN",
+    ),
     u32(66, "ManagementEventControl", 0, MAX32, "event to report").repeats(),
     Field::new(67, "SubscriberManagementCpeIpv6List", Kind::Ipv6List, "devices' addresses")
         .main("SubscriberManagementCPEIPv6Table"),
@@ -291,6 +287,12 @@ pub const TOP: Scope = &[
         own, as time at the flow's rate; 100 ms when absent",
     )
     .unit("ms"),
+    nested(
+        69,
+        "MACAddressLearningControlEncoding",
+        services::ADDRESS_LEARNING,
+        "which devices may take the places of others",
+    ),
     nested(
         70,
         "UpstreamAggregateServiceFlow",
@@ -307,14 +309,35 @@ pub const TOP: Scope = &[
         that share a rate",
     )
     .repeats(),
+    nested(
+        72,
+        "MetroEthernetServiceProfile",
+        services::METRO_ETHERNET,
+        "bandwidth and color of a Metro Ethernet service",
+    )
+    .repeats(),
+    nested(73, "NetworkTimingProfile", services::TIMING, "how the modem passes network time on")
+        .repeats(),
+    nested(74, "EnergyManagementParameter", device::ENERGY, "when the modem saves energy"),
+    u8(75, "EnergyManagement1x1ModeIndicator", 0, 2, "state of the mode; not for a file"),
     u8(76, "CmUpstreamAqmDisable", 0, 1, "1 turns AQM off for all upstream flows")
         .main("CMUpstreamAQMDisable"),
+    nested(
+        79,
+        "UNIControlEncodings",
+        services::SUBSCRIBER_INTERFACE,
+        "Ethernet interface towards the subscriber",
+    )
+    .repeats(),
     hex(81, "ManufacturerCvcChain", 0, 255, "part of the manufacturer's certificates")
         .main("ManufacturerCVCChain")
         .repeats(),
     hex(82, "CoSignerCvcChain", 0, 255, "part of the co-signer's certificates")
         .main("CoSignerCVCChain")
         .repeats(),
+    u8(83, "DTPModeConfiguration", 0, 2, "DOCSIS time protocol"),
+    nested(84, "DiplexerBandEdge", device::DIPLEXER, "split between upstream and downstream"),
+    nested(88, "QoSFrameworkforDOCSISEncodings", &[], "framework for quality of service"),
     u8(91, "LowLatencyDisable", 0, 2, "anything but 0 turns low latency support off"),
     u8(92, "DistributedHqosEnable", 0, 2, "hierarchical QoS in the modem")
         .main("DistributedHQoSEnable"),
@@ -335,4 +358,21 @@ pub const TOP: Scope = &[
     )
     .main("")
     .repeats(),
+    nested(
+        96,
+        "AdvancedDiplexerBandEdge",
+        device::ADVANCED_DIPLEXER,
+        "split between upstream and downstream, DOCSIS 4.0",
+    ),
+    u8(97, "AdvancedBandPlanSupport", 0, 1, "band plans of DOCSIS 4.0"),
+    nested(
+        101,
+        "DOCSISSyncConfigurations",
+        device::SYNCHRONIZATION,
+        "time and frequency that the modem passes on",
+    ),
+    nested(102, "PTPAddressConfigurations", device::PTP_ADDRESSES, "addresses of PTP"),
+    nested(202, "eRouter", embedded::ROUTER, "embedded router"),
+    nested(217, "EstbSettings", embedded::SET_TOP_BOX, "embedded set-top box"),
+    u8(254, "MtaConfigDelimiter", 1, 255, "1 begins and 255 ends a telephone adapter's file"),
 ];

@@ -122,6 +122,10 @@ impl Parser {
         if wants_text && !(quoted && words.len() == 1) {
             return self.fail(format!("{name} wants one string in double quotes"));
         }
+        // The encoder's grammar wants some value, and encodes none.
+        if matches!(kind, Kind::Empty) && matches!(words.as_slice(), [word] if word == "0x00") {
+            words.clear();
+        }
         Ok(words.join(" "))
     }
 

@@ -52,6 +52,10 @@ fn setting(out: &mut String, tlv: &Tlv, scope: Scope, depth: usize) {
 /// The line with the setting's name; none where the encoder would not read the value back.
 fn named(field: &Field, bytes: &[u8]) -> Option<String> {
     let text = value::render(&field.kind, bytes)?;
+    // Bytes outside the range go by number; of no bytes only the name can tell.
+    if !bytes.is_empty() && !field.fits_main(bytes) {
+        return None;
+    }
     let numbers = text.split(',').count();
     let spelled = match field.kind {
         Kind::Text { .. } | Kind::TextNul { .. } => quoted(&text)?,
@@ -59,6 +63,11 @@ fn named(field: &Field, bytes: &[u8]) -> Option<String> {
         Kind::List { .. } if !(2..=128).contains(&numbers) => return None,
         Kind::Ipv4List | Kind::Ipv6List if !(2..=15).contains(&numbers) => return None,
         Kind::Hex { .. } if bytes.is_empty() => return None,
+        // The encoder's grammar wants some value, and encodes none.
+        Kind::Empty => value::hex(&[0]),
+        Kind::VarBind if text.ends_with(" HexString 0x") => {
+            text.replace("HexString 0x", "String \"\"")
+        }
         Kind::VarBind => match text.split_once(" String ") {
             Some((oid, string)) => format!("{oid} String {}", quoted(string)?),
             None => text,
