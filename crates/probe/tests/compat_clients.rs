@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use underload_probe::compat::iperf3::{Iperf3Limits, Iperf3Server};
 use underload_probe::compat::irtt::{IrttLimits, IrttServer};
 
@@ -28,7 +29,7 @@ fn iperf3_server(limits: Iperf3Limits) -> Iperf3Server {
 }
 
 fn unlimited() -> Iperf3Limits {
-    Iperf3Limits { tests_per_address_max: 4, bit_per_s_max: None, ..Iperf3Limits::default() }
+    Iperf3Limits { tests_per_network_max: 4, bit_per_s_max: None, ..Iperf3Limits::default() }
 }
 
 /// Runs a client for at most 20 s; `None`, said aloud, if it is not installed.
@@ -157,7 +158,7 @@ fn framed(json: &str) -> Vec<u8> {
 
 #[test]
 fn an_iperf3_client_may_die_in_every_state_and_its_place_comes_back() {
-    let server = iperf3_server(Iperf3Limits { tests_per_address_max: 4, ..unlimited() });
+    let server = iperf3_server(Iperf3Limits { tests_per_network_max: 4, ..unlimited() });
     let address = server.address();
     let parameters = framed(r#"{"tcp":true,"time":1,"parallel":1}"#);
     leave_after(address, b'a', &[]);
@@ -189,4 +190,169 @@ fn an_iperf3_client_may_die_in_every_state_and_its_place_comes_back() {
         assert!(Instant::now() < until, "{counts:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A client by hand with its streams open and the test running.
+struct Iperf3Client {
+    control: TcpStream,
+    streams: Vec<TcpStream>,
+}
+
+/// No step takes that long, on however busy a machine.
+const STEP_MAX: Duration = Duration::from_secs(30);
+
+impl Iperf3Client {
+    fn open(address: SocketAddr, parameters: &str, streams: usize) -> Self {
+        let connect = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(STEP_MAX)).unwrap();
+            stream.write_all(&[b'x'; 37]).unwrap();
+            stream
+        };
+        let mut client = Self { control: connect(), streams: Vec::new() };
+        assert_eq!(client.state(), 9, "parameters, please");
+        client.control.write_all(&framed(parameters)).unwrap();
+        assert_eq!(client.state(), 10, "streams, please");
+        client.streams = (0..streams).map(|_| connect()).collect();
+        assert_eq!([client.state(), client.state()], [1, 2], "it runs");
+        client
+    }
+
+    fn state(&mut self) -> u8 {
+        let mut state = [0];
+        self.control.read_exact(&mut state).unwrap();
+        state[0]
+    }
+
+    /// Says that the test is over; what is still on the streams, and the server's results.
+    fn finish(mut self) -> (usize, Value) {
+        self.control.write_all(&[4]).unwrap();
+        // As iperf3 does, which waits for the rest of a block before it looks at anything else.
+        let rest = self.streams.iter_mut().map(|stream| {
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).expect("the end of the stream within 30 s");
+            rest.len()
+        });
+        let rest = rest.sum();
+        assert_eq!(self.state(), 13, "results, please");
+        self.control.write_all(&framed(r#"{"streams":[]}"#)).unwrap();
+        let mut len = [0; 4];
+        self.control.read_exact(&mut len).unwrap();
+        let mut json = vec![0; u32::from_be_bytes(len) as usize];
+        self.control.read_exact(&mut json).unwrap();
+        assert_eq!(self.state(), 14);
+        self.control.write_all(&[16]).unwrap();
+        (rest, serde_json::from_slice(&json).unwrap())
+    }
+}
+
+#[test]
+fn an_iperf3_client_in_the_middle_of_a_block_reads_the_end_and_gets_its_results() {
+    let server = iperf3_server(unlimited());
+    let parameters = r#"{"tcp":true,"time":60,"parallel":2,"reverse":true,"len":1048576}"#;
+    let mut client = Iperf3Client::open(server.address(), parameters, 2);
+    for stream in &mut client.streams {
+        stream.read_exact(&mut [0; 5000]).unwrap();
+    }
+    let (_, results) = client.finish();
+    assert_eq!(results["streams"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_iperf3_server_sends_the_amount_that_was_asked_for_and_no_more() {
+    let server = iperf3_server(unlimited());
+    let parameters = r#"{"tcp":true,"num":1000000,"parallel":2,"reverse":true,"len":131072}"#;
+    let mut client = Iperf3Client::open(server.address(), parameters, 2);
+    let expected = 8 * 131_072;
+    let mut received = 0;
+    let mut buffer = [0; 1 << 16];
+    for stream in &client.streams {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    }
+    let until = Instant::now() + STEP_MAX;
+    while received < expected {
+        assert!(Instant::now() < until, "{received} of {expected} bytes");
+        for stream in &mut client.streams {
+            received += stream.read(&mut buffer).unwrap_or(0);
+        }
+    }
+    for stream in &client.streams {
+        stream.set_read_timeout(Some(STEP_MAX)).unwrap();
+    }
+    let (rest, results) = client.finish();
+    assert_eq!(received + rest, expected, "a million bytes, in whole blocks");
+    let sent = |place: usize| results["streams"][place]["bytes"].as_u64().unwrap();
+    assert_eq!(sent(0) + sent(1), expected as u64);
+}
+
+/// A connection from an address of loopback.
+fn connect_from(host: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((host, 0)).into())?;
+    socket.connect(&to.into())?;
+    socket.set_read_timeout(Some(STEP_MAX))?;
+    Ok(socket.into())
+}
+
+#[test]
+fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
+    let limits = Iperf3Limits { tests_max: 2, streams_max: 2, ..unlimited() };
+    let server = iperf3_server(limits);
+    // Two hosts of a /24; as many connections as all networks together may have.
+    let silent: Vec<_> = (0..15)
+        .map(|number| connect_from([127, 0, 5, 1 + number % 2], server.address()).unwrap())
+        .collect();
+    let until = Instant::now() + STEP_MAX;
+    while server.counts().busy < 10 {
+        assert!(Instant::now() < until, "{:?}", server.counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut other = connect_from([127, 0, 6, 1], server.address()).unwrap();
+    other.write_all(&[b'o'; 37]).unwrap();
+    let mut state = [0];
+    other.read_exact(&mut state).unwrap();
+    assert_eq!(state, [9], "parameters, please");
+    drop(silent);
+}
+
+#[test]
+fn bytes_that_trickle_in_keep_no_iperf3_connection_open_and_do_not_hold_up_the_end() {
+    let server = iperf3_server(unlimited());
+    let address = server.address();
+    let mut in_parameters = TcpStream::connect(address).unwrap();
+    in_parameters.write_all(&[b'p'; 37]).unwrap();
+    in_parameters.read_exact(&mut [0]).unwrap();
+    let connections = [TcpStream::connect(address).unwrap(), in_parameters];
+    let trickle = |mut stream: &TcpStream, bytes: &[u8]| {
+        // The server's limits are 5 s and 10 s; 37 and 8,192 bytes would take longer.
+        let until = Instant::now() + 2 * STEP_MAX;
+        for byte in bytes.iter().cycle() {
+            assert!(Instant::now() < until, "still open after a minute");
+            if stream.write_all(&[*byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    std::thread::scope(|scope| {
+        // A cookie of 37 bytes would be complete too soon at one byte per 100 ms.
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(3));
+            trickle(&connections[0], b"c");
+        });
+        scope.spawn(|| trickle(&connections[1], &[0, 0, 0x10, 0]));
+    });
+    let mut held = TcpStream::connect(address).unwrap();
+    held.write_all(&[b'h'; 37]).unwrap();
+    held.read_exact(&mut [0]).unwrap();
+    held.write_all(&[0, 0]).unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(move || drop(server));
+        while !end.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+            let _ = held.write_all(&[0]);
+        }
+    });
+    assert!(start.elapsed() < Duration::from_secs(8), "it did not wait for the limit of the step");
 }

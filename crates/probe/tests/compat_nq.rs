@@ -48,7 +48,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
     assert!(matches!(error, NqError::Connect { step: "TLS with", .. }), "{error}");
 
     // One place, which the asking connection takes itself.
-    let limits = NqLimits { connections_per_address_max: 1, ..NqLimits::default() };
+    let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };
     let (_server, url, fingerprint) = server(limits);
     let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {
         panic!("a server without places was used");

@@ -1,7 +1,7 @@
-//! Who may be served at once: so many in all, so many of one address.
+//! Who may be served at once: so many in all, so many of one network.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The places of a server, shared by its threads.
@@ -9,40 +9,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Places {
     taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
     in_all_max: usize,
-    per_address_max: usize,
+    per_network_max: usize,
 }
 
 /// One place, given back when it is dropped, however its holder ends.
 #[derive(Debug)]
 pub struct Place {
     places: Places,
-    address: IpAddr,
+    network: IpAddr,
+}
+
+/// The network that `address` belongs to, by its first address: a /24 of IPv4, a /56 of IPv6, which
+/// is what one customer has at most. An IPv4 address counts as the same whether it came over an
+/// IPv4 or a dual-stack socket.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0 << 8).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !0 << 72).into(),
+    }
 }
 
 impl Places {
-    /// So many places in all, and of these so many for one address.
-    pub fn new(in_all_max: usize, per_address_max: usize) -> Self {
-        Self { taken: Arc::default(), in_all_max, per_address_max }
+    /// So many places in all, and of these so many for one network.
+    pub fn new(in_all_max: usize, per_network_max: usize) -> Self {
+        Self { taken: Arc::default(), in_all_max, per_network_max }
     }
 
-    /// A place for `address`, or `None` while there is none. An IPv4 address counts as the same
-    /// whether it came over an IPv4 or a dual-stack socket.
+    /// A place for the network of `address`, or `None` while there is none.
     pub fn take(&self, address: IpAddr) -> Option<Place> {
-        let address = address.to_canonical();
+        let network = network_of(address);
         let mut taken = self.lock();
-        let of_address = taken.get(&address).copied().unwrap_or(0);
-        if of_address >= self.per_address_max || taken.values().sum::<usize>() >= self.in_all_max {
+        let of_network = taken.get(&network).copied().unwrap_or(0);
+        if of_network >= self.per_network_max || taken.values().sum::<usize>() >= self.in_all_max {
             return None;
         }
-        taken.insert(address, of_address + 1);
-        Some(Place { places: self.clone(), address })
+        taken.insert(network, of_network + 1);
+        Some(Place { places: self.clone(), network })
     }
 
     /// True if `address` would get no place.
     pub fn is_full_for(&self, address: IpAddr) -> bool {
         let taken = self.lock();
-        let of_address = taken.get(&address.to_canonical()).copied().unwrap_or(0);
-        of_address >= self.per_address_max || taken.values().sum::<usize>() >= self.in_all_max
+        let of_network = taken.get(&network_of(address)).copied().unwrap_or(0);
+        of_network >= self.per_network_max || taken.values().sum::<usize>() >= self.in_all_max
     }
 
     /// Places taken now.
@@ -59,10 +68,10 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
-        match taken.get_mut(&self.address) {
+        match taken.get_mut(&self.network) {
             Some(count) if *count > 1 => *count -= 1,
             _ => {
-                taken.remove(&self.address);
+                taken.remove(&self.network);
             }
         }
     }
@@ -73,17 +82,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_limited_in_all_and_per_address_and_come_back() {
+    fn places_are_limited_in_all_and_per_network_and_come_back() {
         let places = Places::new(3, 2);
-        let [a, b]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
-        let first = places.take(a).unwrap();
-        let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
-        let _second = places.take(mapped).unwrap();
-        assert!(places.take(a).is_none(), "two of one address");
-        let _third = places.take(b).unwrap();
-        assert!(places.take(b).is_none(), "three in all");
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let first = places.take(address("192.0.2.1")).unwrap();
+        let _second = places.take(address("::ffff:192.0.2.200")).unwrap();
+        assert!(places.take(address("192.0.2.3")).is_none(), "two of one network");
+        assert!(places.is_full_for(address("192.0.2.4")));
+        let _third = places.take(address("192.0.3.1")).unwrap();
+        assert!(places.take(address("198.51.100.1")).is_none(), "three in all");
         drop(first);
         assert_eq!(places.taken(), 2);
-        assert!(places.take(b).is_some());
+        assert!(places.take(address("198.51.100.1")).is_some());
+    }
+
+    #[test]
+    fn one_customer_of_ipv6_is_one_network() {
+        let places = Places::new(100, 2);
+        let take = |text: &str| places.take(text.parse().unwrap());
+        let _held = [take("2001:db8:0:100::1").unwrap(), take("2001:db8:0:1ff:9::1").unwrap()];
+        assert!(take("2001:db8:0:1aa::7").is_none(), "its /56 has 2^72 addresses");
+        assert!(take("2001:db8:0:200::1").is_some());
     }
 }

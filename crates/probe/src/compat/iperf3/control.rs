@@ -25,6 +25,8 @@ pub(super) enum Ended {
     Lease,
     /// The server stops; the client is told.
     Stopped,
+    /// The machine has no thread for it; the client is told.
+    Overloaded,
     /// The client went away, or does not speak the protocol.
     Client,
 }
@@ -43,10 +45,13 @@ pub(super) struct Control {
     stop: Arc<AtomicBool>,
 }
 
+/// How long a client may take to take in what it is told.
+const WRITE_MAX: Duration = Duration::from_secs(2);
+
 impl Control {
     pub(super) fn new(stream: TcpStream, stop: Arc<AtomicBool>) -> io::Result<Self> {
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
-        stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+        stream.set_write_timeout(Some(POLL_INTERVAL))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, stop })
     }
@@ -104,8 +109,32 @@ impl Control {
         }
     }
 
+    /// A client that does not take in what it is told, however slowly it does, ends with
+    /// [`WRITE_MAX`].
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+        let until = Instant::now() + WRITE_MAX;
+        loop {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(Ended::Client),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if is_temporary(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            // After the first try, so that a client can be told that the server stops.
+            if self.is_stopped() {
+                return Err(Ended::Stopped);
+            }
+            if Instant::now() >= until {
+                return Err(Ended::Client);
+            }
+        }
+    }
+
     pub(super) fn say(&mut self, state: i8) -> Result<(), Ended> {
-        Ok(self.stream.write_all(&[state as u8])?)
+        self.write(&[state as u8])
     }
 
     /// What an error of iperf3's is: the state, its number, and that no system call failed.
@@ -113,7 +142,7 @@ impl Control {
         let mut octets = vec![state::SERVER_ERROR as u8];
         octets.extend_from_slice(&refusal.0.to_be_bytes());
         octets.extend_from_slice(&0i32.to_be_bytes());
-        Ok(self.stream.write_all(&octets)?)
+        self.write(&octets)
     }
 
     /// JSON of at most `octets_max`, which nothing is allocated for before it is checked.
@@ -135,7 +164,6 @@ impl Control {
 
     pub(super) fn write_json(&mut self, json: &[u8]) -> Result<(), Ended> {
         let len = u32::try_from(json.len()).map_err(|_| Ended::Client)?;
-        self.stream.write_all(&[&len.to_be_bytes(), json].concat())?;
-        Ok(())
+        self.write(&[&len.to_be_bytes(), json].concat())
     }
 }

@@ -6,10 +6,12 @@
 //!
 //! Where it differs from iperf3's own server:
 //!
-//! - **Several tests at once**, each with a place ([`Iperf3Limits::tests_max`], per address too);
+//! - **Several tests at once**, each with a place ([`Iperf3Limits::tests_max`], per network too);
 //!   who finds none gets iperf3's "busy" at once.
 //! - Every test has a lease by this machine's clock: its own declared time, never longer than
 //!   [`Iperf3Limits::duration_max`], and an end when nothing moves.
+//! - `-n` and `-k` of what the server sends over TCP end it after a whole block; iperf3's goes on
+//!   until the client has said that it has enough. Over UDP both do so, since datagrams get lost.
 //! - The rate limit is kept by pacing what is sent and what is read, so that TCP slows down instead
 //!   of being cut off. UDP towards the server cannot be slowed down: it has to declare its rate
 //!   (`-b`), and is ended if it exceeds the limit.
@@ -45,8 +47,8 @@ pub const IPERF3_PORT: u16 = 5201;
 pub struct Iperf3Limits {
     /// Tests at once.
     pub tests_max: usize,
-    /// Tests at once from one address.
-    pub tests_per_address_max: usize,
+    /// Tests at once from one network: a /24 of IPv4, a /56 of IPv6.
+    pub tests_per_network_max: usize,
     /// Streams of one test, per direction.
     pub streams_max: u32,
     /// Length of a test, omitted seconds included.
@@ -61,11 +63,11 @@ pub struct Iperf3Limits {
 }
 
 impl Default for Iperf3Limits {
-    /// Four tests, two per address, 32 streams, two minutes, 1 Gbit/s, 15 s without progress.
+    /// Four tests, two per network, 32 streams, two minutes, 1 Gbit/s, 15 s without progress.
     fn default() -> Self {
         Self {
             tests_max: 4,
-            tests_per_address_max: 2,
+            tests_per_network_max: 2,
             streams_max: 32,
             duration_max: Duration::from_mins(2),
             bit_per_s_max: Some(1_000_000_000),
@@ -83,7 +85,6 @@ mod state {
     pub const PARAM_EXCHANGE: i8 = 9;
     pub const CREATE_STREAMS: i8 = 10;
     pub const SERVER_TERMINATE: i8 = 11;
-    pub const CLIENT_TERMINATE: i8 = 12;
     pub const EXCHANGE_RESULTS: i8 = 13;
     pub const DISPLAY_RESULTS: i8 = 14;
     pub const ACCESS_DENIED: i8 = -1;

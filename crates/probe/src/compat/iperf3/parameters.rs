@@ -17,6 +17,9 @@ pub struct Parameters {
     pub streams: u32,
     /// How long the client sends after the omitted time; zero if it counts octets instead.
     pub duration: Duration,
+    /// Payload of a direction after the omitted time, all streams together, bytes; `None` if only
+    /// the time ends the test.
+    pub amount: Option<u64>,
     /// Time at the start that does not count.
     pub omit: Duration,
     /// Octets of a write or of a datagram's payload.
@@ -145,10 +148,7 @@ impl Parameters {
         if time + omit > limits.duration_max.as_secs() {
             return Err(Refusal::DURATION);
         }
-        // The client counts octets and blocks itself; here they only excuse a missing duration.
-        for count in [wire.num, wire.blockcount] {
-            whole(count, 0, u64::MAX).ok_or(Refusal::PARAMETERS)?;
-        }
+        let len = wire.len(protocol).ok_or(Refusal::BLOCK_SIZE)?;
         let window = whole(wire.window, 0, WINDOW_MAX).ok_or(Refusal::WINDOW)?;
         let parameters = Self {
             protocol,
@@ -156,7 +156,8 @@ impl Parameters {
             streams,
             duration: Duration::from_secs(time),
             omit: Duration::from_secs(omit),
-            len: wire.len(protocol).ok_or(Refusal::BLOCK_SIZE)?,
+            amount: wire.amount(len)?,
+            len,
             bit_per_s: wire.bit_per_s()?,
             no_delay: wire.nodelay,
             window: (window > 0).then_some(window as usize),
@@ -203,6 +204,13 @@ impl Wire {
         };
         let len = if self.len == 0.0 { default } else { whole(self.len, min, max)? };
         Some(len as usize)
+    }
+
+    /// `-n` and `-k`; whichever is over first ends the test.
+    fn amount(&self, len: usize) -> Result<Option<u64>, Refusal> {
+        let read = |count| whole(count, 0, u64::MAX).ok_or(Refusal::PARAMETERS);
+        let of_blocks = read(self.blockcount)?.saturating_mul(len as u64);
+        Ok([read(self.num)?, of_blocks].into_iter().filter(|amount| *amount > 0).min())
     }
 
     fn bit_per_s(&self) -> Result<Option<u64>, Refusal> {
@@ -252,6 +260,15 @@ mod tests {
         .unwrap();
         assert_eq!((udp.bit_per_s, udp.counters_64bit), (Some(1_048_576), true));
         assert_eq!(udp.traffic_class, 45 << 2, "the DSCP without ECN");
+    }
+
+    #[test]
+    fn an_amount_is_bytes_or_blocks() {
+        let amount = |json| decode(json).unwrap().amount;
+        assert_eq!(amount(r#"{"tcp":true,"num":5242880,"blockcount":0}"#), Some(5 << 20));
+        assert_eq!(amount(r#"{"tcp":true,"blockcount":3,"len":1000}"#), Some(3_000));
+        assert_eq!(amount(r#"{"tcp":true,"time":5,"num":0}"#), None);
+        assert_eq!(decode(r#"{"tcp":true,"num":-1}"#), Err(Refusal::PARAMETERS));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The listener: control connections become tests, data connections find theirs.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -31,11 +32,11 @@ pub struct Iperf3Server {
 pub struct Iperf3Counts {
     /// Tests that ran to their results.
     pub finished: u64,
-    /// Told to come back later.
+    /// Told to come back later, or closed because there was no place.
     pub busy: u64,
     /// Parameters that are not allowed.
     pub refused: u64,
-    /// Ended by the server: overtime, idle, too fast, or because it stops.
+    /// Ended by the server: overtime, idle, too fast, no threads left, or because it stops.
     pub terminated: u64,
     /// Whose client went away, or never spoke the protocol.
     pub abandoned: u64,
@@ -48,9 +49,11 @@ struct Host {
     limits: Iperf3Limits,
     places: Places,
     hub: Arc<UdpHub>,
+    /// Of connections that did not say yet which test they belong to, and of the tests' control
+    /// connections.
+    connections: Places,
     tests: Mutex<BTreeMap<Cookie, Registered>>,
     stop: Arc<AtomicBool>,
-    connections: AtomicUsize,
     finished: AtomicU64,
     busy: AtomicU64,
     refused: AtomicU64,
@@ -82,13 +85,16 @@ impl Iperf3Server {
         let address = listener.local_addr().map_err(failed("reading its address"))?;
         listener.set_nonblocking(true).map_err(failed("not blocking"))?;
         let hub = Arc::new(UdpHub::new(socket).map_err(failed("preparing the UDP socket"))?);
+        // The streams of a test come one after the other, and leave their places as soon as they
+        // have said whose they are.
+        let of_one_test = limits.streams_max as usize * 2 + 1;
         let host = Arc::new(Host {
             limits,
-            places: Places::new(limits.tests_max, limits.tests_per_address_max),
+            connections: Places::new(of_one_test * (limits.tests_max + 1), of_one_test),
+            places: Places::new(limits.tests_max, limits.tests_per_network_max),
             hub,
             tests: Mutex::default(),
             stop: Arc::new(AtomicBool::new(false)),
-            connections: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -160,30 +166,34 @@ fn serve(host: &Arc<Host>, listener: &TcpListener) {
     }
 }
 
-/// A connection that is counted, however its thread ends.
-struct Counted(Arc<Host>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn welcome(
     host: &Arc<Host>,
     index: u64,
     stream: TcpStream,
     address: IpAddr,
 ) -> Option<JoinHandle<()>> {
-    let limits = &host.limits;
-    let of_one_test = limits.streams_max as usize * 2 + 1;
-    let counted = Counted(Arc::clone(host));
-    if host.connections.fetch_add(1, Ordering::Relaxed) >= (limits.tests_max + 1) * of_one_test {
+    let Some(place) = host.connections.take(address) else {
         host.busy.fetch_add(1, Ordering::Relaxed);
         return None;
-    }
-    let body = move || counted.0.greet(index, stream, address.to_canonical());
+    };
+    let host = Arc::clone(host);
+    let body = move || {
+        let _place = place;
+        host.greet(index, stream, address.to_canonical());
+    };
     Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
+}
+
+/// A test that data connections find by its cookie, until this is dropped, however it ends.
+struct Registration<'a> {
+    host: &'a Host,
+    cookie: Cookie,
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        self.host.lock().remove(&self.cookie);
+    }
 }
 
 impl Host {
@@ -210,7 +220,7 @@ impl Host {
         let counter = match self.test(index, control, address, cookie) {
             Ok(()) => &self.finished,
             Err(Ended::Refused(_)) => &self.refused,
-            Err(Ended::Lease | Ended::Stopped) => &self.terminated,
+            Err(Ended::Lease | Ended::Stopped | Ended::Overloaded) => &self.terminated,
             Err(Ended::Client) => &self.abandoned,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -224,19 +234,52 @@ impl Host {
         cookie: Cookie,
     ) -> Result<(), Ended> {
         let (sender, arrivals) = sync_channel(self.limits.streams_max as usize * 2);
-        let registered = Registered { address, arrivals: sender };
-        if self.lock().insert(cookie, registered).is_some() {
-            // Two control connections with one cookie, within an instant.
-            return Err(Ended::Client);
-        }
+        let _registration = self.register(cookie, Registered { address, arrivals: sender })?;
         let (limits, hub) = (self.limits, Arc::clone(&self.hub));
-        let outcome = Test { id, address, control, limits, arrivals, hub }.run();
-        self.lock().remove(&cookie);
-        outcome
+        Test { id, address, control, limits, arrivals, hub }.run()
+    }
+
+    fn register(&self, cookie: Cookie, test: Registered) -> Result<Registration<'_>, Ended> {
+        match self.lock().entry(cookie) {
+            Entry::Vacant(vacant) => vacant.insert(test),
+            // Two control connections with one cookie, within an instant: the first has it.
+            Entry::Occupied(_) => return Err(Ended::Client),
+        };
+        Ok(Registration { host: self, cookie })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Cookie, Registered>> {
         // Nothing that holds the lock can panic half-way through a change.
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_free_again_after_a_test_that_panics_and_the_first_test_keeps_it() {
+        let host = Host {
+            limits: Iperf3Limits::default(),
+            places: Places::new(1, 1),
+            hub: Arc::new(UdpHub::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap()),
+            connections: Places::new(1, 1),
+            tests: Mutex::default(),
+            stop: Arc::default(),
+            finished: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            terminated: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+        };
+        let test = || Registered { address: [127, 0, 0, 1].into(), arrivals: sync_channel(1).0 };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _registration = host.register([1; 37], test());
+            assert!(host.register([1; 37], test()).is_err(), "it is taken");
+            assert!(host.lock().contains_key(&[1; 37]), "and stays with the first");
+            panic!("as a thread that cannot be started once did");
+        }));
+        assert!(outcome.is_err() && host.lock().is_empty());
     }
 }

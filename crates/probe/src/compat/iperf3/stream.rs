@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::udp::{Datagram, UdpHub, UdpStream};
 use crate::clock::RunClock;
@@ -17,6 +17,52 @@ pub(super) struct Counters {
     pub octets: AtomicU64,
     /// Datagrams sent; 0 for TCP.
     pub packets: AtomicU64,
+}
+
+/// How much the server sends in a test that ends by amount, all streams together.
+#[derive(Debug)]
+pub(super) struct Amount {
+    bytes: Option<u64>,
+    /// Whether the client may begin to count later than we do, and so need more.
+    is_counted_late: bool,
+    promised: AtomicU64,
+}
+
+/// A client that counted less than was sent gets another block after this.
+const AMOUNT_GRACE: Duration = Duration::from_secs(1);
+
+impl Amount {
+    pub(super) fn new(bytes: Option<u64>, is_counted_late: bool) -> Self {
+        Self { bytes, is_counted_late, promised: AtomicU64::new(0) }
+    }
+
+    /// What was sent so far does not count.
+    pub(super) fn restart(&self) {
+        self.promised.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether another block of `len` belongs to it. The last one is sent whole: clients wait for
+    /// whole blocks.
+    fn take(&self, len: usize) -> bool {
+        let Some(bytes) = self.bytes else { return true };
+        self.promised.load(Ordering::Relaxed) < bytes
+            && self.promised.fetch_add(len as u64, Ordering::Relaxed) < bytes
+    }
+
+    /// Waits until another block may be sent; false if the test is `over` before.
+    fn wait(&self, len: usize, over: &AtomicBool) -> bool {
+        let start = Instant::now();
+        while !self.take(len) {
+            if over.load(Ordering::Relaxed) {
+                return false;
+            }
+            if self.is_counted_late && start.elapsed() >= AMOUNT_GRACE {
+                return true;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        true
+    }
 }
 
 /// A rate, kept from its first octet on.
@@ -96,21 +142,28 @@ pub(super) fn receive_tcp(
     }
 }
 
-/// Writes blocks of `len` until `over` or the client is gone.
+/// Writes blocks of `len` until `over` or the client is gone, and rests while `amount` is used up.
 pub(super) fn send_tcp(
     mut stream: &TcpStream,
-    len: usize,
+    (len, amount): (usize, &Amount),
     counters: &Counters,
     mut pacer: Pacer,
     over: &AtomicBool,
 ) {
     let block = payload(len);
-    let mut sent = 0;
+    // Of the block under way.
+    let mut left = 0;
     while !over.load(Ordering::Relaxed) {
-        match stream.write(&block[sent..]) {
+        if left == 0 {
+            if !amount.wait(len, over) {
+                return;
+            }
+            left = len;
+        }
+        match stream.write(&block[len - left..]) {
             Ok(octets) => {
                 counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
-                sent = (sent + octets) % block.len();
+                left -= octets;
                 pacer.note(octets);
                 pacer.rest(over);
             }
@@ -161,6 +214,16 @@ pub(super) fn send_udp(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_amount_is_shared_and_ends_with_a_whole_block() {
+        let amount = Amount::new(Some(2_500), false);
+        assert_eq!((0..9).filter(|_| amount.take(1_000)).count(), 3);
+        assert!(!amount.wait(1_000, &AtomicBool::new(true)), "it is used up, and the test over");
+        amount.restart();
+        assert!(amount.wait(1_000, &AtomicBool::new(true)), "what was omitted does not count");
+        assert!((0..99).all(|_| Amount::new(None, false).take(1_000)));
+    }
 
     #[test]
     fn a_pacer_is_due_when_its_octets_are_paid_for() {

@@ -1,9 +1,10 @@
 //! One test, from its parameters to its results.
 
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
@@ -11,7 +12,7 @@ use socket2::SockRef;
 use super::control::{Control, Ended};
 use super::parameters::{Parameters, Protocol, Refusal};
 use super::results::{self, Results, StreamResult, check_results, output, stream_id};
-use super::stream::{Counters, Pacer, prepare, receive_tcp, send_tcp, send_udp};
+use super::stream::{Amount, Counters, Pacer, prepare, receive_tcp, send_tcp, send_udp};
 use super::udp::{UdpClaim, UdpHub};
 use super::{Iperf3Limits, STEP_MAX, state};
 use crate::clock::RunClock;
@@ -65,7 +66,9 @@ impl Test {
         // A client that is gone need not be told.
         let _ = match &outcome {
             Err(Ended::Refused(refusal)) => self.control.refuse(*refusal),
-            Err(Ended::Lease | Ended::Stopped) => self.control.say(state::SERVER_TERMINATE),
+            Err(Ended::Lease | Ended::Stopped | Ended::Overloaded) => {
+                self.control.say(state::SERVER_TERMINATE)
+            }
             Err(Ended::Client) | Ok(()) => Ok(()),
         };
         outcome
@@ -181,18 +184,21 @@ impl Test {
         let limit_of_one =
             self.limits.bit_per_s_max.map(|limit| limit / u64::from(parameters.streams));
         let clock = RunClock::start();
-        let transfer = Transfer { parameters, streams, counters: &counters, clock };
+        let amount = Amount::new(parameters.amount, !parameters.omit.is_zero());
+        let transfer = Transfer { parameters, streams, counters: &counters, amount, clock };
         transfer.run_udp(true);
         let outcome = std::thread::scope(|scope| {
-            for place in 0..wanted {
-                let (transfer, over) = (&transfer, &over);
-                scope.spawn(move || transfer.work(place, limit_of_one, over));
-            }
-            let outcome = self.watch(&transfer);
+            let (transfer, over) = (&transfer, &over);
+            let started = (0..wanted).try_for_each(|place| {
+                let worker = Builder::new().name("iperf3-stream".to_owned());
+                start(scope, worker, move || transfer.work(place, limit_of_one, over))
+            });
+            let outcome = started.and_then(|()| self.watch(transfer));
             over.store(true, Ordering::Relaxed);
             outcome
         });
         transfer.run_udp(false);
+        transfer.end_streams();
         outcome
     }
 
@@ -214,8 +220,9 @@ impl Test {
         loop {
             match self.control.poll_state()? {
                 Some(state::TEST_END) => break,
-                Some(state::CLIENT_TERMINATE) => return Err(Ended::Client),
-                Some(_) | None => {}
+                // It goes, or says what has no place here.
+                Some(_) => return Err(Ended::Client),
+                None => {}
             }
             let now = Instant::now();
             if is_omitting && now >= start + parameters.omit {
@@ -224,6 +231,7 @@ impl Test {
                 processor_before = results::processor_time();
                 marks = (0..marks.len()).map(|place| transfer.mark(place)).collect();
                 transfer.restart_jitter();
+                transfer.amount.restart();
             }
             let moved: u64 = (0..marks.len()).map(|place| transfer.mark(place).octets).sum();
             if moved != progress.0 {
@@ -256,7 +264,17 @@ struct Transfer<'a> {
     parameters: &'a Parameters,
     streams: &'a Streams,
     counters: &'a [Arc<Counters>],
+    amount: Amount,
     clock: RunClock,
+}
+
+/// Starts a thread of a test, which may be more than the machine has.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    thread: Builder,
+    body: impl FnOnce() + Send + 'scope,
+) -> Result<(), Ended> {
+    thread.spawn_scoped(scope, body).map(drop).map_err(|_| Ended::Overloaded)
 }
 
 impl Transfer<'_> {
@@ -270,7 +288,7 @@ impl Transfer<'_> {
         let len = self.parameters.len;
         match (self.streams, sends) {
             (Streams::Tcp(streams), true) => {
-                send_tcp(&streams[place], len, counters, pacer, over);
+                send_tcp(&streams[place], (len, &self.amount), counters, pacer, over);
             }
             (Streams::Tcp(streams), false) => receive_tcp(&streams[place], counters, pacer, over),
             (Streams::Udp(claim), true) => {
@@ -285,6 +303,18 @@ impl Transfer<'_> {
     fn run_udp(&self, is_running: bool) {
         if let Streams::Udp(claim) = self.streams {
             claim.streams.iter().for_each(|stream| stream.run(is_running));
+        }
+    }
+
+    /// A client that waits for the rest of a block reads the end instead, and goes on to the
+    /// results.
+    fn end_streams(&self) {
+        let Streams::Tcp(streams) = self.streams else { return };
+        for (place, stream) in streams.iter().enumerate() {
+            if self.parameters.server_sends_on(place) {
+                // Of a client that is gone there is nothing to end.
+                let _ = stream.shutdown(Shutdown::Write);
+            }
         }
     }
 
@@ -388,5 +418,20 @@ fn mark(options: &SockRef<'_>, address: IpAddr, traffic_class: u8) -> std::io::R
     match address.to_canonical() {
         IpAddr::V4(_) => options.set_tos_v4(class),
         IpAddr::V6(_) => options.set_tclass_v6(class),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_threads_ends_a_test_and_not_the_server() {
+        std::thread::scope(|scope| {
+            // No machine has the memory for such a stack.
+            let impossible = Builder::new().stack_size(1 << 60);
+            assert!(matches!(start(scope, impossible, || {}), Err(Ended::Overloaded)));
+            assert!(start(scope, Builder::new(), || {}).is_ok());
+        });
     }
 }

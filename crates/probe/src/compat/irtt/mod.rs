@@ -43,8 +43,8 @@ pub const IRTT_PORT: u16 = 2112;
 pub struct IrttLimits {
     /// Sessions at once.
     pub sessions_max: usize,
-    /// Sessions at once from one address.
-    pub sessions_per_address_max: usize,
+    /// Sessions at once from one network: a /24 of IPv4, a /56 of IPv6.
+    pub sessions_per_network_max: usize,
     /// Length of a test.
     pub duration_max: Duration,
     /// From one probe of a session to the next, on average; a burst of five passes.
@@ -60,11 +60,11 @@ pub struct IrttLimits {
 }
 
 impl Default for IrttLimits {
-    /// 64 sessions, 8 per address, ten minutes, 1 ms, an Ethernet packet.
+    /// 64 sessions, 8 per network, ten minutes, 1 ms, an Ethernet packet.
     fn default() -> Self {
         Self {
             sessions_max: 64,
-            sessions_per_address_max: 8,
+            sessions_per_network_max: 8,
             duration_max: Duration::from_mins(10),
             interval_min: Duration::from_millis(1),
             length_max: 1472,

@@ -10,6 +10,7 @@ use super::parameters::PROTOCOL_VERSION;
 use super::session::Session;
 use super::{IrttLimits, Parameters};
 use crate::clock::Instants;
+use crate::compat::places::network_of;
 use crate::load::payload;
 
 /// All sessions of a server.
@@ -132,10 +133,9 @@ impl Responder {
             *session = Session::new(now_ns, client, deal.clone(), &limits);
             return Some(*token);
         }
-        let address = client.ip().to_canonical();
-        let of_address =
-            self.sessions.values().filter(|s| s.client.ip().to_canonical() == address).count();
-        if of_address >= limits.sessions_per_address_max {
+        let network = network_of(client.ip());
+        let of_network = self.sessions.values().filter(|s| network_of(s.client.ip()) == network);
+        if of_network.count() >= limits.sessions_per_network_max {
             return None;
         }
         if self.sessions.len() >= limits.sessions_max {

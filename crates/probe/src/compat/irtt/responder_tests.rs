@@ -16,8 +16,8 @@ fn at(run_ns: u64) -> Instants {
     Instants { run_ns, unix_ns: 1_700_000_000_000_000_000 + run_ns }
 }
 
-fn client(last: u8, port: u16) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, last], port))
+fn client(network: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, network, 1], port))
 }
 
 fn request(flags: u8, rest: &[u8]) -> Vec<u8> {
@@ -110,14 +110,14 @@ fn a_short_probe_draws_no_longer_answer() {
 
 #[test]
 fn sessions_are_bounded_and_unused_ones_expire() {
-    let limits = IrttLimits { sessions_max: 3, sessions_per_address_max: 2, ..Default::default() };
+    let limits = IrttLimits { sessions_max: 3, sessions_per_network_max: 2, ..Default::default() };
     let mut responder = Responder::new(limits, None, tokens);
     let used = opened(&mut responder, 0, client(1, 5)).unwrap();
     say(&mut responder, 1, client(1, 5), &echo_request(used, 0, 64));
     let repeated = opened(&mut responder, 1, client(2, 5)).unwrap();
     assert_eq!(opened(&mut responder, 2, client(2, 5)), Some(repeated), "the same token again");
     opened(&mut responder, 3, client(2, 6)).unwrap();
-    assert_eq!(opened(&mut responder, 4, client(2, 7)), None, "two of one address");
+    assert_eq!(opened(&mut responder, 4, client(2, 7)), None, "two of one network");
     opened(&mut responder, 5, client(3, 5)).unwrap();
     assert_eq!(responder.sessions(), 3, "the oldest unused one made room");
     let (reply, _) = say(&mut responder, 6, client(1, 5), &echo_request(used, 1, 64));

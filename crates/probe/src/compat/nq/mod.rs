@@ -14,7 +14,7 @@
 //!
 //! Where the server differs from others: a connection has a lease (time and volume), so that a
 //! `GET` of 8 GiB is not for anyone for ever; one that is not used for a second is closed, because
-//! goresponsiveness leaves every probe's open; connections are limited in all and per address; who
+//! goresponsiveness leaves every probe's open; connections are limited in all and per network; who
 //! is too much is told 429 with `Retry-After`. Payload is generated here.
 
 mod answer;
@@ -41,9 +41,9 @@ pub const NQ_PORT: u16 = 4043;
 pub struct NqLimits {
     /// Connections at once.
     pub connections_max: usize,
-    /// Connections at once from one address: a client opens up to 16 to load, and up
+    /// Connections at once from one network (a /24, a /56): a client opens up to 16 to load, and up
     /// to 100 a second to probe.
-    pub connections_per_address_max: usize,
+    pub connections_per_network_max: usize,
     /// Life of a connection.
     pub duration_max: Duration,
     /// Payload of a connection, both ways together, octets.
@@ -51,11 +51,11 @@ pub struct NqLimits {
 }
 
 impl Default for NqLimits {
-    /// 1024 connections, 256 per address, a minute, 16 GiB.
+    /// 1024 connections, 256 per network, a minute, 16 GiB.
     fn default() -> Self {
         Self {
             connections_max: 1024,
-            connections_per_address_max: 256,
+            connections_per_network_max: 256,
             duration_max: Duration::from_mins(1),
             octets_max: 16 << 30,
         }

@@ -102,7 +102,7 @@ impl NqServer {
             .map_err(failed("starting its threads"))?;
         let host = Arc::new(Host {
             limits,
-            places: Places::new(limits.connections_max, limits.connections_per_address_max),
+            places: Places::new(limits.connections_max, limits.connections_per_network_max),
             tls: TlsAcceptor::from(Arc::new(tls)),
             connections: AtomicU64::new(0),
             busy: AtomicU64::new(0),
