@@ -265,7 +265,7 @@ fn an_iperf3_server_sends_the_amount_that_was_asked_for_and_no_more() {
     let mut client = Iperf3Client::open(server.address(), parameters, 2);
     let expected = 8 * 131_072;
     let mut received = 0;
-    let mut buffer = [0; 1 << 16];
+    let mut buffer = vec![0; 1 << 16];
     for stream in &client.streams {
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     }

@@ -2,25 +2,76 @@
 //!
 //! A listener is started in [`start`] and kept in [`Extra`], whose end is its end.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use underload_probe::compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_probe::compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
 use underload_probe::compat::nq::{NQ_PORT, NqLimits, NqServer};
-use underload_probe::endpoint::{Reflector, ReflectorConfig};
+use underload_probe::compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::service::{Identity, Limits};
+use underload_probe::wire::{MarkingPolicy, StampKey};
+
+use crate::exit::OrBadInput;
 
 /// Which of them.
 #[derive(Debug, Args)]
 pub struct Listeners {
     /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
-    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: whoever
-    /// reaches the port may use them, within limits.
+    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: beyond
+    /// loopback, a server with --token-keys needs --anonymous-quota or --anonymous, too, except for
+    /// irtt and stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
+    /// Answers irtt's clients only if they have this key (`irtt client --hmac`).
+    #[arg(long, value_name = "FILE", requires = "compat")]
+    irtt_key: Option<PathBuf>,
+    /// Answers STAMP senders only if they sign with this key (authenticated mode of RFC 8762).
+    #[arg(long, value_name = "FILE", requires = "compat")]
+    stamp_key: Option<PathBuf>,
+    /// Answers these STAMP and TWAMP-light senders and no others, addresses or networks such as
+    /// 192.0.2.0/24. Packets shorter than 44 bytes are answered to them alone [default: everybody;
+    /// on loopback, loopback].
+    #[arg(long, value_name = "SOURCES", value_delimiter = ',', requires = "compat")]
+    stamp_from: Vec<Source>,
+}
+
+impl Listeners {
+    /// Names of listeners that answer whoever reaches them.
+    fn for_everybody(&self) -> impl Iterator<Item = &'static str> {
+        self.compat.iter().map(|listener| listener.tool).filter_map(|tool| {
+            let is_closed = match tool {
+                Tool::Irtt => self.irtt_key.is_some(),
+                Tool::Stamp => self.stamp_key.is_some() || !self.stamp_from.is_empty(),
+                Tool::Iperf3 | Tool::Nq => false,
+            };
+            (!is_closed).then(|| tool.name())
+        })
+    }
+
+    /// Refuses what would give strangers a line that is kept for tokens, unless the owner of the
+    /// server said how much of it they may have.
+    ///
+    /// # Errors
+    /// Which listeners, and what to say.
+    pub fn check_access(&self, is_local: bool, is_for_strangers: bool) -> anyhow::Result<()> {
+        let names: Vec<_> = self.for_everybody().collect();
+        ensure!(
+            is_local || is_for_strangers || names.is_empty(),
+            "--compat: clients of {} cannot show tokens, and beyond loopback everybody could use \
+             the server: say with --anonymous-quota SIZE how much a network may move per hour \
+             without a token, or leave them out (irtt: --irtt-key, stamp: --stamp-key or \
+             --stamp-from)",
+            names.join(", "),
+        );
+        Ok(())
+    }
 }
 
 /// One of them.
@@ -38,6 +89,28 @@ enum Tool {
     Stamp,
 }
 
+impl Tool {
+    const ALL: [Self; 4] = [Self::Irtt, Self::Iperf3, Self::Nq, Self::Stamp];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Irtt => "irtt",
+            Self::Iperf3 => "iperf3",
+            Self::Nq => "nq",
+            Self::Stamp => "stamp",
+        }
+    }
+
+    fn usual_port(self) -> u16 {
+        match self {
+            Self::Irtt => IRTT_PORT,
+            Self::Iperf3 => IPERF3_PORT,
+            Self::Nq => NQ_PORT,
+            Self::Stamp => STAMP_PORT,
+        }
+    }
+}
+
 impl FromStr for Listener {
     type Err = String;
 
@@ -46,15 +119,10 @@ impl FromStr for Listener {
             Some((name, port)) => (name, Some(port)),
             None => (text, None),
         };
-        let (tool, default) = match name {
-            "irtt" => (Tool::Irtt, IRTT_PORT),
-            "iperf3" => (Tool::Iperf3, IPERF3_PORT),
-            "nq" => (Tool::Nq, NQ_PORT),
-            "stamp" => (Tool::Stamp, STAMP_PORT),
-            _ => return Err("expected irtt, iperf3, nq or stamp".to_owned()),
-        };
+        let known = Tool::ALL.into_iter().find(|tool| tool.name() == name);
+        let tool = known.ok_or_else(|| "expected irtt, iperf3, nq or stamp".to_owned())?;
         let wrong = |_| format!("expected a port from 0 to 65535 after {name}:");
-        let port = port.map_or(Ok(default), |port| port.parse().map_err(wrong))?;
+        let port = port.map_or(Ok(tool.usual_port()), |port| port.parse().map_err(wrong))?;
         Ok(Self { tool, port })
     }
 }
@@ -65,11 +133,11 @@ enum Running {
     Irtt { _server: IrttServer },
     Iperf3 { _server: Iperf3Server },
     Nq { _server: NqServer },
-    Stamp { _server: Reflector },
+    Stamp { _server: StampServer },
 }
 
-/// STAMP's UDP port (RFC 8762 section 4.1); below 1024, so it needs privileges.
-const STAMP_PORT: u16 = 862;
+/// A longer key is a file that was named by mistake.
+const KEY_LEN_MAX: u64 = 1024;
 
 /// All that runs beside the service; dropping it ends it.
 #[derive(Debug)]
@@ -84,58 +152,106 @@ pub struct Extra {
 pub fn start(
     listeners: &Listeners,
     addresses: &[IpAddr],
+    policy: MarkingPolicy,
     limits: &Limits,
     identity: impl Fn() -> anyhow::Result<Identity>,
 ) -> anyhow::Result<Extra> {
+    let key = |path: &Option<PathBuf>| path.as_deref().map(read_key).transpose().or_bad_input();
+    let host = Host {
+        irtt_key: key(&listeners.irtt_key)?,
+        stamp_key: key(&listeners.stamp_key)?.map(|key| StampKey::new(&key)),
+        stamp_from: listeners.stamp_from.clone(),
+        policy,
+        limits: *limits,
+        identity,
+    };
     let mut running = Vec::new();
     for listener in &listeners.compat {
         for address in addresses {
             let at = SocketAddr::new(*address, listener.port);
-            let started = one(listener.tool, at, limits, &identity);
-            running.push(started.with_context(|| format!("--compat {listener:?} at {at}"))?);
+            let started = host.listen(listener.tool, at);
+            let name = listener.tool.name();
+            running.push(started.with_context(|| format!("--compat {name} at {at}"))?);
         }
     }
     Ok(Extra { _running: running })
 }
 
-fn one(
-    tool: Tool,
-    at: SocketAddr,
-    limits: &Limits,
-    identity: &impl Fn() -> anyhow::Result<Identity>,
-) -> anyhow::Result<Running> {
-    match tool {
-        Tool::Irtt => {
-            let socket = UdpSocket::bind(at)?;
-            let limits = IrttLimits { duration_max: limits.duration_max, ..IrttLimits::default() };
-            eprintln!("irtt clients at {}", socket.local_addr()?);
-            Ok(Running::Irtt { _server: IrttServer::start(socket, limits, None)? })
-        }
-        Tool::Iperf3 => {
-            let listener = TcpListener::bind(at)?;
-            let at = listener.local_addr()?;
-            let base = Iperf3Limits::default();
-            // All tests together stay within what one session may have.
-            let share = limits.session_bit_per_s / base.tests_max.max(1) as u64;
-            let bit_per_s_max = Some(share.max(1));
-            let limits = Iperf3Limits { bit_per_s_max, duration_max: limits.duration_max, ..base };
-            eprintln!("iperf3 clients at {at}");
-            let socket = UdpSocket::bind(at)?;
-            Ok(Running::Iperf3 { _server: Iperf3Server::start(listener, socket, limits)? })
-        }
-        Tool::Nq => {
-            let listener = TcpListener::bind(at)?;
-            eprintln!("responsiveness clients at {}", listener.local_addr()?);
-            let server = NqServer::start(listener, identity()?, NqLimits::default())?;
-            Ok(Running::Nq { _server: server })
-        }
-        Tool::Stamp => {
-            let socket = UdpSocket::bind(at)?;
-            eprintln!("STAMP senders at {}", socket.local_addr()?);
-            let server = Reflector::start(vec![socket], ReflectorConfig::default())?;
-            Ok(Running::Stamp { _server: server })
+/// What the listeners have in common.
+struct Host<I> {
+    irtt_key: Option<Vec<u8>>,
+    stamp_key: Option<StampKey>,
+    stamp_from: Vec<Source>,
+    policy: MarkingPolicy,
+    limits: Limits,
+    identity: I,
+}
+
+impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
+    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<Running> {
+        let (policy, duration_max) = (self.policy, self.limits.duration_max);
+        match tool {
+            Tool::Irtt => {
+                let socket = UdpSocket::bind(at)?;
+                let limits = IrttLimits { duration_max, policy, ..IrttLimits::default() };
+                eprintln!("irtt clients at {}", socket.local_addr()?);
+                let server = IrttServer::start(socket, limits, self.irtt_key.clone())?;
+                Ok(Running::Irtt { _server: server })
+            }
+            Tool::Iperf3 => {
+                let listener = TcpListener::bind(at)?;
+                let at = listener.local_addr()?;
+                let base = Iperf3Limits::default();
+                // All tests together stay within what one session may have.
+                let share = self.limits.session_bit_per_s / base.tests_max.max(1) as u64;
+                let bit_per_s_max = Some(share.max(1));
+                let limits = Iperf3Limits { bit_per_s_max, duration_max, policy, ..base };
+                eprintln!("iperf3 clients at {at}");
+                let socket = UdpSocket::bind(at)?;
+                Ok(Running::Iperf3 { _server: Iperf3Server::start(listener, socket, limits)? })
+            }
+            Tool::Nq => {
+                let listener = TcpListener::bind(at)?;
+                eprintln!("responsiveness clients at {}", listener.local_addr()?);
+                let identity = (self.identity)()?;
+                let server = NqServer::start(listener, identity, NqLimits::default())?;
+                Ok(Running::Nq { _server: server })
+            }
+            Tool::Stamp => {
+                let socket = UdpSocket::bind(at)?;
+                eprintln!("STAMP senders at {}", socket.local_addr()?);
+                let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
+                let config = StampConfig { sources, key, policy, ..StampConfig::default() };
+                Ok(Running::Stamp { _server: StampServer::start(socket, config)? })
+            }
         }
     }
+
+    fn sources(&self, at: IpAddr) -> Vec<Source> {
+        match (self.stamp_from.as_slice(), at) {
+            ([], IpAddr::V4(at)) if at.is_loopback() => vec![Source::LOOPBACK_V4],
+            ([], IpAddr::V6(at)) if at.is_loopback() => vec![Source::LOOPBACK_V6],
+            (named, _) => named.to_vec(),
+        }
+    }
+}
+
+/// A key is what its file holds, without the line's end. It must be its owner's alone: a key on the
+/// command line could be read by everybody on the machine.
+fn read_key(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("{shown}"))?;
+    let metadata = file.metadata().with_context(|| format!("{shown}"))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        bail!("{shown}: others can read it: chmod 600 {shown}");
+    }
+    let mut key = Vec::new();
+    file.take(KEY_LEN_MAX + 1).read_to_end(&mut key).with_context(|| format!("{shown}"))?;
+    let line = key.strip_suffix(b"\n").unwrap_or(&key);
+    let key = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+    ensure!(!key.is_empty(), "{shown}: the key is empty");
+    ensure!(key.len() as u64 <= KEY_LEN_MAX, "{shown}: a key has at most {KEY_LEN_MAX} bytes");
+    Ok(key)
 }
 
 #[cfg(test)]
@@ -150,5 +266,46 @@ mod tests {
         for wrong in ["", "netperf", "irtt:", "irtt:70000"] {
             assert!(wrong.parse::<Listener>().is_err(), "{wrong}");
         }
+    }
+
+    fn listeners(arguments: &[&str]) -> Listeners {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            listeners: Listeners,
+        }
+        let arguments = std::iter::once(&"serve").chain(arguments);
+        <Command as clap::Parser>::try_parse_from(arguments).unwrap().listeners
+    }
+
+    #[test]
+    fn a_server_for_tokens_is_not_opened_to_strangers_by_the_way() {
+        let open = listeners(&["--compat", "irtt,nq,stamp"]);
+        let error = open.check_access(false, false).unwrap_err().to_string();
+        assert!(
+            error.contains("irtt, nq, stamp") && error.contains("--anonymous-quota"),
+            "{error}"
+        );
+        assert!(open.check_access(true, false).is_ok() && open.check_access(false, true).is_ok());
+        let closed = ["--compat", "irtt,stamp", "--irtt-key", "k", "--stamp-from", "192.0.2.0/24"];
+        assert!(listeners(&closed).check_access(false, false).is_ok());
+        assert!(listeners(&[]).check_access(false, false).is_ok());
+    }
+
+    #[test]
+    fn a_key_is_its_owners_alone_and_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let read = |bytes: &[u8], mode| {
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, bytes).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            read_key(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b"secret\n", 0o600).unwrap(), b"secret");
+        assert_eq!(read(b" two words \r\n", 0o400).unwrap(), b" two words ");
+        assert!(read(b"secret", 0o640).unwrap_err().contains("chmod 600"));
+        assert!(read(b"\n", 0o600).unwrap_err().contains("empty"));
+        assert!(read(&[b'a'; 2000], 0o600).unwrap_err().contains("1024"));
     }
 }

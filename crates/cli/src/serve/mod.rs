@@ -133,12 +133,13 @@ impl Serving {
                 Err(anyhow::anyhow!("--metrics: only an address of loopback is accepted"));
             return refused.or_bad_input();
         }
-        let (addresses, limits) = (config.addresses.clone(), config.limits);
+        let (addresses, policy) = (config.addresses.clone(), config.policy);
+        let limits = config.limits;
         let signals = Signals::watch()?;
         let service = Arc::new(Service::start(config)?);
         let _metrics =
             self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
-        let _extra = extra::start(&self.extra, &addresses, &limits, || self.identity())?;
+        let _extra = extra::start(&self.extra, &addresses, policy, &limits, || self.identity())?;
         announce(&service)?;
         wait_for_the_end(&service, &signals);
         Ok(())
@@ -149,6 +150,9 @@ impl Serving {
         let mut addresses = if self.bind.is_empty() { loopback() } else { self.bind.clone() };
         let is_local = addresses.iter().all(IpAddr::is_loopback);
         let access = self.access(is_local).or_bad_input()?;
+        let is_for_strangers = self.token_keys.is_none() || self.anonymous;
+        let is_for_strangers = is_for_strangers || self.anonymous_quota.is_some();
+        self.extra.check_access(is_local, is_for_strangers).or_bad_input()?;
         if self.bind.is_empty() && !has_ipv6() {
             addresses.truncate(1);
         }

@@ -4,6 +4,7 @@
 //! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
 //! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
 //!   servers.
+//! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
 //!
 //! Each protocol is written from its description, without its authors' code, and answers as their
 //! servers do, with what a public server needs beside: bounded state, leases by the server's own
@@ -15,6 +16,7 @@ mod places;
 pub mod iperf3;
 pub mod irtt;
 pub mod nq;
+pub mod stamp;
 
 pub use places::{Place, Places};
 

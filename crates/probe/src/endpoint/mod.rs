@@ -14,6 +14,7 @@ mod thread;
 pub(crate) use prober::encode_request;
 pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
 pub use recent::RecentLatency;
+pub(crate) use reflector::Bucket;
 pub use reflector::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 pub use requester::{Requester, RequesterConfig};
 pub use socket::{ProbeSocket, Received};

@@ -216,7 +216,8 @@ fn respond<'a>(
 }
 
 /// A token bucket over packets, exact to the nanosecond.
-struct Bucket {
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
     rate_per_second: u64,
     /// Tokens in units of 10^-9 packets, so that a nanosecond adds exactly `rate_per_second`.
     nano_tokens: u64,
@@ -226,7 +227,7 @@ struct Bucket {
 const NANO_TOKENS_PER_PACKET: u64 = 1_000_000_000;
 
 impl Bucket {
-    fn new(packets_per_second_max: u32) -> Self {
+    pub(crate) fn new(packets_per_second_max: u32) -> Self {
         let rate_per_second = u64::from(packets_per_second_max);
         let mut bucket = Self { rate_per_second, nano_tokens: 0, filled_ns: 0 };
         bucket.nano_tokens = bucket.capacity();
@@ -241,7 +242,8 @@ impl Bucket {
         (self.rate_per_second * (NANO_TOKENS_PER_PACKET / 10)).max(NANO_TOKENS_PER_PACKET)
     }
 
-    fn take(&mut self, now_ns: u64) -> bool {
+    /// Whether a packet may pass now.
+    pub(crate) fn take(&mut self, now_ns: u64) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
         self.filled_ns = now_ns;
         let added = elapsed_ns.saturating_mul(self.rate_per_second);

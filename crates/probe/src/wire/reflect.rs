@@ -77,7 +77,7 @@ impl Reply {
 
 /// Sets each TLV's flags (and values where we know the type) in the copy that goes back; gives the
 /// traffic class that a Class of Service TLV asked for.
-fn answer_tlvs(
+pub(super) fn answer_tlvs(
     tlvs: Tlvs<'_>,
     arrival: Arrival,
     policy: MarkingPolicy,

@@ -3,7 +3,7 @@
 use super::WireError;
 
 /// Octets before a TLV's value.
-const HEADER_LEN: usize = 4;
+pub(super) const HEADER_LEN: usize = 4;
 
 /// TLV types of RFC 8972 section 5.1 that this crate names.
 pub mod tlv_type {
@@ -13,6 +13,8 @@ pub mod tlv_type {
     pub const EXTRA_PADDING: u8 = 1;
     /// Class of Service: DSCP and ECN, asked for and seen.
     pub const CLASS_OF_SERVICE: u8 = 4;
+    /// A keyed digest of the TLVs before it.
+    pub const HMAC: u8 = 8;
 }
 
 /// What the two ends tell each other about a TLV (RFC 8972 section 4, figure 4).
