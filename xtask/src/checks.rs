@@ -11,7 +11,16 @@ pub fn all() -> anyhow::Result<()> {
     step("tidy", crate::tidy::check)?;
     step("clippy", clippy)?;
     step("doc", doc)?;
-    step("test", || crate::test_run::run(&[]))
+    step("test", || crate::test_run::run(&[]))?;
+    step("fuzz-time", fuzz_time)
+}
+
+/// Conversations of a server with clients that pause at random, for a minute.
+pub fn fuzz_time() -> anyhow::Result<()> {
+    let test = "service::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
+    let mut command = Command::new("cargo");
+    command.args(["test", "--quiet", "--locked", "--package", "underload-probe", "--lib"]);
+    succeed(command.args(["--", "--exact", test]).env("UNDERLOAD_FUZZ_SECONDS", "60"))
 }
 
 /// Formatting.

@@ -22,6 +22,7 @@ usage: cargo xtask COMMAND
   doc       documentation, warnings denied
   tidy      this repository's own rules: file and line lengths, words
   test      all tests, with a count of what passed, failed and was skipped, and why
+  fuzz-time time limits against bytes at random pauses, in virtual time, for a minute
   bench     the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
 fn main() -> ExitCode {
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["clippy"] => checks::clippy(),
         ["doc"] => checks::doc(),
         ["tidy"] => tidy::check(),
+        ["fuzz-time"] => checks::fuzz_time(),
         ["test", rest @ ..] => test_run::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         _ => {

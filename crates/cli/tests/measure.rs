@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
 
@@ -114,6 +115,39 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
     assert!(home.path().join("run/run.json").is_file(), "{}", words(&output.stderr));
     let used = measure(home.path(), &server, &arguments[..2]);
     assert!(words(&used.stderr).contains("used already"), "{}", words(&used.stderr));
+}
+
+#[test]
+fn who_trickles_into_the_metrics_keeps_neither_readers_nor_the_end_waiting() {
+    let home = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut server = serve(home.path(), &["--metrics", &port.to_string()]);
+    // Always a few that send a byte at a time, for as long as they are let.
+    let trickle = move || {
+        while let Ok(mut client) = TcpStream::connect(port) {
+            while client.write_all(b"G").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    };
+    let tricklers: Vec<_> = (0..4).map(|_| std::thread::spawn(trickle)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut reader = TcpStream::connect(port).unwrap();
+    reader.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    reader.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let stop = Command::new("kill").args(["-INT", &server.child.id().to_string()]).status();
+    assert!(stop.unwrap().success());
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "the server does not stop");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for trickler in tricklers {
+        trickler.join().unwrap();
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use underload_probe::load::{LoadFlow, Transport, start_flow};
@@ -37,7 +38,7 @@ fn main() {
     let service = Service::start(config).unwrap();
     // Warm, so that what is counted afterwards is growth.
     for _ in 0..100 {
-        drop(Remote::connect("soak", service.address(), &options(&service)).unwrap());
+        drop(Remote::connect("soak", &[service.address()], &options(&service)).unwrap());
     }
     settle(&service);
     println!("{:<28} {:>10} {:>12} {:>8}", "", "time s", "resident KiB", "fds");
@@ -45,7 +46,7 @@ fn main() {
 
     let start = Instant::now();
     for _ in 0..sessions {
-        drop(Remote::connect("soak", service.address(), &options(&service)).unwrap());
+        drop(Remote::connect("soak", &[service.address()], &options(&service)).unwrap());
     }
     settle(&service);
     report(&format!("{sessions} sessions in a row"), start);
@@ -75,6 +76,7 @@ fn options_for(fingerprint: &str) -> ConnectOptions {
         token: None,
         ask: Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration: Duration::from_mins(1) },
         network: current_network(),
+        cancel: Arc::default(),
     }
 }
 
@@ -90,7 +92,7 @@ fn client(state: &str, server: SocketAddr, fingerprint: &str) {
             raw = Some(stream);
         }
         _ => {
-            let session = Remote::connect("soak", server, &options_for(fingerprint)).unwrap();
+            let session = Remote::connect("soak", &[server], &options_for(fingerprint)).unwrap();
             if state != "session" {
                 flow = Some(running_flow(state, &session));
             }

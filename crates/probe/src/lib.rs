@@ -20,6 +20,7 @@ pub mod measure;
 mod network;
 pub mod path;
 pub mod preset;
+mod race;
 pub mod rpm;
 pub mod service;
 pub mod session;

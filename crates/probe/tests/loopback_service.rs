@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
-use std::sync::atomic::AtomicBool;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use underload_probe::load::{LoadFlow, Token, Transport, start_flow};
@@ -48,11 +49,12 @@ fn options(service: &Service) -> ConnectOptions {
             duration: Duration::from_mins(1),
         },
         network: current_network(),
+        cancel: Arc::default(),
     }
 }
 
 fn connect(service: &Service, options: &ConnectOptions) -> Result<Remote, ServiceError> {
-    Remote::connect("localhost:4862", service.address(), options)
+    Remote::connect("localhost:4862", &[service.address()], options)
 }
 
 /// Waits for a level, at most ten seconds.
@@ -238,12 +240,10 @@ fn who_does_not_fit_is_told_when_or_why() {
 fn without_a_good_token_there_is_no_session() {
     let (_directory, service, keys) = service_with_tokens(Limits::default());
     let expired = TokenTerms { lifetime: Duration::ZERO, ..terms(1) };
-    let other = Identity::generate().unwrap().fingerprint();
     for (token, word) in [
         (None, "needed"),
         (Some("open sesame".to_owned()), "no token"),
         (Some(keys.issue(service.fingerprint(), &expired).unwrap()), "expired"),
-        (Some(keys.issue(other, &terms(1)).unwrap()), "another server"),
     ] {
         let options = ConnectOptions { token, ..options(&service) };
         let Err(ServiceError::Refused { reason }) = connect(&service, &options) else {
@@ -251,7 +251,7 @@ fn without_a_good_token_there_is_no_session() {
         };
         assert!(reason.contains(word), "{reason}");
     }
-    assert_eq!(service.counts().refused, 4);
+    assert_eq!(service.counts().refused, 3);
 }
 
 #[test]
@@ -326,4 +326,78 @@ fn clients_that_die_at_any_point_leave_nothing_behind() {
     eventually("all sessions are over", || service.sessions() == 0);
     // Other tests of this process open and close descriptors too: a leak would be a hundred.
     eventually("descriptors are back", || descriptors() < before + 60);
+}
+
+#[test]
+fn a_token_goes_only_to_the_server_that_it_names() {
+    let (directory, good, keys) = service_with_tokens(Limits::default());
+    let (_other, evil, _) = service_with_tokens(Limits::default());
+    let known_servers = directory.path().join("known");
+    let trust = Trust::FirstUse { known_servers: known_servers.clone() };
+    let token = Some(keys.issue(good.fingerprint(), &terms(1)).unwrap());
+    let right = ConnectOptions { token, trust, ..options(&good) };
+    let Err(error @ ServiceError::TokenForAnother { seen, named, .. }) = connect(&evil, &right)
+    else {
+        panic!("a token was sent to a server that it does not name");
+    };
+    assert_eq!((seen, named), (evil.fingerprint(), good.fingerprint()));
+    assert!(error.to_string().contains("was not sent"), "{error}");
+    assert!(!known_servers.exists(), "and that server is none that is known now");
+    eventually("the connection is over", || evil.counts().dropped == 1);
+    assert_eq!((evil.counts().refused, evil.counts().granted), (0, 0));
+
+    // The token itself says who is right: nothing is believed at first sight.
+    let remote = connect(&good, &right).unwrap();
+    assert_eq!(remote.identity(), (good.fingerprint(), false));
+    drop(remote);
+    // The name is known by now: another server under it is no better with the token of another.
+    let known = ConnectOptions { token: None, ..right.clone() };
+    assert!(matches!(connect(&evil, &known), Err(ServiceError::Imposter { .. })));
+    assert!(matches!(connect(&evil, &right), Err(ServiceError::Imposter { .. })));
+    let trust = Trust::FirstUse { known_servers: directory.path().join("none") };
+    let unnamed = ConnectOptions { token: Some("open sesame".to_owned()), trust, ..right };
+    let nobody = connect(&good, &unnamed);
+    assert!(matches!(nobody, Err(ServiceError::TokenForNobody { .. })));
+}
+
+#[test]
+fn a_server_that_drips_its_handshake_keeps_no_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut socket = socket?;
+                socket.write_all(&[22, 3, 3, 0x3f, 0xf0, 2, 0, 0x3f, 0xec])?;
+                // Until the client has had enough.
+                while socket.write_all(&[3]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                std::io::Result::Ok(())
+            });
+        }
+    });
+    let real = service(Limits::default());
+    let (send, receive) = mpsc::channel();
+    let attempt = |cancel: &Arc<AtomicBool>| {
+        let (send, cancel) = (send.clone(), Arc::clone(cancel));
+        let options = ConnectOptions { cancel, ..options(&real) };
+        std::thread::spawn(move || {
+            let connected = Remote::connect("localhost:4862", &[address], &options);
+            send.send(connected.map(drop)).unwrap();
+        });
+    };
+    let cancel = Arc::new(AtomicBool::new(false));
+    attempt(&cancel);
+    std::thread::sleep(Duration::from_millis(500));
+    cancel.store(true, Ordering::Relaxed);
+    let long = Duration::from_mins(1);
+    let cancelled = receive.recv_timeout(long).expect("Ctrl-C ends the attempt");
+    assert!(matches!(cancelled, Err(ServiceError::Cancelled)), "{cancelled:?}");
+    attempt(&Arc::default());
+    let late = receive.recv_timeout(long).expect("the attempt has a limit");
+    let Err(ServiceError::NoAnswer { address: silent, .. }) = late else {
+        panic!("{late:?}");
+    };
+    assert_eq!(silent, address);
 }

@@ -41,11 +41,11 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Session<'a>> {
         let preset = arguments.preset.0;
         let duration = session_duration(&preset.steps(knobs, Token([0; 16])));
-        let options = options(arguments, duration)?;
+        let options = options(arguments, duration, interrupt)?;
         let remote = connect_or_wait(target, &options, arguments.wait, interrupt)?;
         let (fingerprint, is_new) = remote.identity();
         if is_new && arguments.trust == FIRST_USE {
-            eprintln!("{}: seen for the first time, certificate {fingerprint}", target.name);
+            eprintln!("{}: seen for the first time, key {fingerprint}", target.name);
         }
         let mut steps = preset.steps(knobs, remote.token());
         let mut notes = Vec::new();
@@ -125,7 +125,7 @@ fn told(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
 /// The word for trusting a server at first sight.
 const FIRST_USE: &str = "first-use";
 
-/// From `first-use`, a fingerprint, or a certificate's PEM file.
+/// From `first-use`, a fingerprint, or a certificate's PEM file, of which the key counts.
 pub fn trust(text: &str) -> anyhow::Result<Trust> {
     Ok(match text {
         FIRST_USE => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
@@ -139,7 +139,11 @@ pub fn trust(text: &str) -> anyhow::Result<Trust> {
     })
 }
 
-fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectOptions> {
+fn options(
+    arguments: &Arguments,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> anyhow::Result<ConnectOptions> {
     let trust = trust(&arguments.trust)?;
     let token = arguments.token_file.as_deref().map(home::first_line).transpose().or_bad_input()?;
     // Twice what is sold: lines are often given a little more, and bursts. What of UDP is sent goes
@@ -154,7 +158,8 @@ fn options(arguments: &Arguments, duration: Duration) -> anyhow::Result<ConnectO
         down_bit_per_s: declared(arguments.tier.map(|tier| tier.down_bit_per_s)),
         duration,
     };
-    Ok(ConnectOptions { trust, token, ask, network: current_network() })
+    let (network, cancel) = (current_network(), interrupt.shared());
+    Ok(ConnectOptions { trust, token, ask, network, cancel })
 }
 
 /// Load flows in classes that the server does not send are best effort; probes in such classes are
@@ -208,21 +213,10 @@ fn connect_or_wait(
     }
 }
 
-/// The first address that answers; a refusal is final, silence is not.
+/// A session at the target, by whichever of its addresses answers first.
 pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
-    let mut silent = None;
-    for address in &target.addresses {
-        match Remote::connect(&target.name, *address, options) {
-            Ok(remote) => return Ok(remote),
-            Err(error @ ServiceError::Socket { .. }) => {
-                let error = anyhow::Error::from(error).context(address.to_string());
-                silent.get_or_insert(error);
-            }
-            Err(error) => return Err(error).with_context(|| target.name.clone()),
-        }
-    }
-    match silent {
-        Some(error) => Err(error.context(format!("no answer from {}", target.name))),
-        None => bail!("{} has no address", target.name),
+    match Remote::connect(&target.name, &target.addresses, options) {
+        Err(error @ ServiceError::NoAnswer { .. }) => Err(error.into()),
+        other => other.with_context(|| target.name.clone()),
     }
 }

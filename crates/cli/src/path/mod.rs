@@ -130,7 +130,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if arguments.no_marks || interrupt.is_requested() {
             break;
         }
-        match arguments.marks(&family) {
+        match arguments.marks(&family, &interrupt) {
             Ok(marks) => findings.marks.push(marks),
             Err(error) => {
                 eprintln!("markings to {}: {error:#}", family.addresses[0]);
@@ -185,20 +185,23 @@ impl Arguments {
         target: &Target,
         rate: Option<u64>,
         duration: Duration,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Remote> {
         let token = self.token_file.as_deref().map(home::first_line).transpose()?;
         let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
         let trust = trust(&self.trust)?;
-        connect(target, &ConnectOptions { trust, token, ask, network: current_network() })
+        let (network, cancel) = (current_network(), interrupt.shared());
+        let options = ConnectOptions { trust, token, ask, network, cancel };
+        connect(target, &options)
     }
 
     /// Markings and hops over one family.
-    fn marks(&self, target: &Target) -> anyhow::Result<FamilyMarks> {
+    fn marks(&self, target: &Target, interrupt: &Interrupt) -> anyhow::Result<FamilyMarks> {
         // Held while the reflector is asked: it answers those who have a session.
         let session = if self.stamp {
             None
         } else {
-            Some(self.connect(target, Some(MARKS_RATE), MARKS_DURATION)?)
+            Some(self.connect(target, Some(MARKS_RATE), MARKS_DURATION, interrupt)?)
         };
         let reflector = session.as_ref().map_or(target.addresses[0], |it| it.endpoints().reflector);
         eprintln!("markings to {reflector}");
@@ -235,7 +238,7 @@ impl Arguments {
             token: underload_probe::load::Token([0; 16]),
         };
         let duration = config.duration() * directions.len() as u32;
-        let remote = self.connect(target, self.rate_max, duration)?;
+        let remote = self.connect(target, self.rate_max, duration, interrupt)?;
         let granted = remote.granted();
         config.token = remote.token();
         for direction in directions {

@@ -30,6 +30,11 @@ impl Interrupt {
         &self.0
     }
 
+    /// The same for a thread, or for what is kept.
+    pub fn shared(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether it was asked for.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -1,22 +1,28 @@
 //! The client's side: a session, and where to measure with it.
 
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, Type};
 
 use super::ServiceError;
-use super::control::{CONVERSATION_MAX, is_temporary, prepare, read_message, write_message};
-use super::identity::{Fingerprint, Pin, Trust};
+use super::control::{
+    CONVERSATION_MAX, Flagged, Limited, NoLease, is_temporary, prepare, read_message, write_message,
+};
+use super::identity::{Fingerprint, Names, Pin, Trust};
 use super::join::join;
 use super::ledger::Ask;
 use super::message::{Answer, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode, from_hex};
+use super::token::server_of;
 use crate::load::Token;
 use crate::measure::{Endpoints, FarClock};
 use crate::network::SocketSource;
+use crate::race::connect_first;
 
 /// How to connect.
 #[derive(Clone)]
@@ -29,6 +35,8 @@ pub struct ConnectOptions {
     pub ask: Ask,
     /// The network to measure from.
     pub network: Arc<dyn SocketSource>,
+    /// Raised by whoever wants the attempt to end at once.
+    pub cancel: Arc<AtomicBool>,
 }
 
 /// A session at a server; dropping it gives it back.
@@ -38,11 +46,16 @@ pub struct Remote {
     granted: Granted,
     fingerprint: Fingerprint,
     is_new: bool,
-    control: StreamOwned<ClientConnection, TcpStream>,
+    control: Control,
     /// Octets of a notice that has not wholly arrived.
     partial: Vec<u8>,
     news: SessionNews,
 }
+
+type Control = StreamOwned<ClientConnection, Limited<TcpStream, Flagged, NoLease>>;
+
+/// How long reading what has already arrived may take.
+const NEWS_MAX: Duration = Duration::from_secs(1);
 
 /// What a session may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,31 +84,68 @@ pub struct SessionNews {
 }
 
 impl Remote {
-    /// Asks the server at `address`, known as `host` (a name with its port), for a session.
+    /// Asks the server that is known as `host` (a name with its port) and has `addresses` for a
+    /// session. Connects to all of them, each a little after the one before; the first that answers
+    /// and speaks is the server. A refusal is final.
+    ///
+    /// With a token the server has to be the one that the token names; to another the token is not
+    /// sent.
     ///
     /// # Errors
-    /// [`ServiceError`]: nobody there, another certificate than the known one, busy, refused.
+    /// [`ServiceError`]: nobody there, another key than the known one, another server than the
+    /// token's, busy, refused, cancelled.
     pub fn connect(
         host: &str,
-        address: SocketAddr,
+        addresses: &[SocketAddr],
         options: &ConnectOptions,
     ) -> Result<Self, ServiceError> {
-        let known = options.trust.expected(host)?;
-        let pin = Pin::new(known);
-        let mut control = secure(address, options, &pin)?;
+        let expected = Expected::of(host, options)?;
+        let mut left = addresses.to_vec();
+        let mut silent = None;
+        loop {
+            let reached = reach(host, &left, options);
+            let (socket, address) = match reached {
+                Ok(reached) => reached,
+                Err(_) if options.cancel.load(Ordering::Relaxed) => {
+                    return Err(ServiceError::Cancelled);
+                }
+                Err(error) => return Err(silent.unwrap_or(error)),
+            };
+            match Self::open(host, (socket, address), &expected, options) {
+                Err(_) if options.cancel.load(Ordering::Relaxed) => {
+                    return Err(ServiceError::Cancelled);
+                }
+                Err(error @ ServiceError::Socket { .. }) => {
+                    left.retain(|other| *other != address);
+                    let host = host.to_owned();
+                    let source = Box::new(error);
+                    silent.get_or_insert(ServiceError::NoAnswer { host, address, source });
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn open(
+        host: &str,
+        (socket, address): (TcpStream, SocketAddr),
+        expected: &Expected,
+        options: &ConnectOptions,
+    ) -> Result<Self, ServiceError> {
+        let pin = Pin::new(&expected.all());
+        let mut control = secure(socket, address, options, &pin)?;
         let conversation = converse(&mut control, options);
         let seen = pin.seen();
-        if let (Some(seen), Some(known)) = (seen, known)
-            && seen != known
-        {
-            return Err(ServiceError::Imposter { host: host.to_owned(), seen, known });
+        if let Some(seen) = seen {
+            expected.check(host, &seen)?;
         }
         let answer = conversation?;
-        let Some(fingerprint) = seen else {
+        let Some(seen) = seen else {
             return Err(ServiceError::Tls("the server showed no certificate".to_owned()));
         };
-        // The handshake is complete: the server holds the key of what it showed.
-        if known.is_none() {
+        let fingerprint = seen.key();
+        // The handshake is complete: the server holds the key that it showed.
+        if expected.known.is_none() {
             options.trust.remember(host, fingerprint)?;
         }
         let (token, udp_port, granted) = granted(answer)?;
@@ -107,7 +157,7 @@ impl Remote {
             load_server: address,
             far_clock: FarClock::Separate,
         };
-        let is_new = known.is_none();
+        let is_new = expected.is_nobody();
         let (partial, news) = (Vec::new(), SessionNews::default());
         Ok(Self { endpoints, token, granted, fingerprint, is_new, control, partial, news })
     }
@@ -115,17 +165,15 @@ impl Remote {
     /// What the server has said of the session so far, without waiting.
     pub fn news(&mut self) -> &SessionNews {
         let mut octets = [0; 512];
+        let unblocked = self.control.sock.stream().set_nonblocking(true);
+        // What was said before the user cancelled is still worth reading.
+        self.control.sock.say_farewell(NEWS_MAX);
         // A closed connection is an end, too, if not a polite one.
         let ended = loop {
-            match self
-                .control
-                .sock
-                .set_nonblocking(true)
-                .and_then(|()| std::io::Read::read(&mut self.control, &mut octets))
-            {
+            match unblocked.as_ref().map_or(Ok(0), |()| self.control.read(&mut octets)) {
                 Ok(0) => break true,
                 Ok(count) => self.partial.extend_from_slice(&octets[..count]),
-                Err(error) => break !is_temporary(&error),
+                Err(error) => break !is_temporary(&error) && !self.control.sock.is_over(),
             }
             if self.partial.len() > 4 * MESSAGE_MAX {
                 break true;
@@ -161,38 +209,91 @@ impl Remote {
         self.granted
     }
 
-    /// The server's certificate, and whether it was seen here for the first time.
+    /// The server's key, and whether it was believed because nobody knew better: seen here for the
+    /// first time, and named by no token.
     pub fn identity(&self) -> (Fingerprint, bool) {
         (self.fingerprint, self.is_new)
     }
 }
 
+/// Who the server has to be.
+struct Expected {
+    /// By the user's word or by what was seen before.
+    known: Option<Fingerprint>,
+    /// By the token.
+    named: Option<Fingerprint>,
+}
+
+impl Expected {
+    fn of(host: &str, options: &ConnectOptions) -> Result<Self, ServiceError> {
+        let known = options.trust.expected(host)?;
+        let named = options.token.as_deref().and_then(server_of);
+        let expected = Self { known, named };
+        if options.token.is_some() && expected.is_nobody() {
+            return Err(ServiceError::TokenForNobody { host: host.to_owned() });
+        }
+        Ok(expected)
+    }
+
+    fn is_nobody(&self) -> bool {
+        self.known.is_none() && self.named.is_none()
+    }
+
+    fn all(&self) -> Vec<Fingerprint> {
+        self.known.into_iter().chain(self.named).collect()
+    }
+
+    fn check(&self, host: &str, seen: &Names) -> Result<(), ServiceError> {
+        let host = || host.to_owned();
+        match (self.known, self.named) {
+            (Some(known), _) if !seen.include(known) => {
+                Err(ServiceError::Imposter { host: host(), seen: seen.key(), known })
+            }
+            (_, Some(named)) if !seen.include(named) => {
+                Err(ServiceError::TokenForAnother { host: host(), seen: seen.key(), named })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A TCP connection to one of `addresses`.
+fn reach(
+    host: &str,
+    addresses: &[SocketAddr],
+    options: &ConnectOptions,
+) -> Result<(TcpStream, SocketAddr), ServiceError> {
+    let is_cancelled = || options.cancel.load(Ordering::Relaxed);
+    connect_first(addresses, &*options.network, CONVERSATION_MAX, &is_cancelled).map_err(
+        |silence| {
+            let Some(silence) = silence else {
+                let source = std::io::ErrorKind::AddrNotAvailable.into();
+                return ServiceError::Socket { step: "connecting to the server", source };
+            };
+            let step = "connecting to the server";
+            let source = Box::new(ServiceError::Socket { step, source: silence.source });
+            ServiceError::NoAnswer { host: host.to_owned(), address: silence.address, source }
+        },
+    )
+}
+
 fn secure(
+    socket: TcpStream,
     address: SocketAddr,
     options: &ConnectOptions,
     pin: &Arc<Pin>,
-) -> Result<StreamOwned<ClientConnection, TcpStream>, ServiceError> {
+) -> Result<Control, ServiceError> {
     let failed = |step| move |source| ServiceError::Socket { step, source };
-    let domain = Domain::for_address(address);
-    let socket =
-        options.network.socket(domain, Type::STREAM).map_err(failed("opening a socket"))?;
-    socket
-        .connect_timeout(&address.into(), CONVERSATION_MAX)
-        .map_err(failed("connecting to the server"))?;
-    let socket = TcpStream::from(socket);
     prepare(&socket).map_err(failed("preparing the control connection"))?;
-    // Nothing depends on the name: the certificate is pinned.
+    // Nothing depends on the name: the key is pinned.
     let name = ServerName::IpAddress(address.ip().into());
     let connection = ClientConnection::new(pin.client_config()?, name)
         .map_err(|error| ServiceError::Tls(error.to_string()))?;
-    Ok(StreamOwned::new(connection, socket))
+    let limited = Limited::new(socket, Flagged::new(&options.cancel), CONVERSATION_MAX);
+    Ok(StreamOwned::new(connection, limited))
 }
 
-fn converse(
-    control: &mut StreamOwned<ClientConnection, TcpStream>,
-    options: &ConnectOptions,
-) -> Result<Answer, ServiceError> {
-    let until = Instant::now() + CONVERSATION_MAX;
+fn converse(control: &mut Control, options: &ConnectOptions) -> Result<Answer, ServiceError> {
     let question = Question {
         protocol: PROTOCOL,
         token: options.token.clone(),
@@ -200,8 +301,8 @@ fn converse(
         down_bit_per_s: options.ask.down_bit_per_s,
         duration_ms: options.ask.duration.as_millis() as u64,
     };
-    write_message(control, &question, until)?;
-    read_message(control, until)
+    write_message(control, &question)?;
+    read_message(control)
 }
 
 fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {

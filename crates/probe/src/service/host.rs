@@ -1,20 +1,20 @@
-//! A control connection: question, decision, answer, and the session that hangs on it.
+//! What control connections share, and what is decided about their questions.
 
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::ServerConfig;
 
 use super::ServiceError;
-use super::control::{CONVERSATION_MAX, is_temporary, read_message, write_message};
+use super::control::{Flagged, Lease};
+use super::conversation::{Conversation, Ended};
 use super::counters::Counters;
 use super::front::{StrangerPlace, Strangers};
 use super::ledger::{Ask, Denial};
-use super::message::{Answer, Notice, PROTOCOL, Question, to_hex};
-use super::sessions::{Granted, Sessions};
+use super::message::{Answer, PROTOCOL, Question, to_hex};
+use super::sessions::{Granted, Sessions, Share};
 use super::token::{Admitted, TokenDesk, random};
 use crate::load::{FlowHost, Token};
 
@@ -36,10 +36,6 @@ pub(super) struct Host {
     pub drains: Arc<AtomicBool>,
 }
 
-type Secured = StreamOwned<ServerConnection, TcpStream>;
-
-/// How often a running session is looked at for something to tell its client.
-const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// Who is turned away while the server drains had better not come back soon.
 const DRAINING_RETRY_AFTER: Duration = Duration::from_mins(5);
 
@@ -61,11 +57,9 @@ impl Host {
         from: IpAddr,
         place: StrangerPlace,
     ) -> Result<(), ServiceError> {
-        let connection = ServerConnection::new(Arc::clone(&self.tls))
-            .map_err(|error| ServiceError::Tls(error.to_string()))?;
-        let mut stream = StreamOwned::new(connection, socket);
-        let until = Instant::now() + CONVERSATION_MAX;
-        let question: Question = read_message(&mut stream, until)?;
+        let tls = Arc::clone(&self.tls);
+        let mut conversation = Conversation::begin(tls, socket, Flagged::new(&self.stop))?;
+        let question = conversation.question()?;
         let (answer, granted) = self.decide(&question, from)?;
         let counter = match answer {
             Answer::Granted { .. } => &self.counters.granted,
@@ -74,14 +68,15 @@ impl Host {
         };
         counter.add(1);
         // A client that is gone before it got its answer is no failure of the conversation.
-        if write_message(&mut stream, &answer, until).is_ok()
+        if conversation.answer(&answer).is_ok()
             && let Some(granted) = granted
         {
             drop(place);
-            self.hold(&mut stream, &granted);
+            if conversation.hold(granted.share.clone()) == Ended::Expired {
+                self.counters.expired.add(1);
+            }
         }
-        stream.conn.send_close_notify();
-        let _ = stream.conn.complete_io(&mut stream.sock);
+        conversation.close();
         Ok(())
     }
 
@@ -150,36 +145,15 @@ impl Host {
             dscp_allowed: self.dscp_allowed,
         }
     }
+}
 
-    /// Until the client closes, the session is over, or the server stops. The client has nothing
-    /// more to say; the server says why it ends the session, and when it holds it up.
-    fn hold(&self, stream: &mut Secured, granted: &Granted) {
-        let mut told = (false, false);
-        let reason = loop {
-            if self.is_stopped() {
-                break "the server was stopped";
-            }
-            if let Some(reason) = granted.share.end() {
-                self.counters.expired.add(1);
-                break reason;
-            }
-            let throttled = granted.share.throttled();
-            if throttled != told {
-                told = throttled;
-                let (up, down) = throttled;
-                let until = Instant::now() + NOTICE_MAX;
-                if write_message(stream, &Notice::Throttled { up, down }, until).is_err() {
-                    return;
-                }
-            }
-            match stream.read(&mut [0; 64]) {
-                Err(error) if is_temporary(&error) => {}
-                Ok(_) | Err(_) => return,
-            }
-        };
-        let notice = Notice::Ended { reason: reason.to_owned() };
-        // The client may be gone.
-        let _ = write_message(stream, &notice, Instant::now() + NOTICE_MAX);
+impl Lease for Share {
+    fn end(&self) -> Option<&'static str> {
+        Share::end(self)
+    }
+
+    fn throttled(&self) -> (bool, bool) {
+        Share::throttled(self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who a server is: a certificate of its own, pinned by its fingerprint.
+//! Who a server is: a key of its own, pinned by its fingerprint; its certificate says no more.
 
 use std::fmt;
 use std::fs;
@@ -12,6 +12,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme, version,
 };
@@ -21,7 +22,8 @@ use super::ServiceError;
 use super::message::{from_hex, to_hex};
 use super::private;
 
-/// SHA-256 of a certificate.
+/// SHA-256 of a public key, as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
+/// 4.1): a certificate that is renewed with the same key keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -35,14 +37,44 @@ impl Fingerprint {
             let (path, what) = (path.to_owned(), error.to_string());
             ServiceError::Pem { path, what }
         };
-        Ok(Self::of(&CertificateDer::from_pem_file(path).map_err(wrong)?))
+        let certificate = CertificateDer::from_pem_file(path).map_err(wrong)?;
+        let names = Names::of(&certificate).map_err(|error| {
+            let (path, what) = (path.to_owned(), error.to_string());
+            ServiceError::Pem { path, what }
+        })?;
+        Ok(names.key())
     }
 
-    fn of(certificate: &CertificateDer<'_>) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-        let mut octets = [0; 32];
-        octets.copy_from_slice(digest.as_ref());
-        Self(octets)
+    fn of(bytes: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        Self(fingerprint)
+    }
+}
+
+/// By what a server may be known: its key, and the whole certificate, which clients pinned and
+/// tokens named at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    key: Fingerprint,
+    certificate: Fingerprint,
+}
+
+impl Names {
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        Ok(Self { key: Fingerprint::of(&key), certificate: Fingerprint::of(certificate) })
+    }
+
+    /// What is shown, pinned and named from now on.
+    pub(crate) fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// True if the server is the one that `fingerprint` means.
+    pub(crate) fn include(&self, fingerprint: Fingerprint) -> bool {
+        self.key == fingerprint || self.certificate == fingerprint
     }
 }
 
@@ -78,6 +110,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
+    names: Names,
 }
 
 impl Identity {
@@ -89,7 +122,16 @@ impl Identity {
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()])
             .map_err(|error| ServiceError::Tls(error.to_string()))?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        Ok(Self { certificate: made.cert.der().clone(), key })
+        Self::new(made.cert.der().clone(), key)
+            .map_err(|error| ServiceError::Tls(error.to_string()))
+    }
+
+    fn new(
+        certificate: CertificateDer<'static>,
+        key: PrivatePkcs8KeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        let names = Names::of(&certificate)?;
+        Ok(Self { certificate, key, names })
     }
 
     /// The one that `directory` holds, or a new one that is then kept there, readable by its owner
@@ -139,7 +181,12 @@ impl Identity {
                 let key = PrivatePkcs8KeyDer::from(private::read(&key)?);
                 let read = fs::read(&certificate);
                 let failed = |source| ServiceError::File { path: certificate, source };
-                Ok(Some(Self { certificate: read.map_err(failed)?.into(), key }))
+                let der = CertificateDer::from(read.map_err(failed)?);
+                let made = Self::new(der, key).map_err(|error| ServiceError::Pem {
+                    path: directory.join(CERTIFICATE),
+                    what: error.to_string(),
+                });
+                made.map(Some)
             }
             (false, false) => Ok(None),
             (false, true) if directory.join(WAITING).exists() => Ok(None),
@@ -149,7 +196,7 @@ impl Identity {
     }
 
     /// A certificate and its key in PEM, for example of a public authority; of a chain the first
-    /// certificate is used, because clients pin it and believe no authority.
+    /// certificate is used, because clients pin its key and believe no authority.
     ///
     /// # Errors
     /// [`ServiceError::Pem`] if a file cannot be read or holds none, [`ServiceError::Keys`] if
@@ -161,17 +208,22 @@ impl Identity {
         };
         let key_path = key;
         let parsed = CertificateDer::from_pem_file(certificate);
-        let certificate = parsed.map_err(|error| wrong(certificate, &error))?;
+        let der = parsed.map_err(|error| wrong(certificate, &error))?;
         // Public authorities' tools let a group of servers read it.
         private::check(key_path, 0o007)?;
         let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
         let key = key.map_err(|error| wrong(key_path, &error))?;
-        Ok(Self { certificate, key })
+        Self::new(der, key).map_err(|error| wrong(certificate, &error))
     }
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(&self.certificate)
+        self.names.key()
+    }
+
+    /// All by which clients and tokens may name it.
+    pub(crate) fn names(&self) -> Names {
+        self.names
     }
 
     /// For the server's end of a connection: TLS 1.3 and nothing older.
@@ -191,7 +243,7 @@ impl Identity {
 /// Whom a client believes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The server with this certificate and no other.
+    /// The server with this key and no other.
     Pinned(Fingerprint),
     /// The server that was there the first time, remembered in this file, one "HOST:PORT
     /// sha256:HEX" per line.
@@ -255,22 +307,23 @@ fn read_lines(path: &Path) -> Result<String, ServiceError> {
     }
 }
 
-/// Accepts one certificate, or any while none is known, and remembers which one was shown. That the
-/// server holds the certificate's key is checked in every case.
+/// Accepts one key, or any while none is known, and remembers which one was shown. That the server
+/// holds the key is checked in every case.
 #[derive(Debug)]
 pub(crate) struct Pin {
-    expected: Option<Fingerprint>,
-    seen: Mutex<Option<Fingerprint>>,
+    /// Each must name the server.
+    expected: Vec<Fingerprint>,
+    seen: Mutex<Option<Names>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pin {
-    pub(crate) fn new(expected: Option<Fingerprint>) -> Arc<Self> {
+    pub(crate) fn new(expected: &[Fingerprint]) -> Arc<Self> {
         let provider = Arc::new(provider::default_provider());
-        Arc::new(Self { expected, seen: Mutex::new(None), provider })
+        Arc::new(Self { expected: expected.to_vec(), seen: Mutex::new(None), provider })
     }
 
-    pub(super) fn seen(&self) -> Option<Fingerprint> {
+    pub(super) fn seen(&self) -> Option<Names> {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -295,10 +348,10 @@ impl ServerCertVerifier for Pin {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let fingerprint = Fingerprint::of(end_entity);
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint);
-        if self.expected.is_some_and(|expected| expected != fingerprint) {
-            return Err(TlsError::General("not the certificate that is known".to_owned()));
+        let names = Names::of(end_entity)?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
+        if !self.expected.iter().all(|expected| names.include(*expected)) {
+            return Err(TlsError::General("not the key that is known".to_owned()));
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -411,6 +464,25 @@ mod tests {
         // Whoever comes second with another certificate is told, and the first one stays.
         let second = trust.remember("host-1:1", Fingerprint([9; 32]));
         assert!(matches!(second, Err(ServiceError::Imposter { .. })), "{second:?}");
+    }
+
+    #[test]
+    fn a_certificate_that_is_renewed_with_its_key_is_the_same_server() {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        let renewed = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        let renewed = renewed.self_signed(&made.signing_key).unwrap();
+        let [old, new] = [made.cert.der(), renewed.der()].map(|der| Names::of(der).unwrap());
+        assert_ne!(old.certificate, new.certificate, "the premise: another certificate");
+        assert_eq!(old.key, new.key);
+        let shown = |pinned: Fingerprint| {
+            let name = ServerName::try_from("a.example").unwrap();
+            let now = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
+            let pin = Pin::new(&[pinned]);
+            pin.verify_server_cert(renewed.der(), &[], &name, &[], now).is_ok()
+        };
+        assert!(shown(old.key), "pinned by its key");
+        assert!(shown(new.certificate), "pinned as older versions did");
+        assert!(!shown(old.certificate) && !shown(Fingerprint([0; 32])));
     }
 
     #[test]

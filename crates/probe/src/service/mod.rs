@@ -21,6 +21,7 @@
 
 mod client;
 mod control;
+mod conversation;
 mod counters;
 mod front;
 mod host;
@@ -117,7 +118,7 @@ pub enum ServiceError {
     Tls(String),
     /// The server is not the one that is known under this name.
     #[error(
-        "{host} has the certificate {seen}, known is {known}: if it was replaced on purpose, remove \
+        "{host} shows the key {seen}, known is {known}: if it was replaced on purpose, remove \
          the old line from the file of known servers"
     )]
     Imposter {
@@ -128,6 +129,41 @@ pub enum ServiceError {
         /// What it should have shown.
         known: Fingerprint,
     },
+    /// Nobody answers under this name, or not as a server does.
+    #[error("no answer from {host} at {address}")]
+    NoAnswer {
+        /// Who was asked.
+        host: String,
+        /// At which of its addresses.
+        address: SocketAddr,
+        /// What became of it.
+        source: Box<ServiceError>,
+    },
+    /// The token is for another server than the one that answered.
+    #[error(
+        "the token was not sent: it is for the server {named}, and {host} is {seen}; check HOST, \
+         or ask whoever runs {host} for a token"
+    )]
+    TokenForAnother {
+        /// Who was asked.
+        host: String,
+        /// What it showed.
+        seen: Fingerprint,
+        /// For whom the token is.
+        named: Fingerprint,
+    },
+    /// The token does not say for whom it is, and neither does anything else.
+    #[error(
+        "the token was not sent: it does not say for which server it is, and {host} was never seen \
+         before; give --trust with the server's fingerprint if the token is good"
+    )]
+    TokenForNobody {
+        /// Who was asked.
+        host: String,
+    },
+    /// The user asked to stop.
+    #[error("interrupted before a session was granted")]
+    Cancelled,
     /// The server has no room now.
     #[error("the server is busy: {reason}; try again in {} s", retry_after.as_secs().max(1))]
     Busy {

@@ -101,7 +101,8 @@ impl Service {
             Access::Tokens(path) => (Some(path), false),
             Access::TokensOrAnonymous(path) => (Some(path), true),
         };
-        let tokens = tokens.map(|path| TokenDesk::open(path, fingerprint)).transpose()?;
+        let tokens =
+            tokens.map(|path| TokenDesk::open(path, config.identity.names())).transpose()?;
 
         let sessions = Arc::new(Sessions::new(config.limits));
         let udp_flows = Arc::new(UdpFlows::default());

@@ -1,7 +1,7 @@
 //! Tokens: who may measure, signed by the server's operator.
 //!
 //! A token is `ul1.CLAIMS.TAG`: claims in JSON and their HMAC-SHA-256, both in hexadecimal. It
-//! names its server by the fingerprint of the certificate, ends at an instant, and may be used a
+//! names its server by the fingerprint of its key, ends at an instant, and may be used a
 //! stated number of times. Keys live in a file that only its owner can read, one `NAME HEX` per
 //! line; up to two are valid at once, so that rotating one does not end the tokens of the other.
 
@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::ServiceError;
-use super::identity::Fingerprint;
+use super::identity::{Fingerprint, Names};
 use super::ledger::Ask;
 use super::message::{MESSAGE_MAX, from_hex, octets_from_hex, to_hex};
 use super::private;
@@ -38,7 +38,7 @@ pub struct TokenTerms {
 struct Claims {
     /// Name of the key.
     key: String,
-    /// Fingerprint of the server's certificate.
+    /// Fingerprint of the server's key.
     server: String,
     /// Its number, 32 hexadecimal digits.
     id: String,
@@ -116,7 +116,7 @@ impl TokenKeys {
         Ok(Self(keys))
     }
 
-    /// A new token for the server with this certificate, signed with the newest key.
+    /// A new token for the server with this key, signed with the newest key.
     ///
     /// # Errors
     /// [`ServiceError::Tls`] without randomness.
@@ -174,6 +174,18 @@ impl Key {
     }
 }
 
+/// The server that a token names, for its bearer: only the issuer can check the rest. `None` if it
+/// is no token.
+pub(super) fn server_of(text: &str) -> Option<Fingerprint> {
+    let mut parts = text.trim().split('.');
+    let claims = parts.next().filter(|prefix| *prefix == PREFIX).and_then(|_| parts.next())?;
+    if claims.len() > MESSAGE_MAX {
+        return None;
+    }
+    let claims: Claims = serde_json::from_slice(&octets_from_hex(claims)?).ok()?;
+    claims.server.parse().ok()
+}
+
 /// A token that is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
@@ -189,13 +201,13 @@ pub(super) struct TokenDesk {
     path: PathBuf,
     keys: TokenKeys,
     changed: Option<SystemTime>,
-    server: Fingerprint,
+    server: Names,
     used: BTreeMap<String, (u32, u64)>,
 }
 
 impl TokenDesk {
     /// With the keys of this file, which is read again when it changes.
-    pub(super) fn open(path: &Path, server: Fingerprint) -> Result<Self, ServiceError> {
+    pub(super) fn open(path: &Path, server: Names) -> Result<Self, ServiceError> {
         let keys = TokenKeys::load(path)?;
         let (path, changed) = (path.to_owned(), changed(path));
         Ok(Self { path, keys, changed, server, used: BTreeMap::new() })
@@ -221,7 +233,8 @@ impl TokenDesk {
 
     fn admit_at(&mut self, text: &str, ask: Ask, now: u64) -> Result<Admitted, String> {
         let claims = self.keys.verify(text)?;
-        if claims.server != self.server.to_string() {
+        let is_for_us = |named: Fingerprint| self.server.include(named);
+        if !claims.server.parse().is_ok_and(is_for_us) {
             return Err("the token is for another server".to_owned());
         }
         if claims.issued > now + SKEW {
@@ -271,6 +284,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::identity::Identity;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
@@ -296,9 +310,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         TokenKeys::rotate(&path).unwrap();
-        let server: Fingerprint = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
+        let server = Identity::generate().unwrap().names();
         let desk = TokenDesk::open(&path, server).unwrap();
-        (directory, desk, server)
+        (directory, desk, server.key())
     }
 
     #[test]
@@ -322,6 +336,16 @@ mod tests {
         let other: Fingerprint = format!("sha256:{}", "cd".repeat(32)).parse().unwrap();
         let foreign = desk.keys.issue_at(other, &terms(), NOW).unwrap();
         assert!(refused(&mut desk, &foreign, ask(), NOW).contains("another server"));
+    }
+
+    #[test]
+    fn the_bearer_reads_for_whom_a_token_is() {
+        let (_directory, desk, server) = desk();
+        let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+        assert_eq!(server_of(&format!("{token}\n")), Some(server));
+        for wrong in ["", "ul1", "ul1.", "ul1.7b7d.00", "ul2.00.00", &token[4..], "open sesame"] {
+            assert_eq!(server_of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl NqTrust {
     pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, NqError> {
         let mut config = match self {
             Self::Pinned(fingerprint) => {
-                let config = Pin::new(Some(fingerprint)).client_config();
+                let config = Pin::new(&[fingerprint]).client_config();
                 config.map_err(|error| NqError::Tls(error.to_string()))?.as_ref().clone()
             }
             Self::System => ClientConfig::builder_with_provider(Arc::new(default_provider()))
