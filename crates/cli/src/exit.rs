@@ -49,7 +49,7 @@ pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
 }
 
 /// The chain of causes, outermost first, without the mark.
-fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error) -> String {
     let mark = BadInput.to_string();
     let causes: Vec<String> =
         error.chain().map(ToString::to_string).filter(|cause| *cause != mark).collect();

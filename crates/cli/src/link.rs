@@ -13,7 +13,7 @@ use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::link_command::LinkCommand;
 use underload_emu::privilege;
 
-use crate::exit::OrBadInput;
+use crate::exit::{self, OrBadInput};
 use crate::link_spec;
 
 /// The command line of `underload link`.
@@ -21,7 +21,8 @@ use crate::link_spec;
 #[command(after_help = "\
 The command sees one network interface, and reaches the host and the internet through the link.
 The outer address is in $UNDERLOAD_BASE (and $MAHIMAHI_BASE). Calls nest: the links add up.
-Exit status: the command's own; 128 + N where signal N ended it.
+Exit status: the command's own; 128 + N where signal N ended it; 127 where it does not exist, 126
+where it cannot be run. Signals are passed on to it. As root it has all of root's rights.
 
 Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
@@ -43,7 +44,8 @@ pub struct Arguments {
     /// Added in each direction to the delay of the links, for example 10ms.
     #[arg(long, value_name = "TIME", value_parser = delay, default_value = "0ms")]
     delay: Span,
-    /// Writes logs there: up.log and down.log as Mahimahi's graph scripts read them, and samples.
+    /// Writes uplink.log and downlink.log there, as Mahimahi's graph scripts read them, and
+    /// samples.csv.
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Seed of the queues' and links' random numbers.
@@ -65,10 +67,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let privilege = privilege::enter_with_internet()?;
     let command =
         LinkCommand { gateway, command: arguments.command.clone(), log: arguments.log.clone() };
-    let outcome = command.run(privilege, &mut |note| eprintln!("underload link: {note}"))?;
+    let outcome = match command.run(privilege, &mut |note| eprintln!("underload link: {note}")) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let Some(status) = error.exit_status() else { return Err(error.into()) };
+            eprintln!("error: {}", exit::message(&error.into()));
+            return Ok(ExitCode::from(status));
+        }
+    };
     let signal = outcome.status.signal().map(|signal| 128 + signal);
-    let code = outcome.status.code().or(signal).unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    let code = u8::try_from(outcome.status.code().or(signal).unwrap_or(1)).unwrap_or(1);
+    // The command's own status tells more than that of its logs, unless it is a success.
+    match outcome.log_failure {
+        Some(failure) if code == 0 => Err(failure.into()),
+        Some(failure) => {
+            eprintln!("error: {}", exit::message(&failure.into()));
+            Ok(ExitCode::from(code))
+        }
+        None => Ok(ExitCode::from(code)),
+    }
 }
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {

@@ -37,7 +37,13 @@ fn main() -> Result<()> {
     };
     let gateway = GatewayConfig::new(lane(&options.up)?, lane(&options.down)?);
     let command = LinkCommand { gateway, command: options.command, log: options.log };
-    let outcome = command.run(privilege, &mut |note| eprintln!("underload: {note}"))?;
+    let outcome = match command.run(privilege, &mut |note| eprintln!("underload: {note}")) {
+        Ok(outcome) => outcome,
+        Err(error) => match error.exit_status() {
+            Some(status) => std::process::exit(status.into()),
+            None => return Err(error.into()),
+        },
+    };
     let status = outcome.status;
     std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
 }

@@ -9,6 +9,7 @@
 //! | [`report`] | what it did, in the terms of `underload-report` |
 //! | [`link_command`] | a command behind an emulated link |
 //! | [`uplink`], [`resolver`] | its way to the host's network, and to names |
+//! | [`lock`], [`watcher`] | who may set up what, and who undoes it after a kill |
 //! | [`link_log`] | logs that Mahimahi's scripts read, and samples |
 //! | [`tun`] | the ends of the wire |
 //! | [`lane`] | one direction of the data path |
@@ -27,6 +28,7 @@ pub mod lab;
 pub mod lane;
 pub mod link_command;
 pub mod link_log;
+pub mod lock;
 pub mod namespace;
 pub mod pool;
 pub mod privilege;
@@ -39,3 +41,4 @@ mod sys;
 pub mod tun;
 pub mod uplink;
 pub mod vnet;
+pub mod watcher;

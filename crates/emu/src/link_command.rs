@@ -12,17 +12,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::thread::JoinHandleExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use nix::errno::Errno;
 use nix::sys::pthread::pthread_kill;
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use underload_aqm::registry::LinkSetup;
@@ -58,6 +59,8 @@ pub struct LinkOutcome {
     pub status: ExitStatus,
     /// What the links did.
     pub report: GatewayReport,
+    /// Why the logs are not whole.
+    pub log_failure: Option<LinkError>,
 }
 
 /// Why a command could not be run behind a link.
@@ -77,6 +80,12 @@ pub enum LinkError {
     /// The command could not be waited for.
     #[error("waiting for the command")]
     Wait(#[source] io::Error),
+    /// A signal ended the writing of the logs.
+    #[error("the logs in {} were cut short by a signal", directory.display())]
+    LogsCutShort {
+        /// Where they are.
+        directory: PathBuf,
+    },
     /// A log could not be written.
     #[error("{} cannot be written", path.display())]
     Log {
@@ -99,6 +108,19 @@ pub enum LinkError {
     Gateway(#[from] GatewayError),
 }
 
+impl LinkError {
+    /// The exit status that shells and `env` have for this: 127 for a command that does not exist,
+    /// 126 for one that cannot be run.
+    pub fn exit_status(&self) -> Option<u8> {
+        match self {
+            Self::Start { source: NamespaceError::Step { source, .. }, .. } => {
+                Some(if source.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Name of the command's device.
 const DEVICE: &str = "ul0";
 /// The only end of the wire that is Ethernet-like is the host's.
@@ -108,7 +130,8 @@ impl LinkCommand {
     /// Runs the command to its end. `note` is told what will not work, in words for the user.
     ///
     /// Meanwhile Ctrl-C is the command's affair, and other signals that would end this process
-    /// are passed on to it. Call it from the main thread, before starting others.
+    /// are passed on to it. After the command's end the first such signal ends the writing of the
+    /// logs, a second one this process. Call it from the main thread, before starting others.
     ///
     /// # Errors
     /// Where a step is refused; the system is then as it was before.
@@ -142,9 +165,9 @@ impl LinkCommand {
             );
         }
         let (inside, devices) = connect(&uplink, note)?;
-        let logs = self.open_logs()?;
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        let (journals, logs) = self.open_logs(&is_abandoned)?;
         let clock = Clock::start();
-        let (journals, logs) = logs;
         let devices = (&devices.0, &devices.1);
         let gateway = Gateway::start_with_journals(self.gateway.clone(), devices, clock, journals)?;
         let mut command = Command::new(program);
@@ -155,15 +178,25 @@ impl LinkCommand {
             command: program.to_string_lossy().into_owned(),
             source,
         })?;
-        let status = attend(child, signals).map_err(LinkError::Wait)?;
+        let (status, attendant) = attend(child, signals, &is_abandoned).map_err(LinkError::Wait)?;
         let report = gateway.stop()?;
-        if let Some(directory) = &self.log {
+        let finish = |directory: &PathBuf| {
             finish_logs(directory, logs, &report)?;
-        }
-        Ok(LinkOutcome { status, report })
+            let directory = directory.clone();
+            if is_abandoned.load(Relaxed) {
+                return Err(LinkError::LogsCutShort { directory });
+            }
+            Ok(())
+        };
+        let log_failure = self.log.as_ref().and_then(|directory| finish(directory).err());
+        attendant.dismiss();
+        Ok(LinkOutcome { status, report, log_failure })
     }
 
-    fn open_logs(&self) -> Result<([Option<Journal>; 2], Vec<LogWriter>), LinkError> {
+    fn open_logs(
+        &self,
+        is_abandoned: &Arc<AtomicBool>,
+    ) -> Result<([Option<Journal>; 2], Vec<LogWriter>), LinkError> {
         let Some(directory) = &self.log else { return Ok(([None, None], Vec::new())) };
         fs::create_dir_all(directory)
             .map_err(|source| LinkError::Log { path: directory.clone(), source })?;
@@ -177,7 +210,8 @@ impl LinkCommand {
             let header = link_log::header(&format!("{name}link"), &link, &queue, &path, &words);
             let (journal, events) = Journal::new();
             let rng = self.gateway.stream(direction);
-            writers.push(LogWriter::start(path, header, lane.link.clone(), rng, events));
+            let (link, abandoned) = (lane.link.clone(), Arc::clone(is_abandoned));
+            writers.push(LogWriter::start(path, header, link, rng, events, abandoned));
             journal
         };
         let journals =
@@ -200,10 +234,11 @@ impl LogWriter {
         link: LinkSetup,
         rng: Rng,
         events: Receiver<Events>,
+        is_abandoned: Arc<AtomicBool>,
     ) -> Self {
         let target = path.clone();
         let thread = std::thread::spawn(move || {
-            link_log::write_events(&target, &header, &link, &rng, &events)
+            link_log::write_events(&target, &header, &link, &rng, &events, &is_abandoned)
         });
         Self { path, thread }
     }
@@ -241,7 +276,7 @@ fn connect(
         let line = format!("addr add {outer_v6}/64 dev {outer_name} nodad\n");
         uplink.host().configure(&line)?;
     }
-    let inside = Namespace::create_with("link", name_service(outer_v4, note).as_deref())?;
+    let inside = Namespace::create_with("link", name_service(outer_v4, inner_v4, note).as_deref())?;
     let inner = Tun::create(&inside, DEVICE)?;
     inside.configure(&format!(
         "link set {DEVICE} mtu {MTU} txqueuelen 10000 addrgenmode none\n\
@@ -259,10 +294,10 @@ fn connect(
 }
 
 /// The `resolv.conf` that the command must see instead of the machine's, if it must.
-fn name_service(outer: std::net::Ipv4Addr, note: &mut dyn FnMut(&str)) -> Option<String> {
+fn name_service(outer: Ipv4Addr, inner: Ipv4Addr, note: &mut dyn FnMut(&str)) -> Option<String> {
     let present = fs::read_to_string("/etc/resolv.conf").ok()?;
     let resolver = resolver::loopback_resolver(&present)?;
-    match resolver::relay(outer, resolver) {
+    match resolver::relay(outer, inner, resolver) {
         Ok(()) => Some(resolver::with_name_server(&present, outer)),
         Err(error) => {
             note(&format!("names cannot be resolved: the relay at {outer}:53 failed: {error}"));
@@ -277,31 +312,74 @@ fn forwarded_signals() -> SigSet {
     SigSet::from_iter([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
 }
 
+/// The thread that takes signals while the command runs, and after its end.
+struct Attendant {
+    stage: Arc<Mutex<Stage>>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The command runs: signals are passed on to it.
+    Running,
+    /// It has ended: a signal means that the rest is not wanted.
+    Ending,
+    /// Nothing is left to do.
+    Over,
+}
+
 /// Waits for the command, while a thread passes on what is sent to this process. Ctrl-C and Ctrl-\
-/// reach the command by themselves where it shares our terminal.
-fn attend(mut child: Child, signals: SigSet) -> io::Result<ExitStatus> {
+/// reach the command by themselves where it shares our terminal. Once the command has ended, the
+/// first signal sets `is_abandoned`, and the second one ends this process.
+fn attend(
+    mut child: Child,
+    signals: SigSet,
+    is_abandoned: &Arc<AtomicBool>,
+) -> io::Result<(ExitStatus, Attendant)> {
     use std::io::IsTerminal as _;
     let id = Pid::from_raw(child.id() as i32);
-    let has_ended = Arc::new(AtomicBool::new(false));
+    let stage = Arc::new(Mutex::new(Stage::Running));
     let shares_terminal = io::stdin().is_terminal();
-    let is_over = Arc::clone(&has_ended);
-    let forwarder = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+    let (present, is_abandoned) = (Arc::clone(&stage), Arc::clone(is_abandoned));
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while let Ok(signal) = signals.wait() {
-            if is_over.load(Relaxed) {
-                return;
-            }
-            let is_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
-            if !(is_key && shares_terminal) {
-                let _ = kill(id, signal);
+            // Held until the signal is passed on: the command is not reaped before.
+            let stage = locked(&present);
+            match *stage {
+                Stage::Running => {
+                    let is_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
+                    if !(is_key && shares_terminal) {
+                        let _ = kill(id, signal);
+                    }
+                }
+                Stage::Ending if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
+                Stage::Ending => {
+                    if is_abandoned.swap(true, Relaxed) {
+                        let _ = SigSet::from(signal).thread_unblock();
+                        let _ = raise(signal);
+                    }
+                }
+                Stage::Over => return,
             }
         }
     })?;
     // Not reaped yet, its number cannot become another process's while signals are passed on.
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(id), flags) == Err(Errno::EINTR) {}
-    has_ended.store(true, Relaxed);
-    pthread_kill(forwarder.as_pthread_t(), Signal::SIGUSR1)?;
-    // A panic in it has no bearing on the command's end.
-    let _ = forwarder.join();
-    child.wait()
+    *locked(&stage) = Stage::Ending;
+    Ok((child.wait()?, Attendant { stage, thread }))
+}
+
+impl Attendant {
+    fn dismiss(self) {
+        *locked(&self.stage) = Stage::Over;
+        // A panic in it has no bearing on the command's end.
+        if pthread_kill(self.thread.as_pthread_t(), Signal::SIGUSR1).is_ok() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+fn locked(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
+    stage.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,19 +2,22 @@
 //! samples over time.
 //!
 //! Mahimahi counts four bytes of TUN header in every packet, and so does its log. Its opportunities
-//! (`#`) are what a saturated link would have carried: computed by the same link model, summed up
-//! per millisecond.
+//! (`#`) are what a link saturated with full packets would have carried, counted in the same way:
+//! computed by the same link model, summed up per millisecond. A link without a rate, or faster
+//! than [`CAPACITY_TOLD_MAX`], has no opportunities to tell.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 
-use underload_aqm::link::{FlightOptions, Link};
+use underload_aqm::link::{FlightOptions, Link, RateProcess};
 use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
+use underload_aqm::rate::Rate;
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -23,7 +26,11 @@ use crate::journal::{Event, Events};
 use crate::report::GatewayReport;
 
 const TUN_HEADER_BYTES: u32 = 4;
-const OPPORTUNITY_BYTES: u32 = 1504;
+/// A full packet, without the header that the log adds to it as to every other.
+const OPPORTUNITY_BYTES: u32 = 1500;
+/// The fastest link whose opportunities are told: each is computed, and beyond this the log would
+/// fall behind the packets.
+pub const CAPACITY_TOLD_MAX: Rate = Rate::from_megabits_per_second(100_000);
 /// Departures are told when transmission starts, up to so much ahead of their time.
 const REORDER: Span = Span::from_secs(2);
 /// Events kept for ordering, at most.
@@ -32,32 +39,38 @@ const REORDER_MAX: usize = 1 << 20;
 /// Writes one direction's log until the journal ends, and returns the number of events. The link
 /// draws from `rng`, as the one in service does, so that its capacity is told and not another.
 ///
+/// Once `is_abandoned`, what is left is not written; the log says so in its last line.
+///
 /// # Errors
-/// Where the file cannot be written; the journal is then read on, so that nobody waits.
+/// Where the file cannot be written. Nobody waits for the reader of a journal.
 pub fn write_events(
     path: &Path,
     header: &str,
     link: &LinkSetup,
     rng: &Rng,
     journal: &Receiver<Events>,
+    is_abandoned: &AtomicBool,
 ) -> io::Result<u64> {
     let mut log = Log {
         file: BufWriter::new(File::create(path)?),
         capacity: Capacity::of(link, rng),
         waiting: BinaryHeap::new(),
         written: 0,
+        is_abandoned,
     };
     log.file.write_all(header.as_bytes())?;
-    let mut newest = Time::ZERO;
-    for (time, event) in journal.iter().flatten() {
-        newest = newest.max(if matches!(event, Event::Arrival { .. }) { time } else { newest });
-        log.waiting.push(Reverse((time, log.written + log.waiting.len() as u64, Line(event))));
-        log.write_until(newest - REORDER)?;
+    match log.write_journal(journal) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            writeln!(log.file, "{ABANDONED}")?;
+        }
+        outcome => outcome?,
     }
-    log.write_until(Time::MAX)?;
     log.file.flush()?;
     Ok(log.written)
 }
+
+/// The last line of a log that a signal cut short.
+const ABANDONED: &str = "# cut short by a signal";
 
 /// The comments at the start of a log.
 pub fn header(direction: &str, link: &str, queue: &str, path: &Path, command: &str) -> String {
@@ -71,11 +84,13 @@ pub fn header(direction: &str, link: &str, queue: &str, path: &Path, command: &s
     )
 }
 
-struct Log {
+struct Log<'a> {
     file: BufWriter<File>,
-    capacity: Capacity,
+    /// `None` where the link has no opportunities to tell.
+    capacity: Option<Capacity>,
     waiting: BinaryHeap<Reverse<(Time, u64, Line)>>,
     written: u64,
+    is_abandoned: &'a AtomicBool,
 }
 
 /// An event without an order of its own: time and number order it.
@@ -99,19 +114,39 @@ impl Ord for Line {
     }
 }
 
-impl Log {
+impl Log<'_> {
+    fn write_journal(&mut self, journal: &Receiver<Events>) -> io::Result<()> {
+        let mut newest = Time::ZERO;
+        for (time, event) in journal.iter().flatten() {
+            if matches!(event, Event::Arrival { .. }) {
+                newest = newest.max(time);
+            }
+            let number = self.written + self.waiting.len() as u64;
+            self.waiting.push(Reverse((time, number, Line(event))));
+            self.write_until(newest - REORDER)?;
+        }
+        self.write_until(Time::MAX)
+    }
+
     fn write_until(&mut self, limit: Time) -> io::Result<()> {
         while let Some(Reverse((time, ..))) = self.waiting.peek() {
             if *time > limit && self.waiting.len() < REORDER_MAX {
                 break;
             }
             let Some(Reverse((time, _, Line(event)))) = self.waiting.pop() else { break };
-            self.capacity.write_until(time, &mut self.file)?;
+            if let Some(capacity) = &mut self.capacity {
+                capacity.write_until(time, &mut self.file, self.is_abandoned)?;
+            }
+            stop_if(self.is_abandoned)?;
             write_event(&mut self.file, time, event)?;
             self.written += 1;
         }
         Ok(())
     }
+}
+
+fn stop_if(is_abandoned: &AtomicBool) -> io::Result<()> {
+    if is_abandoned.load(Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
 }
 
 fn write_event(file: &mut impl Write, time: Time, event: Event) -> io::Result<()> {
@@ -136,19 +171,31 @@ struct Capacity {
 }
 
 impl Capacity {
-    fn of(link: &LinkSetup, rng: &Rng) -> Self {
+    /// `None` for a link whose opportunities have no end, or come too fast to be told one by one.
+    fn of(link: &LinkSetup, rng: &Rng) -> Option<Self> {
+        let is_too_fast = link.facts().rate.is_some_and(|rate| rate > CAPACITY_TOLD_MAX);
+        if is_too_fast || matches!(link.rate, RateProcess::Unlimited) {
+            return None;
+        }
         let mut always = link.clone();
         always.delay = Span::ZERO;
         always.flight = FlightOptions::default();
         always.loss_q32 = 0;
-        let mut link = always.build(Box::new(Saturated), rng);
-        link.send(Time::ZERO, opportunity(), &mut ());
-        Self { link, reached: Time::ZERO, ms: 0, bytes: 0 }
+        let mut link =
+            always.build(Box::new(Saturated { overhead_bytes: link.overhead_bytes }), rng);
+        link.send(Time::ZERO, opportunity(0), &mut ());
+        Some(Self { link, reached: Time::ZERO, ms: 0, bytes: 0 })
     }
 
-    fn write_until(&mut self, limit: Time, file: &mut impl Write) -> io::Result<()> {
+    fn write_until(
+        &mut self,
+        limit: Time,
+        file: &mut impl Write,
+        is_abandoned: &AtomicBool,
+    ) -> io::Result<()> {
         // In steps, so that a long silence does not pile opportunities up.
         while self.reached < limit {
+            stop_if(is_abandoned)?;
             self.reached = limit.min(self.reached + Span::from_millis(10));
             while let Some((time, packet)) = self.link.poll(self.reached, &mut ()) {
                 let ms = time.as_nanos() / 1_000_000;
@@ -156,7 +203,7 @@ impl Capacity {
                     self.flush(file)?;
                 }
                 self.ms = ms;
-                self.bytes += u64::from(packet.meta.len);
+                self.bytes += u64::from(packet.meta.len + TUN_HEADER_BYTES);
             }
         }
         // No more can come for a millisecond that is over.
@@ -172,10 +219,13 @@ impl Capacity {
 }
 
 /// A queue that always has an opportunity's worth to send.
-struct Saturated;
+struct Saturated {
+    /// What the link adds to an arrival, and takes away again at the far end.
+    overhead_bytes: u32,
+}
 
-fn opportunity() -> Packet<()> {
-    Packet { meta: Meta::new(OPPORTUNITY_BYTES, 0), payload: () }
+fn opportunity(overhead_bytes: u32) -> Packet<()> {
+    Packet { meta: Meta::new(OPPORTUNITY_BYTES + overhead_bytes, 0), payload: () }
 }
 
 impl Qdisc<()> for Saturated {
@@ -183,7 +233,7 @@ impl Qdisc<()> for Saturated {
         Admit::Queued
     }
     fn dequeue(&mut self, _: Time, _: &mut dyn Observer<()>) -> Dequeue<()> {
-        Dequeue::Packet(opportunity())
+        Dequeue::Packet(opportunity(self.overhead_bytes))
     }
     fn backlog(&self) -> Backlog {
         Backlog { packets: 1, bytes: u64::from(OPPORTUNITY_BYTES) }
@@ -230,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_log_reads_as_mahimahis_in_order_of_time() {
-        let link = LinkSetup::parse("12032kbit").expect("a link: 1504 bytes per millisecond");
+        let link = LinkSetup::parse("12mbit").expect("a link: 1500 bytes per millisecond");
         let (mut journal, receiver) = Journal::new();
         let at = Time::from_millis;
         journal.write(at(1), Event::Arrival { bytes: 1500 });
@@ -239,13 +289,63 @@ mod tests {
         journal.write(at(2), Event::Arrival { bytes: 100 });
         journal.write(at(2), Event::Drop { bytes: 100 });
         assert_eq!(journal.finish(), 0);
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("uplink.log");
-        let events = write_events(&path, "# base timestamp: 0\n", &link, &Rng::new(0), &receiver);
-        assert_eq!(events.expect("written"), 4);
-        let text = std::fs::read_to_string(&path).expect("a log");
+        let (events, text) = logged(&link, &receiver, false);
+        assert_eq!(events, 4);
         let expected = "# base timestamp: 0\n1 + 1504\n1 # 1504\n2 + 104\n2 d 1 104\n\
                         2 # 1504\n3 - 1504 2\n";
         assert_eq!(text, expected);
+    }
+
+    /// What is written of a journal that has ended, and how many events.
+    fn logged(link: &LinkSetup, receiver: &Receiver<Events>, is_abandoned: bool) -> (u64, String) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("uplink.log");
+        let header = "# base timestamp: 0\n";
+        let is_abandoned = AtomicBool::new(is_abandoned);
+        let written = write_events(&path, header, link, &Rng::new(0), receiver, &is_abandoned);
+        (written.expect("written"), std::fs::read_to_string(&path).expect("a log"))
+    }
+
+    /// A journal of one packet of 1500 bytes that arrives at `from_ms` and leaves at `to_ms`.
+    fn one_packet(from_ms: u64, to_ms: u64) -> Receiver<Events> {
+        let (mut journal, receiver) = Journal::new();
+        journal.write(Time::from_millis(from_ms), Event::Arrival { bytes: 1500 });
+        let waited = Span::from_millis(to_ms - from_ms);
+        journal.write(Time::from_millis(to_ms), Event::Departure { bytes: 1500, waited });
+        assert_eq!(journal.finish(), 0);
+        receiver
+    }
+
+    #[test]
+    fn a_link_without_a_rate_has_no_opportunities_and_its_log_ends() {
+        for spec in ["unlimited", "unlimited:delay=10ms", "rate:200gbit"] {
+            let link = LinkSetup::parse(spec).expect("a link");
+            let (events, text) = logged(&link, &one_packet(1, 1_000), false);
+            assert_eq!(events, 2, "{spec}");
+            assert_eq!(text, "# base timestamp: 0\n1 + 1504\n1000 - 1504 999\n", "{spec}");
+        }
+    }
+
+    #[test]
+    fn full_packets_use_all_of_the_opportunities() {
+        // One full packet per millisecond: what is sent and what could be are counted alike, with
+        // and without an overhead on the link.
+        for spec in ["12mbit", "12032kbit:overhead=4B"] {
+            let link = LinkSetup::parse(spec).expect("a link");
+            let (_, text) = logged(&link, &one_packet(0, 10), false);
+            let sum = |mark: &str| -> u64 {
+                let of_mark = text.lines().filter_map(|line| line.split_once(mark));
+                of_mark.map(|(_, rest)| rest.parse::<u64>().expect("bytes")).sum()
+            };
+            // Those of 1 to 9 ms: the one that ends with the departure is not over yet.
+            assert_eq!(sum(" # "), 9 * 1504, "{spec}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_abandoned_log_ends_and_says_so() {
+        let link = LinkSetup::parse("12mbit").expect("a link");
+        let (_, text) = logged(&link, &one_packet(1, 3), true);
+        assert_eq!(text, "# base timestamp: 0\n# cut short by a signal\n");
     }
 }

@@ -100,6 +100,16 @@ impl Network {
         })
     }
 
+    /// A number that no other network has while this one lives.
+    ///
+    /// # Errors
+    /// Where its file cannot be examined.
+    pub fn id(&self) -> Result<u64, NamespaceError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = self.file.metadata();
+        metadata.map(|it| it.ino()).map_err(|source| self.failed("examining the network", source))
+    }
+
     /// Runs the `ip` commands in `lines`, all or, on the first error, no more.
     ///
     /// # Errors

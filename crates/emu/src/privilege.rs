@@ -55,7 +55,7 @@ pub fn enter() -> Result<Privilege, PrivilegeError> {
     if can_create_namespaces() {
         return Ok(Privilege::Root);
     }
-    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    let threads = threads();
     if threads > 1 {
         return Err(PrivilegeError::Threads { threads });
     }
@@ -64,6 +64,19 @@ pub fn enter() -> Result<Privilege, PrivilegeError> {
         .map_err(|errno| PrivilegeError::Refused { source: errno.into(), advice: advice(errno) })?;
     map_to_root(user, group)?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Threads of this process. One that has been joined may still be on its way out: it is given time.
+pub(crate) fn threads() -> usize {
+    const LOOKS: u32 = 100;
+    let count = || std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    for _ in 0..LOOKS {
+        if count() <= 1 {
+            return 1;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    count()
 }
 
 /// Whether this process may create network namespaces as it stands. Tried in a thread of its own,

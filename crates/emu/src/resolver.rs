@@ -34,12 +34,17 @@ pub fn with_name_server(resolv_conf: &str, server: Ipv4Addr) -> String {
     format!("{text}nameserver {server}\n")
 }
 
-/// Answers queries at `address` by asking `resolver`, in threads that end with the process.
+/// Answers queries of `client` at `address` by asking `resolver`, in threads that end with the
+/// process. Nobody else is answered: the address belongs to a device of the host, and Linux takes
+/// packets for it from every device.
 ///
 /// # Errors
 /// Where port 53 of the address is taken.
-pub fn relay(address: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
-    let (inside, outside) = (SocketAddr::from((address, 53)), SocketAddr::from((resolver, 53)));
+pub fn relay(address: Ipv4Addr, client: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
+    relay_at(SocketAddr::from((address, 53)), client, SocketAddr::from((resolver, 53)))
+}
+
+fn relay_at(inside: SocketAddr, client: Ipv4Addr, outside: SocketAddr) -> io::Result<()> {
     let datagrams = Arc::new(UdpSocket::bind(inside)?);
     let streams = TcpListener::bind(inside)?;
     let under_way = Arc::new(AtomicUsize::new(0));
@@ -48,6 +53,9 @@ pub fn relay(address: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
     spawn("dns-udp").spawn(move || {
         let mut query = [0; 4096];
         while let Ok((length, from)) = datagrams.recv_from(&mut query) {
+            if from.ip() != client {
+                continue;
+            }
             let (query, datagrams) = (query[..length].to_vec(), Arc::clone(&datagrams));
             in_thread(&count, move || {
                 let answer = ask(&query, outside)?;
@@ -57,6 +65,9 @@ pub fn relay(address: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
     })?;
     spawn("dns-tcp").spawn(move || {
         for stream in streams.incoming().map_while(Result::ok) {
+            if !stream.peer_addr().is_ok_and(|from| from.ip() == client) {
+                continue;
+            }
             in_thread(&under_way, move || splice(&stream, outside));
         }
     })?;
@@ -122,6 +133,37 @@ mod tests {
         assert_eq!(v4("nameserver 127.0.0.1\nnameserver 9.9.9.9\n"), None);
         assert_eq!(v4("# nothing\n"), None);
         assert_eq!(v4("nameserver fe80::1%eth0\n"), None);
+    }
+
+    /// Whether a relay on loopback answers 127.0.0.1 if it is there for `client`.
+    fn is_answered(client: Ipv4Addr) -> bool {
+        let resolver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let outside = resolver.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let mut query = [0; 64];
+            while let Ok((length, from)) = resolver.recv_from(&mut query) {
+                let _ = resolver.send_to(&query[..length], from);
+            }
+        });
+        // A port that is free for both protocols just now.
+        let probe = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let inside = probe.local_addr().expect("an address");
+        drop(probe);
+        relay_at(inside, client, outside).expect("a relay");
+        let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        asking.connect(inside).expect("an address");
+        let is_strange = client != Ipv4Addr::LOCALHOST;
+        let patience = Duration::from_secs(if is_strange { 1 } else { 30 });
+        asking.set_read_timeout(Some(patience)).expect("a time");
+        asking.send(b"name").expect("sent");
+        let mut answer = [0; 64];
+        asking.recv(&mut answer).is_ok_and(|length| &answer[..length] == b"name")
+    }
+
+    #[test]
+    fn only_the_command_is_answered() {
+        assert!(is_answered(Ipv4Addr::LOCALHOST));
+        assert!(!is_answered(Ipv4Addr::new(100, 126, 0, 2)));
     }
 
     #[test]

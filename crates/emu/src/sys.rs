@@ -82,6 +82,39 @@ fn namespace_init(alive: &OwnedFd, write_end: RawFd) -> ! {
     }
 }
 
+/// Forks this process. The caller has made sure that it has no other thread, so that the child may
+/// do what any process may; it must end by [`exit_now`] and not return to our callers.
+pub fn fork_process() -> io::Result<ForkResult> {
+    // SAFETY: there is one thread: no lock is held by a thread that the child does not have.
+    Ok(unsafe { fork() }?)
+}
+
+/// Ends the calling process without running anything that its parent will run too.
+pub fn exit_now(status: libc::c_int) -> ! {
+    // SAFETY: takes its argument by value and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Closes every descriptor of this process but `kept`; the standard ones lead to `/dev/null`.
+/// Only for a process that owns no other descriptor in a value that it will drop.
+pub fn keep_only(kept: RawFd) -> io::Result<()> {
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    // SAFETY: descriptors are named by number; the caller promises that no value still owns those
+    // that are closed, and `null` is forgotten below.
+    unsafe {
+        for standard in 0..3 {
+            nix::errno::Errno::result(libc::dup2(null.as_raw_fd(), standard))?;
+        }
+        std::mem::forget(null);
+        let (kept, last) = (kept as libc::c_uint, libc::c_uint::MAX);
+        if kept > 3 {
+            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, kept.max(2) + 1, last, 0);
+    }
+    Ok(())
+}
+
 /// Gives the calling thread real-time priority (`SCHED_FIFO`), not inherited by its children.
 pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };

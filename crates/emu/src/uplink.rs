@@ -2,21 +2,27 @@
 //! forwarding that is switched back when the last user leaves.
 //!
 //! Everything but two things vanishes with this process by itself: the `nft` table and the
-//! forwarding switches. Both are undone on drop; after a crash the next start does it. Whether a
-//! table's owner still lives is told by a lock that the kernel releases: an abstract socket, which
-//! belongs to the network namespace, as the table does.
+//! forwarding switches. Both are undone on drop; after a kill by a child that outlives us
+//! ([`crate::watcher`]), and should that be killed too, by the next start. Whether a table's owner
+//! still lives is told by a lock that the kernel releases ([`crate::lock`]); its name has the
+//! number of the network that the table is in.
+//!
+//! A host that forwards is a router for everybody who sends it packets. Where it was none before,
+//! the table lets pass only what comes from a command's device, and what answers that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::lock::Lock;
 use crate::namespace::{NamespaceError, Network};
+use crate::watcher::Watcher;
 
 /// Address ranges, and so commands behind a link on one network at a time.
 const SLOTS: u8 = 250;
 const TABLE_PREFIX: &str = "underload-";
+/// The host's devices are called so, and by their number.
+const DEVICE_PREFIX: &str = "ul";
 /// Forwarding between devices, as parameters below `/proc/sys`.
 const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
@@ -39,12 +45,12 @@ pub enum UplinkError {
 #[derive(Debug)]
 pub struct Range {
     number: u8,
-    _lock: UnixListener,
+    _lock: Lock,
 }
 
 impl Range {
     /// Takes the first free range; the calling thread must be in the host's network.
-    fn take() -> Result<Self, UplinkError> {
+    fn take(locks: Locks) -> Result<Self, UplinkError> {
         let local: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
             .into_iter()
             .flatten()
@@ -58,7 +64,7 @@ impl Range {
                 };
                 !local.iter().any(is_inside)
             })
-            .find_map(|number| Some(Self { number, _lock: lock(&number.to_string())? }))
+            .find_map(|number| Some(Self { number, _lock: locks.take(&number.to_string())? }))
             .ok_or(UplinkError::NoRange)
     }
 
@@ -84,7 +90,7 @@ impl Range {
 
     /// Name of the host's device.
     pub fn device(&self) -> String {
-        format!("ul{}", self.number)
+        format!("{DEVICE_PREFIX}{}", self.number)
     }
 
     fn table(&self) -> String {
@@ -92,23 +98,34 @@ impl Range {
     }
 }
 
-/// The abstract socket `underload-NAME`, if nobody in this network has it.
-fn lock(name: &str) -> Option<UnixListener> {
-    let address = SocketAddr::from_abstract_name(format!("{TABLE_PREFIX}{name}")).ok()?;
-    UnixListener::bind_addr(&address).ok()
+/// The locks of one network.
+#[derive(Clone, Copy, Debug)]
+struct Locks {
+    network: u64,
 }
 
-/// Set-up and tear-down of different processes do not interleave.
-fn lock_setup(limit: Duration) -> Result<UnixListener, UplinkError> {
-    let deadline = Instant::now() + limit;
-    loop {
-        if let Some(lock) = lock("setup") {
-            return Ok(lock);
+impl Locks {
+    fn of(host: &Network) -> Result<Self, UplinkError> {
+        Ok(Self { network: host.id()? })
+    }
+
+    /// The lock called `name`, if nobody in this network has it.
+    fn take(self, name: &str) -> Option<Lock> {
+        Lock::take(&format!("link-{}-{name}", self.network))
+    }
+
+    /// Set-up and tear-down of different processes do not interleave.
+    fn take_setup(self, limit: Duration) -> Result<Lock, UplinkError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(lock) = self.take("setup") {
+                return Ok(lock);
+            }
+            if Instant::now() >= deadline {
+                return Err(UplinkError::Busy(limit));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        if Instant::now() >= deadline {
-            return Err(UplinkError::Busy(limit));
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -117,7 +134,10 @@ fn lock_setup(limit: Duration) -> Result<UnixListener, UplinkError> {
 pub struct Uplink {
     host: Network,
     range: Range,
+    locks: Locks,
     has_table: bool,
+    /// Undoes what we cannot, where it could be started.
+    _watcher: Option<Watcher>,
     /// Whether IPv6 leads beyond the host.
     pub has_v6: bool,
     /// What does not work, in words for the user.
@@ -155,22 +175,26 @@ impl Uplink {
     /// # Errors
     /// Where no range is free. What is merely out of reach becomes a note.
     pub fn create() -> Result<Self, UplinkError> {
+        // Before any thread starts. Where it cannot be had, the next start cleans up.
+        let watcher = Watcher::start(clean_up_after_a_kill).ok();
         let host = Network::current("host")?;
-        let _setup = lock_setup(SETUP_LIMIT)?;
-        let mut notes = Vec::new();
-        let mut inherited = None;
-        for (number, before) in tables(&host) {
-            match (lock(&number), before) {
-                (Some(_lock), before) => remove_table(&host, &number, before),
-                (None, before) => inherited = inherited.or(before),
-            }
-        }
-        let range = Range::take()?;
-        let mut uplink = Self { host, range, has_table: false, has_v6: false, notes: Vec::new() };
+        let locks = Locks::of(&host)?;
+        let _setup = locks.take_setup(SETUP_LIMIT)?;
+        let inherited = remove_orphans(&host, locks);
+        let range = Range::take(locks)?;
+        let mut uplink = Self {
+            host,
+            range,
+            locks,
+            has_table: false,
+            _watcher: watcher,
+            has_v6: false,
+            notes: Vec::new(),
+        };
         if let Err(error) = uplink.masquerade(inherited) {
-            notes.push(format!("nothing beyond this machine can be reached: {error}"));
+            let note = format!("nothing beyond this machine can be reached: {error}");
+            uplink.notes.push(note);
         }
-        uplink.notes = notes;
         Ok(uplink)
     }
 
@@ -189,24 +213,11 @@ impl Uplink {
             v4: read_switch(&self.host, FORWARD_V4)?,
             v6: read_switch(&self.host, FORWARD_V6)?,
         });
-        let (name, device) = (self.range.table(), self.range.device());
-        let (v4, v6) = (self.range.inner_v4(), self.range.inner_v6());
-        nft(
-            &self.host,
-            &format!(
-                "table inet {name} {{\n\
-                 comment \"{}\"\n\
-                 chain postrouting {{\n\
-                 type nat hook postrouting priority srcnat;\n\
-                 ip saddr {v4} oifname != \"{device}\" masquerade\n\
-                 ip6 saddr {v6} oifname != \"{device}\" masquerade\n\
-                 }}\n}}\n",
-                before.to_comment()
-            ),
-        )?;
+        self.has_v6 = before.v6 || leads_beyond_v6(&self.host);
+        let script = table_script(&self.range, before, self.has_v6);
+        nft(&self.host, &script)?;
         self.has_table = true;
         write_switch(&self.host, FORWARD_V4, true)?;
-        self.has_v6 = before.v6 || leads_beyond_v6(&self.host);
         if self.has_v6 {
             write_switch(&self.host, FORWARD_V6, true)?;
         }
@@ -214,12 +225,67 @@ impl Uplink {
     }
 }
 
+/// The table of a range: its command's address becomes the host's, and where this host was no
+/// router before, it becomes one for nobody else.
+fn table_script(range: &Range, before: Before, has_v6: bool) -> String {
+    let (name, device, comment) = (range.table(), range.device(), before.to_comment());
+    let (v4, v6) = (range.inner_v4(), range.inner_v6());
+    let switched_on = [("ipv4", !before.v4), ("ipv6", has_v6 && !before.v6)];
+    let mut guards = String::new();
+    for (family, _) in switched_on.into_iter().filter(|(_, is_switched_on)| *is_switched_on) {
+        // Other links have tables of their own, whose commands' packets pass here too.
+        let stranger = format!("meta nfproto {family} iifname != \"{DEVICE_PREFIX}*\"");
+        guards.extend([
+            format!("{stranger} oifname != \"{DEVICE_PREFIX}*\" drop\n"),
+            format!("{stranger} oifname \"{device}\" ct state new drop\n"),
+        ]);
+    }
+    format!(
+        "table inet {name} {{\n\
+         comment \"{comment}\"\n\
+         chain postrouting {{\n\
+         type nat hook postrouting priority srcnat;\n\
+         ip saddr {v4} oifname != \"{device}\" masquerade\n\
+         ip6 saddr {v6} oifname != \"{device}\" masquerade\n\
+         }}\n\
+         chain forward {{\n\
+         type filter hook forward priority filter;\n\
+         {guards}\
+         }}\n}}\n"
+    )
+}
+
+/// Removes the tables whose owners have died, and returns the switches as they were before the
+/// owners that live.
+fn remove_orphans(host: &Network, locks: Locks) -> Option<Before> {
+    let mut inherited = None;
+    for (number, before) in tables(host) {
+        match (locks.take(&number), before) {
+            (Some(_lock), before) => remove_table(host, &number, before),
+            (None, before) => inherited = inherited.or(before),
+        }
+    }
+    inherited
+}
+
+/// What the watcher does. Nobody hears of an error: the next start tries again.
+fn clean_up_after_a_kill() {
+    let clean_up = || -> Result<(), UplinkError> {
+        let host = Network::current("host")?;
+        let locks = Locks::of(&host)?;
+        let _setup = locks.take_setup(SETUP_LIMIT)?;
+        remove_orphans(&host, locks);
+        Ok(())
+    };
+    let _ = clean_up();
+}
+
 impl Drop for Uplink {
     fn drop(&mut self) {
         if !self.has_table {
             return;
         }
-        let setup = lock_setup(SETUP_LIMIT);
+        let setup = self.locks.take_setup(SETUP_LIMIT);
         let own = self.range.number.to_string();
         let before = tables(&self.host).into_iter().find(|(number, _)| *number == own);
         remove_table(&self.host, &own, before.and_then(|(_, before)| before));

@@ -2,12 +2,12 @@
 //! example in it: the machine's own network is not touched.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use underload_emu::namespace::Namespace;
+use underload_emu::namespace::{Namespace, Process};
 use underload_emu::privilege::can_create_namespaces;
 
 /// A host to play in and the program, or `None` after saying why the test cannot run.
@@ -137,26 +137,183 @@ fn a_signal_goes_to_the_command() {
     assert_eq!(traces(&host), nothing());
 }
 
-#[test]
-fn after_a_kill_the_kernel_and_the_next_start_clean_up() {
-    let test = "after_a_kill_the_kernel_and_the_next_start_clean_up";
-    let Some((host, program)) = host(test) else { return };
-    let mut command = Command::new(&program);
-    let script = "setsid sleep 60 & echo ready; wait";
-    command.args(["--", "sh", "-c", script]).stdout(Stdio::piped());
+/// A command that says that it runs, and then does so until it is ended.
+fn lasting(host: &Namespace, program: &PathBuf, script: &str) -> (Process, ChildStdout) {
+    let mut command = Command::new(program);
+    command.args(["--", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = host.spawn(command).expect("the program");
     let mut pipe = process.child().stdout.take().expect("piped");
     let mut word = [0; 6];
     std::io::Read::read_exact(&mut pipe, &mut word).expect("ready");
-    kill(Pid::from_raw(process.child().id() as i32), Signal::SIGKILL).expect("sent");
-    let before = Instant::now();
+    (process, pipe)
+}
+
+fn send(process: &mut Process, signal: Signal) {
+    kill(Pid::from_raw(process.child().id() as i32), signal).expect("sent");
+}
+
+/// Waits until `is_so`.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_mins(1), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn after_a_kill_the_kernel_and_the_watcher_clean_up() {
+    let test = "after_a_kill_the_kernel_and_the_watcher_clean_up";
+    let Some((host, program)) = host(test) else { return };
+    let (mut process, pipe) = lasting(&host, &program, "setsid sleep 600 & echo ready; wait");
+    let (tables, forwarding) = traces(&host);
+    assert!(tables.contains("underload-0"), "the premise: a table is there");
+    assert_eq!(forwarding, "1", "the premise: it forwards");
+    send(&mut process, Signal::SIGKILL);
     // End of file: the kernel ended the grandchild that had left the process group.
     std::io::read_to_string(pipe).expect("end of file");
-    assert!(before.elapsed() < Duration::from_secs(30));
+    process.wait().expect("an end");
+    wait_until("the table and the switch stay", || traces(&host) == nothing());
+}
+
+#[test]
+fn after_a_kill_of_both_the_next_start_cleans_up() {
+    let test = "after_a_kill_of_both_the_next_start_cleans_up";
+    let Some((host, program)) = host(test) else { return };
+    let (mut process, pipe) = lasting(&host, &program, "echo ready; sleep 600");
+    let main = process.child().id();
+    let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children"));
+    let children = children.expect("/proc");
+    let watcher: i32 = children.trim().parse().expect("the main thread has one child");
+    kill(Pid::from_raw(watcher), Signal::SIGKILL).expect("sent");
+    send(&mut process, Signal::SIGKILL);
+    std::io::read_to_string(pipe).expect("end of file");
     process.wait().expect("an end");
     let (tables, forwarding) = traces(&host);
     assert!(tables.contains("underload-0"), "the premise: a table is left");
     assert_eq!(forwarding, "1");
     behind(&host, &program, &[], "true");
     assert_eq!(traces(&host), nothing());
+}
+
+#[test]
+fn a_log_of_an_unlimited_direction_ends_with_the_command() {
+    let test = "a_log_of_an_unlimited_direction_ends_with_the_command";
+    let Some((host, program)) = host(test) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a name");
+    let arguments = ["--log", path, "--up", "unlimited"];
+    let script = "ping -q -c 1 -W 10 $UNDERLOAD_BASE; exit 5";
+    let (printed, code) = behind(&host, &program, &arguments, script);
+    assert_eq!(code, 5, "{printed}");
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("a log");
+    assert!(read("uplink.log").contains(" + "));
+    assert!(!read("uplink.log").contains(" # 1504"), "an unlimited link has no opportunities");
+    assert!(read("downlink.log").contains(" # 1504"));
+    assert!(read("samples.csv").lines().count() > 2);
+}
+
+#[test]
+fn logs_that_cannot_be_written_do_not_hold_signals_off() {
+    let test = "logs_that_cannot_be_written_do_not_hold_signals_off";
+    let Some((host, program)) = host(test) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    // Opening a pipe that nobody reads takes for ever.
+    let pipe = directory.path().join("uplink.log");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let mut command = Command::new(&program);
+    command.arg("--log").arg(directory.path()).args(["--", "true"]);
+    let mut process = host.spawn(command).expect("the program");
+    let early = process.wait_for(Duration::from_millis(500)).expect("waiting");
+    assert!(early.is_none(), "the premise: it hangs");
+    wait_until("it does not end", || {
+        // The first may still be the command's; of the others the second one ends it.
+        let ended = process.wait_for(Duration::from_millis(100)).expect("waiting").is_some();
+        if !ended {
+            send(&mut process, Signal::SIGTERM);
+        }
+        ended
+    });
+    wait_until("the table and the switch stay", || traces(&host) == nothing());
+}
+
+#[test]
+fn a_command_that_cannot_be_run_has_the_status_that_shells_give() {
+    let test = "a_command_that_cannot_be_run_has_the_status_that_shells_give";
+    let Some((host, program)) = host(test) else { return };
+    for (name, expected) in [("/nonexistent/command", 127), ("/dev/null", 126)] {
+        let mut command = Command::new(&program);
+        command.args(["--", name]).stderr(Stdio::null());
+        let mut process = host.spawn(command).expect("the program");
+        let status = process.wait_for(Duration::from_mins(1)).expect("waiting").expect("an end");
+        assert_eq!(status.code(), Some(expected), "{name}");
+    }
+    assert_eq!(traces(&host), nothing());
+}
+
+#[test]
+fn a_socket_of_somebody_else_does_not_hold_a_link_up() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let test = "a_socket_of_somebody_else_does_not_hold_a_link_up";
+    let Some((host, program)) = host(test) else { return };
+    let _sockets: Vec<UnixListener> = host
+        .enter(|| {
+            let names = ["underload-setup", "underload-0"];
+            let addresses = names.map(|name| SocketAddr::from_abstract_name(name).expect("a name"));
+            let bind = |address| UnixListener::bind_addr(address).expect("a socket");
+            addresses.iter().map(bind).collect()
+        })
+        .expect("a network");
+    let (printed, code) = behind(&host, &program, &[], "echo $UNDERLOAD_BASE");
+    assert_eq!((printed.as_str(), code), ("100.126.0.1\n", 0));
+}
+
+/// A neighbour of `host` at 10.99.NET.2, to which the host is 10.99.NET.1.
+fn neighbour(host: &Namespace, name: &str, network: u8) -> Namespace {
+    let neighbour = Namespace::create(name).expect("a namespace");
+    neighbour
+        .enter(|| {
+            // A namespace without a name is called by a thread that is in it.
+            let thread = std::fs::read_link("/proc/thread-self").expect("/proc");
+            let thread = thread.file_name().expect("a number").to_string_lossy().into_owned();
+            host.configure(&format!(
+                "link add {name} type veth peer name host netns {thread}\n\
+                 link set {name} up\naddr add 10.99.{network}.1/24 dev {name}\n"
+            ))
+        })
+        .expect("a thread")
+        .expect("a pair of devices");
+    let lines = format!(
+        "link set host up\naddr add 10.99.{network}.2/24 dev host\n\
+         route add default via 10.99.{network}.1\n"
+    );
+    neighbour.configure(&lines).expect("an address");
+    neighbour
+}
+
+fn reaches(from: &Namespace, to: &str) -> bool {
+    let mut ping = Command::new("ping");
+    ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]);
+    from.run(ping, "").is_ok()
+}
+
+#[test]
+fn a_host_that_was_no_router_becomes_one_for_the_command_alone() {
+    let test = "a_host_that_was_no_router_becomes_one_for_the_command_alone";
+    let Some((host, program)) = host(test) else { return };
+    let (left, right) = (neighbour(&host, "left", 1), neighbour(&host, "right", 2));
+    let script = "ping -q -c 1 -W 30 10.99.2.2 >&2 && echo ready; read line";
+    for was_router in [false, true] {
+        let switch = if was_router { "1" } else { "0" };
+        host.set_parameter("net/ipv4/ip_forward", switch).expect("a switch");
+        // The command reaches what the host reaches, whether or not it was a router.
+        let (mut process, _pipe) = lasting(&host, &program, script);
+        assert_eq!(traces(&host).1, "1", "the premise: it forwards");
+        assert_eq!(reaches(&left, "10.99.2.2"), was_router, "between neighbours");
+        assert_eq!(reaches(&right, "100.126.0.2"), was_router, "to the command");
+        drop(process.child().stdin.take());
+        process.wait().expect("an end");
+        assert_eq!(traces(&host), (String::new(), switch.to_owned()));
+    }
 }

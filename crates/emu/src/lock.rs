@@ -1,0 +1,168 @@
+//! Locks that one process holds, and that end with it however it ends.
+//!
+//! A lock is a file that is locked (`flock`) in a directory that only its user can write to:
+//! `/run/underload` for root, `$XDG_RUNTIME_DIR/underload` for others. Nobody else on the machine
+//! can take it, as they could take a name among the abstract sockets. Where neither directory is
+//! to be had (a user namespace without either), an abstract socket serves: only processes of the
+//! same network could take that one, and there are none but this user's.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+
+/// A lock that is held while this value lives.
+#[derive(Debug)]
+pub struct Lock {
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    File { path: PathBuf, _file: Flock<File> },
+    Socket { _listener: UnixListener },
+}
+
+/// Root's directory.
+const SYSTEM_DIRECTORY: &str = "/run/underload";
+/// How often a file is opened anew that its last holder removed meanwhile.
+const TRIES: u32 = 16;
+
+impl Lock {
+    /// Takes the lock called `name`. `None`: another process has it.
+    pub fn take(name: &str) -> Option<Self> {
+        match directory() {
+            Some(directory) => Self::of_file(&directory, name),
+            None => Self::of_socket(name),
+        }
+    }
+
+    fn of_file(directory: &Path, name: &str) -> Option<Self> {
+        let path = directory.join(format!("{name}.lock"));
+        for _ in 0..TRIES {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).ok()?;
+            let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(file) => file,
+                Err((_, Errno::EINTR)) => continue,
+                Err(_) => return None,
+            };
+            // Between opening and locking, its last holder may have removed the name.
+            if is_at(&file, &path) {
+                return Some(Self { held: Held::File { path, _file: file } });
+            }
+        }
+        None
+    }
+
+    fn of_socket(name: &str) -> Option<Self> {
+        let address = SocketAddr::from_abstract_name(format!("underload-{name}")).ok()?;
+        let listener = UnixListener::bind_addr(&address).ok()?;
+        Some(Self { held: Held::Socket { _listener: listener } })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still locked: whoever waits for it finds out that the name has gone, and makes another.
+        if let Held::File { path, .. } = &self.held {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
+    of(file.metadata()).is_some_and(|own| of(fs::symlink_metadata(path)) == Some(own))
+}
+
+/// The directory for locks of this user, made where it is missing.
+fn directory() -> Option<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|base| PathBuf::from(base).join("underload"));
+    let system = geteuid().is_root().then(|| PathBuf::from(SYSTEM_DIRECTORY));
+    system.into_iter().chain(own.filter(|path| path.is_absolute())).find(|path| is_ours(path))
+}
+
+/// Whether `path` is, or can be made, a directory that nobody but this user can write to.
+fn is_ours(path: &Path) -> bool {
+    let _ = DirBuilder::new().mode(0o700).create(path);
+    let writable_by_others = 0o022;
+    let is_safe = |it: fs::Metadata| {
+        it.is_dir() && it.uid() == geteuid().as_raw() && it.mode() & writable_by_others == 0
+    };
+    fs::symlink_metadata(path).is_ok_and(is_safe)
+        && nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holds_it_and_then_another() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = Lock::of_file(directory.path(), "a").expect("free");
+        assert!(Lock::of_file(directory.path(), "a").is_none());
+        assert!(Lock::of_file(directory.path(), "b").is_some());
+        drop(held);
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+        assert!(Lock::of_file(directory.path(), "a").is_some());
+    }
+
+    #[test]
+    fn a_name_that_a_dead_process_left_is_free() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("a.lock"), "").expect("a file");
+        assert!(Lock::of_file(directory.path(), "a").is_some());
+    }
+
+    #[test]
+    fn a_link_to_elsewhere_is_not_followed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let victim = directory.path().join("victim");
+        std::os::unix::fs::symlink(&victim, directory.path().join("a.lock")).expect("a link");
+        assert!(Lock::of_file(directory.path(), "a").is_none());
+        assert!(!victim.exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_holds_no_locks() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().expect("a directory");
+        assert!(is_ours(&directory.path().join("new")));
+        let open = directory.path().join("open");
+        fs::create_dir(&open).expect("a directory");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("a mode");
+        assert!(!is_ours(&open));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(directory.path(), &link).expect("a link");
+        assert!(!is_ours(&link));
+    }
+
+    #[test]
+    fn two_threads_never_hold_it_at_once() {
+        use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+        let directory = tempfile::tempdir().expect("a directory");
+        let (holders, takes) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let Some(_held) = Lock::of_file(directory.path(), "a") else { continue };
+                        assert_eq!(holders.fetch_add(1, SeqCst), 0);
+                        takes.fetch_add(1, SeqCst);
+                        holders.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(takes.load(SeqCst) > 0, "the premise: somebody took it");
+    }
+}
