@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+const HEADER: &str = "time_ns,len,flow,dscp,ecn\n";
+
 const SCRIPT: &str = "\
 time_ns,len,flow,dscp,ecn
 0,1500,1,0,not-ect
@@ -81,7 +83,6 @@ fn bad_rows_are_named_by_line_and_the_fates_before_them_are_kept() {
         ("200,100,1,64,ect0", "line 5: `dscp` 64: expected 0 to 63"),
         ("200,100,1,0,ect2", "line 5: `ecn` ect2: expected not-ect, ect0, ect1 or ce"),
         ("x,100,1,0,ect0", "line 5: `time_ns`"),
-        ("99,100,1,0,ect0", "packet 3: its time 99 ns is before its predecessor's 100 ns"),
     ] {
         let input = file(directory.path(), "in.csv", format!("{SCRIPT}{row}\n").as_bytes());
         let said = refused(&input, &arguments);
@@ -107,6 +108,96 @@ fn a_file_that_is_no_packet_file_is_refused() {
     }
     let said = refused(&directory.path().join("absent.csv"), &arguments);
     assert!(said.contains("absent.csv: No such file"), "{said}");
+}
+
+#[test]
+fn packets_out_of_order_are_sorted_and_keep_their_place_in_the_input_as_id() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let arguments = ["--queue", "fifo", "--link", "12mbit"];
+    let row = |time: u64| format!("{time},1500,1,0,not-ect\n");
+    let rows: String = [0, 3_000_000, 2_999_892, 4_000_000].map(row).concat();
+    let input = file(directory.path(), "in.csv", format!("{HEADER}{rows}").as_bytes());
+    let output = replay(&input, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let fates = String::from_utf8(output.stdout).expect("text");
+    let ids: Vec<&str> = fates.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(ids, ["0", "2", "1", "3"], "{fates}");
+    assert!(fates.contains("\n2,2999892,sent,,2999892,3999892,0,"), "{fates}");
+}
+
+#[test]
+fn an_input_that_breaks_off_has_no_summary_that_looks_complete() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let arguments = ["--queue", "fifo", "--link", "12mbit"];
+    let row = |time: u64| format!("{time},1500,1,0,not-ect\n");
+    // The second is more than a second late.
+    let rows: String = [5_000_000_000, 6_000_000_000, 4_999_999_999].map(row).concat();
+    let input = file(directory.path(), "in.csv", format!("{HEADER}{rows}").as_bytes());
+    let said = refused(&input, &arguments);
+    assert!(said.starts_with("INCOMPLETE: "), "{said}");
+    assert!(said.contains("packet 3: it comes 1ns before"), "{said}");
+    assert!(said.contains("packets     2 "), "{said}");
+}
+
+#[test]
+fn a_line_without_an_end_is_refused_before_it_fills_memory() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let arguments = ["--queue", "fifo", "--link", "12mbit"];
+    // Lines within quotes are one line to a reader of CSV.
+    for (name, start, rest) in [("long", "", "1"), ("quoted", "\"", "1\n")] {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(format!("{HEADER}0,1500,1,0,ce\n{start}").as_bytes()).expect("memory");
+        for _ in 0..200 {
+            encoder.write_all(rest.repeat(1 << 10).as_bytes()).expect("memory");
+        }
+        let packed = encoder.finish().expect("memory");
+        let said = refused(&file(directory.path(), name, &packed), &arguments);
+        assert!(said.contains("line 3: a line of more than 65536 bytes"), "{name}: {said}");
+        assert!(said.contains("packets     1 "), "{name}: {said}");
+    }
+    let long = format!("{}\n", "x".repeat(1 << 20));
+    let said = refused(&file(directory.path(), "header", long.as_bytes()), &arguments);
+    assert!(said.contains("a line of more than 65536 bytes"), "{said}");
+}
+
+#[test]
+fn a_dash_is_the_standard_input() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let arguments = ["--queue", "fifo", "--link", "12mbit"];
+    for (name, content) in [("in.csv", SCRIPT.as_bytes().to_vec()), ("in.pcap", pcap(&[5, 6]))] {
+        let input = file(directory.path(), name, &content);
+        let expected = replay(&input, &arguments).stdout;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+        command.args(["replay", "-"]).args(arguments);
+        let output = command.stdin(fs::File::open(&input).expect("a file")).output();
+        let output = output.expect("underload");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_pcap_may_keep_less_of_a_packet_than_it_was_long() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let whole = pcap(&[500, 600]);
+    let mut short = whole.clone();
+    // The snap length of the file header: what is kept of each packet, at most.
+    short[16..20].copy_from_slice(&20_u32.to_le_bytes());
+    let arguments = ["--queue", "fifo", "--link", "8mbit"];
+    let of = |bytes: &[u8]| replay(&file(directory.path(), "in.pcap", bytes), &arguments);
+    let output = of(&short);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, of(&whole).stdout);
+}
+
+#[test]
+fn the_first_packet_of_a_capture_may_be_late_too() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let input = file(directory.path(), "in.pcap", &pcap(&[600, 500]));
+    let output = replay(&input, &["--queue", "fifo", "--link", "8mbit"]);
+    assert!(output.status.success(), "{output:?}");
+    let fates = String::from_utf8(output.stdout).expect("text");
+    assert!(fates.contains("\n1,0,sent,") && fates.contains("\n0,100000,sent,"), "{fates}");
 }
 
 /// A pcap of raw IPv4 packets (link type 101), each 100 bytes on the wire and cut to 20.

@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use pcap_file::{DataLink, PcapError};
+use pcap_file::{DataLink, PcapError, TsResolution};
 use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 use underload_emu::classify::{FlowKey, classify};
@@ -21,10 +21,9 @@ struct Frame<'a> {
     data: &'a [u8],
 }
 
-/// Reads frames into arrivals; times count from the first frame.
+/// Reads frames into arrivals, with the times of the capture.
 #[derive(Default)]
 struct Reader {
-    first_ns: Option<u128>,
     number: u64,
     /// A packet at its full length: captures cut packets short, the classifier wants them whole.
     whole: Vec<u8>,
@@ -33,16 +32,26 @@ struct Reader {
 /// The packets of a pcap capture.
 pub fn pcap(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
     let mut capture = PcapReader::new(bytes).map_err(|error| broken(0, &error))?;
-    let link = capture.header().datalink;
+    let header = capture.header();
+    let units_per_second = match header.ts_resolution {
+        TsResolution::MicroSecond => 1_000_000,
+        TsResolution::NanoSecond => 1_000_000_000,
+    };
     let mut reader = Reader::default();
     Ok(until_error(move || {
-        let packet = match capture.next_packet()? {
+        // Raw: the library takes a packet that was longer than what is kept of each for damage.
+        let packet = match capture.next_raw_packet()? {
             Ok(packet) => packet,
             Err(error) => return Some(Err(broken(reader.number + 1, &error))),
         };
+        if packet.ts_frac >= units_per_second || packet.incl_len > packet.orig_len {
+            let damage = PcapError::InvalidField("a packet's time or length");
+            return Some(Err(broken(reader.number + 1, &damage)));
+        }
+        let fraction_ns = packet.ts_frac * (1_000_000_000 / units_per_second);
         Some(reader.arrival(&Frame {
-            link,
-            time_ns: packet.timestamp.as_nanos(),
+            link: header.datalink,
+            time_ns: u128::from(packet.ts_sec) * 1_000_000_000 + u128::from(fraction_ns),
             original_len: packet.orig_len,
             data: &packet.data,
         }))
@@ -110,16 +119,14 @@ impl Reader {
     fn arrival(&mut self, frame: &Frame<'_>) -> anyhow::Result<Arrival> {
         self.number += 1;
         let number = self.number;
-        let first = *self.first_ns.get_or_insert(frame.time_ns);
-        let since = frame.time_ns.checked_sub(first).and_then(|ns| u64::try_from(ns).ok());
-        let Some(since) = since else {
-            bail!("packet {number}: its time is before the first packet's; sort the capture");
+        let Ok(time_ns) = u64::try_from(frame.time_ns) else {
+            bail!("packet {number}: its time is beyond the year 2554");
         };
         let Some(offset) = ip_offset(frame.link, frame.data) else {
             bail!("packet {number}: no support for link type {:?}", frame.link);
         };
         let meta = self.meta(frame, offset);
-        Ok(Arrival { time: Time::from_nanos(since), meta })
+        Ok(Arrival { id: number - 1, time: Time::from_nanos(time_ns), meta })
     }
 
     /// What the queue sees: the classified IP packet, or a frame of flow 0 that is not IP.

@@ -1,4 +1,4 @@
-//! What became of each packet, written in input order as soon as it is settled.
+//! What became of each packet, written in order of arrival as soon as it is settled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -15,12 +15,14 @@ use crate::replay::input::Arrival;
 pub struct Fates {
     output: Box<dyn Write>,
     pending: VecDeque<Row>,
-    /// Id of the first row in `pending`.
+    /// Number of the first row in `pending`, in order of arrival.
     first: u64,
     tally: Tally,
 }
 
 struct Row {
+    /// Place in the input.
+    id: u64,
     arrival: Time,
     ecn: Ecn,
     transmission: Option<(Time, Time)>,
@@ -58,6 +60,7 @@ impl Fates {
         self.tally.bytes += u64::from(arrival.meta.len);
         self.tally.first_arrival.get_or_insert(arrival.time);
         self.pending.push_back(Row {
+            id: arrival.id,
             arrival: arrival.time,
             ecn: arrival.meta.ecn,
             transmission: None,
@@ -66,9 +69,9 @@ impl Fates {
         });
     }
 
-    /// Packet `id` has reached the far end.
-    pub fn delivered(&mut self, id: u64) {
-        if let Some(row) = self.row(id) {
+    /// The packet of that number, in order of arrival, has reached the far end.
+    pub fn delivered(&mut self, number: u64) {
+        if let Some(row) = self.row(number) {
             row.end = Some(End::Delivered);
         }
     }
@@ -99,14 +102,14 @@ impl Fates {
         self.tally.summary(queue, link)
     }
 
-    fn row(&mut self, id: u64) -> Option<&mut Row> {
-        self.pending.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)
+    fn row(&mut self, number: u64) -> Option<&mut Row> {
+        self.pending.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     fn write_first(&mut self) -> anyhow::Result<()> {
         let Some(row) = self.pending.pop_front() else { return Ok(()) };
-        let id = self.first;
         self.first += 1;
+        let id = row.id;
         let (fate, reason) = row.fate();
         write!(self.output, "{id},{},{fate},{reason},", row.arrival.as_nanos())?;
         if let Some((start, end)) = row.transmission {

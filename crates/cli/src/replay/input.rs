@@ -1,7 +1,7 @@
 //! Packets out of any supported file.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -9,11 +9,14 @@ use flate2::bufread::MultiGzDecoder;
 use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 
+use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
 
 /// One packet of the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
+    /// Its place in the input, from 0.
+    pub id: u64,
     /// When its first byte is at the queue.
     pub time: Time,
     /// What the queue sees.
@@ -23,11 +26,16 @@ pub struct Arrival {
 /// A stream of packets, which ends at the first error.
 pub type Arrivals = Box<dyn Iterator<Item = anyhow::Result<Arrival>>>;
 
-/// Opens `path` and finds out what it is by its first bytes.
+/// Opens `path`, or the standard input for `-`, and finds out what it is by its first bytes. The
+/// packets come in order of time.
 pub fn open(path: &Path) -> anyhow::Result<Arrivals> {
-    let file = File::open(path).with_context(|| format!("{}", path.display()))?;
-    let mut plain = BufReader::new(file);
-    let magic = plain.fill_buf().with_context(|| format!("{}", path.display()))?;
+    let source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).with_context(|| at(path))?)
+    };
+    let mut plain = BufReader::new(source);
+    let magic = plain.fill_buf().with_context(|| at(path))?;
     if magic.starts_with(&[0x1f, 0x8b]) {
         return read(BufReader::new(MultiGzDecoder::new(plain))).with_context(|| at(path));
     }
@@ -44,14 +52,14 @@ fn read(mut bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
         bail!("the file is empty: expected CSV, pcap or pcapng");
     }
     let boxed: Box<dyn Read> = match magic.first_chunk::<4>() {
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => return capture::pcapng(bytes),
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => return Ok(from_zero(in_order(capture::pcapng(bytes)?))),
         Some(
             [0xd4, 0xc3, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0xc3, 0xd4]
             | [0x4d, 0x3c, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0x3c, 0x4d],
-        ) => return capture::pcap(bytes),
+        ) => return Ok(from_zero(in_order(capture::pcap(bytes)?))),
         _ => Box::new(bytes),
     };
-    script::packets(boxed)
+    Ok(in_order(script::packets(boxed)?))
 }

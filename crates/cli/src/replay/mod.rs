@@ -1,10 +1,12 @@
 //! `underload replay`: what would this queue have done to these packets?
 //!
-//! Streams: memory grows with the queue's backlog, never with the input.
+//! Streams: memory grows with the queue's backlog, never with the input; what waits to be sorted is
+//! bounded ([`order`]).
 
 mod capture;
 mod fates;
 mod input;
+mod order;
 mod script;
 
 use std::fs::File;
@@ -27,17 +29,21 @@ use input::Arrival;
 /// The command line of `underload replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce; times do
-not decrease), or a pcap or pcapng capture; either may be compressed with gzip. Captured packets
-count with the length of their IP packet; `overhead=14B` on the link adds an Ethernet header.
+Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
+or pcapng capture; either may be compressed with gzip. Captured packets count with the length of
+their IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may stand up to 1 s (and
+524,288 packets) out of order. A capture of an interface holds both directions: filter one out first.
 
 Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet,
-in input order, on stdout or in --out; a summary on stderr.
+in order of time, on stdout or in --out; `id` is the packet's place in the input, from 0. A summary
+goes to stderr. Where the input breaks off, the packets before that are replayed, the summary says
+INCOMPLETE, and the exit status is 2. The senders do not react: the packets are what they are.
 
-Example:
-  underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv")]
+Examples:
+  underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
+  tcpdump -r all.pcap -w - 'src 192.0.2.7' | underload replay - --link 10mbit --queue pie > fates.csv")]
 pub struct Arguments {
-    /// Packets: CSV, pcap or pcapng, optionally gzipped.
+    /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,
     /// The queue, for example docsis-pie:target=10ms (see `underload queues`).
     #[arg(long, value_name = "SPEC")]
@@ -73,6 +79,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = drive(link, arrivals, &mut fates);
     // Even after a bad packet, the fates of the ones before it are kept.
     fates.flush().with_context(|| name)?;
+    if outcome.is_err() {
+        eprintln!("INCOMPLETE: the input could not be read to its end; up to there:");
+    }
     eprint!("{}", fates.summary(&queue.label.to_string(), &arguments.link));
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
@@ -99,16 +108,8 @@ fn feed(
     fates: &mut Fates,
 ) -> anyhow::Result<()> {
     let mut previous = Time::ZERO;
-    for (id, arrival) in (0..).zip(arrivals) {
+    for (number, arrival) in (0..).zip(arrivals) {
         let arrival = arrival.or_bad_input()?;
-        if arrival.time < previous {
-            let (now, before) = (arrival.time.as_nanos(), previous.as_nanos());
-            return Err(anyhow::anyhow!(
-                "packet {id}: its time {now} ns is before its predecessor's {before} ns; \
-                 sort the input by time"
-            ))
-            .or_bad_input();
-        }
         // What the link finished before this instant is settled first, so that memory stays
         // bounded; what it does at this instant comes after the arrivals of this instant.
         if arrival.time > previous {
@@ -116,7 +117,7 @@ fn feed(
         }
         previous = arrival.time;
         fates.arrived(&arrival);
-        link.send(arrival.time, Packet { meta: arrival.meta, payload: id }, fates);
+        link.send(arrival.time, Packet { meta: arrival.meta, payload: number }, fates);
         fates.write_settled()?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Packet scripts: CSV `time_ns,len,flow,dscp,ecn`.
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::rc::Rc;
 
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
@@ -22,8 +24,34 @@ struct Row<'a> {
 /// Bytes of a packet, at most; an IPv6 jumbogram could be larger, a queue's packet is not.
 const MAX_LEN: u32 = 65_535;
 
+/// Bytes of a line, at most. A line of numbers needs a hundred; this is what stands between one
+/// without an end and all memory.
+const LINE_MAX_BYTES: usize = 64 << 10;
+
+/// A script that gives no more than [`LINE_MAX_BYTES`] for one line. The CSV reader reads ahead,
+/// so what is counted is what it takes while it looks for the end of one.
+struct Lines {
+    text: Box<dyn Read>,
+    left: Rc<Cell<usize>>,
+}
+
+impl Read for Lines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left.get() == 0 {
+            let problem = format!("a line of more than {LINE_MAX_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let length = buffer.len().min(self.left.get());
+        let count = self.text.read(&mut buffer[..length])?;
+        self.left.set(self.left.get() - count);
+        Ok(count)
+    }
+}
+
 /// The packets of a script.
 pub fn packets(text: Box<dyn Read>) -> anyhow::Result<Arrivals> {
+    let left = Rc::new(Cell::new(LINE_MAX_BYTES));
+    let text = Lines { text, left: Rc::clone(&left) };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
     let header = reader.headers().context("line 1")?.clone();
     for column in ["time_ns", "len", "flow", "dscp", "ecn"] {
@@ -31,26 +59,33 @@ pub fn packets(text: Box<dyn Read>) -> anyhow::Result<Arrivals> {
             bail!("line 1: expected the header `time_ns,len,flow,dscp,ecn`, or a pcap file");
         }
     }
-    let mut failed = false;
+    let (mut failed, mut next_id) = (false, 0);
     Ok(Box::new(std::iter::from_fn(move || {
         if failed {
             return None;
         }
+        left.set(LINE_MAX_BYTES);
+        let line = reader.position().line();
         let mut record = csv::StringRecord::new();
         let arrival = match reader.read_record(&mut record) {
             Ok(false) => return None,
             Ok(true) => {
                 let line = record.position().map_or(0, csv::Position::line);
-                arrival(&record, &header).with_context(|| format!("line {line}"))
+                arrival(next_id, &record, &header).with_context(|| format!("line {line}"))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(anyhow::Error::from(error)).with_context(|| format!("line {line}")),
         };
         failed = arrival.is_err();
+        next_id += 1;
         Some(arrival)
     })))
 }
 
-fn arrival(record: &csv::StringRecord, header: &csv::StringRecord) -> anyhow::Result<Arrival> {
+fn arrival(
+    id: u64,
+    record: &csv::StringRecord,
+    header: &csv::StringRecord,
+) -> anyhow::Result<Arrival> {
     let row: Row<'_> = record.deserialize(Some(header)).map_err(|error| match error.kind() {
         // The crate's own message repeats the position that the caller adds.
         csv::ErrorKind::Deserialize { err, .. } => match err.field() {
@@ -69,5 +104,5 @@ fn arrival(record: &csv::StringRecord, header: &csv::StringRecord) -> anyhow::Re
     let ecn = Ecn::from_name(row.ecn)
         .ok_or_else(|| anyhow!("`ecn` {}: expected not-ect, ect0, ect1 or ce", row.ecn))?;
     let meta = Meta { dscp, ecn, ..Meta::new(row.len, row.flow) };
-    Ok(Arrival { time: Time::from_nanos(row.time_ns), meta })
+    Ok(Arrival { id, time: Time::from_nanos(row.time_ns), meta })
 }
