@@ -3,7 +3,7 @@
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
-use underload_probe::path::{CLASSES, Evidence, OVERLOAD, Stage};
+use underload_probe::path::{CLASSES, Evidence, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
 use underload_report::schema::Direction;
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{
@@ -19,8 +19,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Flows of the first stage.
 const FLOWS: usize = 4;
-/// Of the second stage's packets, without IP and UDP headers.
-const PAYLOAD_OCTETS: u16 = 1_372;
+/// IPv4, and that with UDP.
+const IP_HEADER_BYTES: u16 = 20;
+const HEADER_BYTES: u16 = IP_HEADER_BYTES + 8;
 const PROBE_INTERVAL: Span = Span::from_millis(20);
 
 /// Simulates both stages of a cell and reads them.
@@ -41,17 +42,20 @@ pub fn observe(cell: &Cell) -> Result<Evidence, Error> {
     let mut flows = probes();
     let udp = UdpConfig {
         rate: Rate::from_bits_per_second(rate as u64),
-        payload_bytes: PAYLOAD_OCTETS,
+        payload_bytes: OVERLOAD_PACKET_BYTES - HEADER_BYTES,
         pattern: UdpPattern::Constant,
         ecn: Ecn::NotEct,
     };
     flows.push(FlowConfig::new("overload", FlowKind::Udp(udp)));
     let overload = stage(cell, flows, 1_000, 3_000, 1)?;
     let goodput = overload.record.flows.iter().find_map(|flow| flow.goodput_up_bit_per_s);
-    let octets = f64::from(PAYLOAD_OCTETS);
-    let offered = rate * octets / (octets + 28.0);
-    let arrived = goodput.map(|goodput| goodput as f64 / offered);
-    Ok(read(Some(stage_of(&overload, arrived)))?)
+    let (header, packet) = (f64::from(HEADER_BYTES), f64::from(OVERLOAD_PACKET_BYTES));
+    let offered = rate * (packet - header) / packet;
+    let udp = goodput.map(|goodput| goodput as f64).map(|goodput_bit_per_s| UdpLoad {
+        arrived: goodput_bit_per_s / offered,
+        goodput_bit_per_s,
+    });
+    Ok(read(Some(stage_of(&overload, udp)))?)
 }
 
 fn probes() -> Vec<FlowConfig> {
@@ -95,7 +99,7 @@ fn stage(
     Ok(run(config)?)
 }
 
-fn stage_of(outcome: &TrialOutcome, udp_arrived: Option<f64>) -> Stage<'_> {
+fn stage_of(outcome: &TrialOutcome, udp: Option<UdpLoad>) -> Stage<'_> {
     let (samples, series, phases) = (&outcome.samples, &outcome.series, &outcome.record.phases);
-    Stage { samples, series, phases, udp_arrived }
+    Stage { samples, series, phases, udp, ip_header_bytes: IP_HEADER_BYTES }
 }

@@ -1,11 +1,11 @@
 //! What to change, in plain words.
 
-use underload_report::schema::{Direction, Ecn};
+use underload_report::schema::{Direction, Ecn, Marking};
 
 use super::classify::{Answer, QueueFamily};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, NQB};
 use super::examine::{Examination, TreatmentVerdict};
-use super::marks::{Fate, MarkSurvey};
+use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
 /// Delay under load that a call notices, ms.
 const NOTICED_MS: f64 = 50.0;
@@ -38,32 +38,66 @@ pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String
 }
 
 fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
+    let is_ecn = |sent: Marking| sent.dscp == 0 && sent.ecn != Ecn::NotEct;
+    let is_nqb = |sent: Marking| sent.dscp == NQB && sent.ecn == Ecn::NotEct;
+    let any = |is_wanted: &dyn Fn(Marking) -> bool, is_so: &dyn Fn(&MarkRow) -> bool| {
+        survey.rows.iter().filter(|row| is_wanted(row.sent)).any(is_so)
+    };
     for (way, fate) in [("up", up as fn(&_) -> Fate), ("down", down)] {
-        let damaged = |wanted: &dyn Fn(u8, Ecn) -> bool| {
-            let of_interest = |row: &&super::MarkRow| wanted(row.sent.dscp, row.sent.ecn);
-            survey.rows.iter().filter(of_interest).any(|row| fate(row).is_damage())
-        };
-        if damaged(&|dscp, ecn| dscp == 0 && ecn != Ecn::NotEct) {
+        if any(&is_ecn, &|row| changes(row, fate(row)).ecn) {
             advice.push(format!(
                 "ECN does not survive {way}: L4S and ECN cannot work on this path. Find the device \
                  that rewrites the field (often a home router's QoS setting, or a tunnel) and let \
                  it keep the two ECN bits."
             ));
         }
-        if damaged(&|dscp, ecn| dscp == 45 && ecn == Ecn::NotEct) {
+        if any(&is_nqb, &|row| changes(row, fate(row)).dscp) {
             advice.push(format!(
                 "DSCP 45 does not survive {way}: applications cannot ask for the low latency queue \
                  by it. Networks at the edge should pass 45 or map it back (RFC 9956)."
             ));
         }
     }
+    // What is lost without a marking too is not lost for its marking.
+    let plain_passes = any(&|sent| sent == Marking::default(), &|row| row.answered > 0);
+    for (name, is_wanted) in [("ECN", &is_ecn as &dyn Fn(_) -> _), ("DSCP 45", &is_nqb)] {
+        if plain_passes && any(is_wanted, &|row| row.up == Fate::Lost) {
+            advice.push(format!(
+                "Packets with {name} are lost, up or down (which of the two cannot be told from \
+                 here), while others pass: find the firewall or router that drops them."
+            ));
+        }
+        if any(is_wanted, &|row| row.up == Fate::Refused) {
+            advice.push(format!(
+                "This machine refuses to send packets with {name}: its own firewall drops them."
+            ));
+        }
+    }
 }
 
-fn up(row: &super::MarkRow) -> Fate {
+/// Which fields of a marking a direction spoils.
+struct Spoilt {
+    dscp: bool,
+    ecn: bool,
+}
+
+fn changes(row: &MarkRow, fate: Fate) -> Spoilt {
+    match fate {
+        Fate::Seen { dscp, ecn } => Spoilt { dscp: dscp.is_damage(), ecn: ecn.is_damage() },
+        // What most packets carried; congestion marks on some of them are no damage.
+        Fate::Mixed { mostly } => Spoilt {
+            dscp: Change::of_dscp(row.sent.dscp, mostly.dscp).is_damage(),
+            ecn: Change::of_ecn(row.sent.ecn, mostly.ecn).is_damage(),
+        },
+        Fate::Lost | Fate::Unknown | Fate::Refused => Spoilt { dscp: false, ecn: false },
+    }
+}
+
+fn up(row: &MarkRow) -> Fate {
     row.up
 }
 
-fn down(row: &super::MarkRow) -> Fate {
+fn down(row: &MarkRow) -> Fate {
     row.down
 }
 
@@ -133,5 +167,71 @@ fn about_congestion_marks(way: Direction, evidence: &Evidence, advice: &mut Vec<
                 share * 100.0
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::MARKINGS;
+
+    /// What is advised where every row's way up and down is what `fate` says.
+    fn advised(fate: impl Fn(Marking) -> [Fate; 2]) -> Vec<String> {
+        let row = |sent: &Marking| {
+            let [up, down] = fate(*sent);
+            let answered =
+                if matches!(up, Fate::Seen { .. } | Fate::Mixed { .. }) { 20 } else { 0 };
+            MarkRow { sent: *sent, packets: 20, answered, up, down }
+        };
+        let survey = MarkSurvey { rows: MARKINGS.iter().map(row).collect() };
+        advice(&[&survey], &[])
+    }
+
+    const KEPT: Fate = Fate::Seen { dscp: Change::Kept, ecn: Change::Kept };
+
+    #[test]
+    fn another_dscp_is_no_damage_to_ecn() {
+        // A provider that marks everything CS1.
+        let remarked = Fate::Seen { dscp: Change::Remarked(8), ecn: Change::Kept };
+        let lines = advised(|_| [KEPT, remarked]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("DSCP 45 does not survive down"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_bleached_ecn_field_is_told_for_its_direction_alone() {
+        let bleached = Fate::Seen { dscp: Change::Kept, ecn: Change::Bleached };
+        let lines = advised(|sent| {
+            let up = if sent.ecn == Ecn::Ect1 { bleached } else { KEPT };
+            [up, KEPT]
+        });
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("ECN does not survive up"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_is_lost_is_not_said_of_both_directions() {
+        let lost_ecn = |sent: Marking| if sent.ecn == Ecn::Ect1 { Fate::Lost } else { KEPT };
+        let lines = advised(|sent| [lost_ecn(sent); 2]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("Packets with ECN are lost, up or down"), "{lines:?}");
+        assert_eq!(advised(|_| [Fate::Lost; 2]), Vec::<String>::new(), "nothing passes at all");
+    }
+
+    #[test]
+    fn congestion_marks_on_some_packets_are_no_damage() {
+        let mostly = |sent: Marking| match sent.ecn {
+            Ecn::Ect0 | Ecn::Ect1 => Fate::Mixed { mostly: Marking { ecn: Ecn::Ce, ..sent } },
+            _ => KEPT,
+        };
+        assert_eq!(advised(|sent| [mostly(sent), KEPT]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_this_machine_refuses_is_no_damage_of_the_path() {
+        let refused = |sent: Marking| if sent.dscp == NQB { Fate::Refused } else { KEPT };
+        let lines = advised(|sent| [refused(sent); 2]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("This machine refuses to send packets with DSCP 45"));
     }
 }

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use underload_report::schema::{Direction, Ecn, Marking, Phase, PhaseWindow, Sample, Series};
 use underload_report::stats::nearest_rank;
 
+use crate::endpoint::Prober;
+
 /// By how much the second stage exceeds the rate that the first one found.
 pub const OVERLOAD: f64 = 1.4;
 
@@ -39,9 +41,23 @@ pub struct Stage<'a> {
     pub series: &'a [Series],
     /// When each phase ran.
     pub phases: &'a [PhaseWindow],
-    /// Share of the UDP load that arrived during the load phase; `None` for TCP.
-    pub udp_arrived: Option<f64>,
+    /// What became of the UDP load; `None` for TCP.
+    pub udp: Option<UdpLoad>,
+    /// IP header of every packet: 20 bytes, or 40 over IPv6.
+    pub ip_header_bytes: u16,
 }
+
+/// What became of a UDP load of packets of [`OVERLOAD_PACKET_BYTES`] during the load phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UdpLoad {
+    /// Share that arrived, 0 to 1.
+    pub arrived: f64,
+    /// Payload that arrived, bit/s.
+    pub goodput_bit_per_s: f64,
+}
+
+/// Length of the overload's packets at the IP layer.
+pub const OVERLOAD_PACKET_BYTES: u16 = 1_400;
 
 /// Which kind of congestion control filled the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,7 +81,8 @@ impl Control {
 pub struct Evidence {
     /// Of the load in the first stage.
     pub control: Control,
-    /// Rate of the bottleneck as far as TCP found it, bit/s at the IP layer.
+    /// Rate of the bottleneck, bit/s at the IP layer, the probes' packets included: what arrived of
+    /// the overload, which leaves no gap; without one, what TCP reached at its best.
     pub rate_bit_per_s: f64,
     /// Shortest round trip of the idle phase, ms.
     pub base_rtt_ms: f64,
@@ -131,10 +148,22 @@ pub struct Overload {
 
 /// Fewer answered probes than this say nothing about a class.
 const ANSWERS_MIN: usize = 20;
-/// IP packet over TCP payload of a full segment.
-const TCP_OVERHEAD: f64 = 1500.0 / 1448.0;
-/// Over which goodput is averaged to find the bottleneck's rate, ns.
-const RATE_WINDOW_NS: u64 = 500_000_000;
+/// A full TCP packet, and its TCP header with time stamps.
+const TCP_PACKET_BYTES: f64 = 1_500.0;
+const TCP_HEADER_BYTES: f64 = 32.0;
+const UDP_HEADER_BYTES: f64 = 8.0;
+/// UDP payload of a probe.
+const PROBE_PAYLOAD_BYTES: f64 = Prober::PAYLOAD_MIN as f64;
+/// Steps at which it is told how much TCP has delivered, ns.
+const STEP_NS: u64 = 50_000_000;
+/// Over so many steps TCP shows what it reaches: 4 s.
+const RATE_STEPS: usize = 80;
+/// So long may a receiver hold back what came behind a lost segment: 1 s.
+const HELD_BACK_STEPS: usize = 20;
+/// Of an overload that overran the bottleneck at least so much is lost.
+const OVERRUN_LOST_MIN: f64 = 0.1;
+/// TCP that reached more than this, in what UDP reached, shows that UDP is held back.
+const UDP_HELD_BACK: f64 = 1.05;
 
 impl Evidence {
     /// Reads the stages of one direction. `None` if there is too little to read: no answers in the
@@ -152,7 +181,7 @@ impl Evidence {
         let ce = |ecn, phases: &[Phase]| ce_share(direction, &stages, ecn, phases);
         Some(Self {
             control: Control::from_name(congestion_control),
-            rate_bit_per_s: rate_bit_per_s(&tcp)?,
+            rate_bit_per_s: rate_bit_per_s(&tcp, overload.as_ref())?,
             base_rtt_ms: base_ms,
             tcp: Delay::of(&best_effort)?,
             swing_period_ms: swing_period_ms(&best_effort, window),
@@ -268,7 +297,7 @@ impl Overload {
             late_p50_ms: late_at(0.5),
             late_p90_ms: late_at(0.9),
             lost: 1.0 - (early.len() + late.len()) as f64 / sent.max(1) as f64,
-            load_lost: stage.udp_arrived.map(|share| (1.0 - share).clamp(0.0, 1.0)),
+            load_lost: stage.udp.map(|load| (1.0 - load.arrived).clamp(0.0, 1.0)),
             nqb_ms: class_median(CLASSES[1]),
             ect1_ms: class_median(CLASSES[3]),
         })
@@ -286,29 +315,87 @@ fn median(delays: Vec<(u64, f64)>) -> Option<f64> {
     nearest_rank(&sorted(delays.into_iter().map(|(_, delay)| delay)), 0.5).filter(|_| enough)
 }
 
-/// The highest goodput over [`RATE_WINDOW_NS`] that all flows reached together, with headers: TCP
-/// may leave a short buffer half empty on the mean, but not at its best.
-fn rate_bit_per_s(stage: &Stage<'_>) -> Option<f64> {
-    let (first, last) = (stage.window(Phase::Ramp), stage.window(Phase::Load)?);
-    let start_ns = first.unwrap_or(last).start_ns;
-    let windows = (last.end_ns - start_ns) / RATE_WINDOW_NS;
-    let mut sums = vec![0.0; usize::try_from(windows).ok()?];
-    for curve in stage.curves("goodput") {
-        let mut means = vec![(0.0, 0_u32); sums.len()];
-        for point in &curve.points {
-            let Some(since_ns) = point.time_ns.checked_sub(start_ns) else { continue };
-            if let Some((sum, count)) = means.get_mut((since_ns / RATE_WINDOW_NS) as usize) {
-                *sum += point.value;
-                *count += 1;
-            }
-        }
-        for (sum, (total, count)) in sums.iter_mut().zip(means) {
-            *sum += total / f64::from(count.max(1));
-        }
+/// The bottleneck's rate with all headers, by the overload if it overran the bottleneck and was
+/// not held back, else by TCP.
+fn rate_bit_per_s(tcp: &Stage<'_>, overload: Option<&Stage<'_>>) -> Option<f64> {
+    let by_tcp = tcp.tcp_rate().filter(|rate| *rate > 0.0)?;
+    let by_udp = overload.and_then(Stage::overrun_rate);
+    Some(by_udp.filter(|rate| by_tcp <= rate * UDP_HELD_BACK).unwrap_or(by_tcp))
+}
+
+impl Stage<'_> {
+    /// The highest rate that all TCP flows reached together: they may leave a short buffer half
+    /// empty on the mean, but not at their best.
+    fn tcp_rate(&self) -> Option<f64> {
+        let (first, last) = (self.window(Phase::Ramp), self.window(Phase::Load)?);
+        let delivered = self.delivered_bits(first.unwrap_or(last).start_ns, last.end_ns);
+        let header = f64::from(self.ip_header_bytes) + TCP_HEADER_BYTES;
+        let packets_per_payload = TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header);
+        Some(best_rate(&delivered)? * packets_per_payload + self.probe_rate(last))
     }
-    let sums = sorted(sums.into_iter());
-    // The very best window may hold what an idle sender's queue gave away at once.
-    nearest_rank(&sums, 0.9).filter(|rate| *rate > 0.0).map(|rate| rate * TCP_OVERHEAD)
+
+    /// What all TCP flows together have delivered since `start_ns`, bits, every [`STEP_NS`].
+    fn delivered_bits(&self, start_ns: u64, end_ns: u64) -> Vec<f64> {
+        let until = |time_ns| -> f64 {
+            self.curves("goodput").map(|curve| bits_between(curve, start_ns, time_ns)).sum()
+        };
+        (start_ns..=end_ns).step_by(STEP_NS as usize).map(until).collect()
+    }
+
+    /// What came through of the UDP load and of the probes beside it, if that was a part only.
+    fn overrun_rate(&self) -> Option<f64> {
+        let load = self.udp.filter(|load| load.arrived < 1.0 - OVERRUN_LOST_MIN)?;
+        let packet = f64::from(OVERLOAD_PACKET_BYTES);
+        let header = f64::from(self.ip_header_bytes) + UDP_HEADER_BYTES;
+        let probes = self.probe_rate(self.window(Phase::Load)?);
+        Some(load.goodput_bit_per_s * packet / (packet - header) + probes)
+    }
+
+    /// What the answered probes of a phase took of the bottleneck, bit/s.
+    fn probe_rate(&self, window: PhaseWindow) -> f64 {
+        let of_phase = self.samples.iter().filter(|sample| sample.phase == window.phase);
+        let answered = of_phase.filter(|sample| sample.rtt_ns.is_some()).count();
+        let header = f64::from(self.ip_header_bytes) + UDP_HEADER_BYTES;
+        let bits = answered as f64 * (PROBE_PAYLOAD_BYTES + header) * 8.0;
+        bits * 1e9 / window.length_ns().max(1) as f64
+    }
+}
+
+/// Bits of a curve whose points tell the rate since the point before.
+fn bits_between(curve: &Series, start_ns: u64, end_ns: u64) -> f64 {
+    let mut bits = 0.0;
+    for pair in curve.points.windows(2) {
+        let (from_ns, to_ns) = (pair[0].time_ns.max(start_ns), pair[1].time_ns.min(end_ns));
+        bits += pair[1].value * to_ns.saturating_sub(from_ns) as f64 / 1e9;
+    }
+    bits
+}
+
+/// The highest rate over [`RATE_STEPS`], bit/s.
+///
+/// A receiver that waits for a lost segment delivers nothing, and then all that came behind it at
+/// once. A window that begins in such a wait has bits that the line carried before it, so what the
+/// receiver held then is counted before the window: as much as a line of the rate found so far
+/// must have carried by then to deliver what came out within [`HELD_BACK_STEPS`].
+fn best_rate(delivered: &[f64]) -> Option<f64> {
+    let steps = RATE_STEPS.min(delivered.len().checked_sub(1)?);
+    let mut rate = f64::INFINITY;
+    // The first round takes nothing for held back; the error of a round shrinks with each.
+    for _ in 0..4 {
+        let step_bits = rate * STEP_NS as f64 / 1e9;
+        let carried_by = |start: usize| {
+            let later = delivered.iter().skip(start).take(HELD_BACK_STEPS + 1).enumerate();
+            let behind = |(step, bits): (usize, &f64)| match step {
+                0 => *bits,
+                _ => bits - step as f64 * step_bits,
+            };
+            later.map(behind).fold(0.0, f64::max)
+        };
+        let ends = delivered.iter().skip(steps).enumerate();
+        let best = ends.map(|(start, end)| end - carried_by(start)).fold(0.0, f64::max);
+        rate = best * 1e9 / (steps.max(1) as u64 * STEP_NS) as f64;
+    }
+    Some(rate)
 }
 
 /// Mean time between rises through the median, with a dead band of a quarter of the spread.
@@ -401,5 +488,104 @@ fn ce_idle(direction: Direction, stages: &[Option<Stage<'_>>]) -> Option<f64> {
     match (of(Ecn::Ect0), of(Ecn::Ect1)) {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or(0.0).max(b.unwrap_or(0.0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underload_report::schema::SeriesPoint;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn phases(ramp_s: u64, load_s: u64) -> Vec<PhaseWindow> {
+        let window = |phase, from_s: u64, to_s: u64| PhaseWindow {
+            phase,
+            start_ns: from_s * SECOND_NS,
+            end_ns: to_s * SECOND_NS,
+        };
+        vec![
+            window(Phase::Idle, 0, 1),
+            window(Phase::Ramp, 1, 1 + ramp_s),
+            window(Phase::Load, 1 + ramp_s, 1 + ramp_s + load_s),
+        ]
+    }
+
+    /// A goodput curve with a point per 100 ms, from its value at each.
+    fn goodput(name: &str, seconds: u64, value: impl Fn(u64) -> f64) -> Series {
+        let point =
+            |tenth: u64| SeriesPoint { time_ns: tenth * SECOND_NS / 10, value: value(tenth) };
+        Series {
+            trial: 0,
+            name: format!("{name}.goodput"),
+            unit: "bit/s".to_owned(),
+            points: (0..=seconds * 10).map(point).collect(),
+        }
+    }
+
+    fn stage<'a>(series: &'a [Series], phases: &'a [PhaseWindow]) -> Stage<'a> {
+        Stage { samples: &[], series, phases, udp: None, ip_header_bytes: 20 }
+    }
+
+    /// What full TCP packets over a link of 10 Mbit/s deliver.
+    const GOODPUT: f64 = 10e6 * 1_448.0 / 1_500.0;
+
+    #[test]
+    fn a_receiver_that_waits_for_a_lost_segment_does_not_make_the_line_faster() {
+        // Every 1.6 s the receiver waits for 200 ms, and then has three times as much at once.
+        let held_back = |tenth: u64| match tenth % 16 {
+            4 | 5 => 0.0,
+            6 => 3.0 * GOODPUT,
+            _ => GOODPUT,
+        };
+        let (phases, series) = (phases(3, 8), [goodput("bulk-0", 12, held_back)]);
+        let tcp = stage(&series, &phases);
+        let rate = rate_bit_per_s(&tcp, None).expect("a rate");
+        assert!((rate / 10e6 - 1.0).abs() < 0.02, "{rate}");
+    }
+
+    #[test]
+    fn flows_that_yield_on_the_mean_show_the_rate_at_their_best() {
+        let slow =
+            |tenth: u64| if (40..90).contains(&tenth) { GOODPUT / 2.0 } else { GOODPUT / 4.0 };
+        let series = [goodput("bulk-0", 12, slow), goodput("bulk-1", 12, slow)];
+        let phases = phases(3, 8);
+        let rate = rate_bit_per_s(&stage(&series, &phases), None).expect("a rate");
+        assert!((rate / 10e6 - 1.0).abs() < 1e-9, "{rate}");
+    }
+
+    #[test]
+    fn what_arrived_of_an_overload_is_the_rate() {
+        let series = [goodput("bulk-0", 12, |_| GOODPUT * 0.97)];
+        let (tcp_phases, udp_phases) = (phases(3, 8), phases(1, 3));
+        let tcp = stage(&series, &tcp_phases);
+        let rate = |arrived, goodput_bit_per_s, ip_header_bytes| {
+            let udp = Some(UdpLoad { arrived, goodput_bit_per_s });
+            let overload = Stage { udp, ip_header_bytes, ..stage(&[], &udp_phases) };
+            rate_bit_per_s(&tcp, Some(&overload)).expect("a rate")
+        };
+        let near = |rate: f64, expected: f64| (rate / expected - 1.0).abs() < 1e-9;
+        assert!(near(rate(0.71, 10e6 * 1_372.0 / 1_400.0, 20), 10e6));
+        assert!(near(rate(0.71, 10e6 * 1_352.0 / 1_400.0, 40), 10e6));
+        // It was no overload, or UDP is held back: TCP knows better.
+        assert!(near(rate(0.95, 9e6, 20), 9.7e6));
+        assert!(near(rate(0.3, 4e6, 20), 9.7e6));
+    }
+
+    #[test]
+    fn probes_have_their_part_of_the_rate() {
+        let phases = phases(1, 4);
+        // 200 probes of 80 bytes per second.
+        let samples: Vec<Sample> = (0..800_u64)
+            .map(|n| Sample {
+                scheduled_ns: 2 * SECOND_NS + n * 5_000_000,
+                phase: Phase::Load,
+                rtt_ns: Some(1_000_000),
+                ..Sample::default()
+            })
+            .collect();
+        let udp = Some(UdpLoad { arrived: 0.7, goodput_bit_per_s: 0.0 });
+        let overload = Stage { samples: &samples, udp, ..stage(&[], &phases) };
+        assert_eq!(overload.overrun_rate(), Some(128_000.0));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use underload_report::schema::{Direction, Marking, Timeliness, Validity, ValidityLimits};
 
 use super::classify::{Classification, classify};
-use super::evidence::{CLASSES, Evidence, NQB, OVERLOAD, Stage};
+use super::evidence::{CLASSES, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
 use crate::clock::RunClock;
 use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};
@@ -92,7 +92,6 @@ const TREATMENT_FLOWS: usize = 2;
 const PRIORITY_SHARE: f64 = 0.68;
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// IP packet of the overload: passes tunnels unfragmented.
-const PACKET_OCTETS: u16 = 1_400;
 /// The slowest overload, bit/s.
 const OVERLOAD_MIN: u64 = 100_000;
 
@@ -146,15 +145,16 @@ pub fn examine(
     let tcp = run(Part::Tcp, config.bulk("bulk", 0, FLOWS))?;
     let mut timeliness = vec![tcp.timeliness.clone()];
     let mut incomplete = tcp.incomplete.clone();
+    let ip = ip_header_bytes(endpoints);
     let read = |overload: Option<Stage<'_>>| {
         let control = &config.congestion_control;
-        Evidence::from_stages(config.direction, control, stage_of(&tcp, None), overload)
+        Evidence::from_stages(config.direction, control, stage_of(&tcp, None, ip), overload)
     };
     let mut evidence = read(None);
     if let Some(rate) = evidence.as_ref().filter(|_| config.overload).map(|e| e.rate_bit_per_s) {
         let load = config.overload(rate);
         let result = run(Part::Overload, vec![load.clone()])?;
-        evidence = read(Some(stage_of(&result, udp_arrived(&load, &result))));
+        evidence = read(Some(stage_of(&result, udp_load(&load, &result, ip), ip)));
         timeliness.push(result.timeliness);
         incomplete.extend(result.incomplete);
     }
@@ -194,32 +194,41 @@ fn judge(timeliness: &[Timeliness]) -> Validity {
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
 }
 
-fn stage_of(result: &MeasurementResult, udp_arrived: Option<f64>) -> Stage<'_> {
-    let MeasurementResult { samples, series, phases, .. } = result;
-    Stage { samples, series, phases, udp_arrived }
+fn ip_header_bytes(endpoints: &Endpoints) -> u16 {
+    if endpoints.reflector.is_ipv4() { 20 } else { 40 }
 }
 
-/// Share of a UDP load that arrived in the load phase, of what its sender sent at its mean rate: a
-/// sender that waited for a processor sent less than it was told to, and lost nothing by that.
-fn udp_arrived(load: &LoadFlow, result: &MeasurementResult) -> Option<f64> {
+fn stage_of(result: &MeasurementResult, udp: Option<UdpLoad>, ip_header_bytes: u16) -> Stage<'_> {
+    let MeasurementResult { samples, series, phases, .. } = result;
+    Stage { samples, series, phases, udp, ip_header_bytes }
+}
+
+/// What arrived of a UDP load in the load phase, and its share of what its sender sent at its mean
+/// rate: a sender that waited for a processor sent less than it was told to, and lost nothing by
+/// that.
+fn udp_load(load: &LoadFlow, result: &MeasurementResult, ip_header_bytes: u16) -> Option<UdpLoad> {
     let Transport::Udp { rate_bit_per_s, packet_octets, .. } = load.transport else { return None };
     let flow = result.flows.iter().find(|flow| flow.name == load.name)?;
     let goodput = match load.direction {
         Direction::Up => flow.goodput_up_bit_per_s,
         Direction::Down => flow.goodput_down_bit_per_s,
     }?;
-    let payload_bits = (f64::from(packet_octets) - UDP_HEADER_OCTETS) * 8.0;
+    let payload_octets = packet_octets.saturating_sub(ip_header_bytes + UDP_HEADER_BYTES);
+    let payload_bits = f64::from(payload_octets) * 8.0;
     let planned = rate_bit_per_s as f64 / (f64::from(packet_octets) * 8.0) * payload_bits;
     let log = result.loads.first()?;
     let life = log.delivered.first().zip(log.delivered.last());
     let life_s = life.map_or(0.0, |(first, last)| (last.time_ns - first.time_ns) as f64 / 1e9);
     let sent = log.packets_sent.filter(|_| life_s > 1.0);
     let offered = sent.map_or(planned, |packets| packets as f64 * payload_bits / life_s);
-    Some((goodput as f64 / offered.min(planned)).min(1.0))
+    let goodput_bit_per_s = goodput as f64;
+    Some(UdpLoad {
+        arrived: (goodput_bit_per_s / offered.min(planned)).min(1.0),
+        goodput_bit_per_s,
+    })
 }
 
-/// IPv4 and UDP.
-const UDP_HEADER_OCTETS: f64 = 28.0;
+const UDP_HEADER_BYTES: u16 = 8;
 
 impl ExamineConfig {
     fn measurement(&self, part: Part, loads: Vec<LoadFlow>) -> MeasurementConfig {
@@ -263,7 +272,7 @@ impl ExamineConfig {
             direction: self.direction,
             transport: Transport::Udp {
                 rate_bit_per_s,
-                packet_octets: PACKET_OCTETS,
+                packet_octets: OVERLOAD_PACKET_BYTES,
                 burst_packets: 1,
             },
             marking: Marking::default(),

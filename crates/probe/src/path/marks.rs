@@ -82,6 +82,8 @@ pub enum Fate {
     Lost,
     /// Nothing was answered at all.
     Unknown,
+    /// This machine does not let it out: its own firewall refuses it.
+    Refused,
 }
 
 /// What became of one of the two fields.
@@ -106,7 +108,7 @@ impl Change {
         matches!(self, Self::Bleached | Self::Remarked(_))
     }
 
-    fn of_dscp(sent: u8, seen: u8) -> Self {
+    pub(super) fn of_dscp(sent: u8, seen: u8) -> Self {
         match seen {
             _ if seen == sent => Self::Kept,
             0 => Self::Bleached,
@@ -114,7 +116,7 @@ impl Change {
         }
     }
 
-    fn of_ecn(sent: Ecn, seen: Ecn) -> Self {
+    pub(super) fn of_ecn(sent: Ecn, seen: Ecn) -> Self {
         match (sent, seen) {
             _ if sent == seen => Self::Kept,
             (Ecn::Ect0 | Ecn::Ect1, Ecn::Ce) => Self::CongestionMarked,
@@ -132,7 +134,7 @@ impl Fate {
 
     /// Whether something was seen that must not be.
     pub fn is_damage(self) -> bool {
-        !matches!(self, Self::Unknown) && !self.is_intact()
+        !matches!(self, Self::Unknown | Self::Refused) && !self.is_intact()
     }
 }
 
@@ -141,6 +143,7 @@ impl fmt::Display for Fate {
         let text = match *self {
             Self::Lost => "lost".to_owned(),
             Self::Unknown => "no answer".to_owned(),
+            Self::Refused => "refused by this machine".to_owned(),
             Self::Mixed { mostly } => {
                 format!("mixed, mostly {} {}", mostly.dscp, mostly.ecn.name())
             }
@@ -230,9 +233,12 @@ pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey,
         let sent = encoded.map(|()| socket.send(&packet, marking.to_byte(), None));
         match sent {
             // What an earlier packet met (a closed port) is told at a later one; that one is lost.
-            Some(Err(error)) if error.kind() != io::ErrorKind::ConnectionRefused => {
-                return Err(failed("sending")(error));
+            Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            // A firewall of this machine: of this marking perhaps, and not of the others.
+            Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tally.refuse(sequence, error);
             }
+            Some(Err(error)) => return Err(failed("sending")(error)),
             _ => {}
         }
         next_ns += INTERVAL.as_nanos() as u64;
@@ -241,6 +247,10 @@ pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey,
     let last_ns = next_ns + PATIENCE.as_nanos() as u64;
     tally.receive_until(&mut socket, clock, last_ns).map_err(failed("receiving"))?;
     match (tally.answered(), tally.without_class) {
+        (0, 0) if tally.refused.iter().all(|count| *count > 0) => {
+            let error = tally.refusal.unwrap_or_else(|| io::ErrorKind::PermissionDenied.into());
+            Err(failed("sending")(error))
+        }
         (0, 0) => Err(MarksError::Silent { target }),
         (0, _) => Err(MarksError::NoClassOfService { target }),
         _ => Ok(tally.judge()),
@@ -260,6 +270,9 @@ struct Exchange {
 struct Tally {
     exchanges: BTreeMap<u32, Exchange>,
     without_class: u32,
+    /// Packets of each marking that this machine did not send, and why not.
+    refused: [u32; MARKINGS.len()],
+    refusal: Option<io::Error>,
 }
 
 impl Tally {
@@ -272,7 +285,9 @@ impl Tally {
         let mut buffer = [0; 1_500];
         loop {
             let left_ns = until_ns.saturating_sub(clock.now_ns());
-            let all_answered = self.answered() == PACKETS as usize * MARKINGS.len();
+            let refused: u32 = self.refused.iter().sum();
+            let all_answered =
+                self.answered() + refused as usize == PACKETS as usize * MARKINGS.len();
             if left_ns < 1_000 || all_answered {
                 return Ok(());
             }
@@ -305,6 +320,13 @@ impl Tally {
         }
     }
 
+    fn refuse(&mut self, sequence: u32, error: io::Error) {
+        if let Some(count) = self.refused.get_mut(sequence as usize % MARKINGS.len()) {
+            *count += 1;
+        }
+        self.refusal = Some(error);
+    }
+
     fn answered(&self) -> usize {
         self.exchanges.len()
     }
@@ -315,13 +337,14 @@ impl Tally {
                 |exchange: &&Exchange| exchange.sequence as usize % MARKINGS.len() == index;
             let exchanges: Vec<Exchange> =
                 self.exchanges.values().filter(belongs).copied().collect();
-            MarkRow {
-                sent: *sent,
-                packets: PACKETS,
-                answered: exchanges.len() as u32,
-                up: up_fate(*sent, &exchanges),
-                down: down_fate(&exchanges),
-            }
+            let answered = exchanges.len() as u32;
+            let is_refused = answered == 0 && self.refused.get(index).is_some_and(|n| *n > 0);
+            let (up, down) = if is_refused {
+                (Fate::Refused, Fate::Refused)
+            } else {
+                (up_fate(*sent, &exchanges), down_fate(&exchanges))
+            };
+            MarkRow { sent: *sent, packets: PACKETS, answered, up, down }
         };
         MarkSurvey { rows: MARKINGS.iter().enumerate().map(row).collect() }
     }
@@ -429,6 +452,26 @@ mod tests {
         let exchanges = [exchange(sent, 0xb8, 0xb8, true)];
         assert_eq!(down_fate(&exchanges), Fate::Seen { dscp: Change::NotAsked, ecn: Change::Kept });
         assert_eq!(up_fate(sent, &exchanges).to_string(), "kept");
+    }
+
+    #[test]
+    fn a_marking_that_never_left_is_refused_and_the_others_are_judged() {
+        let mut tally = Tally::default();
+        for index in 0..MARKINGS.len() as u32 {
+            let sent = MARKINGS[index as usize];
+            if sent.dscp == 45 {
+                tally.refuse(index, io::ErrorKind::PermissionDenied.into());
+            } else {
+                let byte = sent.to_byte();
+                let exchange = Exchange { sequence: index, ..exchange(sent, byte, byte, false) };
+                tally.exchanges.insert(index, exchange);
+            }
+        }
+        for row in tally.judge().rows {
+            let expected = if row.sent.dscp == 45 { "refused by this machine" } else { "kept" };
+            assert_eq!(row.up.to_string(), expected, "{:?}", row.sent);
+            assert!(!row.up.is_damage());
+        }
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub use classify::{
     Answer, CERTAIN, Classification, DISTANCE_MAX, FEATURE_NAMES, FEATURES, FeatureVector,
     QueueFamily, QueueKind, classify, classify_with, features,
 };
-pub use evidence::{CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, Overload, Stage};
+pub use evidence::{
+    CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Overload, Stage,
+    UdpLoad,
+};
 pub use examine::{Examination, ExamineConfig, FLOWS, Part, Treatment, TreatmentVerdict, examine};
 pub use hops::{Change as HopChange, Hop, HopTrace, HopsError, TRACED_MAX, trace_hops};
 pub use marks::{Change, Fate, MARKINGS, MarkRow, MarkSurvey, MarksError, survey_marks};
