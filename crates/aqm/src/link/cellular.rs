@@ -156,6 +156,11 @@ struct Process {
     next_reconfiguration: Time,
 }
 
+/// Ticks that are played one by one when nobody asked for the rate meanwhile: a day of ticks of
+/// 20 ms. After a longer silence, which no path has and a wrong time stamp makes, the motion has
+/// forgotten where it was and is drawn afresh, so that the work is bounded.
+const SILENCE_MAX_TICKS: u64 = 1 << 22;
+
 const ONE_Q32: u64 = 1 << 32;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -268,6 +273,19 @@ impl Process {
         self.plan_outage(self.outage_end);
     }
 
+    /// Goes on from the last tick before `time` as if it were the first.
+    fn skip_to(&mut self, time: Time) {
+        let ticks = time.since(self.tick_end).as_nanos() / self.config.tick.as_nanos();
+        self.tick_end += self.config.tick * ticks;
+        self.moving = self.long_run_draw();
+        self.outage_end = self.tick_end;
+        self.plan_outage(self.tick_end);
+        if let Some(interval) = self.config.reconfigure {
+            let passed = self.tick_end.as_nanos() / interval.as_nanos().max(1);
+            self.next_reconfiguration = Time::ZERO + interval * passed.saturating_add(1);
+        }
+    }
+
     fn reconfigure(&mut self, now: Time) {
         let Some(interval) = self.config.reconfigure else { return };
         let passed = now.as_nanos() / interval.as_nanos().max(1);
@@ -308,6 +326,10 @@ impl Pieces for Process {
     }
 
     fn seek(&mut self, time: Time) {
+        let silence_ticks = time.since(self.tick_end).as_nanos() / self.config.tick.as_nanos();
+        if silence_ticks > SILENCE_MAX_TICKS {
+            self.skip_to(time);
+        }
         while time >= self.tick_end && self.tick_end < Time::MAX {
             self.enter_next();
         }
@@ -457,6 +479,43 @@ mod tests {
         }
         let nominal = link.nominal_rate().bits_per_second() as f64;
         assert_near(bits / (now.as_nanos() as f64 / 1e9), nominal, 0.04);
+    }
+
+    #[test]
+    fn a_silence_of_centuries_is_passed_over_and_the_link_goes_on() {
+        let outages = Some(Outages {
+            gap: Span::from_secs(2),
+            length: Span::from_millis(500),
+            longest: Span::from_secs(1),
+            law: OutageLaw::Exponential,
+        });
+        let reconfigure = Some(Span::from_secs(15));
+        let mut link =
+            Cellular::new(CellularConfig { outages, reconfigure, ..config() }, &Rng::new(4));
+        let nominal = link.nominal_rate().bits_per_second() as f64;
+        for start in [Time::from_nanos(1 << 63), Time::from_nanos(u64::MAX / 10 * 9)] {
+            let (mut now, mut bits) = (start, 0.0);
+            while now < start + Span::from_secs(1_000) {
+                let ready = link.next_start(now);
+                now = link.transmit(ready, 1_500);
+                bits += 12_000.0;
+            }
+            assert_near(bits / (now.since(start).as_nanos() as f64 / 1e9), nominal, 0.1);
+        }
+        let start = link.next_start(Time::MAX);
+        assert_eq!(link.transmit(start, 1_500), Time::MAX, "the end of time");
+    }
+
+    #[test]
+    fn ticks_within_the_longest_silence_are_played_one_by_one() {
+        let mut once = Process::new(config(), &Rng::new(7));
+        let mut often = once.clone();
+        let end = Time::ZERO + TICK * 100_000;
+        once.seek(end);
+        for tick in 0..=100_000 {
+            often.seek(Time::ZERO + TICK * tick);
+        }
+        assert_eq!((once.moving, once.tick_end), (often.moving, often.tick_end));
     }
 
     #[test]
