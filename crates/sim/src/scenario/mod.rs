@@ -156,7 +156,7 @@ impl Scenario {
         let mut head = Head::take(&mut root).map_err(plain)?;
         let mut base = Base::take(&mut root).map_err(plain)?;
         let own = take_dimensions(&mut root).map_err(plain)?;
-        let dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
+        let mut dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
         let cohort = Cohort::take(&mut root).map_err(plain)?;
@@ -171,7 +171,10 @@ impl Scenario {
                 only = &short.arms;
             }
         }
-        apply_set(&options.set, &mut base, &dimensions)
+        if !options.arms.is_empty() {
+            give_way(&options.set, &mut dimensions, only);
+        }
+        apply_set(&options.set, &mut base, &dimensions, only)
             .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
         let (arms, templates) = arm::resolve(&base, &dimensions, cohort.as_ref(), &document, load)?;
         let names = arms.iter().map(|arm| arm.name.clone());
@@ -336,19 +339,58 @@ fn refuse_rest(root: &Table) -> Result<(), Fault> {
     }
 }
 
-/// Lays the command line's overrides over the base. One that an arm overrides again would do
-/// nothing, and so is refused.
-fn apply_set(set: &[String], base: &mut Base, arms: &[Vec<Variant>]) -> Result<(), Fault> {
+/// Whether each variant of each dimension is in one of the arms that run: `only`, or all of them.
+fn used_variants(dimensions: &[Vec<Variant>], only: &[String]) -> Vec<Vec<bool>> {
+    let mut used: Vec<Vec<bool>> =
+        dimensions.iter().map(|dimension| vec![only.is_empty(); dimension.len()]).collect();
+    if only.is_empty() {
+        return used;
+    }
+    let combinations = variants::combinations(dimensions);
+    for combination in combinations.iter().filter(|variants| only.contains(&arm::name(variants))) {
+        for ((dimension, used), chosen) in dimensions.iter().zip(&mut used).zip(combination) {
+            // Names within a dimension are distinct.
+            let index = dimension.iter().position(|variant| variant.name == chosen.name);
+            if let Some(used) = index.and_then(|index| used.get_mut(index)) {
+                *used = true;
+            }
+        }
+    }
+    used
+}
+
+/// Who names both an arm and a key on the command line means the key: the arms named so do not
+/// override it.
+fn give_way(set: &[String], dimensions: &mut [Vec<Variant>], only: &[String]) {
+    let is_set = |key: &str| {
+        set.iter().filter_map(|text| text.split_once('=')).any(|(own, _)| own.trim() == key)
+    };
+    let used = used_variants(dimensions, only);
+    for (variant, is_used) in dimensions.iter_mut().flatten().zip(used.into_iter().flatten()) {
+        if is_used {
+            variant.changes.retain(|change| !is_set(&change.key));
+        }
+    }
+}
+
+/// Lays the command line's overrides over the base. One that an arm that runs overrides again would
+/// do nothing, and so is refused.
+fn apply_set(
+    set: &[String],
+    base: &mut Base,
+    arms: &[Vec<Variant>],
+    only: &[String],
+) -> Result<(), Fault> {
+    let used: Vec<bool> = used_variants(arms, only).into_iter().flatten().collect();
     for text in set {
         let Some((key, value)) = text.split_once('=') else {
             return Err(Fault::new(text, "expected KEY=VALUE, such as path.up=20mbit"));
         };
         let change = Override { key: key.trim().to_owned(), value: command_line_value(value) };
-        let owner = arms
-            .iter()
-            .flatten()
-            .find(|variant| variant.changes.iter().any(|own| own.key == change.key));
-        if let Some(variant) = owner {
+        let owner = arms.iter().flatten().zip(&used).find(|(variant, used)| {
+            **used && variant.changes.iter().any(|own| own.key == change.key)
+        });
+        if let Some((variant, _)) = owner {
             let problem = format!("`{}` overrides this key itself", variant.name);
             return Err(Fault::new(change.key, problem));
         }

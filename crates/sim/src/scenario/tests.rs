@@ -142,6 +142,40 @@ phases.load = "1s"
     assert_eq!(bulk.count, 3);
 }
 
+#[test]
+fn a_key_that_only_other_arms_override_can_be_set_and_a_chosen_arm_gives_way() {
+    let text = format!(
+        "{GOOD}{}",
+        r#"
+[[arm]]
+name = "slow"
+path.up = "1mbit"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "pie"
+path.up_queue = "pie"
+[short]
+arms = ["pie"]
+"#
+    );
+    let with = |arms: &[&str], short| Options {
+        set: vec!["path.up=20mbit".into()],
+        arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+        short,
+        ..Options::default()
+    };
+    for options in [with(&["pie"], false), with(&["slow"], false), with(&[], true)] {
+        let scenario = parse_with(&text, &options).expect("nothing stands against it");
+        let [arm] = scenario.arms.as_slice() else { panic!("one arm") };
+        assert_eq!(arm.path.up[0].link.label.name, "20mbit", "{}", arm.name);
+    }
+    // What else the chosen arm overrides holds.
+    let slow = parse_with(&text, &with(&["slow"], false)).expect("a scenario");
+    assert_eq!(slow.arms[0].path.up[0].queue.label.name, "fifo");
+    let error = parse_with(&text, &with(&[], false)).expect_err("all arms run");
+    assert!(error.problem.contains("`slow` overrides this key itself"), "{error}");
+}
+
 /// Two queues on two links.
 const LINKS: &str = r#"
 [[arm]]
