@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
-use underload_aqm::config::{Definition, Fallback, Kind, Param};
+use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile};
 use underload_aqm::registry::{LINKS, QUEUES};
 
 use crate::exit::OrBadInput;
@@ -59,7 +59,10 @@ fn print(out: &mut impl Write, what: &str, definition: &Definition) -> io::Resul
         let default = if index == 0 { " (default)" } else { "" };
         writeln!(out, "  profile={}{default}: {}", profile.name, profile.doc)?;
     }
-    let rows: Vec<_> = definition.all_params().map(|param| (param, Row::new(param))).collect();
+    let rows: Vec<_> = definition
+        .all_params()
+        .map(|param| (param, Row::new(param, definition.profiles)))
+        .collect();
     let width = |of: fn(&Row) -> &str| rows.iter().map(|(_, row)| of(row).len()).max().unwrap_or(0);
     let widths = (width(|row| &row.key), width(|row| &row.unit), width(|row| &row.default));
     for (param, row) in &rows {
@@ -90,14 +93,10 @@ struct Row {
 }
 
 impl Row {
-    fn new(param: &Param) -> Self {
+    fn new(param: &Param, profiles: &[Profile]) -> Self {
         let default = match param.fallback {
             Fallback::Value(text) => text.to_string(),
-            Fallback::PerProfile(texts) => texts
-                .iter()
-                .map(|(profile, text)| format!("{text} ({profile})"))
-                .collect::<Vec<_>>()
-                .join(", "),
+            Fallback::PerProfile(texts) => per_profile(texts, profiles),
             Fallback::Absent(meaning) => format!("none: {meaning}"),
             Fallback::Required => "required".to_string(),
         };
@@ -108,6 +107,33 @@ impl Row {
         let range = param.range.map(|(low, high)| format!("{low} to {high}"));
         Self { key: param.key.to_string(), unit, default, range, meaning: param.doc.to_string() }
     }
+}
+
+/// Defaults by profile, of those profiles that the discipline has. The last text holds for all that
+/// are not named before it.
+fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
+    let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
+    let mut named: Vec<(&str, String)> = Vec::new();
+    for (index, (name, text)) in texts.iter().enumerate() {
+        if index + 1 < texts.len() {
+            if is_known(name) {
+                named.push((text, (*name).to_owned()));
+            }
+            continue;
+        }
+        let is_told =
+            |profile: &&Profile| texts[..index].iter().all(|(told, _)| *told != profile.name);
+        let others: Vec<&str> =
+            profiles.iter().filter(is_told).map(|profile| profile.name).collect();
+        match (named.is_empty(), others.is_empty()) {
+            // All profiles have it: no need to name them.
+            (true, _) => return (*text).to_owned(),
+            (false, true) => {}
+            (false, false) => named.push((text, others.join(", "))),
+        }
+    }
+    let texts = named.into_iter().map(|(text, names)| format!("{text} ({names})"));
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 #[derive(Serialize)]
@@ -137,7 +163,50 @@ impl Entry {
             profiles: profiles
                 .map(|profile| ProfileEntry { name: profile.name, follows: profile.doc })
                 .collect(),
-            parameters: definition.all_params().map(Row::new).collect(),
+            parameters: definition
+                .all_params()
+                .map(|param| Row::new(param, definition.profiles))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_name_the_profiles_that_there_are() {
+        let profile = |name| Profile { name, doc: "" };
+        let texts = [("mahimahi", "1504B"), ("", "1514B")];
+        let of = |names: &[&'static str]| {
+            let profiles: Vec<Profile> = names.iter().map(|name| profile(*name)).collect();
+            per_profile(&texts, &profiles)
+        };
+        assert_eq!(of(&["rfc", "linux", "mahimahi"]), "1504B (mahimahi); 1514B (rfc, linux)");
+        assert_eq!(of(&["rfc", "linux"]), "1514B");
+        assert_eq!(of(&["mahimahi"]), "1504B (mahimahi)");
+    }
+
+    #[test]
+    fn no_listed_default_has_empty_brackets_or_a_profile_that_is_missing() {
+        for definition in QUEUES.iter().map(|entry| entry.definition).chain(LINKS.iter().copied()) {
+            let known: Vec<&str> = definition.profiles.iter().map(|it| it.name).collect();
+            for param in definition.all_params() {
+                let Fallback::PerProfile(_) = param.fallback else { continue };
+                let row = Row::new(param, definition.profiles);
+                let brackets = row.default.split('(').skip(1);
+                let names = brackets.filter_map(|rest| rest.split(')').next());
+                for name in names.flat_map(|names| names.split(", ")) {
+                    assert!(
+                        known.contains(&name),
+                        "{} {}: {}",
+                        definition.name,
+                        row.key,
+                        row.default
+                    );
+                }
+            }
         }
     }
 }
