@@ -31,8 +31,8 @@ use input::Arrival;
 #[command(after_help = "\
 Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
 or pcapng capture; either may be compressed with gzip. Captured packets count with the length of
-their IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may stand up to 1 s (and
-524,288 packets) out of order. A capture of an interface holds both directions: filter one out first.
+their IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may stand up to 1 s
+(and 524,288 packets) out of order. A capture of an interface holds both directions: filter first.
 
 Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet,
 in order of time, on stdout or in --out; `id` is the packet's place in the input, from 0. A summary
