@@ -8,6 +8,7 @@
 mod lexer;
 mod main_read;
 mod main_write;
+mod toml_place;
 mod toml_read;
 mod toml_write;
 
@@ -41,7 +42,7 @@ pub enum TextError {
     /// A setting, or the text around it.
     #[error("{place}: {problem}")]
     At {
-        /// The key path or the line.
+        /// The line, and in TOML the key path.
         place: String,
         /// What is wrong and what would be accepted.
         problem: String,

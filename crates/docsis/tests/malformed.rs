@@ -133,13 +133,21 @@ fn toml_errors_name_the_key_and_what_is_accepted() {
     let message = |text: &str| text::from_toml(text).expect_err("a mistake").to_string();
     assert_eq!(
         message("[[UpstreamServiceFlow]]\nBufferControl = { TargetBuffer = 4294967296 }"),
-        "UpstreamServiceFlow[1].BufferControl.TargetBuffer: `4294967296` is not accepted here; \
+        "line 2, UpstreamServiceFlow[1].BufferControl.TargetBuffer: `4294967296` is not accepted \
+         here; \
          accepted: a whole number from 0 to 4294967295, in bytes"
     );
     assert!(message("MaxCPE = 1").contains("write MaximumNumberOfCpes"));
     assert!(message("NetworkAcessControl = 1").contains("did you mean NetworkAccessControl?"));
     assert!(message("NetworkAccessControl = \"1\"").contains("accepted: a whole number"));
     assert!(message("NetworkAccessControl = ").contains("line 1"));
+    let second = "[[UpstreamServiceFlow]]\n\n[[UpstreamServiceFlow]]\nSfAqmDisable = 1\n";
+    assert!(message(second).starts_with("line 4, UpstreamServiceFlow[2].SfAqmDisable: unknown"));
+    let listed = "[VendorSpecific]\nOrder = [1,\n 2]\n";
+    assert!(message(listed).starts_with("line 2, VendorSpecific.Order: lists type 1"));
+    let element = "CpeEthernetMacAddress = [\n  \"00:00:5e:00:53:01\",\n  1,\n]\n";
+    assert!(message(element).starts_with("line 3, CpeEthernetMacAddress[2]: accepted"));
+    assert!(message("\"a.b\" = 1").starts_with("a.b: unknown"), "a place that no line has");
     assert!(message("Order = [3]").contains("lists type 3 more often"));
     assert!(message("Tlv99 = \"0x123\"").contains("even number"));
     assert!(message("[[VendorSpecific]]\nExtendedCmtsMicConfiguration = {}").contains("0xffffff"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use toml::{Table, Value as Toml};
 
 use super::toml_write::standard_pads;
-use super::{TextError, check_size, closest, normalise};
+use super::{TextError, check_size, closest, normalise, toml_place};
 use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{CM_MIC, CMTS_MIC, Config, Ending, Item, PAD, Tlv};
 use crate::value;
@@ -19,9 +19,20 @@ use crate::value;
 /// `EndPads` say otherwise.
 ///
 /// # Errors
-/// Text that is not TOML, an unknown name, or a value that does not fit, each with its key path.
+/// Text that is not TOML, an unknown name, or a value that does not fit, each with its line and
+/// key path.
 pub fn from_toml(text: &str) -> Result<Config, TextError> {
     check_size(text)?;
+    read(text).map_err(|error| match error {
+        TextError::At { place, problem } => match toml_place::line_of(text, &place) {
+            Some(line) => TextError::at(format!("line {line}, {place}"), problem),
+            None => TextError::at(place, problem),
+        },
+        error => error,
+    })
+}
+
+fn read(text: &str) -> Result<Config, TextError> {
     let mut table: Table =
         text.parse().map_err(|error: toml::de::Error| TextError::Toml(error.to_string()))?;
     let marked = match table.remove("EndOfData") {
