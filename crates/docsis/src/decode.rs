@@ -20,7 +20,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 128 * 1024, tlvs: 16 * 1024, depth: 8 }
+        // As many settings as fit, at two bytes each.
+        Self { bytes: 128 * 1024, tlvs: 64 * 1024, depth: 8 }
     }
 }
 

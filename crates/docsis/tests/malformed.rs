@@ -186,6 +186,21 @@ fn a_type_without_a_name_is_written_by_number() {
     assert_eq!(encoded, bytes(&["c8026162 c903616200 ca020102 2b05080300000c ff"]));
 }
 
+/// Naming what was only bytes makes settings of it: a file that was read must not become one with
+/// too many.
+#[test]
+fn a_file_full_of_empty_settings_is_read_checked_and_told() {
+    let inner = Tlv::nested(5, vec![Tlv::bytes(1, []); 120]);
+    let field = Tlv::nested(43, [Tlv::bytes(8, [0xff; 3]), inner]);
+    let file = Config::new(vec![field; 526]).encode().unwrap();
+    assert!((130_000..131_072).contains(&file.len()), "{}", file.len());
+    let (config, defects) = Config::decode_lenient(&file, &Limits::default()).unwrap();
+    assert!(config.walk().len() > 60_000 && !defects.is_empty());
+    assert!(!underload_docsis::check::check(&file, Some(&common::secret())).is_empty());
+    assert_eq!(text::from_toml(&text::to_toml(&config)).unwrap().encode().unwrap(), file);
+    assert_eq!(text::from_main(&text::to_main(&config)).unwrap().encode().unwrap(), file);
+}
+
 /// Work must not grow with the square of the file: this would take minutes if it did.
 #[test]
 fn files_as_large_as_the_limit_are_checked_and_told_as_text() {

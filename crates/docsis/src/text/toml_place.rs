@@ -18,7 +18,7 @@ pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
         found = Some(key.span().start);
         let mut value = value.get_ref();
         if let (DeValue::Array(values), Some(ordinal)) = (value, ordinal) {
-            let Some(element) = values.iter().nth(ordinal.saturating_sub(1)) else { break };
+            let Some(element) = values.get(ordinal.saturating_sub(1)) else { break };
             found = Some(element.span().start);
             value = element.get_ref();
         }
