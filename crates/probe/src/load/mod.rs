@@ -40,6 +40,7 @@ pub(crate) use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
 pub use tcp_info::TcpInfo;
+pub(crate) use tcp_info::acknowledged_bytes;
 pub(crate) use udp_port::UdpFlows;
 
 /// A flow to start.

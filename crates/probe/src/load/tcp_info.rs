@@ -83,6 +83,15 @@ impl TcpInfo {
     }
 }
 
+/// Payload that the other end has acknowledged since the connection began, bytes; its opening
+/// counts as one. What is still in a buffer of this end does not count.
+///
+/// # Errors
+/// As [`TcpInfo::of`].
+pub(crate) fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
+}
+
 fn part<const N: usize>(octets: &[u8], offset: usize) -> [u8; N] {
     let mut value = [0; N];
     value.copy_from_slice(&octets[offset..offset + N]);
@@ -116,6 +125,35 @@ mod tests {
         assert_eq!((info.retransmits, info.delivered_ce), (0, 0));
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(TcpInfo::of(&udp).is_err());
+    }
+
+    #[test]
+    fn acknowledged_is_what_the_other_end_has_and_not_what_waits_here() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(count) = near.write(&[1; 1000]) {
+            written += count as u64;
+        }
+        // Nobody reads: what has arrived lies in the other end's buffer, the rest in this one's.
+        let mut buffer = vec![0; 64 << 20];
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        loop {
+            let arrived = far.peek(&mut buffer).unwrap() as u64;
+            let acknowledged = acknowledged_bytes(&near).unwrap();
+            assert!(acknowledged <= arrived + 1 && acknowledged < written);
+            if acknowledged == arrived + 1 && arrived > 0 {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "{acknowledged} of {arrived}");
+        }
+        near.set_nonblocking(false).unwrap();
+        far.read_exact(&mut buffer[..written as usize]).unwrap();
+        while acknowledged_bytes(&near).unwrap() < written + 1 {
+            assert!(std::time::Instant::now() < until);
+        }
     }
 
     #[test]

@@ -23,8 +23,10 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Amount {
     bytes: Option<u64>,
-    /// Whether the client may begin to count later than we do, and so need more.
-    is_counted_late: bool,
+    /// Whether there is omitted time: the client may end it later than we do, and so need more.
+    omits: bool,
+    /// What is sent in the omitted time does not count.
+    counts: AtomicBool,
     promised: AtomicU64,
 }
 
@@ -32,21 +34,22 @@ pub(super) struct Amount {
 const AMOUNT_GRACE: Duration = Duration::from_secs(1);
 
 impl Amount {
-    pub(super) fn new(bytes: Option<u64>, is_counted_late: bool) -> Self {
-        Self { bytes, is_counted_late, promised: AtomicU64::new(0) }
+    pub(super) fn new(bytes: Option<u64>, omits: bool) -> Self {
+        Self { bytes, omits, counts: AtomicBool::new(!omits), promised: AtomicU64::new(0) }
     }
 
-    /// What was sent so far does not count.
-    pub(super) fn restart(&self) {
-        self.promised.store(0, Ordering::Relaxed);
+    /// The omitted time is over.
+    pub(super) fn count(&self) {
+        self.counts.store(true, Ordering::Relaxed);
     }
 
     /// Whether another block of `len` belongs to it. The last one is sent whole: clients wait for
     /// whole blocks.
     fn take(&self, len: usize) -> bool {
         let Some(bytes) = self.bytes else { return true };
-        self.promised.load(Ordering::Relaxed) < bytes
-            && self.promised.fetch_add(len as u64, Ordering::Relaxed) < bytes
+        !self.counts.load(Ordering::Relaxed)
+            || self.promised.load(Ordering::Relaxed) < bytes
+                && self.promised.fetch_add(len as u64, Ordering::Relaxed) < bytes
     }
 
     /// Waits until another block may be sent; false if the test is `over` before.
@@ -56,7 +59,7 @@ impl Amount {
             if over.load(Ordering::Relaxed) {
                 return false;
             }
-            if self.is_counted_late && start.elapsed() >= AMOUNT_GRACE {
+            if self.omits && start.elapsed() >= AMOUNT_GRACE {
                 return true;
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -220,8 +223,11 @@ mod tests {
         let amount = Amount::new(Some(2_500), false);
         assert_eq!((0..9).filter(|_| amount.take(1_000)).count(), 3);
         assert!(!amount.wait(1_000, &AtomicBool::new(true)), "it is used up, and the test over");
-        amount.restart();
-        assert!(amount.wait(1_000, &AtomicBool::new(true)), "what was omitted does not count");
+        let omitting = Amount::new(Some(2_500), true);
+        assert!((0..99).all(|_| omitting.take(1_000)), "what is omitted does not count");
+        omitting.count();
+        assert_eq!((0..9).filter(|_| omitting.take(1_000)).count(), 3);
+        assert!(omitting.wait(1_000, &AtomicBool::new(false)), "the client may need another");
         assert!((0..99).all(|_| Amount::new(None, false).take(1_000)));
     }
 

@@ -231,7 +231,7 @@ impl Test {
                 processor_before = results::processor_time();
                 marks = (0..marks.len()).map(|place| transfer.mark(place)).collect();
                 transfer.restart_jitter();
-                transfer.amount.restart();
+                transfer.amount.count();
             }
             let moved: u64 = (0..marks.len()).map(|place| transfer.mark(place).octets).sum();
             if moved != progress.0 {

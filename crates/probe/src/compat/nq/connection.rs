@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(super) struct Connection {
     pub sender: SendRequest<Content>,
     pub tcp: Duration,
     pub tls: Duration,
+    /// Another handle to its socket.
+    pub socket: OwnedFd,
     driver: JoinHandle<()>,
 }
 
@@ -67,6 +70,7 @@ impl Peer {
         let stream = stream.map_err(late("connecting to"))?.map_err(failed("connecting to"))?;
         let tcp = start.elapsed();
         stream.set_nodelay(true).map_err(failed("connecting to"))?;
+        let socket = stream.as_fd().try_clone_to_owned().map_err(failed("connecting to"))?;
         let start = Instant::now();
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = timeout(STEP_MAX, connector.connect(name, stream)).await;
@@ -84,7 +88,7 @@ impl Peer {
         let driver = tokio::spawn(async move {
             let _ = connection.await;
         });
-        Ok(Connection { sender, tcp, tls, driver })
+        Ok(Connection { sender, tcp, tls, socket, driver })
     }
 
     /// Sends a request; the answer's head, if its status is 200.
