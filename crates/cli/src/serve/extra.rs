@@ -74,6 +74,13 @@ impl Listeners {
     }
 }
 
+impl Listeners {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.compat.is_empty()
+    }
+}
+
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listener {

@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underload_aqm::config::{Kind, Value};
-use underload_probe::service::{Access, Identity, Limits, Service, ServiceConfig};
+use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig};
 use underload_probe::wire::MarkingPolicy;
 
 use crate::exit::OrBadInput;
@@ -97,6 +97,11 @@ pub struct Serving {
     /// What a network may move per hour without a token.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     anonymous_quota: Option<u64>,
+    /// Network interface that leads to the clients, may be given several times, or none: while it
+    /// carries more than the capacity, whatever that is, nobody new is admitted [default: those of
+    /// the default routes; on loopback none].
+    #[arg(long, value_name = "NAME")]
+    interface: Vec<String>,
     /// DSCPs that this machine sends on request, joined by +.
     #[arg(long, value_name = "DSCPS", value_parser = dscps, default_value = "0+8+45")]
     dscp_allow: u64,
@@ -167,6 +172,7 @@ impl Serving {
             },
             access,
             identity: self.identity()?,
+            line: self.line(is_local).or_bad_input()?,
         })
     }
 
@@ -186,6 +192,20 @@ impl Serving {
         }
     }
 
+    fn line(&self, is_local: bool) -> anyhow::Result<Line> {
+        match self.interface.as_slice() {
+            [] if is_local => Ok(Line::Ignored),
+            [] => Ok(Line::OfDefaultRoutes),
+            [none] if none == "none" => Ok(Line::Ignored),
+            names => {
+                if let Some(name) = names.iter().find(|name| !has_interface(name)) {
+                    bail!("--interface {name}: this machine has no such network interface");
+                }
+                Ok(Line::Named(names.to_vec()))
+            }
+        }
+    }
+
     fn limits(&self, is_local: bool) -> Limits {
         let base = if is_local { Limits::generous() } else { Limits::default() };
         let (up, down) = (
@@ -193,6 +213,7 @@ impl Serving {
             self.capacity_down.unwrap_or(base.down_bit_per_s),
         );
         let session = base.session_bit_per_s.min(up.max(down));
+        let compat = if self.extra.is_empty() { 0 } else { up.min(down) / COMPAT_SHARE };
         Limits {
             sessions_max: self.sessions.unwrap_or(base.sessions_max),
             up_bit_per_s: up,
@@ -208,9 +229,18 @@ impl Serving {
             anonymous_octets_per_hour: self
                 .anonymous_quota
                 .unwrap_or(base.anonymous_octets_per_hour),
+            compat_bit_per_s: compat,
             ..base
         }
     }
+}
+
+/// Clients of other tools have this part of the capacity, all together.
+const COMPAT_SHARE: u64 = 4;
+
+fn has_interface(name: &str) -> bool {
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    devices.lines().any(|line| line.split_once(':').is_some_and(|(it, _)| it.trim() == name))
 }
 
 /// The certificate of a server: given in PEM, or its own.

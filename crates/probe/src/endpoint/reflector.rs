@@ -68,6 +68,8 @@ pub enum Gate {
     Taken,
     /// Nothing is answered.
     Ignore,
+    /// Nothing is answered, because its sender asks too often.
+    Limit,
 }
 
 /// A running reflector. Dropping it stops and joins its threads.
@@ -174,6 +176,7 @@ fn run(
         let counter = match gate(octets, peer, &mut answer[..received.len]) {
             Gate::Taken => continue,
             Gate::Ignore => &shared.unknown,
+            Gate::Limit => &shared.limited,
             _ if !bucket.take(clock.now_ns()) => &shared.limited,
             Gate::Answer(len) => {
                 match socket.send(&answer[..len.min(received.len)], 0, received.peer) {

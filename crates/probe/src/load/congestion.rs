@@ -43,6 +43,34 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
     socket.set_tcp_congestion(name.as_bytes()).map_err(refused)
 }
 
+/// A stranger may not make this machine load a kernel module, which naming an unknown congestion
+/// control does where the process has `CAP_NET_ADMIN`. Elsewhere the kernel keeps to
+/// `tcp_allowed_congestion_control` by itself.
+///
+/// # Errors
+/// What there is, in words for the stranger.
+pub(super) fn check_present(name: &str) -> Result<(), String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !may_load_modules(&status) {
+        return Ok(());
+    }
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = std::fs::read_to_string(path).unwrap_or_default();
+    if available.split_ascii_whitespace().any(|present| present == name) {
+        return Ok(());
+    }
+    let available = available.trim();
+    Err(format!("congestion control {name:?} is not loaded here: available are {available}"))
+}
+
+/// True unless the effective capabilities are known to lack `CAP_NET_ADMIN`.
+fn may_load_modules(status: &str) -> bool {
+    const CAP_NET_ADMIN: u64 = 1 << 12;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    capabilities.is_none_or(|capabilities| capabilities & CAP_NET_ADMIN != 0)
+}
+
 /// What a TCP socket's congestion control is.
 pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
@@ -62,6 +90,18 @@ pub(super) fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
     use socket2::{Domain, Socket, Type};
+
+    #[test]
+    fn a_stranger_names_only_what_is_loaded() {
+        assert!(may_load_modules("Name:\tx\nCapEff:\t000001ffffffffff\n"));
+        assert!(may_load_modules("CapEff:\t0000000000001000"));
+        assert!(!may_load_modules("CapInh:\t0000000000001000\nCapEff:\t0000000000000400"));
+        assert!(may_load_modules(""), "who knows");
+        assert_eq!(check_present("reno"), Ok(()));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let absent = check_present("no-such-thing");
+        assert_eq!(absent.is_err(), may_load_modules(&status), "{absent:?}");
+    }
 
     #[test]
     fn an_unknown_name_is_answered_with_what_there_is() {

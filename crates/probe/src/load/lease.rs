@@ -3,17 +3,18 @@
 use std::io::{self, Read, Write};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use nix::poll::PollFlags;
 use underload_report::schema::Direction;
 
-use super::pace::{Pace, PacedCounts, send_paced};
+use super::RECORD_INTERVAL;
+use super::pace::{Pace, PacedCounts, header_octets, send_paced};
 use super::peer::{Peer, is_temporary};
 use super::protocol::{BLOCK_OCTETS, BlockHeader, DatagramHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, UdpEnd};
-use super::{POLL_INTERVAL, RECORD_INTERVAL};
 use crate::service::Share;
 
 /// An accepted flow and its time limit.
@@ -32,31 +33,55 @@ impl Lease<'_> {
             || self.share.as_ref().is_some_and(Share::is_over)
     }
 
-    /// Takes octets off the session's volume, and waits while they are ahead of its rate.
-    fn spend(&self, direction: Direction, octets: usize) {
-        let Some(share) = &self.share else { return };
-        let mut pause = share.spend(direction, octets as u64);
-        while !pause.is_zero() && !self.is_over() {
-            let step = pause.min(POLL_INTERVAL);
-            std::thread::sleep(step);
-            pause -= step;
+    /// Takes bytes off the session before they are moved; false if they may not be moved now, after
+    /// a wait in which other things may have become due.
+    fn take(&self, direction: Direction, bytes: usize) -> bool {
+        let Some(share) = &self.share else { return true };
+        let taken = share.take(direction, bytes as u64);
+        if let Err(wait) = taken {
+            std::thread::sleep(wait.min(HELD_UP_MAX));
+        }
+        taken.is_ok()
+    }
+
+    /// Gives back what was taken and not moved.
+    fn give_back(&self, direction: Direction, bytes: usize) {
+        if let Some(share) = &self.share {
+            share.give_back(direction, bytes as u64);
+        }
+    }
+
+    /// How much to take at a time.
+    fn take_bytes(&self, direction: Direction) -> usize {
+        self.share.as_ref().map_or(CHUNK_BYTES, |share| share.take_bytes(direction))
+    }
+
+    /// Counts what came and could not be held back.
+    fn charge(&self, direction: Direction, bytes: u64) {
+        if let Some(share) = &self.share {
+            share.charge(direction, bytes);
         }
     }
 
     /// Counts what arrives and says so every 100 ms.
     pub(super) fn sink_tcp(&self) -> io::Result<()> {
-        let mut chunk = vec![0; 256 << 10];
+        let mut chunk = vec![0; CHUNK_BYTES];
         let mut reporter = Reporter::new(self);
         let mut octets = 0;
         while !self.is_over() {
             reporter.report_if_due(octets, 0)?;
-            self.peer.wait(PollFlags::POLLIN, reporter.next_ns)?;
-            match (&self.peer.stream).read(&mut chunk) {
+            if self.peer.wait(PollFlags::POLLIN, reporter.next_ns)?.is_empty() {
+                continue;
+            }
+            let taken = self.take_bytes(Direction::Up).min(CHUNK_BYTES);
+            if !self.take(Direction::Up, taken) {
+                continue;
+            }
+            let read = (&self.peer.stream).read(&mut chunk[..taken]);
+            self.give_back(Direction::Up, taken - read.as_ref().map_or(0, |count| *count));
+            match read {
                 Ok(0) => return Ok(()),
-                Ok(count) => {
-                    octets += count as u64;
-                    self.spend(Direction::Up, count);
-                }
+                Ok(count) => octets += count as u64,
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -66,7 +91,7 @@ impl Lease<'_> {
 
     /// Sends blocks, each with the connection's state of the last 100 ms in front.
     pub(super) fn source_tcp(&self) -> io::Result<()> {
-        let mut blocks = payload(16 * BLOCK_OCTETS);
+        let mut blocks = payload(CHUNK_BYTES);
         let mut written = blocks.len();
         let mut next_header_ns = 0;
         while !self.is_over() {
@@ -83,12 +108,17 @@ impl Lease<'_> {
                     }
                 }
             }
-            self.peer.wait(PollFlags::POLLOUT, self.end_ns)?;
-            match (&self.peer.stream).write(&blocks[written..]) {
-                Ok(count) => {
-                    written += count;
-                    self.spend(Direction::Down, count);
-                }
+            if self.peer.wait(PollFlags::POLLOUT, self.end_ns)?.is_empty() {
+                continue;
+            }
+            let taken = self.take_bytes(Direction::Down).min(blocks.len() - written);
+            if !self.take(Direction::Down, taken) {
+                continue;
+            }
+            let sent = (&self.peer.stream).write(&blocks[written..written + taken]);
+            self.give_back(Direction::Down, taken - sent.as_ref().map_or(0, |count| *count));
+            match sent {
+                Ok(count) => written += count,
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -96,9 +126,11 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Counts the datagrams that carry the cookie and come from the client.
+    /// Counts the datagrams that carry the cookie and come from the client. All that comes is paid
+    /// for: it came over the line.
     pub(super) fn sink_udp(&self, end: UdpEnd) -> io::Result<()> {
         let mut reporter = Reporter::new(self);
+        let header_octets = u64::from(header_octets(self.peer.stream.peer_addr()?));
         let Some(Meeting { socket, cookie, mut octets, mut packets, early }) =
             self.meet(end, Some(&mut reporter))?
         else {
@@ -107,13 +139,14 @@ impl Lease<'_> {
         let mut datagram = [0; 2048];
         while !self.is_over() {
             let (more_octets, more_packets) = early.take();
+            self.charge(Direction::Up, more_octets + more_packets * header_octets);
             octets += more_octets;
             packets += more_packets;
             reporter.report_if_due(octets, packets)?;
             self.check_alive()?;
             match socket.recv(&mut datagram) {
                 Ok(len) => {
-                    self.spend(Direction::Up, len);
+                    self.charge(Direction::Up, len as u64 + header_octets);
                     let header = DatagramHeader::decode(&datagram[..len]);
                     if header.is_some_and(|header| header.cookie == cookie) {
                         octets += len as u64;
@@ -155,30 +188,32 @@ impl Lease<'_> {
     fn send_udp(&self, socket: &UdpSocket, pace: Pace) -> io::Result<()> {
         let counts = PacedCounts::default();
         let client_gone = AtomicBool::new(false);
-        let over = || client_gone.load(Ordering::Relaxed) || self.peer.is_stopped();
+        let over = || client_gone.load(Ordering::Relaxed) || self.is_over();
+        let admits = |bytes: u16| match &self.share {
+            Some(share) => share.take(Direction::Down, u64::from(bytes)),
+            None => Ok(()),
+        };
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                send_paced(socket, pace, self.peer.clock, self.end_ns, over, &counts);
-            });
-            let mut reporter = Reporter::new(self);
-            let mut spent = 0;
-            let outcome = loop {
-                if self.is_over() {
-                    break Ok(());
-                }
-                let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-                let octets = count(&counts.octets);
-                self.spend(Direction::Down, (octets - spent) as usize);
-                spent = octets;
-                let reported = reporter.report_if_due(octets, count(&counts.packets));
-                if let Err(error) = reported.and_then(|()| self.check_alive()) {
-                    break Err(error);
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            };
+            let sender = Builder::new().name("paced-sender".to_owned());
+            sender.spawn_scoped(scope, || {
+                send_paced(socket, pace, self.peer.clock, self.end_ns, over, admits, &counts);
+            })?;
+            let outcome = self.report_sending(&counts);
             client_gone.store(true, Ordering::Relaxed);
             outcome
         })
+    }
+
+    /// Says every 100 ms what was sent, until the lease or the client is over.
+    fn report_sending(&self, counts: &PacedCounts) -> io::Result<()> {
+        let mut reporter = Reporter::new(self);
+        while !self.is_over() {
+            let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            reporter.report_if_due(count(&counts.octets), count(&counts.packets))?;
+            self.check_alive()?;
+            std::thread::sleep(HELD_UP_MAX);
+        }
+        Ok(())
     }
 
     /// Fails once the client has closed the connection; it has nothing to say on it.
@@ -191,6 +226,11 @@ impl Lease<'_> {
         }
     }
 }
+
+/// What one call moves at most.
+const CHUNK_BYTES: usize = 16 * BLOCK_OCTETS;
+/// How long a flow that is ahead of its session's rate sleeps at a time.
+const HELD_UP_MAX: Duration = Duration::from_millis(20);
 
 /// Says every 100 ms what was counted.
 struct Reporter<'a> {

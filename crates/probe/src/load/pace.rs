@@ -42,12 +42,14 @@ pub(super) fn header_octets(peer: SocketAddr) -> u16 {
 }
 
 /// Sends on a connected socket until `end_ns` or until `is_stopped`. Blocks the calling thread.
+/// `admits` is asked for every packet, IP header included, and may say how long to wait instead.
 pub(super) fn send_paced(
     socket: &UdpSocket,
     pace: Pace,
     clock: RunClock,
     end_ns: u64,
     is_stopped: impl Fn() -> bool,
+    admits: impl Fn(u16) -> Result<(), Duration>,
     counts: &PacedCounts,
 ) {
     let timing = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
@@ -74,6 +76,11 @@ pub(super) fn send_paced(
             continue;
         }
         let is_too_late = now_ns - due_ns(index) > catch_up_ns;
+        if !is_too_late && let Err(wait) = admits(pace.packet_octets) {
+            // Whatever becomes too late meanwhile is not sent.
+            clock.sleep_until(now_ns.saturating_add(wait.min(CATCH_UP_MAX).as_nanos() as u64));
+            continue;
+        }
         index += 1;
         if is_too_late {
             continue;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
+use underload_report::schema::Direction;
 
+use super::congestion::check_present;
 use super::lease::Lease;
 use super::pace::{Pace, header_octets};
 use super::peer::{Peer, is_temporary, set_marking, wait_for};
@@ -19,7 +21,7 @@ use super::udp_port::{SharedEnd, UdpEnd, UdpFlows};
 use super::{HANDSHAKE_MAX, LoadError, POLL_INTERVAL, set_congestion_control};
 use crate::clock::RunClock;
 use crate::network::SocketSource;
-use crate::service::{Sessions, Share};
+use crate::service::{FlowPlace, Sessions, Share};
 use crate::wire::MarkingPolicy;
 
 /// What a load server allows.
@@ -174,11 +176,10 @@ impl FlowHost {
     }
 
     /// Carries the flow that comes over `stream`, in the calling thread, until it is over.
-    pub(crate) fn carry(&self, stream: TcpStream, from: SocketAddr) {
-        if let Some(_place) = self.take_place(&stream) {
-            // What goes wrong here is the client's to notice: it sees the connection close.
-            let _ = self.run_flow(stream, from);
-        }
+    /// `stranger` is dropped as soon as the flow has shown that it may be here.
+    pub(crate) fn carry(&self, stream: TcpStream, from: SocketAddr, stranger: impl Sized) {
+        // What goes wrong here is the client's to notice: it sees the connection close.
+        let _ = self.run_flow(stream, from, None, stranger);
     }
 
     fn serve(&self, listener: &TcpListener) {
@@ -202,37 +203,48 @@ impl FlowHost {
 
     /// Starts a flow's thread; one too many is told so by this thread, which never waits for it.
     fn welcome(&self, stream: TcpStream, from: SocketAddr) -> Option<JoinHandle<()>> {
-        let place = self.take_place(&stream)?;
+        let place = match self.take_place() {
+            Ok(place) => place,
+            Err(reason) => {
+                let _ = stream.set_nonblocking(true);
+                let _ = (&stream).write(&Response::Refused { reason }.encode());
+                return None;
+            }
+        };
         let host = self.clone();
         let body = move || {
-            let _place = place;
-            let _ = host.run_flow(stream, from);
+            let _ = host.run_flow(stream, from, Some(place), ());
         };
         Builder::new().name("load-flow".to_owned()).spawn(body).ok()
     }
 
-    /// A place for one more flow; where there is none the client is told.
-    fn take_place(&self, stream: &TcpStream) -> Option<Place> {
+    /// A place for one more flow, or what to tell the client.
+    fn take_place(&self) -> Result<Place, String> {
         let place = Place(Arc::clone(&self.flows));
         if self.flows.fetch_add(1, Ordering::Relaxed) < self.config.flows_max {
-            return Some(place);
+            return Ok(place);
         }
-        let reason = format!("busy with {} flows, try again later", self.config.flows_max);
-        let _ = stream.set_nonblocking(true);
-        let mut stream = stream;
-        let _ = stream.write(&Response::Refused { reason }.encode());
-        None
+        Err(format!("busy with {} flows, try again later", self.config.flows_max))
     }
 
-    fn run_flow(&self, stream: TcpStream, from: SocketAddr) -> Result<(), LoadError> {
+    /// `place` is `None` where the flow has to show first that it may have one.
+    fn run_flow(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+        place: Option<Place>,
+        stranger: impl Sized,
+    ) -> Result<(), LoadError> {
         let peer = Peer::new(stream, "served", self.clock, Arc::clone(&self.stop))?;
         let until_ns = self.clock.now_ns() + HANDSHAKE_MAX.as_nanos() as u64;
         let mut octets = [0; Request::LEN];
         peer.read_exact(&mut octets, until_ns)?;
         let request = Request::decode(&octets)?;
-        let begun = self.admit(&request, from.ip()).and_then(|share| {
+        let begun = self.admit(&request, from.ip()).and_then(|claimed| {
+            let place = place.map_or_else(|| self.take_place(), Ok)?;
+            let (share, flow_place) = claimed.unzip();
             let (response, task) = self.begin(&peer, &request, from, share.as_ref())?;
-            Ok((response, task, share))
+            Ok((response, task, share, (place, flow_place)))
         });
         match begun {
             Err(reason) => {
@@ -240,7 +252,8 @@ impl FlowHost {
                 let _ = SockRef::from(&peer.stream).set_linger(None);
                 peer.write_all(&Response::Refused { reason }.encode(), until_ns)
             }
-            Ok((response, task, share)) => {
+            Ok((response, task, share, _places)) => {
+                drop(stranger);
                 peer.write_all(&response.encode(), until_ns)?;
                 let accepted_ns = self.clock.now_ns();
                 let lease_ns = u64::from(request.duration_max_ms) * 1_000_000;
@@ -258,15 +271,19 @@ impl FlowHost {
     }
 
     /// The limits, in words for the client.
-    fn admit(&self, request: &Request, from: IpAddr) -> Result<Option<Share>, String> {
+    fn admit(&self, request: &Request, from: IpAddr) -> Result<Option<(Share, FlowPlace)>, String> {
         let config = &self.config;
-        let share = match &self.sessions {
+        let claimed = match &self.sessions {
             None => None,
-            Some(sessions) => {
-                let claimed = sessions.claim(&request.token, from.to_canonical());
-                Some(claimed.ok_or("no session has this token at this address")?)
-            }
+            Some(sessions) => Some(sessions.claim(&request.token, from.to_canonical())?),
         };
+        let direction = match request.kind {
+            FlowKind::TcpUp | FlowKind::UdpUp => Direction::Up,
+            FlowKind::TcpDown | FlowKind::UdpDown => Direction::Down,
+        };
+        if claimed.as_ref().is_some_and(|(share, _)| share.bit_per_s(direction) == 0) {
+            return Err(format!("the session was granted nothing {direction}"));
+        }
         if config.token.is_some_and(|token| !token.matches(&request.token)) {
             return Err("the token is wrong or missing".to_owned());
         }
@@ -289,7 +306,7 @@ impl FlowHost {
         if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > rate_max {
             return Err(format!("the rate is too high, at most {rate_max} bit/s"));
         }
-        Ok(share)
+        Ok(claimed)
     }
 
     fn begin(
@@ -301,9 +318,17 @@ impl FlowHost {
     ) -> Result<(Response, Task), String> {
         let domain = Domain::for_address(from);
         match request.kind {
-            FlowKind::TcpUp => Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSink)),
+            FlowKind::TcpUp => {
+                if let Some(share) = share {
+                    keep_window_small(&SockRef::from(&peer.stream), share);
+                }
+                Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSink))
+            }
             FlowKind::TcpDown => {
                 let options = SockRef::from(&peer.stream);
+                if share.is_some() {
+                    check_present(&request.congestion_control)?;
+                }
                 set_congestion_control(&options, &request.congestion_control)
                     .map_err(|error| error.to_string())?;
                 set_marking(&SockRef::from(&peer.stream), domain, request.marking)
@@ -317,7 +342,7 @@ impl FlowHost {
                 let opened = self.open_udp(peer, request, from, cookie, addresses);
                 let (end, udp_port) = opened.map_err(|error| format!("UDP: {error}"))?;
                 let pace = Pace {
-                    rate_bit_per_s: request.rate_bit_per_s,
+                    rate_bit_per_s: rate_of(request, share),
                     packet_octets: request.packet_octets,
                     burst_packets: request.burst_packets.max(1),
                     header_octets: header_octets(from),
@@ -360,6 +385,30 @@ impl FlowHost {
         let port = socket.local_addr()?.port();
         Ok((UdpEnd::Own { socket, cookie, from: from.ip() }, port))
     }
+}
+
+/// What the kernel takes in before we read it counts on the line all the same: at a low rate it
+/// may not be much. A high rate needs the window that the kernel finds by itself.
+fn keep_window_small(socket: &SockRef<'_>, share: &Share) {
+    let half_second_bytes = share.bit_per_s(Direction::Up) / 16;
+    if half_second_bytes < u64::from(WINDOW_BYTES.1) {
+        // The kernel may refuse: then the window is as it was.
+        let bytes = (half_second_bytes as usize).max(WINDOW_BYTES.0 as usize);
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
+}
+
+/// The smallest window that is set, and from where on none is; every kernel allows these.
+const WINDOW_BYTES: (u32, u32) = (16 << 10, 200 << 10);
+
+/// What a UDP flow down is paced at: what it asked for, or what its session has if that is less.
+fn rate_of(request: &Request, share: Option<&Share>) -> u64 {
+    let Some(share) = share else { return request.rate_bit_per_s };
+    let granted = share.bit_per_s(Direction::Down);
+    if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > granted {
+        share.note_limited(Direction::Down);
+    }
+    request.rate_bit_per_s.min(granted)
 }
 
 enum Task {

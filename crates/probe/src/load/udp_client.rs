@@ -31,7 +31,8 @@ pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, Lo
     let is_stopped = || over.load(Ordering::Relaxed) || opened.peer.is_stopped();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            send_paced(&socket, pace, context.clock, u64::MAX, is_stopped, &counts);
+            let admits = |_| Ok(());
+            send_paced(&socket, pace, context.clock, u64::MAX, is_stopped, admits, &counts);
         });
         let failure = follow_reports(context, opened);
         log.failure = failure.err().map(|error| error.to_string());

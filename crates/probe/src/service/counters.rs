@@ -76,6 +76,8 @@ pub struct ServiceState {
     pub capacity_bit_per_s: (u64, u64),
     /// Octets of load moved so far, up and down.
     pub moved_octets: (u64, u64),
+    /// Bytes of probes and their answers so far, IP headers included.
+    pub probed_bytes: u64,
 }
 
 impl ServiceState {
@@ -121,6 +123,8 @@ impl ServiceState {
         ] {
             family(&mut text, name, kind, help, &both(values));
         }
+        let name = "underload_probe_bytes_total";
+        family(&mut text, name, "counter", "Probes and answers.", &[("", self.probed_bytes)]);
         let sessions = [("", self.sessions)];
         family(&mut text, "underload_sessions", "gauge", "Sessions under way.", &sessions);
         family(&mut text, "underload_flows", "gauge", "Flows under way.", &[("", self.flows)]);

@@ -14,7 +14,8 @@ use super::counters::Counters;
 use super::front::{StrangerPlace, Strangers};
 use super::ledger::{Ask, Denial};
 use super::message::{Answer, PROTOCOL, Question, to_hex};
-use super::sessions::{Granted, Sessions, Share};
+use super::sessions::{Granted, Sessions};
+use super::share::Share;
 use super::token::{Admitted, TokenDesk, random};
 use crate::load::{FlowHost, Token};
 

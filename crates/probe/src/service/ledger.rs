@@ -1,9 +1,13 @@
 //! Who may measure now: a function of what was granted before and of the time.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use underload_report::schema::Direction;
+
 use super::quota::{Payer, Quotas};
+use super::share::probes_bit_per_s;
 
 /// What a server grants at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +30,9 @@ pub struct Limits {
     pub token_octets_per_hour: u64,
     /// What one network may move per hour without a token.
     pub anonymous_octets_per_hour: u64,
+    /// Rate of all clients of other tools together, in either direction, bit/s; sessions get what
+    /// is left.
+    pub compat_bit_per_s: u64,
 }
 
 impl Default for Limits {
@@ -42,6 +49,7 @@ impl Default for Limits {
             network_octets_per_hour: 50_000_000_000,
             token_octets_per_hour: 50_000_000_000,
             anonymous_octets_per_hour: 10_000_000_000,
+            compat_bit_per_s: 0,
         }
     }
 }
@@ -59,7 +67,17 @@ impl Limits {
             network_octets_per_hour: 1 << 60,
             token_octets_per_hour: 1 << 60,
             anonymous_octets_per_hour: 1 << 60,
+            compat_bit_per_s: 1 << 44,
         }
+    }
+
+    /// Rate of all sessions together, bit/s.
+    fn total(&self, direction: Direction) -> u64 {
+        let all = match direction {
+            Direction::Up => self.up_bit_per_s,
+            Direction::Down => self.down_bit_per_s,
+        };
+        all.saturating_sub(self.compat_bit_per_s)
     }
 }
 
@@ -99,6 +117,21 @@ struct Entry {
     grant: Grant,
     network: Payer,
     token: Option<Payer>,
+    held: [Held; 2],
+}
+
+/// A rate that is held, and what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// As granted.
+    granted_bit_per_s: u64,
+    /// The same, or less if it went unused and others needed it.
+    bit_per_s: u64,
+    /// Moved when last looked at, bytes.
+    moved: u64,
+    /// The most that was used in any second of the last [`UNUSED_MAX_NS`].
+    used_bit_per_s: u64,
+    used_at_ns: u64,
 }
 
 /// The sessions that run.
@@ -108,6 +141,12 @@ pub(super) struct Ledger {
     entries: Vec<Entry>,
     quotas: Quotas,
     next_id: u64,
+    /// Clients of other tools, by network.
+    compat: BTreeMap<Payer, usize>,
+    /// When the sessions were last looked at.
+    looked_at_ns: u64,
+    /// What the line carries, up and down, bit/s, where that is known.
+    line: Option<[u64; 2]>,
 }
 
 /// What a session may carry beyond its granted rate times its length: the ramps of its flows.
@@ -115,14 +154,68 @@ pub(super) const VOLUME_MARGIN_OCTETS: u64 = 16 << 20;
 /// Who has less than this left of its quota waits.
 const VOLUME_MIN_OCTETS: u64 = 32 << 20;
 /// Who asks for as much as there is gets no less than this share of a session's rate.
-const SHARE_MIN: u64 = 4;
+const SHARE_MIN: u64 = 16;
+/// A network holds at most three quarters of what other networks leave, so that whoever comes next
+/// finds something.
+const NETWORK_SHARE: (u64, u64) = (3, 4);
+/// A rate that went unused for so long is given to others when they need it.
+const UNUSED_MAX_NS: u64 = 15_000_000_000;
+/// Of a rate that goes to others this part stays.
+const KEPT_SHARE: u64 = 16;
+/// Clients of other tools at once, in all and of one network.
+const COMPAT_MAX: (usize, usize) = (128, 32);
+/// With less of its quota left none is admitted.
+const COMPAT_VOLUME_MIN: u64 = 1 << 20;
+/// Who meets a full line comes back after this: nobody knows when others will have finished.
+const LINE_BUSY_RETRY: Duration = Duration::from_secs(10);
+const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+
+impl Held {
+    fn new(now_ns: u64, bit_per_s: u64) -> Self {
+        let (moved, used_bit_per_s, used_at_ns) = (0, 0, now_ns);
+        Self { granted_bit_per_s: bit_per_s, bit_per_s, moved, used_bit_per_s, used_at_ns }
+    }
+
+    /// What others may have of it.
+    fn spare(&self, now_ns: u64) -> u64 {
+        if now_ns.saturating_sub(self.used_at_ns) < UNUSED_MAX_NS {
+            return 0;
+        }
+        let kept = self.used_bit_per_s.saturating_mul(2).max(self.granted_bit_per_s / KEPT_SHARE);
+        self.bit_per_s.saturating_sub(kept)
+    }
+
+    /// Notes what was moved until now, and whether that is half of what is held.
+    fn look(&mut self, now_ns: u64, elapsed_ns: u64, moved: u64) -> bool {
+        let bits = u128::from(moved.saturating_sub(self.moved)) * 8_000_000_000;
+        let bit_per_s = u64::try_from(bits / u128::from(elapsed_ns.max(1))).unwrap_or(u64::MAX);
+        self.moved = moved;
+        let is_old = now_ns.saturating_sub(self.used_at_ns) >= UNUSED_MAX_NS;
+        // Less than half of it is as good as unused: the clock of what is needed runs on.
+        if bit_per_s >= self.bit_per_s / 2 {
+            (self.used_bit_per_s, self.used_at_ns) = (bit_per_s, now_ns);
+        } else if is_old || bit_per_s > self.used_bit_per_s {
+            self.used_bit_per_s = bit_per_s;
+        }
+        bit_per_s >= self.bit_per_s / 2
+    }
+}
 
 impl Ledger {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, entries: Vec::new(), quotas: Quotas::default(), next_id: 0 }
+        Self {
+            limits,
+            entries: Vec::new(),
+            quotas: Quotas::default(),
+            next_id: 0,
+            compat: BTreeMap::new(),
+            looked_at_ns: 0,
+            line: None,
+        }
     }
 
     /// Grants a session from `now_ns` on to `address`, which showed the token of that number.
+    /// Other sessions may hold less afterwards: see [`Ledger::rate_of`].
     pub(super) fn grant(
         &mut self,
         now_ns: u64,
@@ -141,13 +234,12 @@ impl Ledger {
         if of_network >= limits.sessions_per_network_max {
             return Err(self.busy(now_ns, "your network has all the places that it may have"));
         }
-        let up = self.rate(now_ns, ask.up_bit_per_s, limits.up_bit_per_s, |g| g.up_bit_per_s)?;
-        let down =
-            self.rate(now_ns, ask.down_bit_per_s, limits.down_bit_per_s, |g| g.down_bit_per_s)?;
-        let bits_per_s = u128::from(up) + u128::from(down);
-        let wanted = bits_per_s * ask.duration.as_millis() / 8_000;
-        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX >> 1) + VOLUME_MARGIN_OCTETS;
+        let up = self.rate(now_ns, ask.up_bit_per_s, network, Direction::Up)?;
+        let down = self.rate(now_ns, ask.down_bit_per_s, network, Direction::Down)?;
+        let wanted = volume_of(up, down, ask.duration);
         let volume_octets = self.volume(now_ns, wanted, network, token)?;
+        self.make_room(now_ns, up, network, Direction::Up);
+        self.make_room(now_ns, down, network, Direction::Down);
         let end_ns = now_ns.saturating_add(ask.duration.as_nanos() as u64);
         let grant = Grant {
             id: self.next_id,
@@ -160,7 +252,8 @@ impl Ledger {
         for payer in [Some(network), token].into_iter().flatten() {
             self.quotas.charge(now_ns, payer, volume_octets);
         }
-        self.entries.push(Entry { grant, network, token });
+        let held = [up, down].map(|bit_per_s| Held::new(now_ns, bit_per_s));
+        self.entries.push(Entry { grant, network, token, held });
         Ok(grant)
     }
 
@@ -176,10 +269,142 @@ impl Ledger {
         }
     }
 
+    /// A client of another tool, for at most `duration`, with a volume to begin with.
+    pub(super) fn enter_compat(
+        &mut self,
+        now_ns: u64,
+        network: Payer,
+        duration: Duration,
+        bytes: u64,
+    ) -> Result<Grant, &'static str> {
+        let of_network = self.compat.get(&network).copied().unwrap_or(0);
+        if self.compat.values().sum::<usize>() >= COMPAT_MAX.0 {
+            return Err("all places are taken");
+        }
+        if of_network >= COMPAT_MAX.1 {
+            return Err("your network has all the places that it may have");
+        }
+        let volume_octets = self.more_compat(now_ns, network, bytes);
+        if volume_octets < COMPAT_VOLUME_MIN {
+            self.quotas.refund(network, volume_octets);
+            return Err("the quota of this hour is used up");
+        }
+        self.compat.insert(network, of_network + 1);
+        let duration = duration.min(self.limits.duration_max);
+        let end_ns = now_ns.saturating_add(duration.as_nanos() as u64);
+        let (up_bit_per_s, down_bit_per_s) = [self.limits.compat_bit_per_s; 2].into();
+        Ok(Grant { id: u64::MAX, end_ns, up_bit_per_s, down_bit_per_s, volume_octets })
+    }
+
+    /// Up to so many bytes more off the quota of its network.
+    pub(super) fn more_compat(&mut self, now_ns: u64, network: Payer, bytes: u64) -> u64 {
+        let limits = self.limits;
+        let per_hour = limits.network_octets_per_hour.min(limits.anonymous_octets_per_hour);
+        let bytes = self.quotas.left(now_ns, network, per_hour).min(bytes);
+        self.quotas.charge(now_ns, network, bytes);
+        bytes
+    }
+
+    /// It is gone, and left so much of its volume.
+    pub(super) fn leave_compat(&mut self, network: Payer, unused_octets: u64) {
+        self.quotas.refund(network, unused_octets);
+        match self.compat.get_mut(&network) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                self.compat.remove(&network);
+            }
+        }
+    }
+
+    /// Looks at what each session has moved so far, up and down, in bytes; call it about once a
+    /// second. A rate that was taken from a session comes back as soon as there is room and it is
+    /// used.
+    pub(super) fn look(&mut self, now_ns: u64, moved: impl Fn(u64) -> Option<[u64; 2]>) {
+        self.expire(now_ns);
+        let elapsed_ns = now_ns.saturating_sub(self.looked_at_ns);
+        self.looked_at_ns = now_ns;
+        for index in 0..self.entries.len() {
+            let Some(moved) = moved(self.entries[index].grant.id) else { continue };
+            for direction in DIRECTIONS {
+                let entry = &mut self.entries[index];
+                let held = &mut entry.held[direction as usize];
+                let is_used = held.look(now_ns, elapsed_ns, moved[direction as usize]);
+                let missing = held.granted_bit_per_s.saturating_sub(held.bit_per_s);
+                if is_used && missing > 0 {
+                    let network = entry.network;
+                    let free = self.free(direction);
+                    let room = free.min(self.network_room(network, direction, free));
+                    self.entries[index].held[direction as usize].bit_per_s += missing.min(room);
+                }
+            }
+        }
+    }
+
+    /// Notes what the line carries, up and down, bit/s.
+    pub(super) fn note_line(&mut self, bit_per_s: Option<[u64; 2]>) {
+        self.line = bit_per_s;
+    }
+
+    /// What a session holds now, bit/s.
+    pub(super) fn rate_of(&self, id: u64, direction: Direction) -> Option<u64> {
+        let entry = self.entries.iter().find(|entry| entry.grant.id == id)?;
+        Some(entry.held[direction as usize].bit_per_s)
+    }
+
     /// What is granted now, up and down, bit/s.
     pub(super) fn granted(&self) -> (u64, u64) {
-        let sum = |rate: fn(&Grant) -> u64| self.entries.iter().map(|it| rate(&it.grant)).sum();
-        (sum(|grant| grant.up_bit_per_s), sum(|grant| grant.down_bit_per_s))
+        (self.held(Direction::Up), self.held(Direction::Down))
+    }
+
+    fn held(&self, direction: Direction) -> u64 {
+        self.entries.iter().map(|entry| entry.held[direction as usize].bit_per_s).sum()
+    }
+
+    fn free(&self, direction: Direction) -> u64 {
+        self.limits.total(direction).saturating_sub(self.held(direction))
+    }
+
+    /// What the line itself has room for.
+    fn line_room(&self, direction: Direction) -> u64 {
+        let Some(carried) = self.line else { return u64::MAX };
+        let capacity = match direction {
+            Direction::Up => self.limits.up_bit_per_s,
+            Direction::Down => self.limits.down_bit_per_s,
+        };
+        capacity.saturating_sub(carried[direction as usize])
+    }
+
+    /// What other networks hold and do not use.
+    fn spare(&self, now_ns: u64, network: Payer, direction: Direction) -> u64 {
+        let others = self.entries.iter().filter(|entry| entry.network != network);
+        others.map(|entry| entry.held[direction as usize].spare(now_ns)).sum()
+    }
+
+    /// What `network` may hold beyond what it holds now, if so much is free.
+    fn network_room(&self, network: Payer, direction: Direction, free: u64) -> u64 {
+        let of_network = self.entries.iter().filter(|entry| entry.network == network);
+        let own: u64 = of_network.map(|entry| entry.held[direction as usize].bit_per_s).sum();
+        let (part, whole) = NETWORK_SHARE;
+        let left_by_others = u128::from(free.saturating_add(own));
+        let most = left_by_others * u128::from(part) / u128::from(whole);
+        u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(own)
+    }
+
+    /// Takes unused rates from those other networks that hold the most of them, until `bit_per_s`
+    /// are free.
+    fn make_room(&mut self, now_ns: u64, bit_per_s: u64, network: Payer, direction: Direction) {
+        let mut missing = bit_per_s.saturating_sub(self.free(direction));
+        while missing > 0 {
+            let others = self.entries.iter_mut().filter(|entry| entry.network != network);
+            let rates = others.map(|entry| &mut entry.held[direction as usize]);
+            let Some(fullest) = rates.max_by_key(|held| held.spare(now_ns)) else { return };
+            let taken = fullest.spare(now_ns).min(missing);
+            if taken == 0 {
+                return;
+            }
+            fullest.bit_per_s -= taken;
+            missing -= taken;
+        }
     }
 
     fn check_size(&self, ask: Ask) -> Result<(), Denial> {
@@ -206,17 +431,30 @@ impl Ledger {
         &self,
         now_ns: u64,
         asked: Option<u64>,
-        total: u64,
-        rate: fn(&Grant) -> u64,
+        network: Payer,
+        direction: Direction,
     ) -> Result<u64, Denial> {
-        let used: u64 = self.entries.iter().map(|entry| rate(&entry.grant)).sum();
-        let free = total.saturating_sub(used);
-        let session = self.limits.session_bit_per_s.min(total);
-        match asked {
-            Some(asked) if asked <= free => Ok(asked),
-            None if free > 0 && free >= session / SHARE_MIN => Ok(free.min(session)),
-            _ => Err(self.busy(now_ns, "others are using the line of this server")),
+        let session = self.limits.session_bit_per_s.min(self.limits.total(direction));
+        let free = self.free(direction).saturating_add(self.spare(now_ns, network, direction));
+        let room = self.network_room(network, direction, free);
+        // Whoever names a rate names a generous one: half of it is worth having.
+        let (given, least) = match asked {
+            Some(asked) => (asked.min(session).min(room), asked.div_ceil(2)),
+            None => (session.min(room).min(free), (session / SHARE_MIN).max(1)),
+        };
+        let line = self.line_room(direction);
+        let given = if asked.is_none() { given.min(line) } else { given };
+        if given > line || given < least && line < session / SHARE_MIN {
+            return Err(Denial::Busy(LINE_BUSY_RETRY, LINE_FULL));
         }
+        if given >= least && given <= free {
+            return Ok(given);
+        }
+        let wait = match self.busy(now_ns, OTHERS) {
+            Denial::Busy(wait, _) => wait.min(Duration::from_nanos(UNUSED_MAX_NS)),
+            Denial::TooMuch(_) => Duration::from_nanos(UNUSED_MAX_NS),
+        };
+        Err(Denial::Busy(wait, OTHERS))
     }
 
     fn volume(
@@ -262,6 +500,17 @@ impl Ledger {
     }
 }
 
+const LINE_FULL: &str = "the line of this server is full";
+const OTHERS: &str = "others are using the line of this server";
+
+/// Rates times time, probes included, and a margin.
+fn volume_of(up_bit_per_s: u64, down_bit_per_s: u64, duration: Duration) -> u64 {
+    let probes = 2 * u128::from(probes_bit_per_s(up_bit_per_s, down_bit_per_s));
+    let bits_per_s = u128::from(up_bit_per_s) + u128::from(down_bit_per_s) + probes;
+    let bytes = bits_per_s.saturating_mul(duration.as_millis()) / 8_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX >> 1).saturating_add(VOLUME_MARGIN_OCTETS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +527,7 @@ mod tests {
         network_octets_per_hour: 1 << 40,
         token_octets_per_hour: 1 << 40,
         anonymous_octets_per_hour: 1 << 40,
+        compat_bit_per_s: 0,
     };
 
     fn ask(up_bit_per_s: u64, down_bit_per_s: u64, nanos: u64) -> Ask {
@@ -303,32 +553,95 @@ mod tests {
         assert!(never(grant(0, ask(0, 0, 1_001), 1)));
         let first = grant(0, ask(60, 0, 300), 1).unwrap();
         assert_eq!((first.id, first.end_ns, first.volume_octets), (0, 300, 16 << 20));
-        let Err(Denial::Busy(wait, _)) = grant(100, ask(41, 0, 300), 2) else { panic!() };
+        // Three quarters of what is left, and less than half of what was asked.
+        let Err(Denial::Busy(wait, _)) = grant(100, ask(61, 0, 300), 2) else { panic!() };
         assert_eq!(wait, Duration::from_nanos(200));
-        assert_eq!(grant(100, ask(40, 0, 300), 2).unwrap().end_ns, 400);
-        assert_eq!(grant(300, ask(60, 0, 1), 2).unwrap().end_ns, 301);
+        let second = grant(100, ask(40, 0, 300), 2).unwrap();
+        assert_eq!((second.up_bit_per_s, second.end_ns), (30, 400));
+        assert_eq!(grant(300, ask(40, 0, 1), 2).unwrap().up_bit_per_s, 40);
         let Err(Denial::Busy(_, reason)) = grant(300, ask(0, 0, 1), 2) else { panic!() };
         assert!(reason.contains("network"));
         ledger.release(1, 0);
         ledger.release(1, 0);
-        assert_eq!(ledger.grant(300, ask(40, 0, 1), address(2), None).unwrap().id, 3);
+        assert_eq!(ledger.grant(300, ask(30, 0, 1), address(2), None).unwrap().id, 3);
     }
 
     #[test]
-    fn who_asks_for_what_there_is_gets_it_or_waits() {
+    fn one_network_never_holds_so_much_that_another_finds_nothing() {
         let mut ledger = Ledger::new(LIMITS);
         let open = Ask { up_bit_per_s: None, ..ask(0, 0, 100) };
-        assert_eq!(ledger.grant(0, ask(70, 0, 100), address(1), None).unwrap().up_bit_per_s, 70);
-        assert_eq!(ledger.grant(0, open, address(2), None).unwrap().up_bit_per_s, 30);
-        assert!(matches!(ledger.grant(0, open, address(3), None), Err(Denial::Busy(..))));
-        assert_eq!(ledger.granted(), (100, 0));
+        let mut up = |ask, number| {
+            ledger.grant(0, ask, address(number), None).map(|grant| grant.up_bit_per_s)
+        };
+        assert_eq!(up(ask(90, 0, 100), 1), Ok(75), "at least half of what it named");
+        assert!(up(open, 1).is_err(), "its neighbours wait");
+        assert_eq!(up(open, 2), Ok(18));
+        assert!(matches!(up(open, 3), Err(Denial::Busy(..))), "less than a session is worth");
+        assert_eq!(up(ask(5, 0, 100), 3), Ok(5));
+        assert_eq!(ledger.granted(), (98, 0));
+    }
+
+    #[test]
+    fn nobody_is_admitted_to_a_line_that_is_full() {
+        let mut ledger = Ledger::new(LIMITS);
+        let mut down = |line, down_bit_per_s| {
+            ledger.note_line(line);
+            let ask = Ask { down_bit_per_s, ..ask(0, 0, 100) };
+            let granted = ledger.grant(0, ask, address(1), None);
+            if let Ok(granted) = granted {
+                ledger.release(granted.id, 0);
+            }
+            granted.map(|grant| grant.down_bit_per_s)
+        };
+        assert_eq!(down(None, None), Ok(150));
+        assert_eq!(down(Some([0, 120]), None), Ok(80), "what the line has left");
+        assert_eq!(down(Some([0, 120]), Some(80)), Ok(80));
+        let Err(Denial::Busy(_, reason)) = down(Some([0, 120]), Some(81)) else { panic!() };
+        assert!(reason.contains("line"), "{reason}");
+        assert!(down(Some([0, 195]), None).is_err());
+        assert_eq!(down(Some([0, 500]), Some(1)), Err(Denial::Busy(LINE_BUSY_RETRY, LINE_FULL)));
+        assert_eq!(down(Some([500, 0]), Some(1)), Ok(1), "the other direction");
+    }
+
+    #[test]
+    fn clients_of_other_tools_have_a_rate_that_no_session_gets() {
+        let mut ledger = Ledger::new(Limits { compat_bit_per_s: 60, ..LIMITS });
+        let open = Ask { up_bit_per_s: None, down_bit_per_s: None, ..ask(0, 0, 100) };
+        let granted = ledger.grant(0, open, address(1), None).unwrap();
+        assert_eq!((granted.up_bit_per_s, granted.down_bit_per_s), (30, 105));
+    }
+
+    #[test]
+    fn a_rate_that_goes_unused_is_lent_and_comes_back_when_it_is_needed() {
+        const SECOND: u64 = 1_000_000_000;
+        let limits = Limits { duration_max: Duration::from_hours(1), ..Limits::default() };
+        let mut ledger = Ledger::new(limits);
+        let all = Ask { up_bit_per_s: None, down_bit_per_s: None, duration: limits.duration_max };
+        let idle = ledger.grant(0, all, address(1), None).unwrap();
+        let many = Ask { up_bit_per_s: Some(500_000_000), ..all };
+        let seen = |moved: u64| move |id| (id == 0).then_some([moved, 0]);
+        ledger.look(SECOND, seen(0));
+        assert!(ledger.grant(14 * SECOND, many, address(2), None).is_err(), "perhaps it begins");
+        ledger.look(15 * SECOND, seen(0));
+        let busy = ledger.grant(15 * SECOND, many, address(2), None).unwrap();
+        assert_eq!(busy.up_bit_per_s, 500_000_000);
+        let (up, _) = ledger.granted();
+        assert!(up <= limits.up_bit_per_s, "{up}");
+        let less = ledger.rate_of(idle.id, Direction::Up).unwrap();
+        assert!(less < idle.up_bit_per_s && less >= idle.up_bit_per_s / KEPT_SHARE, "{less}");
+        // It begins, and finds less until there is room.
+        ledger.look(16 * SECOND, seen(less / 8));
+        assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less));
+        ledger.release(busy.id, 0);
+        ledger.look(17 * SECOND, seen(less / 4));
+        assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(idle.up_bit_per_s));
     }
 
     #[test]
     fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
         let limits = Limits { anonymous_octets_per_hour: 48 << 20, ..Limits::default() };
         let mut ledger = Ledger::new(limits);
-        let ask = Ask { duration: Duration::from_secs(10), ..ask(1_000_000_000, 0, 0) };
+        let ask = Ask { duration: Duration::from_secs(10), ..ask(750_000_000, 0, 0) };
         // Less than it wanted, but worth beginning.
         let first = ledger.grant(0, ask, address(1), None).unwrap();
         assert_eq!(first.volume_octets, 48 << 20);
@@ -342,7 +655,8 @@ mod tests {
         assert_eq!((wait, reason.contains("quota")), (Duration::from_mins(40), true));
         // With a token the network's own quota counts, and the token's.
         let tokened = ledger.grant(0, ask, address(1), Some([1; 16])).unwrap();
-        assert_eq!(tokened.volume_octets, 1_250_000_000 + VOLUME_MARGIN_OCTETS);
+        // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes each way.
+        assert_eq!(tokened.volume_octets, (750 + 32) * 1_250_000 + VOLUME_MARGIN_OCTETS);
     }
 
     proptest! {
@@ -364,6 +678,9 @@ mod tests {
                 let duration = Duration::from_nanos(length);
                 let wanted = Ask { up_bit_per_s, down_bit_per_s, duration };
                 if let Ok(grant) = ledger.grant(now_ns, wanted, address(number), None) {
+                    let asked = [up_bit_per_s, down_bit_per_s].map(|it| it.unwrap_or(u64::MAX));
+                    prop_assert!(grant.up_bit_per_s <= asked[0]);
+                    prop_assert!(grant.down_bit_per_s <= asked[1]);
                     running.push((grant, number));
                 }
                 running.retain(|session| session.0.end_ns > now_ns);

@@ -10,8 +10,9 @@
 //!   when the lease or the volume is used up, or when the control connection closes, however it
 //!   closes; they are held to the granted rates;
 //! - sessions are granted only while the sum of the granted rates stays within the server's, per
-//!   direction, and while their network and their token have quota left; otherwise the client is
-//!   told when to come back;
+//!   direction, while their network leaves something to others, while the line is not busy with
+//!   other things, and while their network and their token have quota left; otherwise the client
+//!   is told when to come back;
 //! - where the operator wants tokens, they are signed, short-lived, and good for a stated number of
 //!   sessions.
 //!
@@ -19,7 +20,9 @@
 //! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
 //! the processor. By default everything binds to loopback. `docs/measure.md` has the octets.
 
+mod allowance;
 mod client;
+mod compat_share;
 mod control;
 mod conversation;
 mod counters;
@@ -28,11 +31,14 @@ mod host;
 mod identity;
 mod join;
 mod ledger;
+mod line;
 mod message;
+mod openings;
 mod private;
 mod quota;
 mod server;
 mod sessions;
+mod share;
 mod token;
 
 use std::io;
@@ -41,12 +47,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::{ConnectOptions, Granted, Remote, SessionNews};
+pub use compat_share::{CompatLedger, CompatShare};
 pub use counters::{ServiceCounts, ServiceState};
 pub(crate) use identity::Pin;
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
+pub use line::Line;
 pub use server::{Access, Service, ServiceConfig};
-pub(crate) use sessions::{Sessions, Share};
+pub(crate) use sessions::Sessions;
+pub use share::TooFast;
+pub(crate) use share::{FlowPlace, Share};
 pub use token::{TokenKeys, TokenTerms};
 
 /// Why a server or a client of it could not work.

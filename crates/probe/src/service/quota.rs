@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Who pays for a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Payer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Payer {
     /// A network: the first 24 bits of an IPv4 address, the first 56 of an IPv6 one, which is what
     /// one customer has at most.
     Network { is_ipv6: bool, prefix: u64 },
@@ -15,7 +15,8 @@ pub(super) enum Payer {
 }
 
 impl Payer {
-    pub(super) fn of(address: IpAddr) -> Self {
+    /// Who pays for what comes from or goes to this address.
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => {
                 Self::Network { is_ipv6: false, prefix: u64::from(address.to_bits() >> 8) }
@@ -29,7 +30,11 @@ impl Payer {
 
 /// What payers have used of their quota.
 #[derive(Debug, Default)]
-pub(super) struct Quotas(BTreeMap<Payer, Used>);
+pub(super) struct Quotas {
+    used: BTreeMap<Payer, Used>,
+    /// When all of them were looked through last.
+    swept_ns: Option<u64>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Used {
@@ -39,45 +44,56 @@ struct Used {
 
 /// Payers remembered at most; beyond that nobody new gets a session until one has paid off.
 const PAYERS_MAX: usize = 100_000;
+/// From one look at all payers to the next.
+const SWEEP_INTERVAL_NS: u64 = 10_000_000_000;
 const HOUR_NS: u128 = 3_600_000_000_000;
 
 impl Quotas {
     /// What `payer` may still move of `per_hour` octets.
     pub(super) fn left(&mut self, now_ns: u64, payer: Payer, per_hour: u64) -> u64 {
         self.drain(now_ns, payer, per_hour);
-        if self.0.len() >= PAYERS_MAX && !self.0.contains_key(&payer) {
-            self.0.retain(|_, used| used.drained(now_ns, per_hour) > 0);
-            if self.0.len() >= PAYERS_MAX {
+        if self.used.len() >= PAYERS_MAX && !self.used.contains_key(&payer) {
+            self.sweep(now_ns, per_hour);
+            if self.used.len() >= PAYERS_MAX {
                 return 0;
             }
         }
-        per_hour - self.0.get(&payer).map_or(0, |used| used.octets.min(per_hour))
+        per_hour - self.used.get(&payer).map_or(0, |used| used.octets.min(per_hour))
     }
 
     /// Until `octets` are left again.
     pub(super) fn wait(&self, payer: Payer, octets: u64, per_hour: u64) -> Duration {
-        let used = self.0.get(&payer).map_or(0, |used| used.octets);
+        let used = self.used.get(&payer).map_or(0, |used| used.octets);
         let above = used.saturating_sub(per_hour.saturating_sub(octets));
         let wait_ns = u128::from(above) * HOUR_NS / u128::from(per_hour.max(1));
         Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX))
     }
 
     pub(super) fn charge(&mut self, now_ns: u64, payer: Payer, octets: u64) {
-        let used = self.0.entry(payer).or_insert(Used { octets: 0, at_ns: now_ns });
+        let used = self.used.entry(payer).or_insert(Used { octets: 0, at_ns: now_ns });
         used.octets = used.octets.saturating_add(octets);
     }
 
     pub(super) fn refund(&mut self, payer: Payer, octets: u64) {
-        if let Some(used) = self.0.get_mut(&payer) {
+        if let Some(used) = self.used.get_mut(&payer) {
             used.octets = used.octets.saturating_sub(octets);
         }
     }
 
+    /// Forgets who owes nothing any more. Seldom: it looks at everybody.
+    fn sweep(&mut self, now_ns: u64, per_hour: u64) {
+        let is_due = |swept_ns: u64| now_ns.saturating_sub(swept_ns) >= SWEEP_INTERVAL_NS;
+        if self.swept_ns.is_none_or(is_due) {
+            self.swept_ns = Some(now_ns);
+            self.used.retain(|_, used| used.drained(now_ns, per_hour) > 0);
+        }
+    }
+
     fn drain(&mut self, now_ns: u64, payer: Payer, per_hour: u64) {
-        if let Some(used) = self.0.get_mut(&payer) {
+        if let Some(used) = self.used.get_mut(&payer) {
             let octets = used.drained(now_ns, per_hour);
             if octets == 0 {
-                self.0.remove(&payer);
+                self.used.remove(&payer);
             } else {
                 *used = Used { octets, at_ns: now_ns };
             }
@@ -122,7 +138,7 @@ mod tests {
         quotas.refund(payer, 500);
         assert_eq!(quotas.left(HOUR / 4, payer, 1_000), 750);
         assert_eq!(quotas.left(HOUR, payer, 1_000), 1_000);
-        assert!(quotas.0.is_empty(), "who owes nothing is forgotten");
+        assert!(quotas.used.is_empty(), "who owes nothing is forgotten");
     }
 
     #[test]
@@ -134,6 +150,6 @@ mod tests {
         let stranger = Payer::Token([7; 16]);
         assert_eq!(quotas.left(0, stranger, 1_000), 0);
         assert_eq!(quotas.left(HOUR, stranger, 1_000), 1_000);
-        assert!(quotas.0.is_empty());
+        assert!(quotas.used.is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! The server: one TCP port for control and load, one UDP port for probes and load.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +10,16 @@ use std::thread::{Builder, JoinHandle};
 use socket2::{Domain, Socket, Type};
 
 use super::ServiceError;
+use super::compat_share::CompatLedger;
 use super::counters::{Counters, ServiceCounts, ServiceState};
 use super::front::{Strangers, serve};
 use super::host::Host;
 use super::identity::{Fingerprint, Identity};
 use super::join::{Door, is_join};
 use super::ledger::Limits;
-use super::sessions::Sessions;
+use super::line::{Line, LineMeter};
+use super::openings::Openings;
+use super::sessions::{ProbeIndex, Sessions};
 use super::token::{TokenDesk, random};
 use crate::clock::RunClock;
 use crate::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
@@ -39,6 +43,8 @@ pub struct ServiceConfig {
     pub access: Access,
     /// Who the server is.
     pub identity: Identity,
+    /// Which line it is at, if its traffic is to count.
+    pub line: Line,
 }
 
 /// Who may have a session.
@@ -66,6 +72,7 @@ impl ServiceConfig {
             policy: MarkingPolicy::PUBLIC,
             access: Access::Everybody,
             identity,
+            line: Line::Ignored,
         }
     }
 }
@@ -136,7 +143,7 @@ impl Service {
             |source| ServiceError::Socket { step: "starting the accepting thread", source };
         let thread = Builder::new()
             .name("accept".to_owned())
-            .spawn(move || serve(&host, &listeners))
+            .spawn(move || serve(&host, &listeners, LineMeter::new(config.line)))
             .map_err(failed)?;
         Ok(Self {
             addresses,
@@ -175,7 +182,13 @@ impl Service {
 
     /// Grants nothing more, so that the server can stop when the last session is over.
     pub fn drain(&self) {
+        self.sessions.drains.store(true, Ordering::Relaxed);
         self.drains.store(true, Ordering::Relaxed);
+    }
+
+    /// For servers beside this one, whose clients take from the same capacity and quotas.
+    pub fn compat(&self) -> CompatLedger {
+        CompatLedger::new(&self.sessions)
     }
 
     /// Sessions under way.
@@ -208,6 +221,7 @@ impl Service {
             granted_bit_per_s: self.sessions.granted(),
             capacity_bit_per_s: (self.limits.up_bit_per_s, self.limits.down_bit_per_s),
             moved_octets: self.sessions.moved(),
+            probed_bytes: self.sessions.probed(),
         }
     }
 }
@@ -215,6 +229,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.sessions.stopped.store(true, Ordering::Relaxed);
         self.flows.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -237,16 +252,28 @@ fn start_reflector(
 ) -> Result<Reflector, ServiceError> {
     let (sessions, flows) = (Arc::clone(sessions), Arc::clone(flows));
     let (door, clock) = (Arc::new(Door::new(&random()?)), RunClock::start());
+    let openings = Arc::new(Openings::new());
+    let index = RefCell::new(ProbeIndex::new(&sessions));
     let gate = move |datagram: &[u8], from: SocketAddr, answer: &mut [u8]| {
         if flows.offer(datagram, from) {
             return Gate::Taken;
         }
+        let address = from.ip().to_canonical();
+        let admitted = index.borrow_mut().admits(address, datagram.len());
         if is_join(datagram) {
+            let now_ns = clock.now_ns();
+            if !admitted.unwrap_or_else(|| openings.admits(now_ns, address)) {
+                return Gate::Limit;
+            }
             let join = |session: &_, address| sessions.join(session, address);
-            let answered = door.answer(datagram, from, clock.now_ns(), answer, join);
+            let answered = door.answer(datagram, from, now_ns, answer, join);
             return answered.map_or(Gate::Ignore, Gate::Answer);
         }
-        if sessions.admits_probe(from.ip().to_canonical()) { Gate::Reflect } else { Gate::Ignore }
+        match admitted {
+            Some(true) => Gate::Reflect,
+            Some(false) => Gate::Limit,
+            None => Gate::Ignore,
+        }
     };
     let limits = ReflectorConfig {
         packets_per_second_max: ANSWERS_PER_SECOND,

@@ -1,13 +1,21 @@
-//! Sessions as the data path sees them: a token to check, a rate and a volume to spend, an end.
+//! All running sessions of a server: who may have one, who has one, and what became of it.
+//!
+//! Two locks, taken in this order: of the ledger, which may take its time, and of the list of
+//! running sessions, which is held for a few microseconds. Probes take neither: their reader keeps
+//! an index of its own, made anew when sessions come and go.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use underload_report::schema::Direction;
 
+use super::allowance::Allowance;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};
+use super::quota::Payer;
+use super::share::{Ended, FlowPlace, Share};
 use crate::clock::RunClock;
 use crate::load::Token;
 
@@ -15,15 +23,20 @@ use crate::load::Token;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     clock: RunClock,
-    inner: Mutex<Inner>,
-    /// Octets of load that sessions moved, up and down.
+    ledger: Mutex<Ledger>,
+    running: Mutex<Vec<Running>>,
+    /// Changes whenever `running` does.
+    generation: AtomicU64,
+    /// Bytes of load that moved, up and down.
     moved: [AtomicU64; 2],
-}
-
-#[derive(Debug)]
-struct Inner {
-    ledger: Ledger,
-    running: Vec<Running>,
+    /// Bytes of probes and of their answers together.
+    probed: AtomicU64,
+    /// What clients of other tools share, up and down.
+    pub(super) compat: [Allowance; 2],
+    /// No new clients of other tools.
+    pub(super) drains: AtomicBool,
+    /// All clients of other tools end.
+    pub(super) stopped: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -31,24 +44,8 @@ struct Running {
     id: u64,
     token: Token,
     address: IpAddr,
+    network: Payer,
     share: Share,
-}
-
-/// What a flow needs of its session.
-#[derive(Clone, Debug)]
-pub(crate) struct Share(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    sessions: Arc<Sessions>,
-    end_ns: u64,
-    over: AtomicBool,
-    octets_left: AtomicI64,
-    up: RateLimit,
-    down: RateLimit,
-    probes: RateLimit,
-    /// Addresses that were proved to be the client's over UDP, beside its TCP address.
-    joined: Mutex<Vec<IpAddr>>,
 }
 
 /// A session for as long as it is held; dropping it ends its flows and frees its place.
@@ -57,17 +54,32 @@ pub(super) struct Granted {
     id: u64,
     pub grant: Grant,
     pub share: Share,
+    sessions: Arc<Sessions>,
 }
 
-/// Probes per second of one session: sixteen classes of 1 ms probes.
-const PROBES_PER_SECOND: u64 = 16_000;
 /// UDP addresses of one session at most: an address translator has a few.
 const JOINED_MAX: usize = 4;
+/// Flows of one session at once.
+const FLOWS_PER_SESSION_MAX: usize = 64;
+/// Flows of one network at once.
+const FLOWS_PER_NETWORK_MAX: usize = 128;
+/// IP and UDP headers of a probe, bytes: the rates are those of packets.
+const PROBE_HEADER_BYTES: u64 = 28;
 
 impl Sessions {
     pub(super) fn new(limits: Limits) -> Self {
-        let inner = Inner { ledger: Ledger::new(limits), running: Vec::new() };
-        Self { clock: RunClock::start(), inner: Mutex::new(inner), moved: Default::default() }
+        let compat = || Allowance::new(limits.compat_bit_per_s);
+        Self {
+            clock: RunClock::start(),
+            ledger: Mutex::new(Ledger::new(limits)),
+            running: Mutex::default(),
+            generation: AtomicU64::new(0),
+            moved: Default::default(),
+            probed: AtomicU64::new(0),
+            compat: [compat(), compat()],
+            drains: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// Grants a session to `address` under `token`; `payer` is the number of the signed token that
@@ -79,40 +91,47 @@ impl Sessions {
         token: Token,
         payer: Option<[u8; 16]>,
     ) -> Result<Granted, Denial> {
-        let mut inner = self.lock();
-        let grant = inner.ledger.grant(self.clock.now_ns(), ask, address, payer)?;
-        let share = Share(Arc::new(Shared {
-            sessions: Arc::clone(self),
-            end_ns: grant.end_ns,
-            over: AtomicBool::new(false),
-            octets_left: AtomicI64::new(i64::try_from(grant.volume_octets).unwrap_or(i64::MAX)),
-            up: RateLimit::new(grant.up_bit_per_s / 8, LOAD_BURST_OCTETS),
-            down: RateLimit::new(grant.down_bit_per_s / 8, LOAD_BURST_OCTETS),
-            probes: RateLimit::new(PROBES_PER_SECOND, PROBES_PER_SECOND / 10),
-            joined: Mutex::default(),
-        }));
-        inner.running.push(Running { id: grant.id, token, address, share: share.clone() });
-        Ok(Granted { id: grant.id, grant, share })
+        let mut ledger = self.ledger();
+        let grant = ledger.grant(self.now_ns(), ask, address, payer)?;
+        let share = Share::new(Arc::clone(self), &grant);
+        let (id, network) = (grant.id, Payer::of(address));
+        self.running().push(Running { id, token, address, network, share: share.clone() });
+        self.generation.fetch_add(1, Ordering::Release);
+        self.apply_rates(&ledger);
+        Ok(Granted { id, grant, share, sessions: Arc::clone(self) })
     }
 
-    /// The session that `token` names, if it is this address's and not over. Every token is
-    /// compared, so that the time it takes says nothing.
-    pub(crate) fn claim(&self, token: &Token, address: IpAddr) -> Option<Share> {
+    /// The session that `token` names, if it is this address's and not over, and a place for one
+    /// more flow of it. Every token is compared, so that the time it takes says nothing.
+    pub(crate) fn claim(
+        &self,
+        token: &Token,
+        address: IpAddr,
+    ) -> Result<(Share, FlowPlace), &'static str> {
+        let running = self.running();
         let mut found = None;
-        for session in &self.lock().running {
+        for session in running.iter() {
             let is_named = session.token.matches(token);
             if is_named && session.address == address && !session.share.is_over() {
-                found = Some(session.share.clone());
+                found = Some(session);
             }
         }
-        found
+        let session = found.ok_or("no session has this token at this address")?;
+        let of_network = running.iter().filter(|other| other.network == session.network);
+        if session.share.flows() >= FLOWS_PER_SESSION_MAX {
+            return Err("the session has all the flows that it may have");
+        }
+        if of_network.map(|other| other.share.flows()).sum::<usize>() >= FLOWS_PER_NETWORK_MAX {
+            return Err("your network has all the flows that it may have");
+        }
+        Ok((session.share.clone(), session.share.enter()))
     }
 
     /// Notes that `address`, which proved that it receives what is sent to it, belongs to the
     /// session of this token; false if there is none.
     pub(super) fn join(&self, token: &Token, address: IpAddr) -> bool {
         let mut is_known = false;
-        for session in &self.lock().running {
+        for session in self.running().iter() {
             if session.token.matches(token) && !session.share.is_over() {
                 is_known = true;
                 let mut joined = session.share.joined_addresses();
@@ -121,169 +140,150 @@ impl Sessions {
                     && joined.len() < JOINED_MAX
                 {
                     joined.push(address);
+                    self.generation.fetch_add(1, Ordering::Release);
                 }
             }
         }
         is_known
     }
 
-    /// True if a probe from this address may be answered now.
-    pub(super) fn admits_probe(&self, address: IpAddr) -> bool {
-        let of_address = |session: &&Running| {
-            (session.address == address || session.share.joined_addresses().contains(&address))
-                && !session.share.is_over()
-        };
-        let inner = self.lock();
-        let share = inner.running.iter().find(of_address).map(|session| &session.share);
-        share.is_some_and(|share| share.0.probes.admits(self.clock.now_ns(), 1))
-    }
-
     /// True while this address has a session.
     pub(super) fn knows(&self, address: IpAddr) -> bool {
-        let inner = self.lock();
-        inner.running.iter().any(|session| session.address == address && !session.share.is_over())
+        let running = self.running();
+        running.iter().any(|session| session.address == address && !session.share.is_over())
+    }
+
+    /// Looks at what the sessions and the line did; call it about once a second.
+    pub(super) fn look(&self, line: Option<[u64; 2]>) {
+        let moved: BTreeMap<u64, [u64; 2]> = self
+            .running()
+            .iter()
+            .map(|session| {
+                let account = session.share.account();
+                (session.id, [Direction::Up, Direction::Down].map(|it| account.moved(it)))
+            })
+            .collect();
+        let mut ledger = self.ledger();
+        ledger.note_line(line);
+        ledger.look(self.now_ns(), |id| moved.get(&id).copied());
+        self.apply_rates(&ledger);
     }
 
     /// Sessions under way.
     pub(super) fn count(&self) -> usize {
-        self.lock().running.len()
+        self.running().len()
     }
 
     /// Granted rates now, up and down, bit/s.
     pub(super) fn granted(&self) -> (u64, u64) {
-        self.lock().ledger.granted()
+        self.ledger().granted()
     }
 
-    /// Octets of load moved so far, up and down.
+    /// Bytes of load moved so far, up and down.
     pub(super) fn moved(&self) -> (u64, u64) {
         let read = |direction: Direction| self.moved[direction as usize].load(Ordering::Relaxed);
         (read(Direction::Up), read(Direction::Down))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    /// Bytes of probes and their answers so far.
+    pub(super) fn probed(&self) -> u64 {
+        self.probed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_moved(&self, direction: Direction, bytes: u64) {
+        self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn uncount_moved(&self, direction: Direction, bytes: u64) {
+        self.moved[direction as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // Nothing that holds the lock can panic half-way through a change.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply_rates(&self, ledger: &Ledger) {
+        let now_ns = self.now_ns();
+        for session in self.running().iter() {
+            for direction in [Direction::Up, Direction::Down] {
+                if let Some(bit_per_s) = ledger.rate_of(session.id, direction) {
+                    session.share.account().allowance(direction).set_bit_per_s(now_ns, bit_per_s);
+                }
+            }
+        }
     }
 }
 
-impl Share {
-    /// True once the session is over, by time, by volume or because it was ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.over.load(Ordering::Relaxed) || self.end().is_some()
+/// Who may probe, as the reader of one socket knows it.
+#[derive(Clone, Debug)]
+pub(super) struct ProbeIndex {
+    sessions: Arc<Sessions>,
+    generation: Option<u64>,
+    shares: BTreeMap<IpAddr, Vec<Share>>,
+}
+
+impl ProbeIndex {
+    pub(super) fn new(sessions: &Arc<Sessions>) -> Self {
+        Self { sessions: Arc::clone(sessions), generation: None, shares: BTreeMap::new() }
     }
 
-    /// Why it is over by itself; `None` while it is not.
-    pub(super) fn end(&self) -> Option<&'static str> {
-        if self.0.octets_left.load(Ordering::Relaxed) <= 0 {
-            return Some("its volume is used up");
+    /// Whether a probe of so many bytes from this address may be answered now; `None` if the
+    /// address has no session.
+    pub(super) fn admits(&mut self, address: IpAddr, bytes: usize) -> Option<bool> {
+        self.refresh();
+        let now_ns = self.sessions.now_ns();
+        let running = |share: &&Share| !share.account().is_over(now_ns);
+        let mut shares = self.shares.get(&address)?.iter().filter(running).peekable();
+        shares.peek()?;
+        let bytes = bytes as u64 + PROBE_HEADER_BYTES;
+        let admitted = shares.any(|share| share.account().admits_probe(now_ns, bytes));
+        if admitted {
+            self.sessions.probed.fetch_add(2 * bytes, Ordering::Relaxed);
         }
-        let is_late = self.0.sessions.clock.now_ns() >= self.0.end_ns;
-        is_late.then_some("its time is up")
+        Some(admitted)
     }
 
-    /// Takes `octets` off the volume, and says how long to wait until the rate allows more.
-    pub(crate) fn spend(&self, direction: Direction, octets: u64) -> Duration {
-        let taken = i64::try_from(octets).unwrap_or(i64::MAX);
-        self.0.octets_left.fetch_sub(taken, Ordering::Relaxed);
-        self.0.sessions.moved[direction as usize].fetch_add(octets, Ordering::Relaxed);
-        let limit = match direction {
-            Direction::Up => &self.0.up,
-            Direction::Down => &self.0.down,
-        };
-        limit.take(self.0.sessions.clock.now_ns(), octets)
-    }
-
-    /// Whether the rate held it up so far, up and down.
-    pub(super) fn throttled(&self) -> (bool, bool) {
-        (self.0.up.has_limited(), self.0.down.has_limited())
-    }
-
-    /// UDP addresses that were proved to be the client's.
-    pub(crate) fn joined(&self) -> Vec<IpAddr> {
-        self.joined_addresses().clone()
-    }
-
-    fn joined_addresses(&self) -> MutexGuard<'_, Vec<IpAddr>> {
-        self.0.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    fn refresh(&mut self) {
+        let generation = self.sessions.generation.load(Ordering::Acquire);
+        if self.generation == Some(generation) {
+            return;
+        }
+        self.generation = Some(generation);
+        self.shares.clear();
+        for session in self.sessions.running().iter() {
+            let joined = session.share.joined();
+            for address in joined.into_iter().chain([session.address]) {
+                self.shares.entry(address).or_default().push(session.share.clone());
+            }
+        }
     }
 }
 
 impl Granted {
     /// How long it will last at most.
     pub(super) fn left(&self) -> Duration {
-        let now_ns = self.share.0.sessions.clock.now_ns();
+        let now_ns = self.sessions.now_ns();
         Duration::from_nanos(self.grant.end_ns.saturating_sub(now_ns))
     }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        let shared = &self.share.0;
-        shared.over.store(true, Ordering::Relaxed);
-        let unused = u64::try_from(shared.octets_left.load(Ordering::Relaxed)).unwrap_or(0);
-        let mut inner = shared.sessions.lock();
-        inner.ledger.release(self.id, unused);
-        inner.running.retain(|session| session.id != self.id);
-    }
-}
-
-/// A rate that many threads spend from: the instant up to which it is spent (the generic cell rate
-/// algorithm, ITU-T I.371 annex A).
-#[derive(Debug)]
-struct RateLimit {
-    per_second: u64,
-    burst_ns: u64,
-    spent_until_ns: AtomicU64,
-    has_limited: AtomicBool,
-}
-
-/// What may pass at once: a tenth of a second of 200 Mbit/s, or of the rate if that is more.
-const LOAD_BURST_OCTETS: u64 = 2_500_000;
-
-impl RateLimit {
-    fn new(per_second: u64, burst: u64) -> Self {
-        let burst = burst.max(per_second / 10);
-        let mut limit = Self {
-            per_second: per_second.max(1),
-            burst_ns: 0,
-            spent_until_ns: AtomicU64::new(0),
-            has_limited: AtomicBool::new(false),
-        };
-        limit.burst_ns = limit.cost_ns(burst);
-        limit
-    }
-
-    fn cost_ns(&self, amount: u64) -> u64 {
-        let ns = u128::from(amount) * 1_000_000_000 / u128::from(self.per_second);
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
-    /// Spends `amount`, which has already happened; how long until more may.
-    fn take(&self, now_ns: u64, amount: u64) -> Duration {
-        let cost_ns = self.cost_ns(amount);
-        let after = |spent_ns: u64| Some(spent_ns.max(now_ns).saturating_add(cost_ns));
-        let order = Ordering::Relaxed;
-        let before = self.spent_until_ns.fetch_update(order, order, after).unwrap_or(now_ns);
-        let spent_until_ns = before.max(now_ns).saturating_add(cost_ns);
-        let wait_ns = spent_until_ns.saturating_sub(now_ns.saturating_add(self.burst_ns));
-        if wait_ns > 0 {
-            self.has_limited.store(true, order);
-        }
-        Duration::from_nanos(wait_ns)
-    }
-
-    /// Spends `amount` if the rate allows it.
-    fn admits(&self, now_ns: u64, amount: u64) -> bool {
-        let cost_ns = self.cost_ns(amount);
-        let after = |spent_ns: u64| {
-            let spent_ns = spent_ns.max(now_ns).saturating_add(cost_ns);
-            (spent_ns <= now_ns.saturating_add(self.burst_ns)).then_some(spent_ns)
-        };
-        self.spent_until_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).is_ok()
-    }
-
-    fn has_limited(&self) -> bool {
-        self.has_limited.load(Ordering::Relaxed)
+        let account = self.share.account();
+        account.finish(Ended::Closed);
+        let mut ledger = self.sessions.ledger();
+        ledger.release(self.id, account.bytes_left());
+        self.sessions.running().retain(|session| session.id != self.id);
+        self.sessions.generation.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -296,56 +296,82 @@ mod tests {
         Ask { up_bit_per_s: Some(8_000), down_bit_per_s: Some(0), duration: Duration::from_mins(1) }
     }
 
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, last).into()
+    }
+
     #[test]
     fn a_session_is_claimed_by_its_token_from_its_address_until_it_is_over() {
         let sessions = Arc::new(Sessions::new(Limits::default()));
-        let here = IpAddr::from(Ipv4Addr::new(192, 0, 2, 1));
-        let elsewhere = IpAddr::from(Ipv4Addr::new(192, 0, 2, 2));
+        let (here, elsewhere) = (address(1), address(2));
         let granted = sessions.open(ask(), here, Token([1; 16]), None).unwrap();
         assert!(granted.left() > Duration::from_secs(50));
-        assert!(sessions.claim(&Token([1; 16]), elsewhere).is_none());
-        assert!(sessions.claim(&Token([2; 16]), here).is_none());
-        let share = sessions.claim(&Token([1; 16]), here).unwrap();
+        assert!(sessions.claim(&Token([1; 16]), elsewhere).is_err());
+        assert!(sessions.claim(&Token([2; 16]), here).is_err());
+        let (share, _place) = sessions.claim(&Token([1; 16]), here).unwrap();
         assert!(sessions.knows(here) && !sessions.knows(elsewhere));
-        share.spend(Direction::Up, 1_000 * 60 + (16 << 20) - 1);
-        assert!(!share.is_over());
-        share.spend(Direction::Up, 1);
-        assert_eq!(share.end(), Some("its volume is used up"));
-        assert!(!sessions.knows(here));
-        drop(granted);
-        assert_eq!(sessions.count(), 0);
-
-        let granted = sessions.open(ask(), here, Token([3; 16]), None).unwrap();
-        let share = sessions.claim(&Token([3; 16]), here).unwrap();
         drop(granted);
         assert!(share.is_over());
-        assert!(sessions.claim(&Token([3; 16]), here).is_none());
+        assert_eq!(sessions.count(), 0);
+        assert!(sessions.claim(&Token([1; 16]), here).is_err());
+    }
+
+    #[test]
+    fn a_volume_is_used_to_its_end_and_then_the_session_is_over() {
+        let sessions = Arc::new(Sessions::new(Limits::default()));
+        let granted = sessions.open(ask(), address(1), Token([1; 16]), None).unwrap();
+        let share = granted.share.clone();
+        share.account().admits_probe(0, 100);
+        let left = share.account().bytes_left();
+        assert_eq!(left, granted.grant.volume_octets - 200, "a probe and its answer");
+        share.charge(Direction::Up, left - 1);
+        assert_eq!(share.account().bytes_left(), 1);
+        assert!(share.take(Direction::Up, 100).is_err() && share.is_over());
+        assert!(!sessions.knows(address(1)));
+    }
+
+    #[test]
+    fn flows_have_places_per_session_and_per_network() {
+        let sessions = Arc::new(Sessions::new(Limits::default()));
+        let tokens: Vec<Token> = (1..=4).map(|number| Token([number; 16])).collect();
+        let held: Vec<Granted> = tokens
+            .iter()
+            .map(|token| sessions.open(ask(), address(1), *token, None).unwrap())
+            .collect();
+        let claim = |token: &Token| sessions.claim(token, address(1));
+        let mut flows = Vec::new();
+        while let Ok(flow) = claim(&tokens[0]) {
+            flows.push(flow);
+        }
+        assert_eq!(flows.len(), FLOWS_PER_SESSION_MAX);
+        while let Ok(flow) = claim(&tokens[1]).or_else(|_| claim(&tokens[2])) {
+            flows.push(flow);
+        }
+        assert_eq!(flows.len(), FLOWS_PER_NETWORK_MAX);
+        flows.pop();
+        assert!(claim(&tokens[3]).is_ok(), "a place that was given back");
+        drop((flows, held));
     }
 
     #[test]
     fn an_address_that_joined_may_probe_and_a_few_may_join() {
         let sessions = Arc::new(Sessions::new(Limits::default()));
-        let address = |last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last));
+        let mut index = ProbeIndex::new(&sessions);
+        assert_eq!(index.admits(address(1), 52), None);
         let granted = sessions.open(ask(), address(1), Token([1; 16]), None).unwrap();
-        assert!(sessions.admits_probe(address(1)) && !sessions.admits_probe(address(2)));
+        assert_eq!(index.admits(address(1), 52), Some(true));
+        assert_eq!(index.admits(address(2), 52), None);
         assert!(!sessions.join(&Token([2; 16]), address(2)));
         for last in 2..20 {
             assert!(sessions.join(&Token([1; 16]), address(last)));
         }
-        assert!(sessions.admits_probe(address(2)) && !sessions.admits_probe(address(9)));
+        assert_eq!(index.admits(address(2), 52), Some(true));
+        assert_eq!(index.admits(address(9), 52), None);
         assert_eq!(granted.share.joined().len(), JOINED_MAX);
-        let probes = (0..5_000).filter(|_| sessions.admits_probe(address(1))).count();
-        assert!((1_500..4_000).contains(&probes), "{probes}");
-    }
-
-    #[test]
-    fn a_rate_lets_a_burst_pass_and_then_holds_up() {
-        let limit = RateLimit::new(1_000, 100);
-        assert_eq!(limit.take(0, 100), Duration::ZERO);
-        assert!(!limit.has_limited());
-        assert_eq!(limit.take(0, 50), Duration::from_millis(50));
-        assert!(limit.has_limited());
-        assert_eq!(limit.take(100_000_000, 10), Duration::ZERO);
-        assert!(!limit.admits(100_000_000, 60) && limit.admits(100_000_000, 30));
+        // What of the burst is left, and what came back meanwhile.
+        let probes = (0..5_000).filter(|_| index.admits(address(1), 1_452) == Some(true)).count();
+        assert!((50..1_000).contains(&probes), "{probes}");
+        drop(granted);
+        assert_eq!(index.admits(address(1), 52), None);
     }
 }

@@ -1,0 +1,156 @@
+//! What the server's line carries, whoever sends it: the counters of its network interfaces.
+//!
+//! Granted rates say what clients may do; the interface says what happens. Where it is busier than
+//! the operator's capacity, by other programs or by an error of ours, nobody new is admitted.
+
+use std::fs;
+
+/// Which interfaces are the server's line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Line {
+    /// None is looked at.
+    #[default]
+    Ignored,
+    /// Those that a default route leads to, as routes come and go.
+    OfDefaultRoutes,
+    /// These.
+    Named(Vec<String>),
+}
+
+/// Looks at counters from time to time.
+#[derive(Debug)]
+pub(super) struct LineMeter {
+    line: Line,
+    last: Option<(u64, [u64; 2])>,
+}
+
+impl LineMeter {
+    pub(super) fn new(line: Line) -> Self {
+        Self { line, last: None }
+    }
+
+    /// Rates towards this machine and from it since the last look, bit/s; `None` while nothing is
+    /// known.
+    pub(super) fn look(&mut self, now_ns: u64) -> Option<[u64; 2]> {
+        let names = match &self.line {
+            Line::Ignored => return None,
+            Line::Named(names) => names.clone(),
+            Line::OfDefaultRoutes => {
+                // Of this thread, whose network is the one that the sockets are in.
+                let read = |name: &str| {
+                    fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+                };
+                default_interfaces(&read("route"), &read("ipv6_route"))
+            }
+        };
+        let counters = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+        self.note(now_ns, bytes_of(&counters, &names)?)
+    }
+
+    fn note(&mut self, now_ns: u64, bytes: [u64; 2]) -> Option<[u64; 2]> {
+        let (before_ns, before) = self.last.replace((now_ns, bytes))?;
+        let elapsed_ns = u128::from(now_ns.saturating_sub(before_ns)).max(1);
+        let rate = |index: usize| {
+            // An interface that came anew counts from zero again.
+            let moved = u128::from(bytes[index].saturating_sub(before[index]));
+            u64::try_from(moved * 8_000_000_000 / elapsed_ns).unwrap_or(u64::MAX)
+        };
+        Some([rate(0), rate(1)])
+    }
+}
+
+/// Received and sent so far by the interfaces of these names, out of the text of `/proc/net/dev`;
+/// `None` if it has none of them.
+fn bytes_of(counters: &str, names: &[String]) -> Option<[u64; 2]> {
+    let mut sum: Option<[u64; 2]> = None;
+    for line in counters.lines() {
+        let Some((name, numbers)) = line.split_once(':') else { continue };
+        if !names.iter().any(|wanted| wanted == name.trim()) {
+            continue;
+        }
+        let numbers: Vec<u64> =
+            numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+        if let (Some(received), Some(sent)) = (numbers.first(), numbers.get(8)) {
+            let [up, down] = sum.unwrap_or_default();
+            sum = Some([up.saturating_add(*received), down.saturating_add(*sent)]);
+        }
+    }
+    sum
+}
+
+/// Where default routes lead, out of the texts of `/proc/net/route` and `/proc/net/ipv6_route`.
+fn default_interfaces(routes: &str, routes_v6: &str) -> Vec<String> {
+    const ANY_V6: &str = "00000000000000000000000000000000";
+    let mut names: Vec<String> = Vec::new();
+    for line in routes.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if let [name, "00000000", _, _, _, _, _, "00000000", ..] = fields[..] {
+            names.push(name.to_owned());
+        }
+    }
+    for line in routes_v6.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if let [ANY_V6, "00", .., name] = fields[..]
+            && name != "lo"
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTERS: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo: 1000 10 0 0 0 0 0 0 1000 10 0 0 0 0 0 0
+  eth0: 500 5 0 0 0 0 0 0 700 7 0 0 0 0 0 0
+  eth1:20 1 0 0 0 0 0 0 30 1 0 0 0 0 0 0
+";
+    const ROUTES: &str = "\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+";
+    /// A line of `/proc/net/ipv6_route`.
+    fn route_v6(destination: &str, prefix_len: &str, name: &str) -> String {
+        let [any, metrics] = ["0".repeat(32), "00000400 00000001 00000000 00000003".to_owned()];
+        format!("{destination} {prefix_len} {any} 00 {any} {metrics}     {name}\n")
+    }
+
+    #[test]
+    fn counters_of_the_interfaces_that_default_routes_lead_to_are_added_up() {
+        let any = "0".repeat(32);
+        let routes_v6 = route_v6(&format!("fe80{}", "0".repeat(28)), "40", "eth0")
+            + &route_v6(&any, "00", "wlan0")
+            + &route_v6(&any, "00", "lo");
+        let names = default_interfaces(ROUTES, &routes_v6);
+        assert_eq!(names, ["eth0", "wlan0"]);
+        assert_eq!(bytes_of(COUNTERS, &names), Some([500, 700]));
+        let both = ["eth0".to_owned(), "eth1".to_owned()];
+        assert_eq!(bytes_of(COUNTERS, &both), Some([520, 730]));
+        assert_eq!(bytes_of(COUNTERS, &["eth9".to_owned()]), None);
+        assert_eq!(default_interfaces("nonsense\n", "\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_rate_needs_two_looks() {
+        let mut meter = LineMeter::new(Line::Ignored);
+        assert_eq!(meter.note(0, [1_000, 0]), None);
+        assert_eq!(meter.note(2_000_000_000, [3_000, 500]), Some([8_000, 2_000]));
+        assert_eq!(meter.note(3_000_000_000, [0, 0]), Some([0, 0]), "a new interface");
+        assert_eq!(meter.look(0), None, "nothing is looked at");
+    }
+
+    #[test]
+    fn the_interfaces_of_this_machine_can_be_read() {
+        let mut meter = LineMeter::new(Line::Named(vec!["lo".to_owned()]));
+        assert_eq!(meter.look(0), None);
+        assert!(meter.look(1_000_000_000).is_some());
+    }
+}
