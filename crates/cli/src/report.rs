@@ -60,7 +60,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     }
     out.flush().context("writing the result")?;
     for record in [run, reference] {
-        let run = RunData { record, samples: Vec::new(), series: Vec::new() };
+        let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
         for warning in warnings(&[run]) {
             eprintln!("{warning}");
         }

@@ -33,7 +33,7 @@ fn load_one(path: &Path) -> Result<RunData, StoreError> {
     if sent.sum::<u64>() <= MOST_SAMPLES {
         return RunDir::read(path);
     }
-    let data = RunData { record, samples: Vec::new(), series: Vec::new() };
+    let data = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
     let runs = [data];
     let shown: Vec<u32> = crate::subject::subjects(&runs)
         .iter()

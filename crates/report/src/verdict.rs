@@ -17,6 +17,9 @@ const ALIKE: f64 = 1.1;
 /// Arms between the best and the worst that get a sentence each; more are left to the table.
 const MOST_LINES: usize = 4;
 
+/// Damaged parts of a run that are named one by one.
+const MOST_LEFT_OUT: usize = 5;
+
 /// Repeats per arm from which an interval is worth printing.
 const FEW_REPEATS: usize = 5;
 
@@ -50,6 +53,13 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         if !run.record.complete {
             let done = count(run.record.trials.len() as u64, "trial");
             lines.push(format!("The run{suffix} was cut short; these are the {done} it finished."));
+        }
+        for what in run.left_out.iter().take(MOST_LEFT_OUT) {
+            lines.push(format!("Of the run{suffix} this is damaged and left out: {what}"));
+        }
+        let more = run.left_out.len().saturating_sub(MOST_LEFT_OUT);
+        if more > 0 {
+            lines.push(format!("Of the run{suffix} {more} more are damaged and left out."));
         }
         lines.extend(invalid(&run.record, &suffix));
     }

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use underload_aqm::rng::Rng;
-use underload_report::{load, write_report};
+use underload_report::disk::{self, Access};
+use underload_report::{RunDir, load, write_report};
 
 use super::arguments::Arguments;
-use super::{compact, once};
-use crate::run::Interrupt;
+use super::{Place, once};
+use crate::run::{Interrupt, refuse_occupied};
 
 /// Runs that the directory's report shows, the latest ones.
 const SHOWN: usize = 60;
@@ -22,14 +23,15 @@ const JITTER_SPAN: f64 = 0.5;
 /// the next one awaited: a server that is away tonight may be back tomorrow.
 pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
-    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    check_ours(&directory)?;
+    let created = disk::create_directory(&directory, Access::Usual);
+    created.with_context(|| directory.display().to_string())?;
     let mut random = Rng::new(seed());
     let mut done = 0;
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let path = directory.join(compact(&now));
-        if let Err(error) = once(arguments, Some(&path), interrupt) {
+        if let Err(error) = once(arguments, Place::Below(&directory), interrupt) {
             eprintln!("{now}: {error:#}");
         }
         done += 1;
@@ -48,6 +50,13 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
             return Ok(());
         }
     }
+}
+
+/// Refuses a directory with other things in it than runs, before anything is measured: the report
+/// over all would go beside them.
+fn check_ours(directory: &Path) -> anyhow::Result<()> {
+    let holds_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
+    if holds_runs { Ok(()) } else { refuse_occupied(RunDir::check_vacant(directory)) }
 }
 
 /// The run directories in a directory, oldest first.

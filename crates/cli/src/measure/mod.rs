@@ -24,13 +24,14 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
+use underload_report::disk::{self, Access};
 use underload_report::schema::RunRecord;
-use underload_report::{RunDir, StoreError, load, table, write_report};
+use underload_report::{RunDir, load, table, write_report};
 
 pub use arguments::Arguments;
 
 use crate::exit::OrBadInput;
-use crate::run::Interrupt;
+use crate::run::{Interrupt, refuse_occupied};
 use findings::Finding;
 
 /// Measures once, or again and again.
@@ -41,33 +42,53 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     match arguments.every {
         Some(every) => history::run(arguments, every, &interrupt),
-        None => once(arguments, arguments.out.as_deref(), &interrupt),
+        None => once(arguments, Place::of(arguments.out.as_deref()), &interrupt),
     }
 }
 
-/// Measures once into `out`, or where the time says.
-fn once(arguments: &Arguments, out: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<()> {
+/// Where a run goes.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    /// Into this directory and no other.
+    Here(&'a Path),
+    /// Into one of this directory, called after the time.
+    Below(&'a Path),
+    /// Into one below `runs`, called after preset and time.
+    Default,
+}
+
+impl<'a> Place<'a> {
+    fn of(out: Option<&'a Path>) -> Self {
+        out.map_or(Self::Default, Self::Here)
+    }
+}
+
+/// Measures once into `place`.
+fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyhow::Result<()> {
+    // Before anything goes over the network.
+    if let Place::Here(out) = place {
+        refuse_occupied(RunDir::check_vacant(out))?;
+    }
     let knobs = arguments.knobs().or_bad_input()?;
     let target = target::resolve(&arguments.host, arguments.family()).or_bad_input()?;
-    if let Some(path) = out.filter(|path| path.join("run.json").exists()) {
-        return Err(StoreError::Exists { path: path.to_owned() }).or_bad_input();
-    }
     let mut session = session::Session::open(arguments, &target, &knobs, interrupt)?;
     let record = record::new(arguments, &session);
-    let path = out.map_or_else(|| default_directory(arguments, &record), Path::to_owned);
-    let mut directory = match RunDir::create(&path, record) {
-        Err(error @ StoreError::Exists { .. }) => return Err(error).or_bad_input(),
-        created => created?,
-    };
+    let mut directory = refuse_occupied(match place {
+        Place::Here(out) => RunDir::create(out, record),
+        Place::Below(all) => {
+            RunDir::create_unused(&all.join(compact(&record.host.started)), &record)
+        }
+        Place::Default => RunDir::create_unused(&default_directory(arguments, &record), &record),
+    })?;
+    let path = directory.path().to_owned();
     let start = Instant::now();
     let mut findings = Vec::new();
     let measured = session.measure(&mut directory, &mut findings, interrupt);
     drop(session);
     if findings.is_empty() {
-        drop(directory);
-        std::fs::remove_dir_all(&path)
-            .with_context(|| format!("removing {}, which holds nothing", path.display()))?;
+        let gone = directory.abandon();
         measured?;
+        gone.context("removing the files of a run without a step")?;
         bail!("interrupted before anything was measured");
     }
     let record = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
@@ -106,7 +127,7 @@ fn present(
         "verdict": verdict,
         "findings": findings,
     }))?;
-    std::fs::write(&kept, text).with_context(|| kept.display().to_string())?;
+    disk::write_new(&kept, &text, Access::Usual).with_context(|| kept.display().to_string())?;
     let runs = load(&[path])?;
     let page = write_report(path, &runs).context("writing the report")?;
     let mut out = std::io::stdout().lock();

@@ -103,6 +103,7 @@ impl<'a> Session<'a> {
             let kept = record::trial(step, measured, self.arguments.tier, &news);
             view.end(&kept.finding);
             directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
+            directory.sync()?;
             findings.push(kept.finding);
             if let Some(reason) = &news.ended {
                 view.close();

@@ -1,6 +1,6 @@
 //! The trials of a run, batch after batch, each recorded in its order as soon as it is finished.
 
-use std::fs;
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
@@ -122,9 +122,10 @@ pub fn execute(
             directory
                 .append_trial(&data.record, &data.samples, &data.series)
                 .with_context(|| format!("recording trial {} of {of}", data.record.index + 1))?;
-            keep_outputs(directory.path(), data.record.index, &data.outputs)?;
+            keep_outputs(directory, data.record.index, &data.outputs)?;
             progress.finished(&data.record);
         }
+        directory.sync()?;
         if interrupt.is_requested() && done < of {
             progress.end();
             return Ok(End::Interrupted { done, of });
@@ -260,15 +261,11 @@ pub fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
 }
 
 /// Writes what commands printed as `exec/TRIAL-FLOW.txt`.
-fn keep_outputs(directory: &std::path::Path, index: u32, outputs: &[Output]) -> anyhow::Result<()> {
-    if outputs.is_empty() {
-        return Ok(());
-    }
-    let folder = directory.join("exec");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> anyhow::Result<()> {
     for output in outputs {
-        let path = folder.join(format!("{index:07}-{}.txt", output.name));
-        fs::write(&path, &output.text).with_context(|| format!("writing {}", path.display()))?;
+        let name = format!("{index:07}-{}.txt", output.name);
+        let mut file = directory.begin_file("exec", &name)?;
+        file.write_all(&output.text).with_context(|| format!("writing exec/{name}"))?;
     }
     Ok(())
 }

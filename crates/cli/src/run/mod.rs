@@ -67,7 +67,7 @@ pub struct Arguments {
     /// The run's seed, instead of the scenario's own.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// The run directory, which must not hold a run yet [default: runs/NAME-TIME].
+    /// The run directory, which must be new or empty [default: runs/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
@@ -109,9 +109,8 @@ pub struct Arguments {
 
 /// Runs the scenario.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let (path, ended) = perform(arguments)?;
-    match ended {
-        Ended::Complete(record) => {
+    match perform(arguments)? {
+        Ended::Complete { path, record } => {
             present::run(&path, arguments.json)?;
             let valid = record.trials.iter().filter(|trial| trial.validity.is_valid()).count();
             if valid == 0 {
@@ -122,12 +121,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Ended::Interrupted { done, of } => {
-            keep_what_exists(&path, done, arguments.json)?;
+        Ended::Interrupted { directory, done, of } => {
+            keep_what_exists(*directory, arguments.json)?;
             Err(interrupted(done, of))
         }
-        Ended::Failed { done, error } => {
-            let keeping = keep_what_exists(&path, done, arguments.json);
+        Ended::Failed { directory, error } => {
+            let keeping = keep_what_exists(*directory, arguments.json);
             keeping.unwrap_or_else(|second| eprintln!("no report of it: {second:#}"));
             Err(error)
         }
@@ -136,9 +135,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Runs the scenario for its record alone: no report, nothing on stdout.
 pub fn record(arguments: &Arguments) -> anyhow::Result<RunRecord> {
-    match perform(arguments)?.1 {
-        Ended::Complete(record) => Ok(*record),
-        Ended::Interrupted { done, of } => Err(interrupted(done, of)),
+    match perform(arguments)? {
+        Ended::Complete { record, .. } => Ok(*record),
+        Ended::Interrupted { done, of, .. } => Err(interrupted(done, of)),
         Ended::Failed { error, .. } => Err(error),
     }
 }
@@ -149,13 +148,17 @@ fn interrupted(done: usize, of: usize) -> anyhow::Error {
 
 /// How a run that began ended.
 enum Ended {
-    Complete(Box<RunRecord>),
-    Interrupted { done: usize, of: usize },
-    Failed { done: usize, error: anyhow::Error },
+    Complete { path: PathBuf, record: Box<RunRecord> },
+    Interrupted { directory: Box<RunDir>, done: usize, of: usize },
+    Failed { directory: Box<RunDir>, error: anyhow::Error },
 }
 
-/// Runs every trial into the run directory, and says where that is.
-fn perform(arguments: &Arguments) -> anyhow::Result<(PathBuf, Ended)> {
+/// Runs every trial into the run directory.
+fn perform(arguments: &Arguments) -> anyhow::Result<Ended> {
+    // Before anything that takes time, or that could fail with something already written.
+    if let Some(out) = &arguments.out {
+        refuse_occupied(RunDir::check_vacant(out))?;
+    }
     let source = Source::find(&arguments.scenario)?;
     let options = arguments.options().or_bad_input()?;
     let load = &mut |name: &str| source.load_file(name);
@@ -175,11 +178,10 @@ fn perform(arguments: &Arguments) -> anyhow::Result<(PathBuf, Ended)> {
     eprintln!("{}", world.reason());
     let interrupt = Interrupt::watch()?;
     let record = arguments.record(&source, &scenario, &world);
-    let path = arguments.out.clone().unwrap_or_else(|| default_directory(&source, &record));
-    let mut directory = match RunDir::create(&path, record) {
-        Err(error @ StoreError::Exists { .. }) => return Err(error).or_bad_input(),
-        created => created?,
-    };
+    let mut directory = refuse_occupied(match &arguments.out {
+        Some(out) => RunDir::create(out, record),
+        None => RunDir::create_unused(&default_directory(&source, &record), &record),
+    })?;
     let keeps_curves = scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES;
     if !keeps_curves {
         directory = directory.summaries_only();
@@ -187,15 +189,25 @@ fn perform(arguments: &Arguments) -> anyhow::Result<(PathBuf, Ended)> {
     let cache = arguments.cache(&scenario, &world);
     let threads = arguments.threads;
     let plan = Plan { scenario: &scenario, load, cache, keeps_curves, packets, threads };
-    let ended = match execute(plan, &mut world, &mut directory, &interrupt) {
+    Ok(match execute(plan, &mut world, &mut directory, &interrupt) {
         Ok(End::Complete { duration_s }) => {
+            let path = directory.path().to_owned();
             let record = directory.finish(duration_s).context("finishing the run")?;
-            Ended::Complete(Box::new(record))
+            Ended::Complete { path, record: Box::new(record) }
         }
-        Ok(End::Interrupted { done, of }) => Ended::Interrupted { done, of },
-        Err(error) => Ended::Failed { done: directory.record().trials.len(), error },
-    };
-    Ok((path, ended))
+        Ok(End::Interrupted { done, of }) => {
+            Ended::Interrupted { directory: Box::new(directory), done, of }
+        }
+        Err(error) => Ended::Failed { directory: Box::new(directory), error },
+    })
+}
+
+/// A directory that is taken is the command line's fault.
+pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
+    match made {
+        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
+        made => Ok(made?),
+    }
 }
 
 /// Trials of which every sample and curve is kept on disk, at most.
@@ -359,14 +371,16 @@ fn default_directory(source: &Source, record: &RunRecord) -> PathBuf {
 }
 
 /// After an early end: the report of the trials that were completed, or nothing at all where none
-/// was.
-fn keep_what_exists(path: &std::path::Path, done: usize, json: bool) -> anyhow::Result<()> {
+/// was. What the run did not make stays in any case.
+fn keep_what_exists(directory: RunDir, json: bool) -> anyhow::Result<()> {
+    let (path, done) = (directory.path().to_owned(), directory.record().trials.len());
     if done == 0 {
-        return std::fs::remove_dir_all(path)
-            .with_context(|| format!("removing {}, which holds no trial", path.display()));
+        let gone = directory.abandon();
+        return gone.context("removing the files of a run without a trial");
     }
     eprintln!("{done} completed trials are kept in {}", path.display());
-    present::run(path, json)
+    drop(directory);
+    present::run(&path, json)
 }
 
 /// The seed of a repeat, a child stream of the run's. All arms share it: what they differ in is

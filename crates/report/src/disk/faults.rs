@@ -253,6 +253,8 @@ impl Disk {
                 trees.push(self.tree(&changed));
             }
         }
+        trees.sort();
+        trees.dedup();
         trees
     }
 

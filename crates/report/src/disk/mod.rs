@@ -95,15 +95,17 @@ impl NewFile {
     /// # Errors
     /// What the file system said, [`io::ErrorKind::IsADirectory`] for a directory.
     pub fn beside(path: &Path, access: Access) -> io::Result<Self> {
-        let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
-        let target = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
-        let mode = match (access, fs::metadata(&target)) {
+        // Links of these name what is open already, like the standard output.
+        let is_open = ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
+        let mode = match (access, fs::metadata(path)) {
             (_, Ok(facts)) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            (Access::Usual, Ok(facts)) if !facts.is_file() => return Self::device(target),
+            (Access::Usual, Ok(facts)) if is_open || !facts.is_file() => return Self::device(path),
             (Access::Usual, Ok(facts)) => facts.permissions().mode() & 0o777,
             (Access::Usual, Err(_)) => 0o666,
             (Access::Owner, _) => 0o600,
         };
+        let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
+        let target = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
         let directory = directory_of(&target);
         let mut file = step(Step::Create(&target), || {
             let mut builder = tempfile::Builder::new();
@@ -117,10 +119,10 @@ impl NewFile {
         Ok(Self { file, target, is_unfinished: true })
     }
 
-    fn device(target: PathBuf) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).open(&target)?;
-        let file = GrowingFile { file, path: target.clone() };
-        Ok(Self { file, target, is_unfinished: false })
+    fn device(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        let file = GrowingFile { file, path: path.to_owned() };
+        Ok(Self { file, target: path.to_owned(), is_unfinished: false })
     }
 
     /// The finished file, in the place of any other of its name.
@@ -132,19 +134,42 @@ impl NewFile {
         self.finish(|from, to| fs::rename(from, to))
     }
 
+    /// As [`NewFile::replace`], for what can be made again and carries a checksum: after a power cut
+    /// it may be there with other bytes.
+    ///
+    /// # Errors
+    /// What the file system said; the file of that name is unchanged then.
+    pub fn replace_unsynced(mut self) -> io::Result<()> {
+        if self.is_unfinished {
+            let (from, to) = (&self.file.path, &self.target);
+            step(Step::Rename(to), || fs::rename(from, to))?;
+            self.is_unfinished = false;
+        }
+        Ok(())
+    }
+
     /// The finished file, if no other has its name.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`], or what the file system said.
     pub fn claim(self) -> io::Result<()> {
-        self.finish(|from, to| {
+        let target = self.target.clone();
+        let mut is_claimed = false;
+        let finished = self.finish(|from, to| {
             let from = tempfile::TempPath::try_from_path(from)?;
             from.persist_noclobber(to).map_err(|error| {
                 // It is removed by us, as every unfinished file.
                 drop(error.path.keep());
                 error.error
-            })
-        })
+            })?;
+            is_claimed = true;
+            Ok(())
+        });
+        if finished.is_err() && is_claimed {
+            // Its name is not known to be on the disk: not at all, then.
+            let _ = remove(&target);
+        }
+        finished
     }
 
     fn finish(mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
@@ -236,7 +261,14 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
     let mode = if access == Access::Owner { 0o700 } else { 0o777 };
     let made = step(Step::CreateDirectory(path), || DirBuilder::new().mode(mode).create(path));
     match made {
-        Ok(()) => sync_directory(parent).map(|()| true),
+        Ok(()) => {
+            let synced = sync_directory(parent);
+            if synced.is_err() {
+                // Not known to be on the disk: not at all, then.
+                let _ = remove_empty_directory(path);
+            }
+            synced.map(|()| true)
+        }
         // Somebody else was quicker.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
         Err(error) => Err(error),

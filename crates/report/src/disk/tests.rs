@@ -79,7 +79,7 @@ fn links_are_followed_and_what_is_no_file_is_written_to() {
     // A pipe stays a pipe, and what reads it gets the bytes.
     let (reader, writer) = io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
-    let mut into = NewFile::device(PathBuf::from(path)).unwrap();
+    let mut into = NewFile::beside(Path::new(&path), Access::Usual).unwrap();
     into.write_all(b"through").unwrap();
     into.replace().unwrap();
     drop(writer);

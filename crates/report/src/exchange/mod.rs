@@ -197,7 +197,7 @@ impl Imported {
             },
         };
         conclude(&mut record, &pools);
-        RunData { record, samples: self.samples, series: self.series }
+        RunData { record, samples: self.samples, series: self.series, left_out: Vec::new() }
     }
 }
 

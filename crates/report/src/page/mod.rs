@@ -5,9 +5,11 @@ mod latency;
 mod rest;
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{self, Access};
 use crate::plot::{COLOURS, MOST_TIMELINES, Plot, PlotError, Plots, escape, ink_rules};
 use crate::schema::Phase;
 use crate::subject::{Subject, subjects};
@@ -51,24 +53,53 @@ pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
 }
 
 /// Writes `report.html` and every plot as `plots/NAME.svg` into a directory, and gives the path of
-/// the page. Files of an earlier report are replaced.
+/// the page. Files of an earlier report are replaced, each whole or not at all.
 ///
 /// # Errors
 ///
-/// As [`render`], or [`PageError::Store`] with what the disk said.
+/// As [`render`], or [`PageError::Store`] with what the disk said, and where a file of such a name
+/// is not of an earlier report: it stays as it is.
 pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageError> {
     let subjects = subjects(runs);
     let plots = Plots::of(&subjects)?;
     let html = page(runs, &subjects, &plots)?;
-    let folder = directory.join("plots");
-    fs::create_dir_all(&folder).map_err(StoreError::io(&folder, "create"))?;
-    for plot in plots.all() {
-        let path = folder.join(format!("{}.svg", plot.name));
-        fs::write(&path, plot.svg()).map_err(StoreError::io(&path, "write"))?;
-    }
-    let path = directory.join("report.html");
-    fs::write(&path, html).map_err(StoreError::io(&path, "write"))?;
+    let (folder, path) = (directory.join("plots"), directory.join("report.html"));
+    let files: Vec<(PathBuf, &Plot)> =
+        plots.all().map(|plot| (folder.join(format!("{}.svg", plot.name)), plot)).collect();
+    // Before anything is written: all of a report, or none of it.
+    check_replaceable(&path, PAGE_MARK)?;
+    files.iter().try_for_each(|(path, _)| check_replaceable(path, SVG_MARK))?;
+    disk::create_directory(&folder, Access::Usual).map_err(StoreError::io(&folder, "create"))?;
+    let write = |path: &Path, text: &str| {
+        disk::write_whole(path, text.as_bytes(), Access::Usual)
+            .map_err(StoreError::io(path, "write"))
+    };
+    files.iter().try_for_each(|(path, plot)| write(path, &plot.svg()))?;
+    write(&path, &html)?;
     Ok(path)
+}
+
+/// What the pages and the plots of every version have within their first bytes.
+const PAGE_MARK: &str = ": latency under load</title>";
+const SVG_MARK: &str = "<svg class=\"plot\"";
+const MARK_WITHIN_BYTES: u64 = 64 << 10;
+
+/// Refuses a file that no report of ours left there.
+fn check_replaceable(path: &Path, mark: &str) -> Result<(), StoreError> {
+    match fs::metadata(path) {
+        // What is missing cannot be lost, and what is no file is not replaced.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(facts) if !facts.is_file() => return Ok(()),
+        _ => {}
+    }
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MARK_WITHIN_BYTES).read_to_end(&mut start))
+        .map_err(StoreError::io(path, "read"))?;
+    if start.is_empty() || String::from_utf8_lossy(&start).contains(mark) {
+        return Ok(());
+    }
+    Err(StoreError::NotOurs { path: path.to_owned() })
 }
 
 /// Arms from which on the page begins with the published numbers.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::StoreError;
+use crate::disk::{Access, GrowingFile, NewFile};
 
 /// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
 const BATCH_ROWS: usize = 1 << 16;
@@ -64,8 +66,13 @@ impl Column {
 }
 
 /// Writes a file with one row group.
-pub(super) fn write(path: &Path, layout: &Layout, columns: &[Column]) -> Result<(), StoreError> {
-    let mut writer = TableWriter::create(path, layout)?;
+pub(super) fn write(
+    path: &Path,
+    file: GrowingFile,
+    layout: &Layout,
+    columns: &[Column],
+) -> Result<(), StoreError> {
+    let mut writer = TableWriter::new(path, file, layout)?;
     writer.write_group(columns)?;
     writer.close()
 }
@@ -73,12 +80,11 @@ pub(super) fn write(path: &Path, layout: &Layout, columns: &[Column]) -> Result<
 /// A file that row groups are added to.
 pub(super) struct TableWriter {
     path: PathBuf,
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<GrowingFile>,
 }
 
 impl TableWriter {
-    pub(super) fn create(path: &Path, layout: &Layout) -> Result<Self, StoreError> {
-        let file = File::create(path).map_err(StoreError::io(path, "create"))?;
+    pub(super) fn new(path: &Path, file: GrowingFile, layout: &Layout) -> Result<Self, StoreError> {
         let writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
         Ok(Self { path: path.to_owned(), writer })
     }
@@ -88,9 +94,10 @@ impl TableWriter {
         append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
     }
 
+    /// Completes the file and brings it to the disk.
     pub(super) fn close(self) -> Result<(), StoreError> {
-        let closed = self.writer.close();
-        closed.map(drop).map_err(|error| write_error(&self.path, &error))
+        let file = self.writer.into_inner().map_err(|error| write_error(&self.path, &error))?;
+        file.sync().map_err(StoreError::io(&self.path, "write"))
     }
 }
 
@@ -101,7 +108,7 @@ impl fmt::Debug for TableWriter {
 }
 
 fn append_columns(
-    writer: &mut SerializedFileWriter<File>,
+    writer: &mut SerializedFileWriter<GrowingFile>,
     columns: &[Column],
 ) -> ParquetResult<()> {
     let mut group = writer.next_row_group()?;
@@ -127,13 +134,13 @@ fn append_columns(
 }
 
 /// Writes one file with the row groups of all `parts`, which are copied and not decoded. Without
-/// parts, a table without rows.
+/// parts, a table without rows. It is there whole or not at all, and in no other file's place.
 pub(super) fn merge(
     path: &Path,
     layout: &Layout,
     parts: impl Iterator<Item = std::path::PathBuf>,
 ) -> Result<(), StoreError> {
-    let file = File::create(path).map_err(StoreError::io(path, "create"))?;
+    let file = NewFile::beside(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
     let mut writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
     for part in parts {
         let input = File::open(&part).map_err(StoreError::io(&part, "open"))?;
@@ -141,10 +148,10 @@ pub(super) fn merge(
         copied.map_err(|error| write_error(path, &error))?;
     }
     let file = writer.into_inner().map_err(|error| write_error(path, &error))?;
-    file.sync_all().map_err(StoreError::io(path, "write"))
+    file.claim().map_err(StoreError::io(path, "write"))
 }
 
-fn append_groups(writer: &mut SerializedFileWriter<File>, input: &File) -> ParquetResult<()> {
+fn append_groups(writer: &mut SerializedFileWriter<NewFile>, input: &File) -> ParquetResult<()> {
     let reader = SerializedFileReader::new(input.try_clone()?)?;
     for metadata in reader.metadata().row_groups() {
         let mut group = writer.next_row_group()?;
@@ -283,7 +290,10 @@ fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().flatten().cloned().collect(), levels)
 }
 
-fn file_writer(file: File, layout: &Layout) -> ParquetResult<SerializedFileWriter<File>> {
+fn file_writer<W: Write + Send>(
+    file: W,
+    layout: &Layout,
+) -> ParquetResult<SerializedFileWriter<W>> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)

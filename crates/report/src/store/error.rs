@@ -15,6 +15,21 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory has other things in it.
+    #[error(
+        "{}: not empty, and what is in it is no run; name a directory that is empty or new",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file that would be replaced is not one of ours.
+    #[error("{}: already there and not written by this program; name another folder", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
     /// The operating system refused.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -90,6 +105,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether another directory would do.
+    pub fn is_occupied(&self) -> bool {
+        matches!(self, StoreError::Exists { .. } | StoreError::Foreign { .. })
+    }
+
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.to_owned(), action, source }
     }

@@ -5,19 +5,22 @@
 //! written after its parts, so every line is backed by complete files. [`RunDir::finish`] merges
 //! the parts and then replaces `run.json` in one rename: a reader sees the run before or after,
 //! never between. A run that was killed, or whose disk filled up, reads as the trials it finished,
-//! with
-//! [`RunRecord::complete`] false.
+//! with [`RunRecord::complete`] false. Parts are synced before their trial's line is written, and
+//! [`RunDir::sync`] brings the lines to the disk; what a power cut damaged all the same is left out
+//! when it is read, and named.
+//!
+//! A run begins in an empty or new directory only, and removes nothing but what it made itself.
 
 mod columns;
 mod csv;
 mod error;
+mod folder;
 mod packets;
 mod read;
 mod rows;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 pub use csv::{write_samples_csv, write_series_csv};
@@ -26,14 +29,18 @@ pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
 
 use crate::arms::conclude;
+use crate::disk::{self, Access, GrowingFile};
 use crate::schema::{RunRecord, Sample, Series, TrialRecord};
 use crate::summarise::LatencyPools;
+use folder::Folder;
 
 const RECORD: &str = "run.json";
 const JOURNAL: &str = "trials.jsonl";
 /// Trials of a `run.json` with a line for every field, at most.
 const MOST_INDENTED: usize = 2_000;
 const PARTS: &str = "parts";
+/// Names that are tried where one is taken.
+const MOST_NAMES: u32 = 10_000;
 const SAMPLES: &str = "samples.parquet";
 const SERIES: &str = "series.parquet";
 const PACKETS: &str = "packets.parquet";
@@ -41,42 +48,73 @@ const PACKETS: &str = "packets.parquet";
 /// A run directory being written.
 #[derive(Debug)]
 pub struct RunDir {
-    path: PathBuf,
+    folder: Folder,
     record: RunRecord,
     /// Names of its arms.
     arms: BTreeSet<String>,
     pools: LatencyPools,
-    journal: File,
+    journal: GrowingFile,
     journal_bytes: u64,
     keeps_samples: bool,
 }
 
 impl RunDir {
+    /// Whether a run may begin in a directory: it is empty, or not there yet. To be asked before
+    /// anything that takes time.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything
+    /// else, what the disk said when it cannot be looked at.
+    pub fn check_vacant(path: impl AsRef<Path>) -> Result<(), StoreError> {
+        folder::check_vacant(path.as_ref())
+    }
+
     /// Starts a run in the directory, which is created where it is missing. Trials, summaries and
     /// [`RunRecord::complete`] of `record` are ignored; the rest stays as given.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`] when the directory holds a run already, else what the disk said.
+    /// As [`RunDir::check_vacant`]; then nothing has changed.
     pub fn create(path: impl Into<PathBuf>, mut record: RunRecord) -> Result<RunDir, StoreError> {
-        let path = path.into();
         record.complete = false;
         record.trials.clear();
         record.summaries.clear();
-        if path.join(RECORD).exists() {
-            return Err(StoreError::Exists { path });
+        let folder = Folder::create(path.into())?;
+        match begin(&folder, &record) {
+            Ok(journal) => {
+                let (pools, arms) = (LatencyPools::default(), read::arm_names(&record.arms));
+                let (journal_bytes, keeps_samples) = (0, true);
+                Ok(RunDir { folder, record, arms, pools, journal, journal_bytes, keeps_samples })
+            }
+            Err(error) => {
+                // What failed first is what the caller must hear of.
+                let _ = folder.remove_all();
+                Err(error)
+            }
         }
-        let parts = path.join(PARTS);
-        fs::create_dir_all(&parts).map_err(StoreError::io(&parts, "create"))?;
-        let journal_path = path.join(JOURNAL);
-        let journal = OpenOptions::new().append(true).create_new(true).open(&journal_path);
-        let journal = journal.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.clone() },
-            _ => StoreError::io(&journal_path, "create")(error),
-        })?;
-        write_record(&path, &record)?;
-        let (pools, arms) = (LatencyPools::default(), read::arm_names(&record.arms));
-        Ok(RunDir { path, record, arms, pools, journal, journal_bytes: 0, keeps_samples: true })
+    }
+
+    /// As [`RunDir::create`], in `path-2`, `path-3`, ... where `path` is taken: two runs that begin
+    /// in the same second have the same name.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said.
+    pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir, StoreError> {
+        let numbered = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!("-{number}"));
+            PathBuf::from(name)
+        };
+        let names = std::iter::once(path.to_owned()).chain((2..MOST_NAMES).map(numbered));
+        for name in names {
+            match RunDir::create(name, record.clone()) {
+                Err(error) if error.is_occupied() => {}
+                created => return created,
+            }
+        }
+        Err(StoreError::Exists { path: path.to_owned() })
     }
 
     /// For studies of thousands of trials: samples and series are summarised as they come and not
@@ -89,7 +127,17 @@ impl RunDir {
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
+    }
+
+    /// Begins a file of a trial's own in a folder of the run, for example a capture. What is there
+    /// already stays, and is an error.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said.
+    pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
+        self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
     /// The record so far, with every trial appended.
@@ -104,7 +152,9 @@ impl RunDir {
     ///
     /// What the disk said.
     pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
-        PacketTable::create(part(&self.path, trial as usize, PACKETS))
+        let path = part(self.path(), trial as usize, PACKETS);
+        let file = self.folder.begin(&path)?;
+        PacketTable::new(path, file)
     }
 
     /// Keeps a finished trial. Trials come in the order of their index; the slices may be empty.
@@ -119,7 +169,7 @@ impl RunDir {
         samples: &[Sample],
         series: &[Series],
     ) -> Result<(), StoreError> {
-        let wrong = |reason| StoreError::Inconsistent { path: self.path.clone(), reason };
+        let wrong = |reason| StoreError::Inconsistent { path: self.path().to_owned(), reason };
         let next = self.record.trials.len();
         if trial.index as usize != next {
             return Err(wrong(format!("trial {} where {next} is next", trial.index)));
@@ -133,10 +183,24 @@ impl RunDir {
             let columns = rows::from_series(trial, series).map_err(wrong)?;
             self.write_part(next, SERIES, rows::SERIES, &columns)?;
         }
+        if self.keeps_samples {
+            // A line that survives a power cut has its parts.
+            let parts = self.path().join(PARTS);
+            disk::sync_directory(&parts).map_err(StoreError::io(&parts, "write"))?;
+        }
         self.append_line(trial)?;
         self.pools.add(trial, samples);
         self.record.trials.push(trial.clone());
         Ok(())
+    }
+
+    /// Brings the trials appended so far to the disk.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.journal.sync().map_err(StoreError::io(&self.path().join(JOURNAL), "write"))
     }
 
     /// Ends the run: summaries, verdicts, merged tables, `run.json`.
@@ -148,24 +212,34 @@ impl RunDir {
         self.record.host.duration_s = duration_s;
         conclude(&mut self.record, &self.pools);
         self.record.complete = true;
+        let path = self.folder.path();
         let tables =
             [(SAMPLES, rows::SAMPLES), (SERIES, rows::SERIES), (PACKETS, packets::PACKETS)];
         for (name, layout) in tables {
-            let (merged, temporary) = (self.path.join(name), temporary(&self.path, name));
-            let parts = (0..self.record.trials.len()).map(|trial| part(&self.path, trial, name));
+            let parts = (0..self.record.trials.len()).map(|trial| part(path, trial, name));
             let mut parts = parts.filter(|part| part.exists()).peekable();
             if name == PACKETS && parts.peek().is_none() {
                 continue;
             }
-            let written = columns::merge(&temporary, layout, parts);
-            or_remove(&temporary, written)?;
-            fs::rename(&temporary, &merged).map_err(StoreError::io(&merged, "replace"))?;
+            columns::merge(&path.join(name), layout, parts)?;
         }
-        write_record(&self.path, &self.record)?;
-        let (parts, journal) = (self.path.join(PARTS), self.path.join(JOURNAL));
-        fs::remove_dir_all(&parts).map_err(StoreError::io(&parts, "remove"))?;
-        fs::remove_file(&journal).map_err(StoreError::io(&journal, "remove"))?;
+        let record = path.join(RECORD);
+        let json = encode(&record, &self.record)?;
+        disk::write_whole(&record, &json, Access::Usual)
+            .map_err(StoreError::io(&record, "replace"))?;
+        let (parts, journal) = (path.join(PARTS), path.join(JOURNAL));
+        self.folder.remove(|file| file == journal || file.starts_with(&parts))?;
         Ok(self.record)
+    }
+
+    /// Ends a run that has nothing worth keeping: removes the files that it made, and the directory
+    /// if it made that and nobody put anything else into it.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said of the first that could not be removed.
+    pub fn abandon(self) -> Result<(), StoreError> {
+        self.folder.remove_all()
     }
 
     fn write_part(
@@ -175,19 +249,20 @@ impl RunDir {
         layout: &columns::Layout,
         columns: &[columns::Column],
     ) -> Result<(), StoreError> {
-        let path = part(&self.path, trial, name);
-        let written = columns::write(&path, layout, columns);
-        or_remove(&path, written)
+        let path = part(self.path(), trial, name);
+        let file = self.folder.begin(&path)?;
+        let written = columns::write(&path, file, layout, columns);
+        self.folder.or_remove(&path, written)
     }
 
     fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {
-        let path = self.path.join(JOURNAL);
+        let path = self.path().join(JOURNAL);
         let mut line = serde_json::to_vec(trial)
             .map_err(|source| StoreError::Json { path: path.clone(), source })?;
         line.push(b'\n');
         if let Err(error) = self.journal.write_all(&line) {
             // Half a line would swallow the next one.
-            let undone = self.journal.set_len(self.journal_bytes);
+            let undone = self.journal.cut(self.journal_bytes);
             return Err(StoreError::io(&path, "write")(undone.err().unwrap_or(error)));
         }
         self.journal_bytes += line.len() as u64;
@@ -199,22 +274,20 @@ fn part(directory: &Path, trial: usize, name: &str) -> PathBuf {
     directory.join(PARTS).join(format!("{trial:07}-{name}"))
 }
 
-fn temporary(directory: &Path, name: &str) -> PathBuf {
-    directory.join(format!(".{name}.new"))
+/// Claims the directory with `run.json`, then makes what the first trial needs.
+fn begin(folder: &Folder, record: &RunRecord) -> Result<GrowingFile, StoreError> {
+    let path = folder.path().join(RECORD);
+    folder.write(&path, &encode(&path, record)?).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists { path: folder.path().to_owned() },
+        _ => StoreError::io(&path, "create")(error),
+    })?;
+    folder.folder(PARTS)?;
+    let journal = folder.begin(&folder.path().join(JOURNAL))?;
+    disk::sync_directory(folder.path()).map_err(StoreError::io(folder.path(), "write"))?;
+    Ok(journal)
 }
 
-/// Removes a file that could not be written whole, so that a full disk is not kept full by it.
-fn or_remove(path: &Path, written: Result<(), StoreError>) -> Result<(), StoreError> {
-    if written.is_err() {
-        // What failed first is what the caller must hear of.
-        let _ = fs::remove_file(path);
-    }
-    written
-}
-
-/// Replaces `run.json` in one step.
-fn write_record(directory: &Path, record: &RunRecord) -> Result<(), StoreError> {
-    let (path, temporary) = (directory.join(RECORD), temporary(directory, RECORD));
+fn encode(path: &Path, record: &RunRecord) -> Result<Vec<u8>, StoreError> {
     // Nobody reads thousands of trials, and indented they take twice the room.
     let encode = if record.trials.len() > MOST_INDENTED {
         serde_json::to_vec
@@ -222,10 +295,10 @@ fn write_record(directory: &Path, record: &RunRecord) -> Result<(), StoreError> 
         serde_json::to_vec_pretty
     };
     let mut json =
-        encode(record).map_err(|source| StoreError::Json { path: path.clone(), source })?;
+        encode(record).map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
     json.push(b'\n');
-    let mut file = File::create(&temporary).map_err(StoreError::io(&temporary, "create"))?;
-    let written = file.write_all(&json).and_then(|()| file.sync_all());
-    or_remove(&temporary, written.map_err(StoreError::io(&temporary, "write")))?;
-    fs::rename(&temporary, &path).map_err(StoreError::io(&path, "replace"))
+    Ok(json)
 }
+
+#[cfg(test)]
+mod tests;

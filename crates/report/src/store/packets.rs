@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
 
+use super::StoreError;
 use super::columns::{Column, Kind, Layout, TableWriter};
-use super::{StoreError, or_remove};
+use crate::disk::{self, GrowingFile};
 use crate::schema::PacketSighting;
 
 /// Columns of `packets.parquet`.
@@ -46,8 +47,8 @@ pub struct PacketTable {
 }
 
 impl PacketTable {
-    pub(super) fn create(path: PathBuf) -> Result<Self, StoreError> {
-        let writer = Some(TableWriter::create(&path, PACKETS)?);
+    pub(super) fn new(path: PathBuf, file: GrowingFile) -> Result<Self, StoreError> {
+        let writer = Some(TableWriter::new(&path, file, PACKETS)?);
         let texts = std::array::from_fn(|_| ByteArray::from(""));
         Ok(Self { path, writer, columns: empty(), texts, rows: 0, pending: 0 })
     }
@@ -108,14 +109,18 @@ impl PacketTable {
             Some(writer) => writer.close(),
             None => Ok(()),
         });
-        or_remove(&self.path, written)
+        if written.is_err() {
+            // What failed first is what the caller must hear of.
+            let _ = disk::remove(&self.path);
+        }
+        written
     }
 
     /// Removes the table of a trial that was not completed.
     pub fn discard(mut self) {
         self.writer = None;
         // A part without its trial is never read; it is only in the way.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = disk::remove(&self.path);
     }
 
     /// Where it is.

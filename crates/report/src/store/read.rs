@@ -1,8 +1,8 @@
 //! Reading a run directory, complete or not, trusting nothing in it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::{JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows};
@@ -25,6 +25,8 @@ pub struct RunData {
     pub samples: Vec<Sample>,
     /// Every curve, ascending by trial.
     pub series: Vec<Series>,
+    /// What of an incomplete run was damaged and is left out, in words.
+    pub left_out: Vec<String>,
 }
 
 impl RunData {
@@ -49,7 +51,8 @@ fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T
 impl RunDir {
     /// Reads a run directory with all its samples and series.
     ///
-    /// An incomplete run gives the trials it finished, with summaries computed here.
+    /// An incomplete run gives the trials it finished, with summaries computed here; without those
+    /// that are damaged, which [`RunData::left_out`] names.
     ///
     /// # Errors
     ///
@@ -79,28 +82,15 @@ impl RunDir {
     ) -> Result<RunData, StoreError> {
         let path = path.as_ref();
         let record_path = path.join(RECORD);
-        let mut record = parse(&record_path, &read_text(&record_path)?)?;
+        let record = parse(&record_path, &read_text(&record_path)?)?;
         if !record.complete {
-            record.trials = journal(&path.join(JOURNAL))?;
-            let wrong = |reason| StoreError::Inconsistent { path: path.join(JOURNAL), reason };
-            check(&record).map_err(wrong)?;
+            return incomplete(path, record);
         }
-        let complete = record.complete;
-        let kept: BTreeSet<u32> = record
-            .trials
-            .iter()
-            .filter(|trial| !complete || wanted(trial))
-            .map(|trial| trial.index)
-            .collect();
-        let mut data = RunData { record, samples: Vec::new(), series: Vec::new() };
+        let kept: BTreeSet<u32> =
+            record.trials.iter().filter(|trial| wanted(trial)).map(|trial| trial.index).collect();
+        let (samples, series) = (Vec::new(), Vec::new());
+        let mut data = RunData { record, samples, series, left_out: Vec::new() };
         read_tables(path, &kept, &mut data)?;
-        if !complete {
-            let mut pools = LatencyPools::default();
-            for trial in &data.record.trials {
-                pools.add(trial, of_trial(&data.samples, trial.index, |sample| sample.trial));
-            }
-            conclude(&mut data.record, &pools);
-        }
         Ok(data)
     }
 }
@@ -168,17 +158,96 @@ pub(super) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Resul
     Ok(())
 }
 
-/// Finished trials of an incomplete run. A last line without its end was being written when the run
-/// was cut short and is left out.
-fn journal(path: &Path) -> Result<Vec<TrialRecord>, StoreError> {
-    let text = read_text(path)?;
+/// A run that was cut short: the trials whose line and parts are whole.
+fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData, StoreError> {
+    let (trials, mut left_out) = journal(&path.join(JOURNAL), &arm_names(&record.arms))?;
+    let keeps_samples = trials.iter().any(|trial| part_of(path, trial, SAMPLES).exists());
+    let (mut samples, mut series) = (Vec::new(), Vec::new());
+    let mut pools = LatencyPools::default();
+    for trial in trials {
+        match parts(path, &trial, keeps_samples) {
+            Ok((of_trial, curves)) => {
+                pools.add(&trial, &of_trial);
+                samples.extend(of_trial);
+                series.extend(curves);
+                record.trials.push(trial);
+            }
+            Err(error @ StoreError::TooLarge { .. }) => return Err(error),
+            Err(error) => left_out.push(format!("trial {}: {}", trial.index, words(&error))),
+        }
+        if samples.len() as u64 > ROW_LIMIT {
+            return Err(StoreError::TooLarge { path: path.join(PARTS), row_limit: ROW_LIMIT });
+        }
+    }
+    conclude(&mut record, &pools);
+    Ok(RunData { record, samples, series, left_out })
+}
+
+/// An error with its cause, in one line.
+fn words(error: &StoreError) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+/// Samples and series of one trial of an incomplete run.
+fn parts(
+    path: &Path,
+    trial: &TrialRecord,
+    keeps_samples: bool,
+) -> Result<(Vec<Sample>, Vec<Series>), StoreError> {
+    let (mut samples, mut series) = (Vec::new(), Vec::new());
+    let trials = std::slice::from_ref(trial);
+    let file = part_of(path, trial, SAMPLES);
+    if file.exists() {
+        let mut take = |columns| rows::to_samples(columns, trials, &mut samples);
+        columns::read(&file, rows::SAMPLES, ROW_LIMIT, &|_| true, &mut take)?;
+    } else if keeps_samples && trial.latencies.iter().any(|latency| latency.sent > 0) {
+        return Err(StoreError::Damaged { path: file, reason: "it is missing".to_owned() });
+    }
+    let file = part_of(path, trial, SERIES);
+    if file.exists() {
+        let mut take = |columns| rows::to_series(columns, trials, &mut series);
+        columns::read(&file, rows::SERIES, ROW_LIMIT, &|_| true, &mut take)?;
+    }
+    Ok((samples, series))
+}
+
+fn part_of(path: &Path, trial: &TrialRecord, name: &str) -> PathBuf {
+    part(path, trial.index as usize, name)
+}
+
+/// Finished trials of an incomplete run, and what is wrong with lines that are none. A last line
+/// without its end was being written when the run was cut short.
+fn journal(
+    path: &Path,
+    arms: &BTreeSet<String>,
+) -> Result<(Vec<TrialRecord>, Vec<String>), StoreError> {
+    let text = match read_text(path) {
+        // Cut short before there was any.
+        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        text => text?,
+    };
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     let whole = lines.filter(|line| line.ends_with(b"\n"));
-    let parse = |line| serde_json::from_slice(line);
-    whole
-        .map(parse)
-        .collect::<Result<_, _>>()
-        .map_err(|source| StoreError::Json { path: path.to_owned(), source })
+    let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
+    for (number, line) in whole.enumerate() {
+        let parsed = serde_json::from_slice::<TrialRecord>(line).map_err(|error| error.to_string());
+        let least = trials.last().map_or(0, |last| last.index + 1);
+        let checked = parsed.and_then(|trial| {
+            check_trial(&trial, arms)?;
+            if trial.index < least {
+                return Err(format!("trial {} where {least} is next", trial.index));
+            }
+            Ok(trial)
+        });
+        match checked {
+            Ok(trial) => trials.push(trial),
+            Err(reason) => wrong.push(format!("{}:{}: {reason}", path.display(), number + 1)),
+        }
+    }
+    Ok((trials, wrong))
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
@@ -196,32 +265,17 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     if kept.is_empty() {
         return Ok(());
     }
-    let RunData { record, samples, series } = data;
+    let RunData { record, samples, series, .. } = data;
     let trials = &record.trials;
     let wanted = |trial: i64| u32::try_from(trial).is_ok_and(|trial| kept.contains(&trial));
-    for file in tables(path, record, SAMPLES)? {
-        let mut take = |columns| rows::to_samples(columns, trials, samples);
-        columns::read(&file, rows::SAMPLES, ROW_LIMIT, &wanted, &mut take)?;
-    }
-    for file in tables(path, record, SERIES)? {
-        let mut take = |columns| rows::to_series(columns, trials, series);
-        columns::read(&file, rows::SERIES, ROW_LIMIT, &wanted, &mut take)?;
-    }
+    let mut take = |columns| rows::to_samples(columns, trials, samples);
+    columns::read(&path.join(SAMPLES), rows::SAMPLES, ROW_LIMIT, &wanted, &mut take)?;
+    let mut take = |columns| rows::to_series(columns, trials, series);
+    columns::read(&path.join(SERIES), rows::SERIES, ROW_LIMIT, &wanted, &mut take)?;
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
     // Our own writer keeps this order; another one's file need not.
     samples.sort_by_key(|sample| sample.trial);
     series.sort_by_key(|series| series.trial);
     Ok(())
-}
-
-/// The files that hold a table: the merged one of a complete run, else the parts of its trials.
-fn tables(path: &Path, record: &RunRecord, name: &str) -> Result<Vec<PathBuf>, StoreError> {
-    if record.complete {
-        return Ok(vec![path.join(name)]);
-    }
-    let parts = path.join(PARTS);
-    fs::metadata(&parts).map_err(StoreError::io(&parts, "open"))?;
-    let files = (0..record.trials.len()).map(|trial| part(path, trial, name));
-    Ok(files.filter(|file| file.exists()).collect())
 }

@@ -217,7 +217,12 @@ fn utf8(value: &ByteArray) -> Result<&str, String> {
 
 fn trial_of(value: i64, trials: &[TrialRecord]) -> Result<(u32, &TrialRecord), String> {
     let index = u32::try_from(value).ok();
-    let trial = index.and_then(|index| trials.get(index as usize).map(|trial| (index, trial)));
+    let trial = index.and_then(|index| {
+        // Of an incomplete run some may be missing: then the index is not the position.
+        let at = trials.get(index as usize).filter(|trial| trial.index == index);
+        let find = || trials.binary_search_by_key(&index, |trial| trial.index).ok();
+        Some((index, at.or_else(|| trials.get(find()?))?))
+    });
     trial.ok_or_else(|| format!("a row of trial {value}, which run.json does not have"))
 }
 

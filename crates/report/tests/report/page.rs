@@ -26,7 +26,7 @@ pub fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> Run
     }
     conclude(&mut record, &pools);
     record.complete = true;
-    RunData { record, samples, series }
+    RunData { record, samples, series, left_out: Vec::new() }
 }
 
 /// Tags must nest; that is all a browser needs to show every part where it belongs.

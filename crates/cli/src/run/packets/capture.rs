@@ -1,7 +1,6 @@
 //! A capture of one point of one trial: pcapng, raw IPv4, nanoseconds.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness};
+use underload_report::disk::{self, GrowingFile};
 use underload_sim::net::{Event, Sighting};
 
 use super::header::{self, Passed, TcpFacts};
@@ -23,7 +23,7 @@ use super::sequence::Offsets;
 /// A capture being written.
 pub struct Capture {
     path: PathBuf,
-    writer: PcapNgWriter<BufWriter<File>>,
+    writer: PcapNgWriter<BufWriter<GrowingFile>>,
     point: Point,
     passed: Passed,
     buffer: Vec<u8>,
@@ -33,11 +33,16 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins a file.
+    /// Begins a file, which is called `path`.
     ///
     /// # Errors
     /// What the disk said.
-    pub fn create(path: PathBuf, point: Point, what: &str) -> anyhow::Result<Self> {
+    pub fn begin(
+        path: PathBuf,
+        file: GrowingFile,
+        point: Point,
+        what: &str,
+    ) -> anyhow::Result<Self> {
         let begin = || -> anyhow::Result<_> {
             let program = concat!("underload ", env!("CARGO_PKG_VERSION"));
             let section = SectionHeaderBlock {
@@ -45,8 +50,7 @@ impl Capture {
                 options: vec![SectionHeaderOption::UserApplication(program.into())],
                 ..SectionHeaderBlock::default()
             };
-            let file = BufWriter::new(File::create(&path)?);
-            let mut writer = PcapNgWriter::with_section_header(file, section)?;
+            let mut writer = PcapNgWriter::with_section_header(BufWriter::new(file), section)?;
             writer.write_pcapng_block(InterfaceDescriptionBlock {
                 linktype: DataLink::RAW,
                 snaplen: header::MOST_BYTES as u32,
@@ -108,14 +112,15 @@ impl Capture {
     /// # Errors
     /// What the disk said.
     pub fn finish(mut self) -> anyhow::Result<()> {
-        let flushed = self.writer.get_mut().flush();
+        let file = self.writer.get_mut();
+        let flushed = file.flush().and_then(|()| file.get_ref().sync());
         flushed.with_context(|| format!("writing {}", self.path.display()))
     }
 
     /// Removes the capture of a trial that was not completed.
     pub fn discard(self) {
         drop(self.writer);
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove(&self.path);
     }
 }
 

@@ -13,9 +13,7 @@ mod header;
 pub mod point;
 mod sequence;
 
-use std::fs;
-
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use underload_report::schema::PacketSighting;
 use underload_report::{PacketTable, RunDir};
 use underload_sim::flow::FlowKind;
@@ -103,15 +101,12 @@ impl TrialLog {
             Some(points) => Some((directory.packet_table(trial)?, points.clone())),
             None => None,
         };
-        let folder = directory.path().join(FOLDER);
-        if !wanted.captures.is_empty() {
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("creating {}", folder.display()))?;
-        }
         let arm = &config.label.arm;
         let capture = |point: &Point| {
-            let path = folder.join(format!("{trial:07}-{point}.pcapng"));
-            Capture::create(path, point.clone(), &format!("arm {arm}, trial {trial}"))
+            let name = format!("{trial:07}-{point}.pcapng");
+            let (path, file) =
+                (directory.path().join(FOLDER).join(&name), directory.begin_file(FOLDER, &name)?);
+            Capture::begin(path, file, point.clone(), &format!("arm {arm}, trial {trial}"))
         };
         let captures = wanted.captures.iter().map(capture).collect::<anyhow::Result<_>>()?;
         let flows = config.flows.iter().map(|flow| {

@@ -1,0 +1,132 @@
+//! A run's directory, and what in it the run made itself: nothing else is ever removed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{JOURNAL, RECORD, StoreError};
+use crate::disk::{self, Access, GrowingFile};
+
+/// Whether a run may begin in a directory: it is empty, or not there yet.
+///
+/// # Errors
+///
+/// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything else.
+pub(super) fn check_vacant(path: &Path) -> Result<(), StoreError> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        read => read.map_err(StoreError::io(path, "use as a directory"))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(StoreError::io(path, "read"))?.file_name();
+        // Left by a program that was killed before its run had begun.
+        if name.to_string_lossy().starts_with(disk::UNFINISHED) {
+            continue;
+        }
+        let holds_run = [RECORD, JOURNAL].iter().any(|name| path.join(name).exists());
+        let path = path.to_owned();
+        return Err(match holds_run {
+            true => StoreError::Exists { path },
+            false => StoreError::Foreign { path },
+        });
+    }
+    Ok(())
+}
+
+/// The directory of a run under way. Threads may add files side by side.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Whether the directory itself was made for this run.
+    is_made: bool,
+    made: Mutex<Made>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    files: BTreeSet<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Folder {
+    pub(super) fn create(path: PathBuf) -> Result<Folder, StoreError> {
+        check_vacant(&path)?;
+        let made = disk::create_directory(&path, Access::Usual);
+        let is_made = made.map_err(StoreError::io(&path, "create"))?;
+        Ok(Folder { path, is_made, made: Mutex::default() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A folder in it.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let path = self.path.join(name);
+        let is_new = disk::create_directory(&path, Access::Usual);
+        if is_new.map_err(StoreError::io(&path, "create"))? {
+            self.made().folders.push(path.clone());
+        }
+        Ok(path)
+    }
+
+    /// Writes a file whole or not at all, where none of its name is.
+    pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        disk::write_new(path, bytes, Access::Usual)?;
+        self.made().files.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Begins a file that grows, where none of its name is.
+    pub(super) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
+        let file = disk::create_new(path).map_err(StoreError::io(path, "create"))?;
+        self.made().files.insert(path.to_owned());
+        Ok(file)
+    }
+
+    /// Removes a file that could not be written whole, so that a full disk is not kept full by it.
+    pub(super) fn or_remove<T>(
+        &self,
+        path: &Path,
+        written: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if written.is_err() && self.made().files.remove(path) {
+            // What failed first is what the caller must hear of.
+            let _ = disk::remove(path);
+        }
+        written
+    }
+
+    /// Removes the files of ours that `wanted` names, and the folders of ours that are empty then.
+    pub(super) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
+        let mut made = self.made();
+        let files: Vec<PathBuf> = made.files.iter().filter(|path| wanted(path)).cloned().collect();
+        let mut removed = Ok(());
+        for path in files {
+            made.files.remove(&path);
+            // Whatever happens to one, the others go.
+            removed = removed.and(disk::remove(&path).map_err(StoreError::io(&path, "remove")));
+        }
+        for path in made.folders.iter().rev() {
+            let gone = disk::remove_empty_directory(path);
+            removed = removed.and(gone.map_err(StoreError::io(path, "remove")));
+        }
+        removed
+    }
+
+    /// Removes all that was made for the run.
+    pub(super) fn remove_all(&self) -> Result<(), StoreError> {
+        self.remove(|_| true)?;
+        if self.is_made {
+            let gone = disk::remove_empty_directory(&self.path);
+            gone.map_err(StoreError::io(&self.path, "remove"))?;
+        }
+        Ok(())
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

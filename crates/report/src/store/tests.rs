@@ -1,0 +1,223 @@
+//! What a run directory, and all around it, is like after every fault at every step.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::disk::faults::{self, Fault, Tree};
+use crate::schema::{
+    ArmRecord, FORMAT_VERSION, FlowRecord, HostFacts, LatencySummary, ScenarioRecord, World,
+};
+
+const SAMPLES_EACH: usize = 3;
+
+fn record() -> RunRecord {
+    RunRecord {
+        format_version: FORMAT_VERSION,
+        tool_version: String::new(),
+        commit: String::new(),
+        scenario: ScenarioRecord::default(),
+        seed: 0,
+        world: World::Sim,
+        complete: false,
+        arms: vec![ArmRecord { name: "pie".to_owned(), label: String::new() }],
+        trials: Vec::new(),
+        summaries: Vec::new(),
+        expectations: Vec::new(),
+        host: HostFacts::default(),
+    }
+}
+
+fn trial(index: u32) -> (TrialRecord, Vec<Sample>) {
+    let flow = FlowRecord { name: "probe".to_owned(), ..FlowRecord::default() };
+    let latency =
+        LatencySummary { probe: "probe".to_owned(), sent: 3, ..LatencySummary::default() };
+    let (flows, latencies) = (vec![flow], vec![latency]);
+    let arm = "pie".to_owned();
+    let record = TrialRecord { index, arm, flows, latencies, ..TrialRecord::default() };
+    (record, vec![Sample { trial: index, ..Sample::default() }; SAMPLES_EACH])
+}
+
+/// How far a run came.
+#[derive(Debug, Default)]
+struct Progress {
+    appended: usize,
+    synced: usize,
+    is_finished: bool,
+}
+
+/// A run of two trials with a table of packets and a file of its own, that ends early as the
+/// program does.
+fn run(path: &Path) -> Progress {
+    let mut progress = Progress::default();
+    let Ok(mut run) = RunDir::create(path, record()) else { return progress };
+    let mut trials = || -> Result<(), StoreError> {
+        for index in 0..2 {
+            run.packet_table(index)?.finish()?;
+            let mut file = run.begin_file("captures", &format!("{index}.pcapng"))?;
+            file.write_all(b"packets").map_err(StoreError::io(path, "write"))?;
+            let (record, samples) = trial(index);
+            run.append_trial(&record, &samples, &[])?;
+            progress.appended += 1;
+            run.sync()?;
+            progress.synced += 1;
+        }
+        Ok(())
+    };
+    match trials() {
+        Ok(()) => progress.is_finished = run.finish(1.0).is_ok(),
+        Err(_) if progress.appended == 0 => drop(run.abandon()),
+        Err(_) => {}
+    }
+    progress
+}
+
+/// The directory of the run is one among the user's own things.
+fn users_own() -> Tree {
+    [("thesis/chapter.txt", "important"), ("report.html", "mine"), ("parts/0000000", "mine too")]
+        .into_iter()
+        .flat_map(|(name, text)| {
+            let path = PathBuf::from(name);
+            let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
+            let folder = folder.map(|folder| (folder.to_owned(), None));
+            folder.into_iter().chain([(path.clone(), Some(text.as_bytes().to_vec()))])
+        })
+        .collect()
+}
+
+fn without_run(tree: &Tree) -> Tree {
+    let outside = tree.iter().filter(|(path, _)| !path.starts_with("run"));
+    outside.map(|(path, content)| (path.clone(), content.clone())).collect()
+}
+
+#[test]
+fn whatever_fails_foreign_files_stay_and_trials_on_the_disk_are_read() {
+    let before = users_own();
+    let action = |root: &Path| run(&root.join("run"));
+    let mut finished_at_last = 0;
+    faults::at_every_step(&before, action, |fault, root, outcome| {
+        let progress = &outcome.result;
+        finished_at_last += usize::from(!outcome.is_hit && progress.is_finished);
+        let left = faults::tree(root);
+        if progress.appended == 0 && !matches!(fault, Fault::Kill(_)) {
+            assert_eq!(left, before, "{fault:?}: something is left of a run without a trial");
+        }
+        let killed = std::iter::once((&left, progress.appended));
+        let cut = outcome.after_power_cut.iter().map(|tree| (tree, progress.synced));
+        for (tree, least) in killed.chain(cut) {
+            assert_eq!(without_run(tree), before, "{fault:?}: what is not ours changed");
+            faults::restore(root, tree);
+            match RunDir::read(root.join("run")) {
+                Ok(data) => {
+                    let trials = data.record.trials.len();
+                    assert!(trials >= least, "{fault:?}: {trials} of {least}, {tree:?}");
+                    assert!(data.left_out.is_empty(), "{fault:?}: {:?}", data.left_out);
+                    assert_eq!(data.samples.len(), trials * SAMPLES_EACH, "{fault:?}");
+                    assert!(data.record.complete || !progress.is_finished, "{fault:?}");
+                }
+                Err(error) => assert_eq!(least, 0, "{fault:?}: {error}: {tree:?}"),
+            }
+        }
+    });
+    assert_eq!(finished_at_last, 3, "the premise: without a fault it is complete");
+}
+
+#[test]
+fn a_run_begins_in_an_empty_directory_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    faults::restore(root, &users_own());
+    for path in [root.to_owned(), root.join("thesis"), root.join("thesis/../parts")] {
+        let error = RunDir::create(&path, record()).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+        assert!(error.is_occupied() && RunDir::check_vacant(&path).is_err());
+    }
+    assert_eq!(faults::tree(root), users_own());
+    assert!(RunDir::check_vacant(root.join("report.html")).is_err(), "a file is no directory");
+    let empty = root.join("empty");
+    fs::create_dir(&empty).unwrap();
+    let run = RunDir::create(&empty, record()).unwrap();
+    assert!(matches!(RunDir::create(&empty, record()), Err(StoreError::Exists { .. })));
+    run.abandon().unwrap();
+    assert_eq!(fs::read_dir(&empty).unwrap().count(), 0, "it is empty again, and there");
+}
+
+#[test]
+fn an_abandoned_run_takes_nothing_of_others_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/run");
+    let run = RunDir::create(&path, record()).unwrap();
+    drop(run.begin_file("captures", "0.pcapng").unwrap());
+    fs::write(path.join("notes.txt"), "mine").unwrap();
+    fs::write(path.join("captures/mine.pcapng"), "mine").unwrap();
+    run.abandon().unwrap();
+    let left: Vec<PathBuf> = faults::tree(&path).into_keys().collect();
+    assert_eq!(left, ["captures", "captures/mine.pcapng", "notes.txt"].map(PathBuf::from));
+    // A file of another under a name of ours is not written over.
+    let path = directory.path().join("second");
+    let mut run = RunDir::create(&path, record()).unwrap();
+    fs::write(path.join("parts/0000000-samples.parquet"), "mine").unwrap();
+    let (first, samples) = trial(0);
+    assert!(run.append_trial(&first, &samples, &[]).is_err());
+    run.abandon().unwrap();
+    let kept = faults::tree(&path);
+    assert_eq!(kept[Path::new("parts/0000000-samples.parquet")].as_deref(), Some(&b"mine"[..]));
+}
+
+#[test]
+fn runs_that_begin_in_the_same_second_have_directories_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs/comcast-20261121T013500Z");
+    let start = || RunDir::create_unused(&path, &record()).unwrap().path().to_owned();
+    let mut paths: Vec<PathBuf> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), 8, "{paths:?}");
+    assert!(paths.iter().all(|path| RunDir::read(path).is_ok()));
+    assert_eq!(start().file_name().unwrap(), "comcast-20261121T013500Z-9");
+}
+
+/// An incomplete run of `count` trials.
+fn cut_short(path: &Path, count: u32) {
+    let mut run = RunDir::create(path, record()).unwrap();
+    for index in 0..count {
+        let (record, samples) = trial(index);
+        run.append_trial(&record, &samples, &[]).unwrap();
+    }
+}
+
+#[test]
+fn a_cut_short_run_is_read_without_what_is_damaged_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    cut_short(root, 6);
+    let part = |index: u32| root.join(format!("parts/{index:07}-samples.parquet"));
+    fs::write(part(1), b"PAR1").unwrap();
+    let mut bytes = fs::read(part(2)).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    fs::write(part(2), bytes).unwrap();
+    fs::remove_file(part(3)).unwrap();
+    let journal = fs::read_to_string(root.join("trials.jsonl")).unwrap();
+    let mut lines: Vec<&str> = journal.lines().collect();
+    lines[4] = "\0\0\0\0";
+    fs::write(root.join("trials.jsonl"), lines.join("\n") + "\n{\"ind").unwrap();
+    let data = RunDir::read(root).unwrap();
+    let kept: Vec<u32> = data.record.trials.iter().map(|trial| trial.index).collect();
+    assert_eq!(kept, [0, 5]);
+    let of: Vec<u32> = data.samples.iter().map(|sample| sample.trial).collect();
+    assert_eq!(of, [0, 0, 0, 5, 5, 5]);
+    assert_eq!(data.samples_of(5).len(), SAMPLES_EACH);
+    assert_eq!(data.left_out.len(), 4, "{:?}", data.left_out);
+    for word in ["0000001-samples", "0000002-samples", "it is missing", "trials.jsonl:5"] {
+        assert!(data.left_out.iter().any(|line| line.contains(word)), "{:?}", data.left_out);
+    }
+    let warnings = crate::warnings(&[data]);
+    let named = warnings.iter().filter(|line| line.contains("damaged and left out")).count();
+    assert_eq!(named, 4, "{warnings:?}");
+    // One without its journal was cut short before its first trial.
+    fs::remove_file(root.join("trials.jsonl")).unwrap();
+    assert!(RunDir::read(root).unwrap().record.trials.is_empty());
+}
