@@ -3,22 +3,26 @@
 //! A simulated trial depends on its arm's content, its seed and the program alone, so these,
 //! hashed, name its entry. The program is its version and commit; a build from changed or unknown
 //! sources is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does
-//! not match is reported, removed and computed anew, never believed.
+//! not match is reported, removed and computed anew, never believed; so entries need no sync. What is
+//! no file of ours (a folder, a pipe, a link) is left alone, and files that killed programs did not
+//! finish are removed after an hour.
 //!
 //! The cache holds at most [`MOST_BYTES`]; the entries written longest ago make room, but never
 //! those of the run under way.
 
 use std::collections::VecDeque;
 use std::env;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use ring::digest::{Digest, SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
+use underload_report::disk::{self, Access, NewFile};
 use underload_report::schema::{Sample, Series, TrialRecord};
 
 use super::{Trial, TrialData};
@@ -30,6 +34,8 @@ const MOST_ENTRY_BYTES: u64 = 256 << 20;
 /// Changes whenever an entry's layout does.
 const LAYOUT: u32 = 1;
 const EXTENSION: &str = "trial";
+/// An entry is written in some seconds; one that was begun so long ago never will be.
+const UNFINISHED_FOR: Duration = Duration::from_hours(1);
 
 /// A folder of simulated trials.
 #[derive(Debug)]
@@ -53,7 +59,7 @@ pub enum Found {
     Trial(Box<TrialData>),
     /// Never computed, or made room for others.
     Nothing,
-    /// An entry that cannot be believed, now removed, and why.
+    /// An entry that cannot be believed, and why. It is removed if it is a file.
     Damaged(String),
 }
 
@@ -102,9 +108,13 @@ impl Cache {
     /// The trial of that name, with the place in its run that `trial` has.
     pub fn find(&self, key: &Key, trial: &Trial<'_>) -> Found {
         let path = self.path(key);
-        let read = match fs::metadata(&path) {
+        let read = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
             Err(error) => Err(error.into()),
+            // To open a pipe is to wait for whoever writes to it.
+            Ok(metadata) if !metadata.is_file() => {
+                return Found::Damaged(format!("{}: no file; it is left there", path.display()));
+            }
             Ok(metadata) => read_entry(&path, metadata.len()),
         };
         match read {
@@ -140,13 +150,16 @@ impl Cache {
             return Ok(());
         }
         let path = self.path(key);
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Ok(());
+        }
         let parent = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
         let sum = digest(&SHA256, &body);
         let whole = [sum.as_ref(), &body].concat();
-        let written = tempfile::NamedTempFile::new_in(parent).and_then(|mut file| {
+        let written = NewFile::beside(&path, Access::Owner).and_then(|mut file| {
             io::Write::write_all(&mut file, &whole)?;
-            file.persist(&path).map_err(|error| error.error)
+            file.replace_unsynced()
         });
         written.with_context(|| format!("writing {}", path.display()))?;
         self.bytes += size;
@@ -191,14 +204,30 @@ fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
             let entry = entry?;
             let path = entry.path();
             // Another run may be making room at the same time.
-            if let (true, Ok(metadata)) =
-                (path.extension().is_some_and(|end| end == EXTENSION), entry.metadata())
-            {
-                found.push((metadata.modified()?, path, metadata.len()));
+            let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else {
+                continue;
+            };
+            let written = metadata.modified()?;
+            if path.extension().is_some_and(|end| end == EXTENSION) {
+                found.push((written, path, metadata.len()));
+            } else if is_unfinished(&entry.file_name()) && is_old(written) {
+                // One that is gone already needs no removing.
+                let _ = fs::remove_file(&path);
             }
         }
     }
     Ok(found)
+}
+
+/// Whether a file has a name of those that are not finished, by this or an earlier version.
+fn is_unfinished(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    [disk::UNFINISHED, ".tmp"].iter().any(|start| name.starts_with(start))
+}
+
+/// Whether nobody can still be writing it.
+fn is_old(written: SystemTime) -> bool {
+    written.elapsed().is_ok_and(|age| age > UNFINISHED_FOR)
 }
 
 /// What distinguishes this program's results from another's.
@@ -222,6 +251,7 @@ fn hexadecimal(digest: &Digest) -> String {
 
 #[cfg(test)]
 mod tests {
+    use underload_report::disk::faults;
     use underload_sim::scenario::{Arm, Scenario};
 
     use super::*;
@@ -312,6 +342,68 @@ mod tests {
             assert!(why.contains(path.to_str().expect("a plain path")), "{why}");
             assert!(matches!(cache.find(&key, &trial), Found::Nothing));
         }
+    }
+
+    #[test]
+    fn what_is_no_file_is_left_alone_and_the_cache_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arm = arm(SCENARIO);
+        let mut cache = open(folder.path(), "1", MOST_BYTES);
+        let [directory, link, pipe] = [1, 2, 3].map(|seed| cache.key(&trial(&arm, seed)));
+        let paths = [&directory, &link, &pipe].map(|key| cache.path(key));
+        for path in &paths {
+            fs::create_dir_all(path.parent().expect("a group")).expect("made");
+        }
+        fs::create_dir(&paths[0]).expect("a directory");
+        std::os::unix::fs::symlink("/dev/zero", &paths[1]).expect("a link");
+        let made = std::process::Command::new("mkfifo").arg(&paths[2]).status();
+        assert!(made.expect("coreutils").success());
+        for key in [&directory, &link, &pipe] {
+            assert!(matches!(cache.find(key, &trial(&arm, 0)), Found::Damaged(_)));
+            cache.keep(key, &data(3)).expect("the cache goes on");
+        }
+        assert!(paths.iter().all(|path| path.symlink_metadata().is_ok_and(|it| !it.is_file())));
+        assert_eq!(open(folder.path(), "1", MOST_BYTES).bytes, 0, "they are not counted");
+    }
+
+    #[test]
+    fn files_of_killed_programs_are_removed_once_they_are_old() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let group = folder.path().join("ab");
+        fs::create_dir(&group).expect("a group");
+        let old = SystemTime::now() - Duration::from_hours(2);
+        for (name, time) in [
+            (".underload-old", old),
+            (".tmpOld", old),
+            ("foreign", old),
+            (".underload-new", SystemTime::now()),
+        ] {
+            let file = fs::File::create(group.join(name)).expect("a file");
+            file.set_modified(time).expect("its time");
+        }
+        open(folder.path(), "1", MOST_BYTES);
+        let left: Vec<_> = faults::tree(&group).into_keys().collect();
+        assert_eq!(left, [".underload-new", "foreign"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn an_entry_is_whole_or_not_believed_after_any_fault() {
+        let arm = arm(SCENARIO);
+        let action = |root: &Path| {
+            let mut cache = open(&root.join("cache"), "1", MOST_BYTES);
+            cache.keep(&cache.key(&trial(&arm, 5)), &data(3))
+        };
+        faults::at_every_step(&faults::Tree::new(), action, |fault, root, outcome| {
+            let left = faults::tree(root);
+            for tree in outcome.after_power_cut.iter().chain([&left]) {
+                faults::restore(root, tree);
+                let cache = open(&root.join("cache"), "1", MOST_BYTES);
+                let trial = trial(&arm, 5);
+                if let Found::Trial(found) = cache.find(&cache.key(&trial), &trial) {
+                    assert_eq!(found.samples.len(), 3, "{fault:?}");
+                }
+            }
+        });
     }
 
     #[test]
