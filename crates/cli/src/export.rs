@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use underload_report::disk::{self, Access};
 use underload_report::schema::TrialRecord;
 use underload_report::{RunDir, flent_file};
 
@@ -41,8 +43,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
     if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
-        return Err(anyhow::anyhow!("no arm {unknown:?}; there are: {}", known.join(", ")))
-            .or_bad_input();
+        return Err(anyhow!("no arm {unknown:?}; there are: {}", known.join(", "))).or_bad_input();
     }
     let is_wanted =
         |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);
@@ -58,13 +59,32 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Format::Flent => flent_file(&data, trial)?,
         };
         let path = arguments.out.join(file_name(&record.scenario.name, trial));
-        // Whole or not at all: flent would take half a file for a short one.
-        let mut file = tempfile::NamedTempFile::new_in(&arguments.out)?;
-        std::io::Write::write_all(&mut file, &content)?;
-        file.persist(&path).with_context(|| format!("writing {}", path.display()))?;
+        write(&path, &content)?;
         eprintln!("{}", path.display());
     }
     Ok(())
+}
+
+/// Whole or not at all: flent would take half a file for a short one. Another file of the name
+/// stays as it is, and is an error; the same one again is none.
+fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    match disk::write_new(path, content, Access::Usual) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let is_same = is_same(path, content).with_context(|| path.display().to_string())?;
+            if is_same {
+                return Ok(());
+            }
+            let problem =
+                format!("{}: another file is there; name a folder with --out", path.display());
+            Err(anyhow!(problem)).or_bad_input()
+        }
+        written => written.with_context(|| format!("writing {}", path.display())),
+    }
+}
+
+fn is_same(path: &Path, content: &[u8]) -> io::Result<bool> {
+    let facts = fs::metadata(path)?;
+    Ok(facts.is_file() && facts.len() == content.len() as u64 && fs::read(path)? == content)
 }
 
 /// Names of scenarios and arms are the user's; a file name has only harmless characters.
@@ -79,6 +99,17 @@ fn file_name(scenario: &str, trial: &TrialRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_file_of_the_name_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("trial.flent.gz");
+        write(&path, b"ours").expect("written");
+        write(&path, b"ours").expect("the same again");
+        let error = write(&path, b"another").expect_err("it is refused").to_string();
+        assert!(error.contains("bad input"), "{error}");
+        assert_eq!(fs::read(&path).expect("the first"), b"ours");
+    }
 
     #[test]
     fn file_names_stay_in_their_folder() {

@@ -200,6 +200,7 @@ impl LinkCommand {
         let Some(directory) = &self.log else { return Ok(([None, None], Vec::new())) };
         fs::create_dir_all(directory)
             .map_err(|source| LinkError::Log { path: directory.clone(), source })?;
+        check_new(directory)?;
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let words = words.join(" ");
         let mut writers = Vec::new();
@@ -220,6 +221,22 @@ impl LinkCommand {
         Ok((journals, writers))
     }
 }
+
+/// Refuses a directory that holds files of the logs' names, before the command starts.
+fn check_new(directory: &Path) -> Result<(), LinkError> {
+    for name in ["uplink.log", "downlink.log", SAMPLES] {
+        let path = directory.join(name);
+        if path.symlink_metadata().is_ok() {
+            let words = "it is there already: name another directory";
+            let source = io::Error::new(io::ErrorKind::AlreadyExists, words);
+            return Err(LinkError::Log { path, source });
+        }
+    }
+    Ok(())
+}
+
+/// The log of both directions over time.
+const SAMPLES: &str = "samples.csv";
 
 /// A thread that writes one direction's log.
 struct LogWriter {
@@ -253,7 +270,7 @@ fn finish_logs(
         let outcome = log.thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         outcome.map_err(|source| LinkError::Log { path: log.path, source })?;
     }
-    let path = directory.join("samples.csv");
+    let path = directory.join(SAMPLES);
     link_log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }
 
@@ -382,4 +399,20 @@ impl Attendant {
 
 fn locked(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
     stage.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_never_replace_a_file() {
+        for name in ["uplink.log", "downlink.log", SAMPLES] {
+            let directory = tempfile::tempdir().expect("a directory");
+            check_new(directory.path()).expect("nothing is there");
+            fs::write(directory.path().join(name), "mine").expect("written");
+            let error = check_new(directory.path()).expect_err("it is refused");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
 }

@@ -52,7 +52,7 @@ pub fn write_events(
     is_abandoned: &AtomicBool,
 ) -> io::Result<u64> {
     let mut log = Log {
-        file: BufWriter::new(File::create(path)?),
+        file: BufWriter::new(File::create_new(path)?),
         capacity: Capacity::of(link, rng),
         waiting: BinaryHeap::new(),
         written: 0,
@@ -248,7 +248,7 @@ impl Qdisc<()> for Saturated {
 /// # Errors
 /// Where the file cannot be written.
 pub fn write_samples(path: &Path, report: &GatewayReport) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(File::create_new(path)?);
     writeln!(
         file,
         "time_ns,direction,backlog_packets,backlog_bytes,sojourn_max_ns,sent_packets,sent_bytes,\

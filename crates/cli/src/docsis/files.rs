@@ -1,11 +1,12 @@
 //! Reading with a limit, writing whole or not at all.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use underload_docsis::text::MAX_TEXT_BYTES;
+use underload_report::disk::{self, Access};
 
 use crate::exit::OrBadInput;
 
@@ -40,26 +41,8 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Writes a file so that it is there whole or not at all: beside it first, then in its place.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".underload-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any new file: what the umask leaves of it.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let write = || -> std::io::Result<()> {
-        let mut file = builder.tempfile_in(directory)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("writing {}", path.display()))
+    disk::write_whole(path, bytes, Access::Usual)
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 /// A size as `1024`, `1KiB`, `24KiB` or `1MiB`.

@@ -7,9 +7,9 @@ mod capture;
 mod fates;
 mod input;
 mod order;
+mod output;
 mod script;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -25,6 +25,7 @@ use crate::exit::OrBadInput;
 use crate::link_spec;
 use fates::Fates;
 use input::Arrival;
+use output::OutputFile;
 
 /// The command line of `underload replay`.
 #[derive(Debug, Args)]
@@ -67,18 +68,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let rng = Rng::new(arguments.seed);
     let link = link.build(queue.build(&rng), &rng);
     let arrivals = input::open(&arguments.input).or_bad_input()?;
-    let output: Box<dyn Write> = match &arguments.out {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("{}", path.display()))?;
-            Box::new(BufWriter::new(file))
-        }
+    let file = match &arguments.out {
+        Some(path) => Some(OutputFile::begin(path, &arguments.input)?),
+        None => None,
+    };
+    let output: Box<dyn Write> = match &file {
+        Some(file) => Box::new(BufWriter::new(file.clone())),
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
     let name = arguments.out.as_ref().map_or("stdout".into(), |path| path.display().to_string());
     let mut fates = Fates::new(output).with_context(|| name.clone())?;
     let outcome = drive(link, arrivals, &mut fates);
     // Even after a bad packet, the fates of the ones before it are kept.
-    fates.flush().with_context(|| name)?;
+    fates.flush().with_context(|| name.clone())?;
+    if let Some(file) = file {
+        file.complete().with_context(|| name)?;
+    }
     if outcome.is_err() {
         eprintln!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
