@@ -222,11 +222,12 @@ impl LinkCommand {
     }
 }
 
-/// Refuses a directory that holds files of the logs' names, before the command starts.
+/// Refuses a directory that holds files of the logs' names, before the command starts. A pipe may
+/// be there: nothing in it is lost.
 fn check_new(directory: &Path) -> Result<(), LinkError> {
     for name in ["uplink.log", "downlink.log", SAMPLES] {
         let path = directory.join(name);
-        if path.symlink_metadata().is_ok() {
+        if path.is_file() {
             let words = "it is there already: name another directory";
             let source = io::Error::new(io::ErrorKind::AlreadyExists, words);
             return Err(LinkError::Log { path, source });

@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,7 +52,7 @@ pub fn write_events(
     is_abandoned: &AtomicBool,
 ) -> io::Result<u64> {
     let mut log = Log {
-        file: BufWriter::new(File::create_new(path)?),
+        file: BufWriter::new(open_new(path)?),
         capacity: Capacity::of(link, rng),
         waiting: BinaryHeap::new(),
         written: 0,
@@ -71,6 +71,16 @@ pub fn write_events(
 
 /// The last line of a log that a signal cut short.
 const ABANDONED: &str = "# cut short by a signal";
+
+/// A file that was not there, or a pipe or device that was.
+fn open_new(path: &Path) -> io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_file() => {
+            OpenOptions::new().write(true).open(path)
+        }
+        opened => opened,
+    }
+}
 
 /// The comments at the start of a log.
 pub fn header(direction: &str, link: &str, queue: &str, path: &Path, command: &str) -> String {
@@ -248,7 +258,7 @@ impl Qdisc<()> for Saturated {
 /// # Errors
 /// Where the file cannot be written.
 pub fn write_samples(path: &Path, report: &GatewayReport) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create_new(path)?);
+    let mut file = BufWriter::new(open_new(path)?);
     writeln!(
         file,
         "time_ns,direction,backlog_packets,backlog_bytes,sojourn_max_ns,sent_packets,sent_bytes,\
