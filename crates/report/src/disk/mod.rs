@@ -134,8 +134,8 @@ impl NewFile {
         self.finish(|from, to| fs::rename(from, to))
     }
 
-    /// As [`NewFile::replace`], for what can be made again and carries a checksum: after a power cut
-    /// it may be there with other bytes.
+    /// As [`NewFile::replace`], for what can be made again and carries a checksum: after a power
+    /// cut it may be there with other bytes.
     ///
     /// # Errors
     /// What the file system said; the file of that name is unchanged then.

@@ -27,9 +27,10 @@ pub(super) fn check_vacant(path: &Path) -> Result<(), StoreError> {
         }
         let holds_run = [RECORD, JOURNAL].iter().any(|name| path.join(name).exists());
         let path = path.to_owned();
-        return Err(match holds_run {
-            true => StoreError::Exists { path },
-            false => StoreError::Foreign { path },
+        return Err(if holds_run {
+            StoreError::Exists { path }
+        } else {
+            StoreError::Foreign { path }
         });
     }
     Ok(())
