@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use libfuzzer_sys::fuzz_target;
 use underload_probe::Instants;
+use underload_probe::service::CompatLedger;
 use underload_probe::compat::irtt::{IrttLimits, Responder, ResponderReply};
 
 fn token() -> Option<u64> {
@@ -16,7 +17,7 @@ fn token() -> Option<u64> {
 // octets and the token are made right.
 fuzz_target!(|bytes: &[u8]| {
     let limits = IrttLimits { sessions_max: 4, ..IrttLimits::default() };
-    let mut responder = Responder::new(limits, None, token);
+    let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), token);
     let mut out = Vec::new();
     let mut rest = bytes;
     let (mut now_ns, mut received, mut sent) = (0, 0, 0);

@@ -10,19 +10,24 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use underload_probe::compat::iperf3::{Iperf3Limits, Iperf3Server};
 use underload_probe::compat::irtt::{IrttLimits, IrttServer};
+use underload_probe::service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 fn irtt_server(address: &str, key: Option<&str>) -> Option<IrttServer> {
     let socket = UdpSocket::bind(address).ok()?;
     let key = key.map(|key| key.as_bytes().to_vec());
-    Some(IrttServer::start(socket, IrttLimits::default(), key).unwrap())
+    Some(IrttServer::start(socket, IrttLimits::default(), key, CompatLedger::unlimited()).unwrap())
 }
 
 fn iperf3_server(limits: Iperf3Limits) -> Iperf3Server {
+    iperf3_server_within(limits, &CompatLedger::unlimited())
+}
+
+fn iperf3_server_within(limits: Iperf3Limits, ledger: &CompatLedger) -> Iperf3Server {
     // Both protocols need the same port; another program may take it in between.
     for _ in 0..20 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()) {
-            return Iperf3Server::start(listener, socket, limits).unwrap();
+            return Iperf3Server::start(listener, socket, limits, ledger.clone()).unwrap();
         }
     }
     panic!("no port is free for both protocols");
@@ -355,4 +360,40 @@ fn bytes_that_trickle_in_keep_no_iperf3_connection_open_and_do_not_hold_up_the_e
         }
     });
     assert!(start.elapsed() < Duration::from_secs(8), "it did not wait for the limit of the step");
+}
+
+#[test]
+fn iperf3_tests_stay_within_the_rate_and_the_quota_of_the_server() {
+    let limits = Limits {
+        compat_bit_per_s: 8_000_000,
+        anonymous_octets_per_hour: 3 << 20,
+        ..Limits::generous()
+    };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let server = iperf3_server_within(unlimited(), &service.compat());
+    let start = Instant::now();
+    let parameters = r#"{"tcp":true,"time":60,"parallel":2,"reverse":true}"#;
+    let mut client = Iperf3Client::open(server.address(), parameters, 2);
+    let received: usize = std::thread::scope(|scope| {
+        let read = |mut stream: TcpStream| {
+            let mut buffer = vec![0; 1 << 16];
+            let read = std::iter::from_fn(|| stream.read(&mut buffer).ok().filter(|len| *len > 0));
+            read.sum::<usize>()
+        };
+        let threads = client.streams.drain(..).map(|stream| scope.spawn(move || read(stream)));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(client.state(), 11, "the server ends the test");
+    assert!(received <= (3 << 20) + (256 << 10), "{received} bytes of a quota of 3 MiB");
+    // At 1 MB/s; a burst may come first.
+    let least = Duration::from_secs_f64(received.saturating_sub(1 << 20) as f64 / 1e6);
+    assert!(start.elapsed() > least, "{received} bytes in {:?}", start.elapsed());
+    let mut again = TcpStream::connect(server.address()).unwrap();
+    again.write_all(&[b'y'; 37]).unwrap();
+    let mut state = [0];
+    again.read_exact(&mut state).unwrap();
+    assert_eq!(state, [0xff], "busy: the quota of this hour is used up");
 }

@@ -15,7 +15,7 @@ use underload_probe::compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_probe::compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
 use underload_probe::compat::nq::{NQ_PORT, NqLimits, NqServer};
 use underload_probe::compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
-use underload_probe::service::{Identity, Limits};
+use underload_probe::service::{CompatLedger, Identity, Limits};
 use underload_probe::wire::{MarkingPolicy, StampKey};
 
 use crate::exit::OrBadInput;
@@ -43,6 +43,11 @@ pub struct Listeners {
 }
 
 impl Listeners {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.compat.is_empty()
+    }
+
     /// Names of listeners that answer whoever reaches them.
     fn for_everybody(&self) -> impl Iterator<Item = &'static str> {
         self.compat.iter().map(|listener| listener.tool).filter_map(|tool| {
@@ -71,13 +76,6 @@ impl Listeners {
             names.join(", "),
         );
         Ok(())
-    }
-}
-
-impl Listeners {
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.compat.is_empty()
     }
 }
 
@@ -161,6 +159,7 @@ pub fn start(
     addresses: &[IpAddr],
     policy: MarkingPolicy,
     limits: &Limits,
+    ledger: &CompatLedger,
     identity: impl Fn() -> anyhow::Result<Identity>,
 ) -> anyhow::Result<Extra> {
     let key = |path: &Option<PathBuf>| path.as_deref().map(read_key).transpose().or_bad_input();
@@ -170,6 +169,7 @@ pub fn start(
         stamp_from: listeners.stamp_from.clone(),
         policy,
         limits: *limits,
+        ledger: ledger.clone(),
         identity,
     };
     let mut running = Vec::new();
@@ -191,44 +191,60 @@ struct Host<I> {
     stamp_from: Vec<Source>,
     policy: MarkingPolicy,
     limits: Limits,
+    ledger: CompatLedger,
     identity: I,
 }
 
 impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
     fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<Running> {
         let (policy, duration_max) = (self.policy, self.limits.duration_max);
+        // All of them together have this; the ledger sees to it.
+        let bit_per_s = self.limits.compat_bit_per_s.max(1);
+        let ledger = self.ledger.clone();
         match tool {
             Tool::Irtt => {
                 let socket = UdpSocket::bind(at)?;
                 let limits = IrttLimits { duration_max, policy, ..IrttLimits::default() };
                 eprintln!("irtt clients at {}", socket.local_addr()?);
-                let server = IrttServer::start(socket, limits, self.irtt_key.clone())?;
+                let server = IrttServer::start(socket, limits, self.irtt_key.clone(), ledger)?;
                 Ok(Running::Irtt { _server: server })
             }
             Tool::Iperf3 => {
                 let listener = TcpListener::bind(at)?;
                 let at = listener.local_addr()?;
-                let base = Iperf3Limits::default();
-                // All tests together stay within what one session may have.
-                let share = self.limits.session_bit_per_s / base.tests_max.max(1) as u64;
-                let bit_per_s_max = Some(share.max(1));
+                let (bit_per_s_max, base) = (Some(bit_per_s), Iperf3Limits::default());
                 let limits = Iperf3Limits { bit_per_s_max, duration_max, policy, ..base };
                 eprintln!("iperf3 clients at {at}");
                 let socket = UdpSocket::bind(at)?;
-                Ok(Running::Iperf3 { _server: Iperf3Server::start(listener, socket, limits)? })
+                let server = Iperf3Server::start(listener, socket, limits, ledger)?;
+                Ok(Running::Iperf3 { _server: server })
             }
             Tool::Nq => {
                 let listener = TcpListener::bind(at)?;
                 eprintln!("responsiveness clients at {}", listener.local_addr()?);
                 let identity = (self.identity)()?;
-                let server = NqServer::start(listener, identity, NqLimits::default())?;
+                let base = NqLimits::default();
+                // A tenth of a second's worth: uploads are held back by what is read.
+                let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
+                let limits = NqLimits { window_bytes: window as u32, ..base };
+                let server = NqServer::start(listener, identity, limits, ledger)?;
                 Ok(Running::Nq { _server: server })
             }
             Tool::Stamp => {
                 let socket = UdpSocket::bind(at)?;
                 eprintln!("STAMP senders at {}", socket.local_addr()?);
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
-                let config = StampConfig { sources, key, policy, ..StampConfig::default() };
+                let base = StampConfig::default();
+                // It keeps no accounts: its longest answers have a quarter of the rate at most.
+                let answers = (bit_per_s / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
+                let config = StampConfig {
+                    packets_per_second_max: answers,
+                    packets_per_second_per_network_max: answers.div_ceil(5),
+                    sources,
+                    key,
+                    policy,
+                    ..base
+                };
                 Ok(Running::Stamp { _server: StampServer::start(socket, config)? })
             }
         }

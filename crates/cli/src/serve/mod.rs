@@ -144,7 +144,9 @@ impl Serving {
         let service = Arc::new(Service::start(config)?);
         let _metrics =
             self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
-        let _extra = extra::start(&self.extra, &addresses, policy, &limits, || self.identity())?;
+        let ledger = service.compat();
+        let _extra =
+            extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
         announce(&service)?;
         wait_for_the_end(&service, &signals);
         Ok(())

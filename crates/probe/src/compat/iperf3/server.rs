@@ -18,6 +18,7 @@ use super::udp::UdpHub;
 use super::{Iperf3Limits, state};
 use crate::compat::{CompatError, Places};
 use crate::load::{POLL_INTERVAL, is_temporary, wait_for};
+use crate::service::{CompatLedger, CompatShare};
 
 /// A running iperf3 server. Dropping it ends all tests and joins all threads.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct Iperf3Counts {
 #[derive(Debug)]
 struct Host {
     limits: Iperf3Limits,
+    ledger: CompatLedger,
     places: Places,
     hub: Arc<UdpHub>,
     /// Of connections that did not say yet which test they belong to, and of the tests' control
@@ -70,9 +72,12 @@ struct Registered {
 
 /// How long a connection may take to send its cookie.
 const COOKIE_MAX: Duration = Duration::from_secs(5);
+/// What a test takes beside its time: opening and closing, each step at its longest.
+const ENTRY_GRACE: Duration = Duration::from_mins(1);
 
 impl Iperf3Server {
-    /// Serves on `listener` and on `socket`, which the caller bound, to the same port.
+    /// Serves on `listener` and on `socket`, which the caller bound, to the same port, as much as
+    /// `ledger` has.
     ///
     /// # Errors
     /// [`CompatError`]: a socket option refused, no thread.
@@ -80,6 +85,7 @@ impl Iperf3Server {
         listener: TcpListener,
         socket: UdpSocket,
         limits: Iperf3Limits,
+        ledger: CompatLedger,
     ) -> Result<Self, CompatError> {
         let failed = |step| move |source| CompatError::Socket { protocol: "iperf3", step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
@@ -90,6 +96,7 @@ impl Iperf3Server {
         let of_one_test = limits.streams_max as usize * 2 + 1;
         let host = Arc::new(Host {
             limits,
+            ledger,
             connections: Places::new(of_one_test * (limits.tests_max + 1), of_one_test),
             places: Places::new(limits.tests_max, limits.tests_per_network_max),
             hub,
@@ -217,7 +224,12 @@ impl Host {
             let _ = control.say(state::ACCESS_DENIED);
             return;
         };
-        let counter = match self.test(index, control, address, cookie) {
+        let Ok(share) = self.ledger.enter(address, self.limits.duration_max + ENTRY_GRACE) else {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            let _ = control.say(state::ACCESS_DENIED);
+            return;
+        };
+        let counter = match self.test(index, (control, share), address, cookie) {
             Ok(()) => &self.finished,
             Err(Ended::Refused(_)) => &self.refused,
             Err(Ended::Lease | Ended::Stopped | Ended::Overloaded) => &self.terminated,
@@ -229,14 +241,14 @@ impl Host {
     fn test(
         &self,
         id: u64,
-        control: Control,
+        (control, share): (Control, CompatShare),
         address: IpAddr,
         cookie: Cookie,
     ) -> Result<(), Ended> {
         let (sender, arrivals) = sync_channel(self.limits.streams_max as usize * 2);
         let _registration = self.register(cookie, Registered { address, arrivals: sender })?;
         let (limits, hub) = (self.limits, Arc::clone(&self.hub));
-        Test { id, address, control, limits, arrivals, hub }.run()
+        Test { id, address, control, share, limits, arrivals, hub }.run()
     }
 
     fn register(&self, cookie: Cookie, test: Registered) -> Result<Registration<'_>, Ended> {
@@ -262,6 +274,7 @@ mod tests {
     fn a_cookie_is_free_again_after_a_test_that_panics_and_the_first_test_keeps_it() {
         let host = Host {
             limits: Iperf3Limits::default(),
+            ledger: CompatLedger::unlimited(),
             places: Places::new(1, 1),
             hub: Arc::new(UdpHub::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap()),
             connections: Places::new(1, 1),

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use underload_report::schema::Direction;
+
 use super::udp::{Datagram, UdpHub, UdpStream};
 use crate::clock::RunClock;
 use crate::endpoint::ThreadTiming;
 use crate::load::{POLL_INTERVAL, is_temporary, payload};
+use crate::service::CompatShare;
 
 /// What a sender or a receiver of TCP has moved.
 #[derive(Debug, Default)]
@@ -123,21 +126,55 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(POLL_INTERVAL))
 }
 
-/// Reads and throws away until `over` or the end of the stream.
+/// What a stream may still move: its share of what the server gives away, until its test is over.
+#[derive(Clone, Copy)]
+pub(super) struct Allowance<'a> {
+    pub share: &'a CompatShare,
+    pub over: &'a AtomicBool,
+}
+
+impl Allowance<'_> {
+    fn is_over(self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Waits for as much as may move now, at most `bytes_max`; `None` once the test is over.
+    fn wait(self, direction: Direction, bytes_max: usize) -> Option<usize> {
+        while !self.is_over() && !self.share.is_over() {
+            let bytes = bytes_max.min(self.share.chunk_bytes(direction)).max(1);
+            match self.share.take(direction, bytes as u64) {
+                Ok(()) => return Some(bytes),
+                Err(wait) => std::thread::sleep(wait.min(POLL_INTERVAL)),
+            }
+        }
+        None
+    }
+
+    /// Of `taken` bytes only `moved` did.
+    fn settle(self, direction: Direction, taken: usize, moved: usize) {
+        if moved < taken {
+            self.share.give_back(direction, (taken - moved) as u64);
+        }
+    }
+}
+
+/// Reads and throws away until the test is over or the stream ends.
 pub(super) fn receive_tcp(
     mut stream: &TcpStream,
     counters: &Counters,
     mut pacer: Pacer,
-    over: &AtomicBool,
+    allowance: Allowance<'_>,
 ) {
     let mut buffer = vec![0; 128 << 10];
-    while !over.load(Ordering::Relaxed) {
-        match stream.read(&mut buffer) {
+    while let Some(taken) = allowance.wait(Direction::Up, buffer.len()) {
+        let outcome = stream.read(&mut buffer[..taken]);
+        allowance.settle(Direction::Up, taken, *outcome.as_ref().unwrap_or(&0));
+        match outcome {
             Ok(0) => return,
             Ok(octets) => {
                 counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
                 pacer.note(octets);
-                pacer.rest(over);
+                pacer.rest(allowance.over);
             }
             Err(error) if is_temporary(&error) => {}
             Err(_) => return,
@@ -145,30 +182,34 @@ pub(super) fn receive_tcp(
     }
 }
 
-/// Writes blocks of `len` until `over` or the client is gone, and rests while `amount` is used up.
+/// Writes blocks of `len` until the test is over or the client gone, and rests while `amount` is
+/// used up.
 pub(super) fn send_tcp(
     mut stream: &TcpStream,
     (len, amount): (usize, &Amount),
     counters: &Counters,
     mut pacer: Pacer,
-    over: &AtomicBool,
+    allowance: Allowance<'_>,
 ) {
     let block = payload(len);
     // Of the block under way.
     let mut left = 0;
-    while !over.load(Ordering::Relaxed) {
+    loop {
         if left == 0 {
-            if !amount.wait(len, over) {
+            if !amount.wait(len, allowance.over) {
                 return;
             }
             left = len;
         }
-        match stream.write(&block[len - left..]) {
+        let Some(taken) = allowance.wait(Direction::Down, left) else { return };
+        let outcome = stream.write(&block[len - left..][..taken]);
+        allowance.settle(Direction::Down, taken, *outcome.as_ref().unwrap_or(&0));
+        match outcome {
             Ok(octets) => {
                 counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
                 left -= octets;
                 pacer.note(octets);
-                pacer.rest(over);
+                pacer.rest(allowance.over);
             }
             Err(error) if is_temporary(&error) => {}
             Err(_) => return,
@@ -179,21 +220,26 @@ pub(super) fn send_tcp(
 /// How a UDP sender keeps its schedule: no priority over others, and little spinning.
 const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
 
-/// Sends datagrams with `len` octets of payload until `over`, evenly spaced if there is a rate.
+/// Sends datagrams with `len` octets of payload until the test is over, evenly spaced if there is a
+/// rate.
 pub(super) fn send_udp(
     hub: &UdpHub,
     stream: &UdpStream,
     (len, counter_64bit): (usize, bool),
     counters: &Arc<Counters>,
     mut pacer: Pacer,
-    over: &AtomicBool,
+    allowance: Allowance<'_>,
 ) {
     UDP_TIMING.apply();
     let mut datagram = payload(len.max(Datagram::LEN));
     let mut counter = 0;
-    while !over.load(Ordering::Relaxed) {
+    while !allowance.is_over() {
         let due_ns = pacer.due_ns();
         if pacer.bit_per_s.is_some() && UDP_TIMING.wait_until(pacer.clock, due_ns) < due_ns {
+            continue;
+        }
+        if let Err(wait) = allowance.share.take(Direction::Down, datagram.len() as u64) {
+            std::thread::sleep(wait.min(POLL_INTERVAL));
             continue;
         }
         counter += 1;
@@ -207,6 +253,7 @@ pub(super) fn send_udp(
             }
             // Too long for the path, or the client is gone: not sent, and no busy loop.
             Err(_) => {
+                allowance.settle(Direction::Down, datagram.len(), 0);
                 counter -= 1;
                 std::thread::sleep(Duration::from_millis(1));
             }

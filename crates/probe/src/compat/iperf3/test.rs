@@ -8,15 +8,17 @@ use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
+use underload_report::schema::Direction;
 
 use super::control::{Control, Ended};
 use super::parameters::{Parameters, Protocol, Refusal};
 use super::results::{self, Results, StreamResult, check_results, output, stream_id};
-use super::stream::{Amount, Counters, Pacer, prepare, receive_tcp, send_tcp, send_udp};
+use super::stream::{Allowance, Amount, Counters, Pacer, prepare, receive_tcp, send_tcp, send_udp};
 use super::udp::{UdpClaim, UdpHub};
 use super::{Iperf3Limits, STEP_MAX, state};
 use crate::clock::RunClock;
 use crate::load::{NOT_SENT_OCTETS, POLL_INTERVAL, TcpInfo, set_congestion_control};
+use crate::service::CompatShare;
 
 /// A data connection with the test's cookie.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ pub(super) struct Test {
     pub id: u64,
     pub address: IpAddr,
     pub control: Control,
+    pub share: CompatShare,
     pub limits: Iperf3Limits,
     pub arrivals: Receiver<Arrived>,
     pub hub: Arc<UdpHub>,
@@ -185,7 +188,8 @@ impl Test {
             self.limits.bit_per_s_max.map(|limit| limit / u64::from(parameters.streams));
         let clock = RunClock::start();
         let amount = Amount::new(parameters.amount, !parameters.omit.is_zero());
-        let transfer = Transfer { parameters, streams, counters: &counters, amount, clock };
+        let share = self.share.clone();
+        let transfer = Transfer { parameters, streams, counters: &counters, share, amount, clock };
         transfer.run_udp(true);
         let outcome = std::thread::scope(|scope| {
             let (transfer, over) = (&transfer, &over);
@@ -217,6 +221,7 @@ impl Test {
         let mut processor_before = results::processor_time();
         let mut is_omitting = !parameters.omit.is_zero();
         let mut progress = (0, start);
+        let mut charged = 0;
         loop {
             match self.control.poll_state()? {
                 Some(state::TEST_END) => break,
@@ -237,8 +242,12 @@ impl Test {
             if moved != progress.0 {
                 progress = (moved, now);
             }
+            let arrived = transfer.arrived_bytes();
+            let is_beyond = self.share.charge(Direction::Up, arrived - charged).is_err();
+            charged = arrived;
             let is_idle = now > progress.1 + self.limits.idle_timeout;
-            if now >= end || is_idle || self.is_too_fast(transfer, now - start) {
+            let is_over = now >= end || is_beyond || self.share.is_over();
+            if is_over || is_idle || self.is_too_fast(transfer, now - start) {
                 return Err(Ended::Lease);
             }
         }
@@ -253,7 +262,7 @@ impl Test {
         else {
             return false;
         };
-        let octets: u64 = claim.streams.iter().map(|stream| stream.reception().octets).sum();
+        let octets = claim.arrived_bytes();
         let allowed = u128::from(limit) * (lasted + RATE_WINDOW).as_millis() / 8_000;
         u128::from(octets) > allowed
     }
@@ -264,6 +273,7 @@ struct Transfer<'a> {
     parameters: &'a Parameters,
     streams: &'a Streams,
     counters: &'a [Arc<Counters>],
+    share: CompatShare,
     amount: Amount,
     clock: RunClock,
 }
@@ -285,18 +295,29 @@ impl Transfer<'_> {
         let asked = self.parameters.bit_per_s.filter(|_| sends);
         let rate = [asked, limit].into_iter().flatten().min();
         let pacer = Pacer::new(self.clock, rate);
+        let allowance = Allowance { share: &self.share, over };
         let len = self.parameters.len;
         match (self.streams, sends) {
             (Streams::Tcp(streams), true) => {
-                send_tcp(&streams[place], (len, &self.amount), counters, pacer, over);
+                send_tcp(&streams[place], (len, &self.amount), counters, pacer, allowance);
             }
-            (Streams::Tcp(streams), false) => receive_tcp(&streams[place], counters, pacer, over),
+            (Streams::Tcp(streams), false) => {
+                receive_tcp(&streams[place], counters, pacer, allowance);
+            }
             (Streams::Udp(claim), true) => {
                 let shape = (len, self.parameters.counters_64bit);
-                send_udp(claim.hub(), &claim.streams[place], shape, counters, pacer, over);
+                send_udp(claim.hub(), &claim.streams[place], shape, counters, pacer, allowance);
             }
             // The hub counts what arrives.
             (Streams::Udp(_), false) => {}
+        }
+    }
+
+    /// Of datagrams, which nobody can hold back.
+    fn arrived_bytes(&self) -> u64 {
+        match self.streams {
+            Streams::Udp(claim) => claim.arrived_bytes(),
+            Streams::Tcp(_) => 0,
         }
     }
 

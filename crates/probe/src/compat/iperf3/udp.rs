@@ -259,6 +259,11 @@ impl UdpClaim {
         self.streams.extend(found.try_iter());
     }
 
+    /// Of all streams, bytes.
+    pub(super) fn arrived_bytes(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.reception().octets).sum()
+    }
+
     pub(super) fn hub(&self) -> &Arc<UdpHub> {
         &self.hub
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use underload_report::schema::Direction;
+
 use super::address::Addresses;
 use super::answer::{self, Probe};
 use super::packet::{self, CLOSE, OPEN, Request, RequestKind};
@@ -12,11 +14,13 @@ use super::{IrttLimits, Parameters};
 use crate::clock::Instants;
 use crate::compat::places::network_of;
 use crate::load::payload;
+use crate::service::CompatLedger;
 
 /// All sessions of a server.
 pub struct Responder {
     limits: IrttLimits,
     key: Option<Vec<u8>>,
+    ledger: CompatLedger,
     tokens: fn() -> Option<u64>,
     sessions: BTreeMap<u64, Session>,
     addresses: Addresses,
@@ -41,11 +45,18 @@ pub enum ResponderReply {
 
 impl Responder {
     /// A server without sessions. With a `key`, only packets with its digest are answered.
-    /// `tokens` gives unguessable numbers; `None` opens no session.
-    pub fn new(limits: IrttLimits, key: Option<Vec<u8>>, tokens: fn() -> Option<u64>) -> Self {
+    /// Who finds nothing left in `ledger` gets no session. `tokens` gives unguessable numbers;
+    /// `None` opens no session.
+    pub fn new(
+        limits: IrttLimits,
+        key: Option<Vec<u8>>,
+        ledger: CompatLedger,
+        tokens: fn() -> Option<u64>,
+    ) -> Self {
         Self {
             limits,
             key,
+            ledger,
             tokens,
             sessions: BTreeMap::new(),
             addresses: Addresses::new(),
@@ -130,7 +141,8 @@ impl Responder {
         let waits = |session: &Session| session.client == client && !session.is_used();
         let waiting = self.sessions.iter_mut().find(|(_, session)| waits(session));
         if let Some((token, session)) = waiting {
-            *session = Session::new(now_ns, client, deal.clone(), &limits);
+            let share = session.share.clone();
+            *session = Session::new(now_ns, client, deal.clone(), share, &limits);
             return Some(*token);
         }
         let network = network_of(client.ip());
@@ -148,7 +160,10 @@ impl Responder {
         if self.sessions.contains_key(&token) {
             return None;
         }
-        self.sessions.insert(token, Session::new(now_ns, client, deal.clone(), &limits));
+        let time = limits.duration_max + limits.unused_timeout + limits.idle_timeout;
+        let share = self.ledger.enter(client.ip(), time).ok()?;
+        let session = Session::new(now_ns, client, deal.clone(), share, &limits);
+        self.sessions.insert(token, session);
         Some(token)
     }
 
@@ -174,6 +189,12 @@ impl Responder {
             return ResponderReply::Limited;
         };
         let is_overtime = session.is_overtime(now_ns);
+        // The answer is never longer than the probe.
+        let bytes = octets as u64;
+        let is_beyond = session.share.charge(Direction::Up, bytes).is_err();
+        if is_beyond || session.share.take(Direction::Down, bytes).is_err() {
+            return ResponderReply::Limited;
+        }
         let flags = if is_overtime { CLOSE } else { 0 };
         let probe = Probe { flags, token, sequence, so_far, received, octets };
         let key = self.key.as_deref();

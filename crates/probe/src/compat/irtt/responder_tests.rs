@@ -3,6 +3,7 @@
 //! Tests of the irtt responder.
 
 use super::*;
+use crate::service::{Identity, Limits, Service, ServiceConfig};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +71,8 @@ fn opened(responder: &mut Responder, now_ns: u64, from: SocketAddr) -> Option<u6
 
 #[test]
 fn the_first_request_of_an_address_pays_for_the_answer_to_the_second() {
-    let mut responder = Responder::new(IrttLimits::default(), None, tokens);
+    let mut responder =
+        Responder::new(IrttLimits::default(), None, CompatLedger::unlimited(), tokens);
     let octets = open_request();
     assert_eq!(say(&mut responder, 0, client(1, 5), &octets).0, ResponderReply::Limited);
     assert_eq!(responder.sessions(), 0, "and allocates nothing");
@@ -88,7 +90,8 @@ fn the_first_request_of_an_address_pays_for_the_answer_to_the_second() {
 
 #[test]
 fn a_token_serves_only_the_address_it_was_given_to() {
-    let mut responder = Responder::new(IrttLimits::default(), None, tokens);
+    let mut responder =
+        Responder::new(IrttLimits::default(), None, CompatLedger::unlimited(), tokens);
     let token = opened(&mut responder, 0, client(1, 5)).unwrap();
     let probe = echo_request(token, 0, 64);
     assert_eq!(say(&mut responder, 1, client(2, 5), &probe).0, ResponderReply::Ignored);
@@ -102,7 +105,8 @@ fn a_token_serves_only_the_address_it_was_given_to() {
 
 #[test]
 fn a_short_probe_draws_no_longer_answer() {
-    let mut responder = Responder::new(IrttLimits::default(), None, tokens);
+    let mut responder =
+        Responder::new(IrttLimits::default(), None, CompatLedger::unlimited(), tokens);
     let token = opened(&mut responder, 0, client(1, 5)).unwrap();
     let (reply, _) = say(&mut responder, 1, client(1, 5), &echo_request(token, 0, 63));
     assert_eq!(reply, ResponderReply::Limited);
@@ -111,7 +115,7 @@ fn a_short_probe_draws_no_longer_answer() {
 #[test]
 fn sessions_are_bounded_and_unused_ones_expire() {
     let limits = IrttLimits { sessions_max: 3, sessions_per_network_max: 2, ..Default::default() };
-    let mut responder = Responder::new(limits, None, tokens);
+    let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), tokens);
     let used = opened(&mut responder, 0, client(1, 5)).unwrap();
     say(&mut responder, 1, client(1, 5), &echo_request(used, 0, 64));
     let repeated = opened(&mut responder, 1, client(2, 5)).unwrap();
@@ -128,7 +132,8 @@ fn sessions_are_bounded_and_unused_ones_expire() {
 
 #[test]
 fn a_test_that_takes_too_long_is_closed() {
-    let mut responder = Responder::new(IrttLimits::default(), None, tokens);
+    let mut responder =
+        Responder::new(IrttLimits::default(), None, CompatLedger::unlimited(), tokens);
     let token = opened(&mut responder, 0, client(1, 5)).unwrap();
     say(&mut responder, 0, client(1, 5), &echo_request(token, 0, 64));
     let late_ns = 3_000_000_001;
@@ -138,13 +143,35 @@ fn a_test_that_takes_too_long_is_closed() {
     assert_eq!(responder.sessions(), 0);
 }
 
+#[test]
+fn who_has_nothing_left_gets_no_session_and_no_answers() {
+    let limits = Limits { compat_bit_per_s: 8_000, ..Limits::default() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let service =
+        Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config }).unwrap();
+    let mut responder = Responder::new(IrttLimits::default(), None, service.compat(), tokens);
+    let token = opened(&mut responder, 0, client(1, 5)).unwrap();
+    let mut answered = 0;
+    for sequence in 0..2_000 {
+        let now_ns = u64::from(sequence) * 1_000_000;
+        let probe = echo_request(token, sequence, 1_000);
+        let (reply, _) = say(&mut responder, now_ns, client(1, 5), &probe);
+        answered += u64::from(matches!(reply, ResponderReply::Send { .. }));
+    }
+    // A kilobyte per second, and the ledger's burst.
+    assert!((1..1_000).contains(&answered), "{answered} of 2000 kilobytes");
+    service.drain();
+    assert_eq!(opened(&mut responder, 0, client(2, 5)), None);
+}
+
 proptest! {
     #[test]
     fn unproven_addresses_never_get_more_than_they_sent(
         datagrams in prop::collection::vec(
             (prop::collection::vec(any::<u8>(), 0..40), 0u8..16, any::<bool>()), 1..60),
     ) {
-        let mut responder = Responder::new(IrttLimits::default(), None, tokens);
+        let limits = IrttLimits::default();
+        let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), tokens);
         let (mut received, mut sent) = (0, 0);
         for (rest, flags, is_proper) in datagrams {
             let octets = if is_proper { open_request() } else { request(flags, &rest) };

@@ -12,6 +12,7 @@ use super::{IrttLimits, Responder, ResponderReply};
 use crate::clock::{Instants, RunClock};
 use crate::compat::CompatError;
 use crate::endpoint::{ProbeSocket, Received, ThreadTiming};
+use crate::service::CompatLedger;
 
 /// A running irtt server. Dropping it ends all sessions and joins its thread.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl IrttServer {
     /// Serves on `socket`, which is bound by the caller. With a `key`, only clients that have it
-    /// (`--hmac=KEY`) are answered.
+    /// (`--hmac=KEY`) are answered. Sessions pay from `ledger` for what they move.
     ///
     /// # Errors
     /// [`CompatError`]: a socket option refused, no thread.
@@ -59,6 +60,7 @@ impl IrttServer {
         socket: UdpSocket,
         limits: IrttLimits,
         key: Option<Vec<u8>>,
+        ledger: CompatLedger,
     ) -> Result<Self, CompatError> {
         let failed = |step| move |source| CompatError::Socket { protocol: "irtt", step, source };
         let address = socket.local_addr().map_err(failed("reading its address"))?;
@@ -66,7 +68,7 @@ impl IrttServer {
         socket.set_read_timeout(READ_TIMEOUT).map_err(failed("setting a timeout"))?;
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let responder = Responder::new(limits, key, random_token);
+        let responder = Responder::new(limits, key, ledger, random_token);
         let thread = Builder::new()
             .name("irtt".to_owned())
             .spawn(move || serve(socket, responder, limits, &of_thread))

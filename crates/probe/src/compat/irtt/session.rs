@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 
 use super::{DURATION_GRACE, IrttLimits, Parameters};
+use crate::service::CompatShare;
 
 #[derive(Debug)]
 pub(super) struct Session {
+    /// What it may move.
+    pub share: CompatShare,
     pub client: SocketAddr,
     pub deal: Parameters,
     opened_ns: u64,
@@ -31,9 +34,11 @@ impl Session {
         now_ns: u64,
         client: SocketAddr,
         deal: Parameters,
+        share: CompatShare,
         limits: &IrttLimits,
     ) -> Self {
         Self {
+            share,
             client,
             deal,
             opened_ns: now_ns,
@@ -121,11 +126,13 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::CompatLedger;
     use std::time::Duration;
 
     fn session(limits: &IrttLimits) -> Session {
         let deal = Parameters { duration_ns: 1_000_000_000, ..Parameters::default() };
-        Session::new(0, SocketAddr::from(([192, 0, 2, 1], 5)), deal, limits)
+        let share = CompatLedger::unlimited().enter([192, 0, 2, 1].into(), Duration::ZERO).unwrap();
+        Session::new(0, SocketAddr::from(([192, 0, 2, 1], 5)), deal, share, limits)
     }
 
     #[test]

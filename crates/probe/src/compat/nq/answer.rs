@@ -1,14 +1,17 @@
 //! Bodies: one octet, much payload, or a few words; and the lease that ends them.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+use underload_report::schema::Direction;
 
 use crate::load::payload;
+use crate::service::CompatShare;
 
 /// What a connection may still carry.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(super) struct Lease {
     octets_left: AtomicI64,
     requests: AtomicU64,
     in_flight: AtomicU64,
+    /// Of what the server gives away; none for a client, and before the first request for load.
+    share: OnceLock<CompatShare>,
 }
 
 /// A request under way on a connection.
@@ -43,6 +48,7 @@ impl Lease {
             octets_left,
             requests: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
+            share: OnceLock::new(),
         })
     }
 
@@ -60,7 +66,28 @@ impl Lease {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        Instant::now() >= self.until || self.octets_left.load(Ordering::Relaxed) <= 0
+        Instant::now() >= self.until
+            || self.octets_left.load(Ordering::Relaxed) <= 0
+            || self.share.get().is_some_and(CompatShare::is_over)
+    }
+
+    /// Whether the connection has a share; `enter` is asked for one if it has none yet.
+    pub(super) fn has_share<E>(&self, enter: impl FnOnce() -> Result<CompatShare, E>) -> bool {
+        if self.share.get().is_none()
+            && let Ok(share) = enter()
+        {
+            // Of two requests at once one is first; the other's share goes back.
+            let _ = self.share.set(share);
+        }
+        self.share.get().is_some()
+    }
+
+    /// Takes at most `bytes_max`, and says how many; or how long to wait before asking again.
+    pub(super) fn take(&self, direction: Direction, bytes_max: usize) -> Result<usize, Duration> {
+        let Some(share) = self.share.get() else { return Ok(bytes_max) };
+        let bytes = bytes_max.min(share.chunk_bytes(direction)).max(1);
+        share.take(direction, bytes as u64).map_err(|wait| wait.clamp(WAIT_MIN, WAIT_MAX))?;
+        Ok(bytes)
     }
 
     pub(super) fn spend(&self, octets: usize) {
@@ -80,6 +107,8 @@ pub(super) enum Content {
         request: InFlight,
         /// What was handed over so far, for whoever wants to know.
         written: Arc<AtomicU64>,
+        /// Until more may be sent.
+        pause: Option<Pin<Box<Sleep>>>,
     },
 }
 
@@ -90,6 +119,9 @@ pub(super) struct Expired;
 
 /// One frame of generated payload.
 const CHUNK_OCTETS: usize = 64 << 10;
+/// Between two questions for more of the rate: the end of a lease is noticed in between.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The same octets for everybody, made once.
 fn chunk() -> Bytes {
@@ -103,7 +135,7 @@ impl Content {
     }
 
     pub(super) fn generated(left: u64, request: InFlight, written: Arc<AtomicU64>) -> Self {
-        Self::Generated { left, request, written }
+        Self::Generated { left, request, written, pause: None }
     }
 }
 
@@ -113,20 +145,33 @@ impl Body for Content {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Expired>>> {
-        match &mut *self {
-            Self::Ready(octets) => Poll::Ready(octets.take().map(|octets| Ok(Frame::data(octets)))),
-            Self::Generated { left: 0, .. } => Poll::Ready(None),
-            Self::Generated { request, .. } if request.lease().is_over() => {
-                Poll::Ready(Some(Err(Expired)))
+        let (left, request, written, pause) = match &mut *self {
+            Self::Ready(octets) => {
+                return Poll::Ready(octets.take().map(|octets| Ok(Frame::data(octets))));
             }
-            Self::Generated { left, request, written } => {
-                let octets = CHUNK_OCTETS.min(usize::try_from(*left).unwrap_or(CHUNK_OCTETS));
-                *left -= octets as u64;
-                request.lease().spend(octets);
-                written.fetch_add(octets as u64, Ordering::Relaxed);
-                Poll::Ready(Some(Ok(Frame::data(chunk().slice(..octets)))))
+            Self::Generated { left: 0, .. } => return Poll::Ready(None),
+            Self::Generated { left, request, written, pause } => (left, request, written, pause),
+        };
+        loop {
+            if let Some(until) = pause {
+                ready!(until.as_mut().poll(context));
+                *pause = None;
+            }
+            let lease = request.lease();
+            if lease.is_over() {
+                return Poll::Ready(Some(Err(Expired)));
+            }
+            let octets_max = CHUNK_OCTETS.min(usize::try_from(*left).unwrap_or(CHUNK_OCTETS));
+            match lease.take(Direction::Down, octets_max) {
+                Ok(octets) => {
+                    *left -= octets as u64;
+                    lease.spend(octets);
+                    written.fetch_add(octets as u64, Ordering::Relaxed);
+                    return Poll::Ready(Some(Ok(Frame::data(chunk().slice(..octets)))));
+                }
+                Err(wait) => *pause = Some(Box::pin(sleep(wait))),
             }
         }
     }

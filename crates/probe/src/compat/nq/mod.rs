@@ -48,16 +48,19 @@ pub struct NqLimits {
     pub duration_max: Duration,
     /// Payload of a connection, both ways together, octets.
     pub octets_max: u64,
+    /// What a connection may send ahead of what was read of its uploads, bytes.
+    pub window_bytes: u32,
 }
 
 impl Default for NqLimits {
-    /// 1024 connections, 256 per network, a minute, 16 GiB.
+    /// 1024 connections, 256 per network, a minute, 16 GiB, windows for 1 Gbit/s at 100 ms.
     fn default() -> Self {
         Self {
             connections_max: 1024,
             connections_per_network_max: 256,
             duration_max: Duration::from_mins(1),
             octets_max: 16 << 30,
+            window_bytes: 16 << 20,
         }
     }
 }

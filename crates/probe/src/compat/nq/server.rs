@@ -21,11 +21,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::NqLimits;
+use underload_report::schema::Direction;
+
 use super::answer::{Content, InFlight, Lease};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use crate::compat::{CompatError, Places};
 use crate::load::NOT_SENT_OCTETS;
-use crate::service::{Identity, ServiceError};
+use crate::service::{CompatLedger, Identity, ServiceError};
 
 /// A running responsiveness server. Dropping it ends its connections.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub struct NqCounts {
 
 struct Host {
     limits: NqLimits,
+    ledger: CompatLedger,
     places: Places,
     tls: TlsAcceptor,
     connections: AtomicU64,
@@ -72,14 +75,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// A connection without a request for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 const STREAMS_MAX: u32 = 128;
-/// Windows wide enough not to be the bottleneck: 1 Gbit/s at 100 ms.
-const STREAM_WINDOW: u32 = 8 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Said to who is too much, s.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
 impl NqServer {
-    /// Serves on `listener`, which the caller bound, as `identity`.
+    /// Serves on `listener`, which the caller bound, as `identity`; load pays from `ledger`.
     ///
     /// # Errors
     /// [`ServiceError`]: an unusable certificate; [`CompatError`]: a socket option refused, no
@@ -88,6 +88,7 @@ impl NqServer {
         listener: TcpListener,
         identity: Identity,
         limits: NqLimits,
+        ledger: CompatLedger,
     ) -> Result<Self, NqStartError> {
         let failed = |step| move |source| CompatError::Socket { protocol: "nq", step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
@@ -102,6 +103,7 @@ impl NqServer {
             .map_err(failed("starting its threads"))?;
         let host = Arc::new(Host {
             limits,
+            ledger,
             places: Places::new(limits.connections_max, limits.connections_per_network_max),
             tls: TlsAcceptor::from(Arc::new(tls)),
             connections: AtomicU64::new(0),
@@ -193,8 +195,8 @@ impl Host {
             .timer(TokioTimer::new())
             .keep_alive_interval(HANDSHAKE_MAX)
             .max_concurrent_streams(STREAMS_MAX)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_stream_window_size(self.limits.window_bytes / 2)
+            .initial_connection_window_size(self.limits.window_bytes);
         let mut served = pin!(http.serve_connection(TokioIo::new(tls), service));
         let mut before = None;
         while !lease.is_over() {
@@ -226,7 +228,7 @@ impl Host {
         let answer = match path.as_str() {
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
             SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
-            LARGE | UPLOAD if in_flight.lease().is_over() => busy(),
+            LARGE | UPLOAD if !self.may_load(in_flight.lease(), from) => busy(),
             LARGE if reads => {
                 let sent = Arc::clone(&self.sent);
                 payload_response(Content::generated(LARGE_OCTETS, in_flight, sent), LARGE_OCTETS)
@@ -236,6 +238,10 @@ impl Host {
             _ => status(StatusCode::NOT_FOUND),
         };
         Ok(if request.method() == Method::HEAD { without_body(answer) } else { answer })
+    }
+
+    fn may_load(&self, lease: &Lease, from: IpAddr) -> bool {
+        lease.has_share(|| self.ledger.enter(from, self.limits.duration_max)) && !lease.is_over()
     }
 
     /// Not for who has taken all his places: a client that gets no configuration does not test.
@@ -259,7 +265,15 @@ impl Host {
 /// Reads an upload to its end, or to the end of the lease.
 async fn swallow(mut body: Incoming, lease: &Lease) -> Result<Response<Content>, hyper::Error> {
     while let Some(frame) = body.frame().await {
-        lease.spend(frame?.data_ref().map_or(0, bytes_len));
+        let mut arrived = frame?.data_ref().map_or(0, bytes_len);
+        lease.spend(arrived);
+        // What is not read yet fills the client's window, which slows it down.
+        while arrived > 0 && !lease.is_over() {
+            match lease.take(Direction::Up, arrived) {
+                Ok(bytes) => arrived -= bytes,
+                Err(wait) => sleep(wait).await,
+            }
+        }
         if lease.is_over() {
             return Ok(busy());
         }
