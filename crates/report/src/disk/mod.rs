@@ -286,6 +286,39 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     })
 }
 
+/// Brings the bytes of files to the disk, several side by side: file systems then write their
+/// journal once for many.
+///
+/// # Errors
+/// What the disk said of one of them.
+pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
+    let sync = |paths: &[PathBuf]| {
+        let one = |path: &PathBuf| step(Step::Sync(path), || File::open(path)?.sync_all());
+        paths.iter().try_for_each(one)
+    };
+    if paths.len() <= SYNCED_BY_ONE {
+        return sync(paths);
+    }
+    let sync = &sync;
+    std::thread::scope(|scope| {
+        let share = paths.len().div_ceil(SYNCED_AT_ONCE);
+        let threads = paths.chunks(share).map(|paths| {
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || sync(paths));
+            // Where there is no thread to be had it only takes longer.
+            spawned.map_err(|_| sync(paths))
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().try_for_each(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+            Err(synced) => synced,
+        })
+    })
+}
+
+/// Files from which on several threads sync them, and how many.
+const SYNCED_BY_ONE: usize = 4;
+const SYNCED_AT_ONCE: usize = 16;
+
 /// Removes a file.
 ///
 /// # Errors

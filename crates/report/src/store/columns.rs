@@ -94,10 +94,9 @@ impl TableWriter {
         append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
     }
 
-    /// Completes the file and brings it to the disk.
     pub(super) fn close(self) -> Result<(), StoreError> {
-        let file = self.writer.into_inner().map_err(|error| write_error(&self.path, &error))?;
-        file.sync().map_err(StoreError::io(&self.path, "write"))
+        let closed = self.writer.close();
+        closed.map(drop).map_err(|error| write_error(&self.path, &error))
     }
 }
 

@@ -5,9 +5,9 @@
 //! written after its parts, so every line is backed by complete files. [`RunDir::finish`] merges
 //! the parts and then replaces `run.json` in one rename: a reader sees the run before or after,
 //! never between. A run that was killed, or whose disk filled up, reads as the trials it finished,
-//! with [`RunRecord::complete`] false. Parts are synced before their trial's line is written, and
-//! [`RunDir::sync`] brings the lines to the disk; what a power cut damaged all the same is left out
-//! when it is read, and named.
+//! with [`RunRecord::complete`] false. [`RunDir::sync`] brings the parts to the disk, then the
+//! lines; what a power cut damaged of the trials since the last time is left out when it is read,
+//! and named.
 //!
 //! A run begins in an empty or new directory only, and removes nothing but what it made itself.
 
@@ -56,6 +56,8 @@ pub struct RunDir {
     journal: GrowingFile,
     journal_bytes: u64,
     keeps_samples: bool,
+    /// Parts that may not be on the disk yet.
+    unsynced: Vec<PathBuf>,
 }
 
 impl RunDir {
@@ -84,8 +86,16 @@ impl RunDir {
         match begin(&folder, &record) {
             Ok(journal) => {
                 let (pools, arms) = (LatencyPools::default(), read::arm_names(&record.arms));
-                let (journal_bytes, keeps_samples) = (0, true);
-                Ok(RunDir { folder, record, arms, pools, journal, journal_bytes, keeps_samples })
+                Ok(RunDir {
+                    folder,
+                    record,
+                    arms,
+                    pools,
+                    journal,
+                    journal_bytes: 0,
+                    keeps_samples: true,
+                    unsynced: Vec::new(),
+                })
             }
             Err(error) => {
                 // What failed first is what the caller must hear of.
@@ -169,7 +179,8 @@ impl RunDir {
         samples: &[Sample],
         series: &[Series],
     ) -> Result<(), StoreError> {
-        let wrong = |reason| StoreError::Inconsistent { path: self.path().to_owned(), reason };
+        let path = self.path().to_owned();
+        let wrong = |reason| StoreError::Inconsistent { path: path.clone(), reason };
         let next = self.record.trials.len();
         if trial.index as usize != next {
             return Err(wrong(format!("trial {} where {next} is next", trial.index)));
@@ -183,11 +194,6 @@ impl RunDir {
             let columns = rows::from_series(trial, series).map_err(wrong)?;
             self.write_part(next, SERIES, rows::SERIES, &columns)?;
         }
-        if self.keeps_samples {
-            // A line that survives a power cut has its parts.
-            let parts = self.path().join(PARTS);
-            disk::sync_directory(&parts).map_err(StoreError::io(&parts, "write"))?;
-        }
         self.append_line(trial)?;
         self.pools.add(trial, samples);
         self.record.trials.push(trial.clone());
@@ -199,7 +205,14 @@ impl RunDir {
     /// # Errors
     ///
     /// What the disk said.
-    pub fn sync(&self) -> Result<(), StoreError> {
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        if !self.unsynced.is_empty() {
+            let parts = self.path().join(PARTS);
+            disk::sync_files(&self.unsynced)
+                .and_then(|()| disk::sync_directory(&parts))
+                .map_err(StoreError::io(&parts, "write"))?;
+            self.unsynced.clear();
+        }
         self.journal.sync().map_err(StoreError::io(&self.path().join(JOURNAL), "write"))
     }
 
@@ -243,7 +256,7 @@ impl RunDir {
     }
 
     fn write_part(
-        &self,
+        &mut self,
         trial: usize,
         name: &str,
         layout: &columns::Layout,
@@ -252,7 +265,9 @@ impl RunDir {
         let path = part(self.path(), trial, name);
         let file = self.folder.begin(&path)?;
         let written = columns::write(&path, file, layout, columns);
-        self.folder.or_remove(&path, written)
+        self.folder.or_remove(&path, written)?;
+        self.unsynced.push(path);
+        Ok(())
     }
 
     fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {

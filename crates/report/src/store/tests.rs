@@ -180,6 +180,21 @@ fn runs_that_begin_in_the_same_second_have_directories_of_their_own() {
     assert_eq!(start().file_name().unwrap(), "comcast-20261121T013500Z-9");
 }
 
+#[test]
+fn many_parts_are_synced_side_by_side() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut run = RunDir::create(directory.path().join("run"), record()).unwrap();
+    for index in 0..40 {
+        let (record, samples) = trial(index);
+        run.append_trial(&record, &samples, &[]).unwrap();
+    }
+    assert_eq!(run.unsynced.len(), 40);
+    run.sync().unwrap();
+    assert!(run.unsynced.is_empty());
+    let missing = (0..40).map(|number| directory.path().join(number.to_string()));
+    assert!(disk::sync_files(&missing.collect::<Vec<_>>()).is_err());
+}
+
 /// An incomplete run of `count` trials.
 fn cut_short(path: &Path, count: u32) {
     let mut run = RunDir::create(path, record()).unwrap();
