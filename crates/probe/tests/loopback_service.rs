@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -400,4 +402,82 @@ fn a_server_that_drips_its_handshake_keeps_no_client() {
         panic!("{late:?}");
     };
     assert_eq!(silent, address);
+}
+
+/// A server that remembers in `home`, and wants tokens.
+fn lasting_service(home: &Path) -> Service {
+    let identity = Identity::load_or_create(&home.join("server")).unwrap();
+    let access = Access::Tokens(home.join("keys"));
+    let state = Some(home.join("server"));
+    let base = ServiceConfig::on_loopback(identity);
+    Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, access, state, ..base }).unwrap()
+}
+
+#[test]
+fn a_used_token_stays_used_and_without_keys_nobody_gets_in() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("keys");
+    let keys = TokenKeys::rotate(&path).unwrap();
+    let mut service = lasting_service(home.path());
+    let token = Some(keys.issue(service.fingerprint(), &terms(2)).unwrap());
+    let right = |service: &Service| ConnectOptions { token: token.clone(), ..options(service) };
+    for _ in 0..2 {
+        drop(connect(&service, &right(&service)).unwrap());
+        // As after a crash: nothing is written at the end.
+        drop(service);
+        service = lasting_service(home.path());
+    }
+    let Err(ServiceError::Refused { reason }) = connect(&service, &right(&service)) else {
+        panic!("a restart made a token good again");
+    };
+    assert!(reason.contains("used already"), "{reason}");
+
+    let token = Some(keys.issue(service.fingerprint(), &terms(9)).unwrap());
+    let right = ConnectOptions { token, ..options(&service) };
+    drop(connect(&service, &right).unwrap());
+    let kept = home.path().join("kept");
+    fs::rename(&path, &kept).unwrap();
+    let Err(ServiceError::Refused { reason }) = connect(&service, &right) else {
+        panic!("a key that was taken away is still good");
+    };
+    assert!(reason.contains("cannot read the keys"), "{reason}");
+    let news = service.tend();
+    assert!(news.iter().any(|words| words.contains("no token is accepted")), "{news:?}");
+    fs::rename(&kept, &path).unwrap();
+    drop(connect(&service, &right).unwrap());
+}
+
+#[test]
+fn a_certificate_is_replaced_while_the_server_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let (pem, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    let names = || vec!["a.example".to_owned()];
+    let first = rcgen::generate_simple_self_signed(names()).unwrap();
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write(&pem, &first.cert.pem());
+    write(&key, &first.signing_key.serialize_pem());
+    let identity = Identity::from_pem(&pem, &key).unwrap();
+    let base = ServiceConfig::on_loopback(identity);
+    let service = Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, ..base }).unwrap();
+    let pinned = options(&service);
+    assert_eq!(service.tend(), Vec::<String>::new());
+
+    write(&pem, "not yet written");
+    assert!(service.tend()[0].contains("the old certificate stays"));
+    drop(connect(&service, &pinned).unwrap());
+    let renewed = rcgen::CertificateParams::new(names()).unwrap();
+    write(&pem, &renewed.self_signed(&first.signing_key).unwrap().pem());
+    assert!(service.tend()[0].contains("its key is the same"));
+    drop(connect(&service, &pinned).unwrap());
+
+    let second = rcgen::generate_simple_self_signed(names()).unwrap();
+    write(&pem, &second.cert.pem());
+    assert!(service.tend()[0].contains("the old certificate stays"), "half of a pair");
+    write(&key, &second.signing_key.serialize_pem());
+    assert!(service.tend()[0].contains("another key"));
+    assert!(matches!(connect(&service, &pinned), Err(ServiceError::Imposter { .. })));
+    drop(connect(&service, &options(&service)).unwrap());
 }

@@ -57,6 +57,8 @@ impl ServerCertVerifier for Anybody {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     FirstBytes,
+    /// The request of a load flow.
+    Flow,
     Hello,
     Question,
     Held,
@@ -83,6 +85,12 @@ impl Drip {
         let (socket, bytes) = match phase {
             // Less than what tells one kind of connection from the other.
             Phase::FirstBytes => (socket, vec![22, 3, 1]),
+            Phase::Flow => {
+                let mut bytes = b"ULD1".to_vec();
+                // One less than a request has.
+                bytes.resize(63, 0);
+                (socket, bytes)
+            }
             Phase::Hello => {
                 let mut bytes = vec![22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3];
                 bytes.resize(0x3ff0, 0);
@@ -198,7 +206,7 @@ fn service() -> Service {
 const GAPS_MS: [u64; 4] = [10, 50, 99, 101];
 
 fn all_kinds(server: SocketAddr) -> Vec<Drip> {
-    let phases = [Phase::FirstBytes, Phase::Hello, Phase::Question, Phase::Held];
+    let phases = [Phase::FirstBytes, Phase::Flow, Phase::Hello, Phase::Question, Phase::Held];
     let kinds = phases.iter().flat_map(|phase| GAPS_MS.map(|gap_ms| (*phase, gap_ms)));
     let begun = kinds.enumerate().map(|(index, (phase, gap_ms))| {
         // Each from a network of its own.

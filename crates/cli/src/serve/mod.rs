@@ -112,7 +112,11 @@ pub struct Serving {
     /// ~/.local/share/underload/server].
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     identity: Option<PathBuf>,
-    /// A certificate in PEM, instead of one of its own.
+    /// Where it remembers which tokens were used [default: where it would keep the certificate
+    /// that it makes for itself].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// A certificate in PEM, instead of one of its own; it is read again when it is replaced.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Its key, PKCS #8 in PEM.
@@ -175,11 +179,19 @@ impl Serving {
             access,
             identity: self.identity()?,
             line: self.line(is_local).or_bad_input()?,
+            state: self.token_keys.is_some().then(|| self.state_directory()).transpose()?,
         })
     }
 
     fn identity(&self) -> anyhow::Result<Identity> {
         server_identity(self.identity.as_ref(), self.cert.as_ref().zip(self.key.as_ref()))
+    }
+
+    fn state_directory(&self) -> anyhow::Result<PathBuf> {
+        match self.state.as_ref().or(self.identity.as_ref()) {
+            Some(directory) => Ok(directory.clone()),
+            None => Ok(home::data()?.join("server")),
+        }
     }
 
     fn access(&self, is_local: bool) -> anyhow::Result<Access> {
@@ -299,8 +311,12 @@ impl Signals {
     }
 }
 
+/// How often keys and certificates are looked at.
+const TEND_INTERVAL: Duration = Duration::from_secs(1);
+
 fn wait_for_the_end(service: &Service, signals: &Signals) {
     let mut drains_since = None;
+    let mut tended = Instant::now();
     while !signals.stop.load(Ordering::Relaxed) {
         if signals.drain.load(Ordering::Relaxed) {
             if drains_since.is_none() {
@@ -311,6 +327,12 @@ fn wait_for_the_end(service: &Service, signals: &Signals) {
             }
             if service.sessions() == 0 {
                 break;
+            }
+        }
+        if tended.elapsed() >= TEND_INTERVAL {
+            tended = Instant::now();
+            for news in service.tend() {
+                eprintln!("{news}");
             }
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -12,6 +12,7 @@ use super::control::{Flagged, Lease};
 use super::conversation::{Conversation, Ended};
 use super::counters::Counters;
 use super::front::{StrangerPlace, Strangers};
+use super::identity::{Fingerprint, Identity};
 use super::ledger::{Ask, Denial};
 use super::message::{Answer, PROTOCOL, Question, to_hex};
 use super::sessions::{Granted, Sessions};
@@ -21,7 +22,8 @@ use crate::load::{FlowHost, Token};
 
 /// What every connection's thread shares.
 pub(super) struct Host {
-    pub tls: Arc<ServerConfig>,
+    /// Replaced when the certificate is.
+    pub tls: Mutex<Arc<ServerConfig>>,
     /// `None` lets everybody ask.
     pub tokens: Option<Mutex<TokenDesk>>,
     /// Whether who shows no token may ask although there are tokens.
@@ -39,6 +41,8 @@ pub(super) struct Host {
 
 /// Who is turned away while the server drains had better not come back soon.
 const DRAINING_RETRY_AFTER: Duration = Duration::from_mins(5);
+/// A full disk may have been emptied by then.
+const NOTING_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 impl Host {
     pub(super) fn is_stopped(&self) -> bool {
@@ -58,7 +62,7 @@ impl Host {
         from: IpAddr,
         place: StrangerPlace,
     ) -> Result<(), ServiceError> {
-        let tls = Arc::clone(&self.tls);
+        let tls = Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner));
         let mut conversation = Conversation::begin(tls, socket, Flagged::new(&self.stop))?;
         let question = conversation.question()?;
         let (answer, granted) = self.decide(&question, from)?;
@@ -98,7 +102,9 @@ impl Host {
             down_bit_per_s: question.down_bit_per_s,
             duration: Duration::from_millis(question.duration_ms),
         };
-        let admitted = match self.admit(question.token.as_deref(), ask) {
+        let mut desk = question.token.as_ref().and_then(|_| self.desk());
+        let admitted = self.admit(desk.as_deref_mut(), question.token.as_deref(), ask);
+        let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(reason) => return refused(reason),
         };
@@ -108,11 +114,13 @@ impl Host {
         }
         let session = Token(random()?);
         let opened = self.sessions.open(ask, from, session, admitted.map(|it| it.id));
-        if opened.is_err()
-            && let (Some(admitted), Some(tokens)) = (admitted, &self.tokens)
+        // On disk before the client hears of its session, or there is none.
+        if let (Ok(_), Some(admitted), Some(desk)) = (&opened, &admitted, &mut desk)
+            && desk.note(admitted).is_err()
         {
-            tokens.lock().unwrap_or_else(PoisonError::into_inner).give_back(admitted.id);
+            return busy(NOTING_RETRY_AFTER, "the server cannot note that the token was used");
         }
+        drop(desk);
         match opened {
             Ok(granted) => Ok((self.granted(&granted, session), Some(granted))),
             Err(Denial::TooMuch(reason)) => refused(reason),
@@ -121,18 +129,41 @@ impl Host {
     }
 
     /// Whether a client may ask at all, and with which token.
-    fn admit(&self, token: Option<&str>, ask: Ask) -> Result<Option<Admitted>, String> {
-        match (&self.tokens, token) {
-            (None, _) => Ok(None),
-            (Some(_), None) if self.admits_anonymous => Ok(None),
-            (Some(_), None) => {
+    fn admit(
+        &self,
+        desk: Option<&mut TokenDesk>,
+        token: Option<&str>,
+        ask: Ask,
+    ) -> Result<Option<Admitted>, String> {
+        match (desk, token) {
+            (Some(desk), Some(token)) => desk.check(token, ask).map(Some),
+            _ if self.tokens.is_none() || self.admits_anonymous => Ok(None),
+            _ => {
                 Err("a token is needed here: ask whoever runs the server, give --token-file"
                     .to_owned())
             }
-            (Some(tokens), Some(token)) => {
-                tokens.lock().unwrap_or_else(PoisonError::into_inner).admit(token, ask).map(Some)
-            }
         }
+    }
+
+    fn desk(&self) -> Option<MutexGuard<'_, TokenDesk>> {
+        self.tokens.as_ref().map(|desk| desk.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the operator should know of tokens; next time, if a slow disk holds the desk up.
+    pub(super) fn news(&self) -> Vec<String> {
+        let desk = self.tokens.as_ref().and_then(|desk| desk.try_lock().ok());
+        desk.map(|mut desk| desk.news()).unwrap_or_default()
+    }
+
+    /// From now on the server is this one, to new connections.
+    pub(super) fn serve_as(&self, identity: Identity) -> Result<Fingerprint, ServiceError> {
+        let names = identity.names();
+        let tls = identity.server_config()?;
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        if let Some(mut desk) = self.desk() {
+            desk.serve_as(names);
+        }
+        Ok(names.key())
     }
 
     fn granted(&self, granted: &Granted, session: Token) -> Answer {

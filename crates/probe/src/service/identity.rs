@@ -21,6 +21,7 @@ use underload_report::disk::{self, Access};
 use super::ServiceError;
 use super::message::{from_hex, to_hex};
 use super::private;
+use super::stamp::Stamp;
 
 /// SHA-256 of a public key, as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
 /// 4.1): a certificate that is renewed with the same key keeps it.
@@ -111,6 +112,32 @@ pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
     names: Names,
+    files: Option<PemFiles>,
+}
+
+/// Where an identity was read from, to notice when it is replaced.
+#[derive(Clone, Debug)]
+pub(super) struct PemFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    stamps: [Option<Stamp>; 2],
+}
+
+impl PemFiles {
+    fn new(certificate: &Path, key: &Path) -> Self {
+        let stamps = [Stamp::of(certificate), Stamp::of(key)];
+        Self { certificate: certificate.to_owned(), key: key.to_owned(), stamps }
+    }
+
+    /// What the files hold now, if they were touched since the last look.
+    pub(super) fn renewed(&mut self) -> Option<Result<Identity, ServiceError>> {
+        let now = Self::new(&self.certificate, &self.key);
+        if now.stamps == self.stamps {
+            return None;
+        }
+        *self = now;
+        Some(Identity::from_pem(&self.certificate, &self.key))
+    }
 }
 
 impl Identity {
@@ -131,7 +158,7 @@ impl Identity {
         key: PrivatePkcs8KeyDer<'static>,
     ) -> Result<Self, TlsError> {
         let names = Names::of(&certificate)?;
-        Ok(Self { certificate, key, names })
+        Ok(Self { certificate, key, names, files: None })
     }
 
     /// The one that `directory` holds, or a new one that is then kept there, readable by its owner
@@ -206,6 +233,7 @@ impl Identity {
             path: path.to_owned(),
             what: error.to_string(),
         };
+        let files = PemFiles::new(certificate, key);
         let key_path = key;
         let parsed = CertificateDer::from_pem_file(certificate);
         let der = parsed.map_err(|error| wrong(certificate, &error))?;
@@ -213,12 +241,18 @@ impl Identity {
         private::check(key_path, 0o007)?;
         let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
         let key = key.map_err(|error| wrong(key_path, &error))?;
-        Self::new(der, key).map_err(|error| wrong(certificate, &error))
+        let made = Self::new(der, key).map_err(|error| wrong(certificate, &error))?;
+        Ok(Self { files: Some(files), ..made })
     }
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.names.key()
+    }
+
+    /// The files to watch, if it came from some.
+    pub(super) fn files(&self) -> Option<PemFiles> {
+        self.files.clone()
     }
 
     /// All by which clients and tokens may name it.

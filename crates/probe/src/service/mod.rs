@@ -14,7 +14,7 @@
 //!   other things, and while their network and their token have quota left; otherwise the client
 //!   is told when to come back;
 //! - where the operator wants tokens, they are signed, short-lived, and good for a stated number of
-//!   sessions.
+//!   sessions, counted across restarts.
 //!
 //! The server's certificate is its own; clients pin its fingerprint, given or kept from the first
 //! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
@@ -39,7 +39,9 @@ mod quota;
 mod server;
 mod sessions;
 mod share;
+mod stamp;
 mod token;
+mod uses;
 
 use std::io;
 use std::net::SocketAddr;
@@ -87,6 +89,15 @@ pub enum ServiceError {
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// Another server keeps its record here.
+    #[error(
+        "{}: another server counts the uses of its tokens here; give this one --state with a \
+         directory of its own", path.display()
+    )]
+    InUse {
+        /// Which record.
+        path: PathBuf,
     },
     /// A PEM file cannot be used.
     #[error("{}: {what}", path.display())]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use socket2::{Domain, Socket, Type};
@@ -14,13 +14,13 @@ use super::compat_share::CompatLedger;
 use super::counters::{Counters, ServiceCounts, ServiceState};
 use super::front::{Strangers, serve};
 use super::host::Host;
-use super::identity::{Fingerprint, Identity};
+use super::identity::{Fingerprint, Identity, PemFiles};
 use super::join::{Door, is_join};
 use super::ledger::Limits;
 use super::line::{Line, LineMeter};
 use super::openings::Openings;
 use super::sessions::{ProbeIndex, Sessions};
-use super::token::{TokenDesk, random};
+use super::token::{TokenDesk, in_full, random};
 use crate::clock::RunClock;
 use crate::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use crate::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
@@ -45,6 +45,9 @@ pub struct ServiceConfig {
     pub identity: Identity,
     /// Which line it is at, if its traffic is to count.
     pub line: Line,
+    /// The directory of what has to outlive a restart: uses of tokens. Without one they are
+    /// forgotten when the server ends.
+    pub state: Option<PathBuf>,
 }
 
 /// Who may have a session.
@@ -73,16 +76,17 @@ impl ServiceConfig {
             access: Access::Everybody,
             identity,
             line: Line::Ignored,
+            state: None,
         }
     }
 }
 
 /// A running server. Dropping it ends all sessions and joins all threads.
-#[derive(Debug)]
 pub struct Service {
     addresses: Vec<SocketAddr>,
     udp_port: u16,
-    fingerprint: Fingerprint,
+    host: Arc<Host>,
+    renewal: Mutex<Renewal>,
     limits: Limits,
     sessions: Arc<Sessions>,
     counters: Arc<Counters>,
@@ -91,6 +95,13 @@ pub struct Service {
     drains: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     reflector: Reflector,
+}
+
+/// What clients pin, and the files that may change it.
+#[derive(Debug)]
+struct Renewal {
+    fingerprint: Fingerprint,
+    files: Option<PemFiles>,
 }
 
 impl Service {
@@ -102,14 +113,14 @@ impl Service {
     pub fn start(config: ServiceConfig) -> Result<Self, ServiceError> {
         let (listeners, addresses) = bind_tcp(&config.addresses, config.tcp_port)?;
         let (sockets, udp_port) = bind_udp(&config.addresses, config.udp_port)?;
-        let fingerprint = config.identity.fingerprint();
+        let (fingerprint, files) = (config.identity.fingerprint(), config.identity.files());
         let (tokens, admits_anonymous) = match &config.access {
             Access::Everybody => (None, true),
             Access::Tokens(path) => (Some(path), false),
             Access::TokensOrAnonymous(path) => (Some(path), true),
         };
-        let tokens =
-            tokens.map(|path| TokenDesk::open(path, config.identity.names())).transpose()?;
+        let (names, state) = (config.identity.names(), config.state.as_deref());
+        let tokens = tokens.map(|path| TokenDesk::open(path, names, state)).transpose()?;
 
         let sessions = Arc::new(Sessions::new(config.limits));
         let udp_flows = Arc::new(UdpFlows::default());
@@ -127,7 +138,7 @@ impl Service {
         let (stop, drains) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let counters = Arc::new(Counters::default());
         let host = Arc::new(Host {
-            tls: config.identity.server_config()?,
+            tls: Mutex::new(config.identity.server_config()?),
             tokens: tokens.map(Mutex::new),
             admits_anonymous,
             dscp_allowed: config.policy.dscp_allowed,
@@ -141,14 +152,16 @@ impl Service {
         });
         let failed =
             |source| ServiceError::Socket { step: "starting the accepting thread", source };
+        let accepting = Arc::clone(&host);
         let thread = Builder::new()
             .name("accept".to_owned())
-            .spawn(move || serve(&host, &listeners, LineMeter::new(config.line)))
+            .spawn(move || serve(&accepting, &listeners, LineMeter::new(config.line)))
             .map_err(failed)?;
         Ok(Self {
             addresses,
             udp_port,
-            fingerprint,
+            host,
+            renewal: Mutex::new(Renewal { fingerprint, files }),
             limits: config.limits,
             sessions,
             counters,
@@ -177,7 +190,39 @@ impl Service {
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+        self.renewal().fingerprint
+    }
+
+    /// Takes up keys of tokens, and a certificate, that were replaced on disk; to be called every
+    /// second or so. What the operator should know of it, in words.
+    pub fn tend(&self) -> Vec<String> {
+        let mut news = self.host.news();
+        let mut renewal = self.renewal();
+        if let Some(renewed) = renewal.files.as_mut().and_then(PemFiles::renewed) {
+            news.push(match renewed.and_then(|identity| self.host.serve_as(identity)) {
+                Ok(key) if key == renewal.fingerprint => {
+                    "the certificate was replaced; its key is the same".to_owned()
+                }
+                Ok(key) => {
+                    renewal.fingerprint = key;
+                    format!(
+                        "the certificate was replaced by one with another key, {key}: clients that \
+                         know the old one will refuse it, and tokens that name it are void"
+                    )
+                }
+                Err(error) => {
+                    format!(
+                        "the old certificate stays, the new one is no good: {}",
+                        in_full(&error)
+                    )
+                }
+            });
+        }
+        news
+    }
+
+    fn renewal(&self) -> MutexGuard<'_, Renewal> {
+        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Grants nothing more, so that the server can stop when the last session is over.
@@ -223,6 +268,12 @@ impl Service {
             moved_octets: self.sessions.moved(),
             probed_bytes: self.sessions.probed(),
         }
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 

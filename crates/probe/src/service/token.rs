@@ -5,8 +5,6 @@
 //! stated number of times. Keys live in a file that only its owner can read, one `NAME HEX` per
 //! line; up to two are valid at once, so that rotating one does not end the tokens of the other.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +17,8 @@ use super::identity::{Fingerprint, Names};
 use super::ledger::Ask;
 use super::message::{MESSAGE_MAX, from_hex, octets_from_hex, to_hex};
 use super::private;
+use super::stamp::Stamp;
+use super::uses::Uses;
 
 /// What a token allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +54,11 @@ struct Claims {
 
 const PREFIX: &str = "ul1";
 /// Clocks of operator and server may differ by this much.
-const SKEW: u64 = 60;
+pub(super) const SKEW: u64 = 60;
 /// Keys that are valid at once.
 const KEYS_MAX: usize = 2;
-/// Tokens remembered at most; beyond that nobody new is let in until one expires.
-const REMEMBERED_MAX: usize = 100_000;
+/// Words for the operator that wait to be read at most.
+const NEWS_MAX: usize = 16;
 
 /// The keys of a server's tokens.
 #[derive(Clone)]
@@ -193,55 +193,103 @@ pub(super) struct Admitted {
     pub id: [u8; 16],
     /// The highest rate that it is good for, bit/s.
     pub rate_bit_per_s: Option<u64>,
+    expires: u64,
 }
 
-/// Checks tokens and remembers how often each was used, until it has expired.
+/// Checks tokens, and remembers how often each was used until it has expired.
 #[derive(Debug)]
 pub(super) struct TokenDesk {
     path: PathBuf,
-    keys: TokenKeys,
-    changed: Option<SystemTime>,
+    /// `None` while the file cannot be used; then no token is good.
+    keys: Option<TokenKeys>,
+    stamp: Option<Stamp>,
     server: Names,
-    used: BTreeMap<String, (u32, u64)>,
+    uses: Uses,
+    /// What the operator has not been told yet.
+    news: Vec<String>,
 }
 
 impl TokenDesk {
-    /// With the keys of this file, which is read again when it changes.
-    pub(super) fn open(path: &Path, server: Names) -> Result<Self, ServiceError> {
-        let keys = TokenKeys::load(path)?;
-        let (path, changed) = (path.to_owned(), changed(path));
-        Ok(Self { path, keys, changed, server, used: BTreeMap::new() })
+    /// With the keys of this file, which is read again when it changes; uses are remembered in the
+    /// directory `state`, without one as long as this lives.
+    pub(super) fn open(
+        path: &Path,
+        server: Names,
+        state: Option<&Path>,
+    ) -> Result<Self, ServiceError> {
+        let stamp = Stamp::of(path);
+        let keys = Some(TokenKeys::load(path)?);
+        let opened = state.map(|directory| Uses::open(directory, unix_seconds())).transpose()?;
+        let (uses, warning) = opened.unwrap_or_default();
+        let news = warning.into_iter().collect();
+        Ok(Self { path: path.to_owned(), keys, stamp, server, uses, news })
     }
 
-    /// The number of a token that is good for this, which counts as a use.
-    pub(super) fn admit(&mut self, text: &str, ask: Ask) -> Result<Admitted, String> {
-        let now_changed = changed(&self.path);
-        if now_changed != self.changed
-            && let Ok(keys) = TokenKeys::load(&self.path)
-        {
-            (self.keys, self.changed) = (keys, now_changed);
+    /// From now on the server is this one.
+    pub(super) fn serve_as(&mut self, server: Names) {
+        self.server = server;
+    }
+
+    /// Takes up keys that were replaced; what the operator should know.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        self.look();
+        std::mem::take(&mut self.news)
+    }
+
+    /// Whether a token is good for this. It is not used before [`TokenDesk::note`] says so.
+    pub(super) fn check(&mut self, text: &str, ask: Ask) -> Result<Admitted, String> {
+        self.look();
+        self.check_at(text, ask, unix_seconds())
+    }
+
+    /// Counts a use, for good.
+    ///
+    /// # Errors
+    /// [`ServiceError::File`]: it could not be noted, so nothing may be granted for it.
+    pub(super) fn note(&mut self, admitted: &Admitted) -> Result<(), ServiceError> {
+        let noted = self.uses.note(admitted.id, admitted.expires);
+        if let Err(error) = &noted {
+            let words = format!("uses of tokens cannot be noted: {}", in_full(error));
+            if self.news.last() != Some(&words) && self.news.len() < NEWS_MAX {
+                self.news.push(words);
+            }
         }
-        self.admit_at(text, ask, unix_seconds())
+        noted
     }
 
-    /// Takes a use back: the session was not granted.
-    pub(super) fn give_back(&mut self, id: [u8; 16]) {
-        if let Some((uses, _)) = self.used.get_mut(&to_hex(&id)) {
-            *uses = uses.saturating_sub(1);
+    fn look(&mut self) {
+        let stamp = Stamp::of(&self.path);
+        if stamp == self.stamp && self.keys.is_some() {
+            return;
         }
+        self.stamp = stamp;
+        let had = self.keys.is_some();
+        let words = match TokenKeys::load(&self.path) {
+            Ok(keys) => {
+                self.keys = Some(keys);
+                (!had).then(|| "the keys of tokens can be read again".to_owned())
+            }
+            Err(error) => {
+                // Whoever took them away meant it.
+                self.keys = None;
+                let words = || format!("no token is accepted any more: {}", in_full(&error));
+                had.then(words)
+            }
+        };
+        self.news.extend(words);
+        self.news.truncate(NEWS_MAX);
     }
 
-    fn admit_at(&mut self, text: &str, ask: Ask, now: u64) -> Result<Admitted, String> {
-        let claims = self.keys.verify(text)?;
+    fn check_at(&mut self, text: &str, ask: Ask, now: u64) -> Result<Admitted, String> {
+        let keys = self.keys.as_ref();
+        let keys = keys.ok_or("the server cannot read the keys of its tokens: try again later")?;
+        let claims = keys.verify(text)?;
         let is_for_us = |named: Fingerprint| self.server.include(named);
         if !claims.server.parse().is_ok_and(is_for_us) {
             return Err("the token is for another server".to_owned());
         }
         if claims.issued > now + SKEW {
             return Err("the token is from the future: check the clocks".to_owned());
-        }
-        if claims.expires <= now {
-            return Err("the token has expired: ask its issuer for a new one".to_owned());
         }
         if claims.duration_s.is_some_and(|most| ask.duration.as_secs() > most) {
             let most = claims.duration_s.unwrap_or(0);
@@ -254,21 +302,23 @@ impl TokenDesk {
             }
         }
         let id = from_hex(&claims.id).ok_or("the token has no number")?;
-        self.used.retain(|_, (_, expires)| *expires > now);
-        if self.used.len() >= REMEMBERED_MAX && !self.used.contains_key(&claims.id) {
-            return Err("too many tokens are in use here: try again later".to_owned());
+        let (issued, expires) = (claims.issued, claims.expires);
+        match self.uses.refuse(id, (issued, expires), claims.uses, now) {
+            Some(reason) => Err(reason.to_owned()),
+            None => Ok(Admitted { id, rate_bit_per_s: claims.rate_bit_per_s, expires }),
         }
-        let (uses, _) = self.used.entry(claims.id).or_insert((0, claims.expires));
-        if *uses >= claims.uses {
-            return Err("the token was used already: ask its issuer for a new one".to_owned());
-        }
-        *uses += 1;
-        Ok(Admitted { id, rate_bit_per_s: claims.rate_bit_per_s })
     }
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|facts| facts.modified()).ok()
+/// An error with its reasons.
+pub(super) fn in_full(error: &ServiceError) -> String {
+    let mut words = error.to_string();
+    let mut reason = std::error::Error::source(error);
+    while let Some(error) = reason {
+        words = format!("{words}: {error}");
+        reason = error.source();
+    }
+    words
 }
 
 fn unix_seconds() -> u64 {
@@ -286,6 +336,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
 mod tests {
     use super::super::identity::Identity;
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use proptest::prelude::*;
@@ -311,16 +362,20 @@ mod tests {
         let path = directory.path().join("keys");
         TokenKeys::rotate(&path).unwrap();
         let server = Identity::generate().unwrap().names();
-        let desk = TokenDesk::open(&path, server).unwrap();
+        let desk = TokenDesk::open(&path, server, None).unwrap();
         (directory, desk, server.key())
+    }
+
+    fn keys(desk: &TokenDesk) -> &TokenKeys {
+        desk.keys.as_ref().unwrap()
     }
 
     #[test]
     fn a_token_is_good_for_its_server_its_time_its_use_and_its_terms() {
         let (_directory, mut desk, server) = desk();
-        let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+        let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         let refused = |desk: &mut TokenDesk, token: &str, ask, now| {
-            desk.admit_at(token, ask, now).unwrap_err()
+            desk.check_at(token, ask, now).unwrap_err()
         };
         let long = Ask { duration: Duration::from_secs(31), ..ask() };
         assert!(refused(&mut desk, &token, long, NOW).contains("30 s"));
@@ -328,20 +383,21 @@ mod tests {
         assert!(refused(&mut desk, &token, fast, NOW).contains("100 bit/s"));
         assert!(refused(&mut desk, &token, ask(), NOW - 61).contains("future"));
         assert!(refused(&mut desk, &token, ask(), NOW + 900).contains("expired"));
-        let admitted = desk.admit_at(&token, ask(), NOW + 899).unwrap();
+        let admitted = desk.check_at(&token, ask(), NOW + 899).unwrap();
         assert_eq!(admitted.rate_bit_per_s, Some(100));
+        // Asked again as long as it was not used.
+        assert_eq!(desk.check_at(&token, ask(), NOW), Ok(admitted));
+        desk.note(&admitted).unwrap();
         assert!(refused(&mut desk, &token, ask(), NOW).contains("used already"));
-        desk.give_back(admitted.id);
-        assert_eq!(desk.admit_at(&token, ask(), NOW), Ok(admitted));
         let other: Fingerprint = format!("sha256:{}", "cd".repeat(32)).parse().unwrap();
-        let foreign = desk.keys.issue_at(other, &terms(), NOW).unwrap();
+        let foreign = keys(&desk).issue_at(other, &terms(), NOW).unwrap();
         assert!(refused(&mut desk, &foreign, ask(), NOW).contains("another server"));
     }
 
     #[test]
     fn the_bearer_reads_for_whom_a_token_is() {
         let (_directory, desk, server) = desk();
-        let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+        let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         assert_eq!(server_of(&format!("{token}\n")), Some(server));
         for wrong in ["", "ul1", "ul1.", "ul1.7b7d.00", "ul2.00.00", &token[4..], "open sesame"] {
             assert_eq!(server_of(wrong), None, "{wrong}");
@@ -353,14 +409,43 @@ mod tests {
         let (directory, mut desk, server) = desk();
         let path = directory.path().join("keys");
         let many = TokenTerms { uses: 9, ..terms() };
-        let old = desk.keys.issue_at(server, &many, NOW).unwrap();
-        desk.keys = TokenKeys::rotate(&path).unwrap();
-        let new = desk.keys.issue_at(server, &many, NOW).unwrap();
-        assert!(desk.admit_at(&old, ask(), NOW).is_ok());
-        assert!(desk.admit_at(&new, ask(), NOW).is_ok());
-        desk.keys = TokenKeys::rotate(&path).unwrap();
-        assert!(desk.admit_at(&old, ask(), NOW).unwrap_err().contains("not signed"));
-        assert!(desk.admit_at(&new, ask(), NOW).is_ok());
+        let old = keys(&desk).issue_at(server, &many, NOW).unwrap();
+        desk.keys = Some(TokenKeys::rotate(&path).unwrap());
+        let new = keys(&desk).issue_at(server, &many, NOW).unwrap();
+        assert!(desk.check_at(&old, ask(), NOW).is_ok());
+        assert!(desk.check_at(&new, ask(), NOW).is_ok());
+        desk.keys = Some(TokenKeys::rotate(&path).unwrap());
+        assert!(desk.check_at(&old, ask(), NOW).unwrap_err().contains("not signed"));
+        assert!(desk.check_at(&new, ask(), NOW).is_ok());
+    }
+
+    #[test]
+    fn keys_that_cannot_be_read_admit_nobody_until_they_can() {
+        let (directory, mut desk, server) = desk();
+        let path = directory.path().join("keys");
+        let many = TokenTerms { uses: 99, ..terms() };
+        let token = keys(&desk).issue(server, &many).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let private = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        let take_away: [&dyn Fn(); 3] =
+            [&|| fs::remove_file(&path).unwrap(), &|| fs::write(&path, "").unwrap(), &|| {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            }];
+        for (index, take_away) in take_away.iter().enumerate() {
+            assert!(desk.check(&token, ask()).is_ok(), "{index}");
+            take_away();
+            let refused = desk.check(&token, ask()).unwrap_err();
+            assert!(refused.contains("cannot read the keys"), "{index}: {refused}");
+            assert!(desk.check(&token, ask()).is_err(), "{index}");
+            let news = desk.news();
+            assert!(news.len() == 1 && news[0].contains("no token is accepted"), "{news:?}");
+            private(&bytes);
+            assert!(desk.check(&token, ask()).is_ok(), "{index}");
+            assert_eq!(desk.news().len(), 1, "told once more: they are back");
+        }
     }
 
     #[test]
@@ -401,19 +486,19 @@ mod tests {
         #[test]
         fn no_change_of_a_token_passes(place in 4usize..400, digit in 0u8..16) {
             let (_directory, mut desk, server) = desk();
-            let token = desk.keys.issue_at(server, &terms(), NOW).unwrap();
+            let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
             let digit = char::from_digit(u32::from(digit), 16).unwrap();
             let changed: String = token
                 .char_indices()
                 .map(|(index, old)| if index == place && old != '.' { digit } else { old })
                 .collect();
-            prop_assert_eq!(desk.admit_at(&changed, ask(), NOW).is_ok(), changed == token);
+            prop_assert_eq!(desk.check_at(&changed, ask(), NOW).is_ok(), changed == token);
         }
 
         #[test]
         fn any_text_is_refused_and_no_more(text in "(ul1\\.)?[0-9a-f.]{0,60}|\\PC{0,40}") {
             let (_directory, mut desk, _) = desk();
-            prop_assert!(desk.admit_at(&text, ask(), NOW).is_err());
+            prop_assert!(desk.check_at(&text, ask(), NOW).is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A test: more and more connections load one direction, probes watch.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::answer::{Content, Lease};
 use super::config::{NqConfig, NqTarget, WELL_KNOWN};
-use super::connection::{FreshProbe, Peer};
+use super::connection::{FreshProbe, Peer, STEP_MAX};
 use super::stability::{INTERVALS, Stability};
 use super::{NqError, NqTrust};
 use crate::load::acknowledged_bytes;
+use crate::network::current_network;
+use crate::race::connect_first;
 use crate::rpm::{Responsiveness, RoundTrips};
 
 /// How a test is done. The defaults are the draft's, but for its interval of 5 s: with that, a test
@@ -213,10 +215,19 @@ impl NqClient {
     }
 }
 
-fn resolve(target: &NqTarget) -> Result<std::net::SocketAddr, NqError> {
+/// The first address of the server that answers: a family that leads nowhere costs little.
+fn resolve(target: &NqTarget) -> Result<SocketAddr, NqError> {
     let found = (target.host.as_str(), target.port).to_socket_addrs();
-    let mut found = found.map_err(|source| connect("resolving", target, source))?;
-    found.next().ok_or(NqError::Nothing("the server's name has no address"))
+    let found = found.map_err(|source| connect("resolving", target, source))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if let [only] = found.as_slice() {
+        return Ok(*only);
+    }
+    match connect_first(&found, &*current_network(), STEP_MAX, &|| false) {
+        Ok((_, address)) => Ok(address),
+        Err(Some(silence)) => Err(connect("connecting to", target, silence.source)),
+        Err(None) => Err(NqError::Nothing("the server's name has no address")),
+    }
 }
 
 fn connect(step: &'static str, target: &NqTarget, source: std::io::Error) -> NqError {

@@ -51,7 +51,7 @@ pub(super) struct Peer {
 }
 
 /// A step that takes longer than this has failed.
-const STEP_MAX: Duration = Duration::from_secs(10);
+pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
