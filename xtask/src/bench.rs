@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{measure, sim_live, simulator};
+use crate::{measure, sim_live, simulator, varying_links};
 
 struct Bench {
     name: &'static str,
@@ -50,23 +50,25 @@ const BENCHES: &[Bench] = &[
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {
-            println!("{:<12}{}", bench.name, bench.what);
+            println!("{:<15}{}", bench.name, bench.what);
         }
-        println!("{:<12}{}", simulator::NAME, simulator::WHAT);
-        println!("{:<12}{}", measure::NAME, measure::WHAT);
-        println!("{:<12}{}", sim_live::NAME, sim_live::WHAT);
+        println!("{:<15}{}", simulator::NAME, simulator::WHAT);
+        println!("{:<15}{}", measure::NAME, measure::WHAT);
+        println!("{:<15}{}", sim_live::NAME, sim_live::WHAT);
+        println!("{:<15}{}", varying_links::NAME, varying_links::WHAT);
         return Ok(());
     };
     match *name {
         simulator::NAME => return simulator::run(rest),
         measure::NAME => return measure::run(rest),
         sim_live::NAME => return sim_live::run(rest),
+        varying_links::NAME => return varying_links::run(rest),
         _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = known.join(", ");
-        let more = [simulator::NAME, measure::NAME, sim_live::NAME].join(", ");
+        let more = [simulator::NAME, measure::NAME, sim_live::NAME, varying_links::NAME].join(", ");
         bail!("there is no benchmark `{name}`; known: {known}, {more}");
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))

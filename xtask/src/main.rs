@@ -9,6 +9,7 @@ mod sim_live;
 mod simulator;
 mod test_run;
 mod tidy;
+mod varying_links;
 
 use std::env;
 use std::process::ExitCode;

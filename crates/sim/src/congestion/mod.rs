@@ -98,7 +98,8 @@ pub enum State {
 pub struct Ack {
     /// When it arrived.
     pub now: Time,
-    /// Segments acknowledged cumulatively by it.
+    /// Segments by which the window may grow: those newly known to have arrived, if the cumulative
+    /// acknowledgement moves.
     pub acknowledged: u32,
     /// Segments newly known to have arrived.
     pub delivered: u32,
@@ -176,6 +177,9 @@ pub trait CongestionControl {
     /// A congestion event begins: sets `window.threshold`, to which the transport brings the window
     /// by proportional rate reduction (after a timeout: by slow start).
     fn on_loss(&mut self, loss: &Loss, window: &mut Window);
+
+    /// The latest reduction proved spurious and the transport has restored the window.
+    fn on_undo(&mut self) {}
 
     /// Sending resumes after `idle` without anything in flight.
     fn on_restart(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
@@ -333,6 +337,10 @@ impl CongestionControl for Controller {
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         each!(self, control => control.on_loss(loss, window));
+    }
+
+    fn on_undo(&mut self) {
+        each!(self, control => control.on_undo());
     }
 
     fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {

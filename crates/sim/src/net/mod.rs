@@ -18,7 +18,7 @@ use underload_report::schema::Direction;
 pub(crate) use histogram::Histogram;
 pub(crate) use recorder::{Counters, Recorder, difference};
 pub use segment::{
-    Acknowledgement, Arrival, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment,
+    Acknowledgement, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment, Stamp,
 };
 pub(crate) use tournament::Tournament;
 pub use watch::{Event, SharedWatcher, Sighting, Watcher};

@@ -1,5 +1,7 @@
 //! What a simulated packet carries.
 
+use std::num::NonZeroI16;
+
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 
@@ -69,40 +71,59 @@ pub struct Data {
     pub retransmission: bool,
     /// Congestion window reduced (RFC 3168).
     pub window_reduced: bool,
+    /// Time stamp of this transmission (`TSval`).
+    pub sent: Stamp,
 }
 
-/// A TCP acknowledgement.
+/// A TCP acknowledgement. The window is the one that the receiver announced at the handshake: what
+/// arrives is read at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledgement {
     /// The first segment not received yet.
     pub cumulative: u32,
-    /// Bytes the receiver takes beyond `cumulative`.
-    pub window_bytes: u32,
+    /// Time stamp of the segment that last moved the window's left edge (`TSecr`).
+    pub echoed: Stamp,
     /// Selectively acknowledged blocks, most recent first, as offsets from `cumulative`.
     pub blocks: [SackBlock; 3],
     /// Data packets that arrived CE so far, modulo 8 (the ACE field of RFC 9768).
     pub ce_count: u8,
     /// ECN echo (RFC 3168).
     pub echo: bool,
-    /// What caused it.
-    pub cause: Arrival,
+    /// The segment that caused it, as distance from `cumulative`, if it had arrived before (a
+    /// D-SACK block, RFC 2883). Never 0: `cumulative` itself has not arrived.
+    pub duplicate: Option<NonZeroI16>,
 }
 
-/// The segment that caused an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// A first transmission (what RFC 3522 reads from time stamps).
-    Original,
-    /// A retransmission.
-    Retransmission,
-    /// A segment that had arrived before (RFC 2883).
-    Duplicate,
+/// A TCP time stamp (RFC 7323) in microseconds; it wraps around after 71 minutes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(u32);
+
+impl Stamp {
+    /// The time stamp of an instant.
+    pub const fn of(time: Time) -> Self {
+        Self((time.as_nanos() / 1_000) as u32)
+    }
+
+    /// Whether it was taken earlier than `other`, within half an hour.
+    pub const fn is_before(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) < 0
+    }
+
+    /// Time since it was taken.
+    pub const fn age(self, now: Time) -> Span {
+        Span::from_micros(Self::of(now).0.wrapping_sub(self.0) as u64)
+    }
 }
 
 impl Acknowledgement {
     /// Number of blocks in use.
     pub fn block_count(&self) -> usize {
         self.blocks.iter().take_while(|block| block.end > 0).count()
+    }
+
+    /// The segment that arrived once more.
+    pub fn duplicate(&self) -> Option<u32> {
+        self.duplicate.map(|distance| self.cumulative.saturating_add_signed(distance.get().into()))
     }
 }
 

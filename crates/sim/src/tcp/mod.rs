@@ -8,22 +8,24 @@
 //!
 //! | part | source |
 //! |---|---|
-//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883 as a flag, RFC 3168, AccECN's packet counter |
+//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883, RFC 7323, RFC 3168, AccECN's packet counter |
 //! | `accurate_ecn` | RFC 9768: the counter of three bits and how it is read |
-//! | `scoreboard` | SACK bookkeeping and RACK (RFC 8985) |
-//! | `rtt` | RFC 6298 with Linux's bounds |
+//! | `scoreboard` | SACK bookkeeping, and which transmissions are overdue |
+//! | `rack` | RACK's newest delivery and reordering window (RFC 8985) |
+//! | `rtt` | RFC 6298 with Linux's bounds and variation |
 //! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
-//! | `undo` | windows before reductions that prove spurious |
-//! | `sender` | states, timers (RTO, tail loss probe, reordering), windows, pacing |
+//! | `undo` | whether a reduction proves spurious (RFC 3522, RFC 3708) |
+//! | `sender` | timers (RTO, tail loss probe, reordering), windows, pacing |
+//! | `sender::repair` | states, F-RTO (RFC 5682), undo, as Linux `tcp_fastretrans_alert` |
 //!
 //! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
 //! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to 1
-//! ms), a smaller window after idle time (RFC 2861). A spurious timeout is undone when an original
-//! arrives after it (RFC 3522), a spurious fast recovery when all of its retransmissions turn out
-//! to be duplicates (RFC 3708; which segment arrived twice is not looked at).
+//! ms), a smaller window after idle time (RFC 2861). Beyond Linux: a timeout is also undone by
+//! itself when a retransmission comes through that was sent before it (`sender::repair`).
 
 mod accurate_ecn;
 mod delivery;
+mod rack;
 mod receiver;
 mod recovery;
 mod rtt;
@@ -138,7 +140,7 @@ impl Tcp {
             direction,
             header_bytes: u32::from(config.header_bytes),
             sender: Sender::new(config, direction, controller),
-            receiver: Receiver::new(config.receive_window_bytes, config.ecn.is_accurate()),
+            receiver: Receiver::new(config.ecn.is_accurate()),
             delivery: config.notes_delivery.then(|| Box::new(Delivery::new())),
         }
     }

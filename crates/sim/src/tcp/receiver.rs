@@ -1,11 +1,12 @@
 //! The receiving end of a TCP connection: reassembly, selective and delayed acknowledgements, ECN.
 
 use std::cmp::Ordering;
+use std::num::NonZeroI16;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 
-use crate::net::{Acknowledgement, Arrival, Data, SackBlock};
+use crate::net::{Acknowledgement, Data, SackBlock, Stamp};
 
 use super::accurate_ecn::MarkCounter;
 
@@ -27,7 +28,10 @@ pub(super) struct Receiver {
     recent_count: usize,
     /// Payload bytes received, each segment counted once.
     pub(super) received_bytes: u64,
-    window_bytes: u32,
+    /// What the last acknowledgement expected, and the time stamp to echo (RFC 7323 section 4.3:
+    /// `Last.ACK.sent` and `TS.Recent`).
+    reported: u32,
+    recent_stamp: Stamp,
     /// Segments received and not acknowledged yet.
     unacknowledged: u32,
     delayed_until: Option<Time>,
@@ -38,7 +42,6 @@ pub(super) struct Receiver {
     last_marked: bool,
     /// ECE is to be sent until the sender answers.
     echo: bool,
-    last: Arrival,
     accurate: bool,
 }
 
@@ -46,21 +49,21 @@ impl Receiver {
     /// `accurate`: feedback counts marks, and every change of the mark is acknowledged at once
     /// (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 asks for half of that), instead of being
     /// echoed until answered (RFC 3168).
-    pub(super) fn new(window_bytes: u32, accurate: bool) -> Self {
+    pub(super) fn new(accurate: bool) -> Self {
         Self {
             expected: 0,
             islands: Vec::new(),
             recent: [0; 3],
             recent_count: 0,
             received_bytes: 0,
-            window_bytes,
+            reported: 0,
+            recent_stamp: Stamp::default(),
             unacknowledged: 0,
             delayed_until: None,
             quick: QUICK_ACKNOWLEDGEMENTS,
             marks: MarkCounter::new(),
             last_marked: false,
             echo: false,
-            last: Arrival::Original,
             accurate,
         }
     }
@@ -73,11 +76,11 @@ impl Receiver {
     /// Takes a segment in; an acknowledgement comes out unless it is delayed.
     pub(super) fn on_data(&mut self, now: Time, data: Data, ecn: Ecn) -> Option<Acknowledgement> {
         let mark_changed = self.note_ecn(data, ecn);
-        self.last = if data.retransmission { Arrival::Retransmission } else { Arrival::Original };
+        self.note_stamp(data);
         let fills_gap = !self.islands.is_empty();
         let fresh = self.store(data);
         if !fresh {
-            return Some(self.acknowledge(Arrival::Duplicate));
+            return Some(self.acknowledge(Some(data.sequence)));
         }
         self.unacknowledged += 1;
         let at_once = self.unacknowledged >= SEGMENTS_PER_ACKNOWLEDGEMENT
@@ -87,7 +90,7 @@ impl Receiver {
             || mark_changed;
         if at_once {
             self.quick = self.quick.saturating_sub(1);
-            return Some(self.acknowledge(self.last));
+            return Some(self.acknowledge(None));
         }
         self.delayed_until.get_or_insert(now + DELAY);
         None
@@ -95,7 +98,15 @@ impl Receiver {
 
     /// The delayed acknowledgement, once it is due.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Acknowledgement> {
-        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(self.last))
+        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(None))
+    }
+
+    /// The left edge's time stamp is echoed: of segments whose acknowledgement is delayed that of
+    /// the first, after a gap that of the segment which fills it.
+    fn note_stamp(&mut self, data: Data) {
+        if data.sequence == self.reported {
+            self.recent_stamp = data.sent;
+        }
     }
 
     fn note_ecn(&mut self, data: Data, ecn: Ecn) -> bool {
@@ -188,7 +199,7 @@ impl Receiver {
         }
     }
 
-    fn acknowledge(&mut self, cause: Arrival) -> Acknowledgement {
+    fn acknowledge(&mut self, duplicate: Option<u32>) -> Acknowledgement {
         self.unacknowledged = 0;
         self.delayed_until = None;
         let mut blocks = [SackBlock::default(); 3];
@@ -202,14 +213,21 @@ impl Receiver {
                 };
             }
         }
+        self.reported = self.expected;
         Acknowledgement {
             cumulative: self.expected,
-            window_bytes: self.window_bytes,
+            echoed: self.recent_stamp,
             blocks,
             ce_count: self.marks.field(),
             echo: self.echo && !self.accurate,
-            cause,
+            duplicate: duplicate.and_then(|sequence| self.distance(sequence)),
         }
+    }
+
+    /// How far `sequence` is from what is expected, as far as an acknowledgement can tell.
+    fn distance(&self, sequence: u32) -> Option<NonZeroI16> {
+        let distance = i64::from(sequence) - i64::from(self.expected);
+        NonZeroI16::new(distance.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
     }
 }
 

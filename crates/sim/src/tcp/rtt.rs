@@ -3,10 +3,20 @@
 use underload_aqm::time::{Span, Time};
 
 /// Smoothed round trip time, its variation, and the smallest one of the last five minutes.
+///
+/// The variation is Linux's, where RFC 6298 would forget within a few of the many samples of a
+/// round trip: the largest of a round trip counts, it falls by at most a quarter per round trip,
+/// and a falling round trip time hardly raises it.
 #[derive(Debug)]
 pub(super) struct RttEstimator {
     smoothed: Option<Span>,
-    variation: Span,
+    /// Mean deviation, four times.
+    deviation: u64,
+    /// Its largest value in this round trip, and what of it the timeout has.
+    deviation_max: u64,
+    variation: u64,
+    /// The round trip ends when this segment is acknowledged.
+    round_end: u32,
     min: Windowed,
 }
 
@@ -19,7 +29,14 @@ struct Windowed {
 impl RttEstimator {
     pub(super) fn new() -> Self {
         let min = Windowed { value: Span::from_nanos(u64::MAX), at: Time::ZERO };
-        Self { smoothed: None, variation: Span::ZERO, min }
+        Self {
+            smoothed: None,
+            deviation: 0,
+            deviation_max: MIN_MARGIN_NS,
+            variation: MIN_MARGIN_NS,
+            round_end: 0,
+            min,
+        }
     }
 
     pub(super) fn smoothed(&self) -> Option<Span> {
@@ -38,27 +55,38 @@ impl RttEstimator {
         }
     }
 
-    /// Updates average and variation (RFC 6298 section 2).
-    pub(super) fn on_sample(&mut self, rtt: Span) {
-        let rtt = rtt.as_nanos();
-        let Some(smoothed) = self.smoothed else {
-            self.smoothed = Some(Span::from_nanos(rtt));
-            self.variation = Span::from_nanos(rtt / 2);
+    /// Updates average and variation; the acknowledgement expects `first`, and `next` is to be sent
+    /// next.
+    pub(super) fn on_sample(&mut self, rtt: Span, first: u32, next: u32) {
+        let rtt_ns = rtt.as_nanos();
+        let Some(smoothed) = self.smoothed.map(Span::as_nanos) else {
+            self.smoothed = Some(rtt);
+            self.deviation = rtt_ns * 2;
+            self.variation = self.deviation.max(MIN_MARGIN_NS);
+            self.deviation_max = self.variation;
+            self.round_end = next;
             return;
         };
-        let smoothed = smoothed.as_nanos();
-        let variation = self.variation.as_nanos();
-        self.variation = Span::from_nanos(variation - variation / 4 + smoothed.abs_diff(rtt) / 4);
-        self.smoothed = Some(Span::from_nanos(smoothed - smoothed / 8 + rtt / 8));
+        self.smoothed = Some(Span::from_nanos(smoothed - smoothed / 8 + rtt_ns / 8));
+        let error = smoothed.abs_diff(rtt_ns);
+        let mean = self.deviation / 4;
+        // Falling, the round trip time raises the deviation by an eighth of the usual step.
+        let raise = error.saturating_sub(mean) / if rtt_ns < smoothed { 8 } else { 1 };
+        self.deviation = self.deviation + raise - mean.saturating_sub(error);
+        self.deviation_max = self.deviation_max.max(self.deviation);
+        self.variation = self.variation.max(self.deviation_max);
+        if first > self.round_end {
+            self.variation -= (self.variation - self.deviation_max) / 4;
+            self.round_end = next;
+            self.deviation_max = MIN_MARGIN_NS;
+        }
     }
 
     /// The timeout before backing off: Linux keeps the variation's share at 200 ms at least.
     pub(super) fn timeout(&self) -> Span {
         match self.smoothed {
             None => INITIAL_TIMEOUT,
-            Some(smoothed) => {
-                smoothed + Span::from_nanos((4 * self.variation.as_nanos()).max(MIN_MARGIN_NS))
-            }
+            Some(smoothed) => smoothed + Span::from_nanos(self.variation),
         }
     }
 }
@@ -77,16 +105,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn follows_rfc_6298_and_keeps_linux_margin() {
+    fn the_first_sample_counts_three_times_and_linux_margin_remains() {
         let mut rtt = RttEstimator::new();
         assert_eq!(rtt.timeout(), Span::from_secs(1));
-        rtt.on_sample(Span::from_millis(100));
+        rtt.on_sample(Span::from_millis(100), 1, 10);
         assert_eq!(rtt.timeout(), Span::from_millis(300), "srtt + 4 * srtt/2");
-        for _ in 0..100 {
-            rtt.on_sample(Span::from_millis(100));
+        for first in 2..100 {
+            rtt.on_sample(Span::from_millis(100), first, first + 10);
         }
         assert_eq!(rtt.timeout(), Span::from_millis(300), "srtt + 200 ms");
-        rtt.on_sample(Span::from_millis(180));
+        rtt.on_sample(Span::from_millis(180), 100, 110);
         assert_eq!(rtt.smoothed(), Some(Span::from_millis(110)), "7/8 and 1/8");
+    }
+
+    #[test]
+    fn a_longer_round_trip_is_remembered_by_the_round_not_by_the_sample() {
+        let mut rtt = RttEstimator::new();
+        for first in 0..2_000 {
+            rtt.on_sample(Span::from_secs(1), first, first + 100);
+        }
+        let settled = rtt.timeout();
+        // One sample of 3 s: the mean deviation, near 0 of 1 s, grows by 2 s: four times a quarter.
+        rtt.on_sample(Span::from_secs(3), 2_001, 2_101);
+        let raised = rtt.timeout();
+        assert!(raised >= settled + Span::from_millis(1_800), "{settled:?} {raised:?}");
+        // Within the same round trip, the smoothed value falls back and the variation does not.
+        for first in 2_002..2_100 {
+            rtt.on_sample(Span::from_secs(1), first, first + 100);
+        }
+        assert!(rtt.timeout() > Span::from_millis(2_900), "{:?}", rtt.timeout());
+        for round in 11..70 {
+            rtt.on_sample(Span::from_secs(1), round * 200, round * 200 + 100);
+        }
+        assert!(rtt.timeout() < Span::from_millis(1_300), "{:?}", rtt.timeout());
     }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use underload_aqm::time::{Span, Time};
 
-use crate::net::SackBlock;
+use crate::net::{SackBlock, Stamp};
 use crate::sys::prefetch;
 
 /// A segment under way.
@@ -41,10 +41,17 @@ const APP_LIMITED: u8 = 16;
 /// What an acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
+    /// When it came, the time stamp in it, and the smallest round trip before it: what tells the
+    /// arrival of a retransmission from that of an earlier transmission.
+    pub(super) now: Time,
+    pub(super) echoed: Stamp,
+    pub(super) min_rtt: Span,
     /// Segments acknowledged cumulatively.
     pub(super) acknowledged: u32,
     /// Segments newly known to have arrived.
     pub(super) delivered: u32,
+    /// Segments newly known to have arrived by selective acknowledgements.
+    pub(super) sacked: u32,
     /// Payload bytes acknowledged cumulatively.
     pub(super) acknowledged_bytes: u64,
     /// When the first and the last newly acknowledged segments were sent that were sent once.
@@ -52,6 +59,8 @@ pub(super) struct Delivery {
     pub(super) last_sent: Option<Time>,
     /// The same for selectively acknowledged ones.
     pub(super) sacked_sent: Option<Time>,
+    /// The first newly delivered segment that was sent once.
+    pub(super) first_original: Option<u32>,
     /// The newest sample of the delivery rate.
     pub(super) sample: Option<RateSample>,
     /// The most recently sent of the delivered segments.
@@ -73,7 +82,6 @@ pub(super) struct RateSample {
 pub(super) struct Newest {
     pub(super) sent_at: Time,
     pub(super) sequence: u32,
-    pub(super) retransmitted: bool,
 }
 
 /// What a transmission records for rate sampling.
@@ -101,6 +109,8 @@ pub(super) struct RackView {
 pub(super) struct Losses {
     /// Segments newly considered lost.
     pub(super) lost: u32,
+    /// Of those, retransmissions.
+    pub(super) lost_again: u32,
     /// When to look again, where a segment's time is not up yet.
     pub(super) next_check: Option<Time>,
 }
@@ -174,6 +184,16 @@ impl Scoreboard {
 
     pub(super) fn reordering_seen(&self) -> bool {
         self.reordering_seen
+    }
+
+    /// Retransmissions under way.
+    pub(super) fn retransmitting(&self) -> u32 {
+        self.retransmitting
+    }
+
+    /// When the oldest segment under way was sent the last time.
+    pub(super) fn oldest_sent(&self) -> Option<Time> {
+        (self.first < self.next).then(|| self.at(self.first).at)
     }
 
     /// Whether every segment under way was sent once and nothing is known beyond the cumulative
@@ -269,6 +289,7 @@ impl Scoreboard {
                 let once = sent.flags & RETRANSMITTED == 0;
                 delivered(delivery, &sent, sequence);
                 if once {
+                    delivery.first_original.get_or_insert(sequence);
                     delivery.first_sent.get_or_insert(sent.at);
                     delivery.last_sent = Some(sent.at);
                     self.reordering_seen |= sequence < self.highest_sacked;
@@ -306,6 +327,7 @@ impl Scoreboard {
         let last = *self.at(sequence - 1);
         delivered(delivery, &last, sequence - 1);
         delivery.delivered += count - 1;
+        delivery.first_original = Some(first);
         delivery.first_sent = Some(self.at(first).at);
         delivery.last_sent = Some(last.at);
         delivery.acknowledged += count;
@@ -346,8 +368,11 @@ impl Scoreboard {
             return;
         }
         delivered(delivery, &sent, sequence);
+        delivery.sacked += 1;
         if sent.flags & RETRANSMITTED == 0 {
             delivery.sacked_sent.get_or_insert(sent.at);
+            let first = delivery.first_original.get_or_insert(sequence);
+            *first = sequence.min(*first);
             self.reordering_seen |= sequence < highest_before;
         }
         self.uncount(sent.flags);
@@ -390,10 +415,14 @@ impl Scoreboard {
         losses
     }
 
+    /// Whether a retransmission of that time is the latest transmission and has not been found
+    /// lost. What an undone timeout had counted as lost is under way without being counted as a
+    /// retransmission.
     fn is_under_way(&self, sequence: u32, at: Time) -> bool {
         sequence >= self.first && {
             let sent = self.at(sequence);
-            sent.flags & RETRANSMITTING != 0 && sent.at == at
+            let lost = sent.flags & (LOST | RETRANSMITTING) == LOST;
+            sent.flags & RETRANSMITTED != 0 && sent.flags & SACKED == 0 && !lost && sent.at == at
         }
     }
 
@@ -403,8 +432,9 @@ impl Scoreboard {
             out.next_check = Some(out.next_check.map_or(expires, |other| other.min(expires)));
             return false;
         }
-        self.mark_lost(sequence);
         out.lost += 1;
+        out.lost_again += u32::from(self.at(sequence).flags & RETRANSMITTED != 0);
+        self.mark_lost(sequence);
         true
     }
 
@@ -428,11 +458,21 @@ impl Scoreboard {
         }
     }
 
-    /// After a timeout that proved spurious: nothing counts as lost any more.
+    /// After a reduction that proved spurious: nothing counts as lost any more, and what was sent
+    /// again is judged anew by its latest transmission.
     pub(super) fn forget_losses(&mut self) {
+        self.retransmissions.clear();
         for sequence in self.first..self.next {
-            self.at_mut(sequence).flags &= !LOST;
+            let sent = self.at_mut(sequence);
+            sent.flags &= !LOST;
+            let (at, flags) = (sent.at, sent.flags);
+            if flags & (RETRANSMITTED | SACKED) == RETRANSMITTED {
+                self.retransmissions.push_back((sequence, at));
+            }
         }
+        self.retransmissions
+            .make_contiguous()
+            .sort_unstable_by_key(|&(sequence, at)| (at, sequence));
         self.lost = 0;
         self.unjudged = self.first;
     }
@@ -466,12 +506,16 @@ fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
     let newer = delivery
         .newest
         .is_none_or(|newest| (sent.at, sequence) > (newest.sent_at, newest.sequence));
-    if newer {
-        delivery.newest = Some(Newest {
-            sent_at: sent.at,
-            sequence,
-            retransmitted: sent.flags & RETRANSMITTED != 0,
-        });
+    if newer && (sent.flags & RETRANSMITTED == 0 || delivery.is_of_latest(sent)) {
+        delivery.newest = Some(Newest { sent_at: sent.at, sequence });
+    }
+}
+
+impl Delivery {
+    /// Whether a segment that was sent several times can have arrived by its latest transmission
+    /// (RFC 8985 section 6.2, step 2).
+    fn is_of_latest(&self, sent: &Sent) -> bool {
+        !self.echoed.is_before(Stamp::of(sent.at)) && self.now.since(sent.at) >= self.min_rtt
     }
 }
 

@@ -1,5 +1,9 @@
 //! The sending end of a TCP connection.
 
+mod repair;
+#[cfg(test)]
+mod tests;
+
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::Direction;
@@ -8,14 +12,16 @@ use crate::congestion::{
     Ack, Cause, CongestionControl, Controller, Delivered, Loss, State, Window,
 };
 use crate::flow::Port;
-use crate::net::{Acknowledgement, Arrival, Body, Data};
+use crate::net::{Acknowledgement, Body, Data, Stamp};
 
 use super::accurate_ecn::MarkReader;
+use super::rack::Rack;
 use super::recovery::{Reduction, Step};
 use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
-use super::scoreboard::{Delivery, Departure, Newest, RackView, Scoreboard};
-use super::undo::{Prior, Suspect};
+use super::scoreboard::{Delivery, Departure, Losses, Scoreboard};
+use super::undo::{Prior, Undo};
 use super::{SYN_BYTES, TcpConfig};
+use repair::{Premature, Probe, Turn};
 
 /// What a sender can be asked at any time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,17 +73,18 @@ pub(super) struct Sender {
     /// The current episode ends when this is acknowledged.
     recover: u32,
     reduction: Reduction,
-    /// The window before a timeout, in case it was spurious.
-    prior: Option<Prior>,
-    /// The latest fast recovery, until it is known to have been needed.
-    suspect: Option<Suspect>,
-    newest: Newest,
-    newest_rtt: Span,
+    undo: Undo,
+    /// The first timeout since progress.
+    premature: Option<Premature>,
+    rack: Rack,
+    /// F-RTO: whether a timeout was spurious is being found out.
+    forward: bool,
+    /// Timeouts since the last progress.
+    timeouts_in_row: u32,
     alarm: Alarm,
     alarm_at: Time,
     backoff: u32,
-    /// Tail loss probe under way: what had been sent, and whether it was a retransmission.
-    probe: Option<(u32, bool)>,
+    probe: Option<Probe>,
     delivered: u32,
     delivered_at: Time,
     window_opened: Time,
@@ -112,10 +119,11 @@ impl Sender {
             state: State::Open,
             recover: 0,
             reduction: Reduction::default(),
-            prior: None,
-            suspect: None,
-            newest: Newest::default(),
-            newest_rtt: Span::ZERO,
+            undo: Undo::default(),
+            premature: None,
+            rack: Rack::new(),
+            forward: false,
+            timeouts_in_row: 0,
             alarm: Alarm::Timeout,
             alarm_at: Time::MAX,
             backoff: 0,
@@ -149,14 +157,14 @@ impl Sender {
         }
         let rtt = (self.backoff == 0).then(|| port.now.since(self.connect_started));
         self.accept(port.now, rtt);
-        self.transmit(port);
+        self.transmit(port, Turn::All);
     }
 
     /// Becomes able to send, with the handshake's round trip if it is known.
     pub(super) fn accept(&mut self, now: Time, rtt: Option<Span>) {
         self.connected = true;
         if let Some(rtt) = rtt {
-            self.rtt.on_sample(rtt);
+            self.rtt.on_sample(rtt, 0, 0);
             self.rtt.on_min_sample(now, rtt);
         }
         self.backoff = 0;
@@ -170,7 +178,7 @@ impl Sender {
     pub(super) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
         self.backlog = self.backlog.saturating_add(bytes);
         if self.connected {
-            self.transmit(port);
+            self.transmit(port, Turn::All);
         }
     }
 
@@ -220,7 +228,7 @@ impl Sender {
             }
         }
         if self.waiting_release && self.release_at <= port.now {
-            self.transmit(port);
+            self.transmit(port, Turn::All);
         }
     }
 
@@ -231,8 +239,8 @@ impl Sender {
             return;
         }
         let prior_in_flight = self.board.in_flight();
-        self.peer_window = u64::from(ack.window_bytes);
-        let mut delivery = Delivery::default();
+        let min_rtt = self.rtt.min();
+        let mut delivery = Delivery { now, echoed: ack.echoed, min_rtt, ..Delivery::default() };
         self.board.acknowledge(ack.cumulative, &mut delivery);
         let blocks = ack.block_count();
         if blocks > 0 {
@@ -244,16 +252,27 @@ impl Sender {
         }
         let rtt = self.update_rtt(now, &delivery);
         let marked = self.peer_marks.read(ack.ce_count, delivery.delivered);
-        self.update_newest(now, &delivery);
-        let lost = self.find_losses(now);
-        self.change_state(now, ack, &delivery, lost);
+        self.rack.on_delivery(now, &delivery);
+        if let Some(sample) = delivery.sample {
+            let duplicate = ack.duplicate.is_some();
+            self.rack.adapt(duplicate, sample.prior_delivered, self.delivered);
+        }
+        let turn = self.change_state(now, ack, &delivery);
+        let losses = if turn == Turn::All { self.find_losses(now) } else { Losses::default() };
+        let lost = losses.lost;
+        if lost > 0 {
+            self.recover_losses(now, losses.lost_again > 0);
+        }
         if ack.echo || (self.accurate && marked > 0) {
             self.on_mark(now);
         }
         let rate = self.rate_sample(now, &delivery);
         let control_ack = Ack {
             now,
-            acknowledged: delivery.acknowledged,
+            // The acknowledgement that fills a gap moves far, but only what it newly reports is
+            // growth (Linux `tcp_cong_control`): the rest was counted when it was selectively
+            // acknowledged, in a recovery that allows none.
+            acknowledged: if delivery.acknowledged > 0 { delivery.delivered } else { 0 },
             delivered: delivery.delivered,
             lost,
             marked,
@@ -285,148 +304,47 @@ impl Sender {
         if delivery.acknowledged > 0 {
             self.backoff = 0;
             self.arm(now);
+        } else if self.is_older_than_oldest(&delivery) {
+            self.arm(now);
         }
-        self.transmit(port);
+        self.transmit(port, turn);
         if self.backlog == 0 && self.board.outstanding() == 0 && self.stats.finished.is_none() {
             self.stats.finished = Some(now);
         }
     }
 
+    /// By segments that were sent once (Karn's rule), else by the time stamp of what moved the left
+    /// edge (RFC 7323 section 4.1).
     fn update_rtt(&mut self, now: Time, delivery: &Delivery) -> Option<Span> {
-        let first = delivery.first_sent.or(delivery.sacked_sent)?;
-        self.rtt.on_sample(now.since(first));
-        let last = now.since(delivery.last_sent.or(delivery.sacked_sent)?);
+        let by_stamp = || (delivery.acknowledged > 0).then(|| delivery.echoed.age(now));
+        let first = delivery.first_sent.or(delivery.sacked_sent);
+        let last = delivery.last_sent.or(delivery.sacked_sent);
+        let last = last.map(|sent| now.since(sent)).or_else(by_stamp)?;
+        let first = first.map_or(last, |sent| now.since(sent));
+        self.rtt.on_sample(first, self.board.first(), self.board.next());
         self.rtt.on_min_sample(now, last);
         Some(last)
     }
 
-    /// RFC 8985 section 6.2, step 2.
-    fn update_newest(&mut self, now: Time, delivery: &Delivery) {
-        let Some(newest) = delivery.newest else { return };
-        let rtt = now.since(newest.sent_at);
-        if newest.retransmitted && rtt < self.rtt.min() {
-            return;
-        }
-        if (newest.sent_at, newest.sequence) > (self.newest.sent_at, self.newest.sequence) {
-            self.newest = newest;
-            self.newest_rtt = rtt;
-        }
+    /// Whether selective acknowledgements are of segments sent before the oldest was sent the last
+    /// time: its own cannot have come yet, so that it has another timeout (Linux
+    /// `tcp_clean_rtx_queue`).
+    fn is_older_than_oldest(&self, delivery: &Delivery) -> bool {
+        let oldest = self.board.oldest_sent();
+        delivery.sacked_sent.is_some_and(|sent| oldest.is_some_and(|oldest| sent < oldest))
     }
 
-    fn find_losses(&mut self, now: Time) -> u32 {
+    fn find_losses(&mut self, now: Time) -> Losses {
         if self.board.is_clean() {
-            return 0;
+            return Losses::default();
         }
-        let view = self.rack_view(now);
+        let view = self.rack.view(now, self.state, &self.board, &self.rtt);
         let losses = self.board.find_losses(&view);
         if let Some(check) = losses.next_check {
             self.alarm = Alarm::Reordering;
             self.alarm_at = check;
         }
-        losses.lost
-    }
-
-    fn rack_view(&self, now: Time) -> RackView {
-        RackView {
-            now,
-            sent_at: self.newest.sent_at,
-            sequence: self.newest.sequence,
-            patience: self.newest_rtt + self.reordering_window(),
-        }
-    }
-
-    /// RFC 8985 section 6.2, step 4, without DSACK's multiplier.
-    fn reordering_window(&self) -> Span {
-        let repairing = matches!(self.state, State::Recovery | State::Timeout);
-        let trusted = repairing || self.board.sacked() >= DUPLICATE_THRESHOLD;
-        if !self.board.reordering_seen() && trusted {
-            return Span::ZERO;
-        }
-        let quarter = Span::from_nanos(self.rtt.min().as_nanos() / 4);
-        quarter.min(self.rtt.smoothed().unwrap_or(quarter))
-    }
-
-    fn change_state(&mut self, now: Time, ack: &Acknowledgement, delivery: &Delivery, lost: u32) {
-        let answered = self.probe.take_if(|(sent, _)| ack.cumulative >= *sent);
-        // The probe itself repaired a loss that nothing else reported.
-        if answered.is_some_and(|(_, repaired)| repaired && ack.cause != Arrival::Duplicate)
-            && self.state == State::Open
-        {
-            self.reduce(now, Cause::Loss);
-            self.window.size = self.window.size.min(self.window.threshold);
-        }
-        if self.state == State::Timeout && delivery.acknowledged > 0 {
-            let prior = self.prior.take();
-            if let Some(prior) = prior.filter(|_| ack.cause == Arrival::Original) {
-                self.undo(prior);
-            }
-        }
-        if self.state != State::Open && ack.cumulative >= self.recover {
-            let settled = !self.control.owns_window() && self.state != State::Timeout;
-            if settled {
-                self.window.size = self.window.threshold;
-            }
-            self.state = State::Open;
-        }
-        if ack.cause == Arrival::Duplicate {
-            self.on_duplicate();
-        }
-        if lost > 0 {
-            self.recover_losses(now);
-        }
-    }
-
-    fn recover_losses(&mut self, now: Time) {
-        if !matches!(self.state, State::Open | State::Reducing) {
-            return;
-        }
-        let prior = Prior::of(&self.window);
-        self.suspect = None;
-        if self.state == State::Open {
-            self.reduce(now, Cause::Loss);
-            self.suspect = Some(Suspect::new(prior));
-        }
-        self.begin(State::Recovery);
-    }
-
-    fn on_duplicate(&mut self) {
-        let Some(prior) = self.suspect.as_mut().and_then(Suspect::on_duplicate) else { return };
-        self.suspect = None;
-        if !self.control.owns_window() {
-            self.restore(prior);
-        }
-    }
-
-    fn on_mark(&mut self, now: Time) {
-        if self.state == State::Open {
-            self.reduce(now, Cause::Mark);
-            self.announce_reduction = true;
-            self.begin(State::Reducing);
-        }
-    }
-
-    fn reduce(&mut self, now: Time, cause: Cause) {
-        let in_flight = self.board.in_flight();
-        let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min() };
-        self.reduction = Reduction::start(&self.window, in_flight);
-        self.control.on_loss(&loss, &mut self.window);
-        self.stats.reductions += 1;
-    }
-
-    fn begin(&mut self, state: State) {
-        self.state = state;
-        self.recover = self.board.next();
-    }
-
-    fn undo(&mut self, prior: Prior) {
-        self.board.forget_losses();
-        self.restore(prior);
-    }
-
-    fn restore(&mut self, prior: Prior) {
-        self.stats.undone += 1;
-        prior.restore(&mut self.window);
-        self.state = State::Open;
+        losses
     }
 
     fn rate_sample(&mut self, now: Time, delivery: &Delivery) -> Option<Delivered> {
@@ -453,35 +371,18 @@ impl Sender {
         }
         match self.alarm {
             Alarm::Reordering => {
-                let lost = self.find_losses(port.now);
-                if lost > 0 {
-                    self.recover_losses(port.now);
+                let losses = self.find_losses(port.now);
+                if losses.lost > 0 {
+                    self.recover_losses(port.now, losses.lost_again > 0);
                 }
                 if self.alarm_at == Time::MAX {
                     self.arm_timeout(port.now);
                 }
-                self.transmit(port);
+                self.transmit(port, Turn::All);
             }
             Alarm::Probe => self.send_probe(port),
             Alarm::Timeout => self.on_timeout(port),
         }
-    }
-
-    fn on_timeout(&mut self, port: &mut Port<'_>) {
-        self.stats.timeouts += 1;
-        if self.state != State::Timeout {
-            self.prior = Some(Prior::of(&self.window));
-            self.reduce(port.now, Cause::Timeout);
-        }
-        self.suspect = None;
-        self.probe = None;
-        self.begin(State::Timeout);
-        self.board.mark_overdue(&self.rack_view(port.now));
-        self.window.size = self.board.in_flight() + 1;
-        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
-        self.arm_timeout(port.now);
-        self.release_at = port.now;
-        self.transmit(port);
     }
 
     /// Sends a new segment if there is one, else the last one again that is not known to have
@@ -493,7 +394,7 @@ impl Sender {
         } else if let Some(last) = self.board.last_unsacked() {
             self.send_again(port, last);
         }
-        self.probe = Some((self.board.next(), !new));
+        self.probe = Some(Probe { high: self.board.next(), again: !new });
         self.arm_timeout(port.now);
     }
 
@@ -537,7 +438,7 @@ impl Sender {
         self.board.outstanding_bytes() + u64::from(self.segment_bytes) <= self.peer_window
     }
 
-    fn transmit(&mut self, port: &mut Port<'_>) {
+    fn transmit(&mut self, port: &mut Port<'_>, turn: Turn) {
         self.waiting_release = false;
         let was_idle = self.board.outstanding() == 0;
         if was_idle && self.has_new() {
@@ -545,7 +446,7 @@ impl Sender {
         }
         let mut in_flight = self.board.in_flight();
         while in_flight < self.window.size {
-            let lost = self.board.next_lost();
+            let lost = if turn == Turn::All { self.board.next_lost() } else { None };
             if lost.is_none() && !(self.has_new() && self.fits_peer()) {
                 break;
             }
@@ -553,12 +454,7 @@ impl Sender {
                 break;
             }
             match lost {
-                Some(sequence) => {
-                    if let Some(suspect) = &mut self.suspect {
-                        suspect.on_retransmission();
-                    }
-                    self.send_again(port, sequence);
-                }
+                Some(sequence) => self.send_again(port, sequence),
                 None => self.send_new(port),
             }
             in_flight += 1;
@@ -620,11 +516,13 @@ impl Sender {
         }
         let sequence = self.board.send_new(len, &self.departure(port.now));
         let window_reduced = std::mem::take(&mut self.announce_reduction);
-        self.send_data(port, Data { sequence, len, retransmission: false, window_reduced });
+        let sent = Stamp::of(port.now);
+        self.send_data(port, Data { sequence, len, retransmission: false, window_reduced, sent });
     }
 
     fn send_again(&mut self, port: &mut Port<'_>, sequence: u32) {
         let len = self.board.send_again(sequence, &self.departure(port.now));
+        self.undo.on_retransmission(port.now);
         self.stats.retransmits += 1;
         // What holds the cumulative acknowledgement up has a whole timeout from its latest
         // transmission (RFC 6675 section 6; Linux `tcp_xmit_retransmit_queue`): a retransmission
@@ -632,7 +530,8 @@ impl Sender {
         if sequence == self.board.first() && self.alarm != Alarm::Reordering {
             self.arm_timeout(port.now);
         }
-        let data = Data { sequence, len, retransmission: true, window_reduced: false };
+        let sent = Stamp::of(port.now);
+        let data = Data { sequence, len, retransmission: true, window_reduced: false, sent };
         self.send_data(port, data);
     }
 
@@ -647,8 +546,6 @@ impl Sender {
     }
 }
 
-/// Segments selectively acknowledged before a gap counts as loss at once (RFC 5681).
-const DUPLICATE_THRESHOLD: u32 = 3;
 /// Linux `TCP_TIMEOUT_MIN` and, for a single segment whose acknowledgement may be delayed,
 /// `TCP_RTO_MIN`.
 const PROBE_MARGIN: Span = Span::from_millis(2);

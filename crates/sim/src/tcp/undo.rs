@@ -1,6 +1,15 @@
-//! Taking back reductions of the window that nothing had called for.
+//! Whether a reduction of the window was called for, and what to restore if it was not.
+//!
+//! Proof is a time stamp echoed from before the first retransmission (the Eifel detection, RFC
+//! 3522) or that every retransmission arrived as a duplicate (RFC 3708), as in Linux
+//! `tcp_may_undo`. The time stamp stays that of the *first* retransmission when segments are sent
+//! again once more. A timeout within a recovery is judged by itself, too: an echo from before it,
+//! though of a retransmission, proves that what it waited for was still under way.
+
+use underload_aqm::time::Time;
 
 use crate::congestion::Window;
+use crate::net::Stamp;
 
 /// The window before a reduction.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +19,14 @@ pub(super) struct Prior {
 }
 
 impl Prior {
-    pub(super) const fn of(window: &Window) -> Self {
+    /// The threshold to return to is three quarters of the window at least (Linux
+    /// `tcp_current_ssthresh`).
+    pub(super) fn of(window: &Window) -> Self {
+        let threshold = window.threshold.max((u64::from(window.size) * 3 / 4) as u32);
+        Self { size: window.size, threshold }
+    }
+
+    pub(super) const fn exactly(window: &Window) -> Self {
         Self { size: window.size, threshold: window.threshold }
     }
 
@@ -20,29 +36,64 @@ impl Prior {
     }
 }
 
-/// A fast recovery that is spurious if every retransmission turns out to be a duplicate (RFC 3708;
-/// Linux `tcp_try_undo_dsack`).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Suspect {
-    prior: Prior,
-    /// Retransmissions that are not known to be duplicates.
-    unexplained: u32,
+/// The latest reduction, until it is known to have been needed.
+#[derive(Debug, Default)]
+pub(super) struct Undo {
+    /// First segment outstanding at the reduction; `None`: nothing is to be undone.
+    marker: Option<u32>,
+    prior: Option<Prior>,
+    /// Retransmissions that are not known to be duplicates; `None` before the first.
+    unexplained: Option<u32>,
+    /// Time stamp of the first retransmission since everything was well.
+    first_again: Option<Stamp>,
 }
 
-impl Suspect {
-    pub(super) const fn new(prior: Prior) -> Self {
-        Self { prior, unexplained: 0 }
+impl Undo {
+    /// A reduction from `prior` begins, or a repair without one. `under_way` retransmissions of
+    /// before may yet turn out to be duplicates.
+    pub(super) fn begin(&mut self, first: u32, prior: Option<Prior>, under_way: u32) {
+        self.marker = Some(first);
+        self.prior = prior;
+        self.unexplained = (under_way > 0).then_some(under_way);
     }
 
-    pub(super) fn on_retransmission(&mut self) {
-        self.unexplained += 1;
+    /// Nothing that was sent again is under way: the next retransmission is a first one.
+    pub(super) fn forget_retransmissions(&mut self) {
+        self.first_again = None;
     }
 
-    /// A segment arrived twice. Returns the window to restore if that explains the last
-    /// retransmission.
-    pub(super) fn on_duplicate(&mut self) -> Option<Prior> {
-        let before = self.unexplained;
-        self.unexplained = before.saturating_sub(1);
-        (before == 1).then_some(self.prior)
+    /// The reduction stays.
+    pub(super) fn give_up(&mut self) {
+        self.marker = None;
+    }
+
+    pub(super) fn on_retransmission(&mut self, now: Time) {
+        self.first_again.get_or_insert(Stamp::of(now));
+        if self.marker.is_some() {
+            *self.unexplained.get_or_insert(0) += 1;
+        }
+    }
+
+    /// `sequence` arrived twice.
+    pub(super) fn on_duplicate(&mut self, sequence: u32) {
+        if self.marker.is_some_and(|marker| sequence >= marker) {
+            self.unexplained = self.unexplained.map(|count| count.saturating_sub(1));
+        }
+    }
+
+    /// Whether an acknowledgement that moves on echoes a time before the first retransmission.
+    pub(super) fn was_delayed(&self, echoed: Stamp) -> bool {
+        self.marker.is_some() && self.first_again.is_none_or(|again| echoed.is_before(again))
+    }
+
+    /// Whether every retransmission has turned out to be a duplicate.
+    pub(super) fn all_duplicates(&self) -> bool {
+        self.marker.is_some() && self.unexplained == Some(0)
+    }
+
+    /// The window to return to, once.
+    pub(super) fn take(&mut self) -> Option<Prior> {
+        self.marker = None;
+        self.prior.take()
     }
 }

@@ -44,6 +44,8 @@ mod flag {
 pub struct TcpFacts {
     /// Payload bytes of a full segment.
     pub segment_bytes: u32,
+    /// What the receiver takes beyond what it has acknowledged.
+    window_bytes: u32,
     /// Bytes of options in every segment but the first ones.
     option_bytes: usize,
     ecn: EcnUse,
@@ -54,6 +56,7 @@ impl From<&TcpConfig> for TcpFacts {
         let options = usize::from(config.header_bytes).saturating_sub(IP_BYTES + TCP_BYTES);
         Self {
             segment_bytes: config.segment_bytes.into(),
+            window_bytes: config.receive_window_bytes,
             // Room for three SACK blocks must be left, and options fill whole words.
             option_bytes: options.min(12) / 4 * 4,
             ecn: config.ecn,
@@ -200,7 +203,7 @@ impl Tcp {
         if is_later(acknowledged, numbers.acknowledged) {
             numbers.acknowledged = acknowledged;
         }
-        let window = (ack.window_bytes >> WINDOW_SHIFT).min(u16::MAX.into()) as u16;
+        let window = (facts.window_bytes >> WINDOW_SHIFT).min(u16::MAX.into()) as u16;
         Self { sequence: numbers.end, acknowledged, flags, window, options }
     }
 

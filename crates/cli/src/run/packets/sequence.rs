@@ -56,6 +56,8 @@ impl Offsets {
 
 #[cfg(test)]
 mod tests {
+    use underload_sim::net::Stamp;
+
     use super::*;
 
     #[test]
@@ -63,7 +65,8 @@ mod tests {
         let half = half(3, 0, Direction::Up);
         let mut offsets = Offsets::default();
         for (sequence, len) in [(0, 1000), (1, 300), (2, 1000), (3, 50), (4, 1000), (1, 300)] {
-            let data = Data { sequence, len, retransmission: false, window_reduced: false };
+            let sent = Stamp::default();
+            let data = Data { sequence, len, retransmission: false, window_reduced: false, sent };
             offsets.sent(half, data, 1000);
         }
         let starts: Vec<u32> = (0..6).map(|segment| offsets.start(half, segment, 1000)).collect();

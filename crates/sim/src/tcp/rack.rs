@@ -1,0 +1,98 @@
+//! Loss detection by time (RFC 8985): the newest delivered transmission and the reordering window.
+
+use underload_aqm::time::{Span, Time};
+
+use crate::congestion::State;
+
+use super::rtt::RttEstimator;
+use super::scoreboard::{Delivery, Newest, RackView, Scoreboard};
+
+#[derive(Debug)]
+pub(super) struct Rack {
+    newest: Newest,
+    /// Round trip of the latest delivery, also of one that was sent before `newest`.
+    latest_rtt: Span,
+    /// The reordering window in quarters of the smallest round trip.
+    steps: u32,
+    /// Recoveries for which a widened window stays.
+    persists: u32,
+    /// A spurious retransmission was reported, and segments delivered at the last widening.
+    duplicate_seen: bool,
+    widened_at: u32,
+}
+
+impl Rack {
+    pub(super) fn new() -> Self {
+        Self {
+            newest: Newest::default(),
+            latest_rtt: Span::ZERO,
+            steps: 1,
+            persists: 0,
+            duplicate_seen: false,
+            widened_at: 0,
+        }
+    }
+
+    /// Section 6.2, step 2. Whose retransmission cannot have arrived has been left out already.
+    pub(super) fn on_delivery(&mut self, now: Time, delivery: &Delivery) {
+        let Some(newest) = delivery.newest else { return };
+        self.latest_rtt = now.since(newest.sent_at);
+        if (newest.sent_at, newest.sequence) > (self.newest.sent_at, self.newest.sequence) {
+            self.newest = newest;
+        }
+    }
+
+    /// Section 6.2, step 4: each round trip with a spurious retransmission widens the window.
+    /// `prior_delivered` segments had been delivered when the newest delivered one was sent.
+    pub(super) fn adapt(&mut self, duplicate: bool, prior_delivered: u32, delivered: u32) {
+        self.duplicate_seen |= duplicate;
+        if (prior_delivered.wrapping_sub(self.widened_at) as i32) < 0 {
+            self.duplicate_seen = false;
+        }
+        if self.duplicate_seen {
+            self.steps = (self.steps + 1).min(MAX_STEPS);
+            self.persists = PERSISTENCE;
+            self.duplicate_seen = false;
+            self.widened_at = delivered;
+        } else if self.persists == 0 {
+            self.steps = 1;
+        }
+    }
+
+    /// A recovery ended that had been called for.
+    pub(super) fn on_recovered(&mut self) {
+        self.persists = self.persists.saturating_sub(1);
+    }
+
+    pub(super) fn view(
+        &self,
+        now: Time,
+        state: State,
+        board: &Scoreboard,
+        rtt: &RttEstimator,
+    ) -> RackView {
+        RackView {
+            now,
+            sent_at: self.newest.sent_at,
+            sequence: self.newest.sequence,
+            patience: self.latest_rtt + self.reordering_window(state, board, rtt),
+        }
+    }
+
+    fn reordering_window(&self, state: State, board: &Scoreboard, rtt: &RttEstimator) -> Span {
+        let repairing = matches!(state, State::Recovery | State::Timeout);
+        let trusted = repairing || board.sacked() >= DUPLICATE_THRESHOLD;
+        if !board.reordering_seen() && trusted {
+            return Span::ZERO;
+        }
+        let window = Span::from_nanos((rtt.min().as_nanos() / 4).saturating_mul(self.steps.into()));
+        window.min(rtt.smoothed().unwrap_or(window))
+    }
+}
+
+/// Segments selectively acknowledged before a gap counts as loss at once (RFC 5681).
+const DUPLICATE_THRESHOLD: u32 = 3;
+/// Linux: the step is a byte.
+const MAX_STEPS: u32 = 255;
+/// RFC 8985 section 6.2: recoveries without a spurious retransmission.
+const PERSISTENCE: u32 = 16;

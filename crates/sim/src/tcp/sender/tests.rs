@@ -1,0 +1,263 @@
+//! Acknowledgements and timers in, transmissions at exact times out.
+
+use std::cell::RefCell;
+use std::num::NonZeroI16;
+use std::rc::Rc;
+
+use underload_aqm::packet::Dscp;
+use underload_aqm::rng::Rng;
+
+use crate::congestion::{Algorithm, Setup, SlowStartExit};
+use crate::flow::Address;
+use crate::net::{Event, ExtraDelay, Network, SackBlock, SharedWatcher, Sighting, Watcher};
+
+use super::*;
+
+/// Notes what was sent: when in ms, which segment, and whether again.
+#[derive(Default)]
+struct Log(Vec<(u64, u32, bool)>);
+
+impl Watcher for Log {
+    fn see(&mut self, sighting: &Sighting<'_>) {
+        if let (Event::Sent, Body::Data(data)) = (sighting.event, &sighting.packet.payload.body) {
+            let ms = sighting.time.as_nanos() / 1_000_000;
+            self.0.push((ms, data.sequence, data.retransmission));
+        }
+    }
+}
+
+/// A Reno sender with a window of ten segments and a round trip of 100 ms from the handshake, so
+/// that its timeout is 300 ms and a tail loss probe comes after 202 ms.
+struct Script {
+    sender: Sender,
+    network: Network,
+    log: Rc<RefCell<Log>>,
+}
+
+impl Script {
+    /// Sends ten of `segments` at 0 ms.
+    fn new(segments: u64) -> Self {
+        let transfer_bytes = Some(segments * 1_448);
+        let config =
+            TcpConfig { algorithm: Algorithm::Reno, transfer_bytes, ..TcpConfig::default() };
+        let setup = Setup {
+            segment_bytes: 1_448,
+            initial_window: 10,
+            slow_start_exit: SlowStartExit::Loss,
+            rng: Rng::new(1),
+        };
+        let control = Controller::new(config.algorithm, setup);
+        let delays = [ExtraDelay::default()];
+        let mut network = Network::new(Vec::new(), Vec::new(), &delays, &Rng::new(1));
+        let log = Rc::new(RefCell::new(Log::default()));
+        let watcher: SharedWatcher = log.clone();
+        network.watch(&watcher);
+        let mut script =
+            Self { sender: Sender::new(&config, Direction::Up, control), network, log };
+        script.sender.accept(Time::ZERO, Some(Span::from_millis(100)));
+        script.at(0, |sender, port| sender.write(port, 0));
+        let first: Vec<_> = (0..10).map(|sequence| (0, sequence, false)).collect();
+        assert_eq!(script.sent(), first, "the premise");
+        script
+    }
+
+    fn at(&mut self, ms: u64, act: impl FnOnce(&mut Sender, &mut Port<'_>)) {
+        let address = Address { flow: 0, channel: 0, label: 0, host: 0, dscp: Dscp::DEFAULT };
+        let now = Time::from_millis(ms);
+        act(&mut self.sender, &mut Port { now, address, network: &mut self.network });
+    }
+
+    /// What has been sent since the last question.
+    fn sent(&self) -> Vec<(u64, u32, bool)> {
+        std::mem::take(&mut self.log.borrow_mut().0)
+    }
+
+    fn ack(&mut self, ms: u64, ack: Acknowledgement) {
+        self.at(ms, |sender, port| sender.on_ack(port, &ack));
+    }
+
+    /// Lets the timer go off that is due next, which must be at `ms`.
+    fn timer(&mut self, ms: u64) {
+        assert_eq!(self.sender.deadline(), Time::from_millis(ms));
+        self.at(ms, Sender::on_timer);
+    }
+
+    fn undone(&self) -> u64 {
+        self.sender.stats().undone
+    }
+}
+
+/// An acknowledgement that echoes `stamp_ms` and reports `blocks`.
+fn ack(cumulative: u32, stamp_ms: u64, blocks: &[(u16, u16)]) -> Acknowledgement {
+    let mut all = [SackBlock::default(); 3];
+    for (block, (start, end)) in all.iter_mut().zip(blocks) {
+        let base = cumulative as u16;
+        *block = SackBlock { start: start - base, end: end - base };
+    }
+    let echoed = Stamp::of(Time::from_millis(stamp_ms));
+    Acknowledgement { cumulative, echoed, blocks: all, ce_count: 5, echo: false, duplicate: None }
+}
+
+/// Ten segments, a probe at 202 ms, a timeout 300 ms later.
+fn timed_out(segments: u64) -> Script {
+    let mut script = Script::new(segments);
+    script.timer(202);
+    let probe = if segments > 10 { (202, 10, false) } else { (202, 9, true) };
+    assert_eq!(script.sent(), [probe]);
+    script.timer(502);
+    assert_eq!(script.sent(), [(502, 0, true)]);
+    assert_eq!(script.sender.window.size, 1);
+    script
+}
+
+#[test]
+fn a_timeout_is_undone_by_an_echo_from_before_the_first_retransmission() {
+    let mut script = timed_out(10);
+    script.ack(600, ack(1, 0, &[]));
+    assert_eq!((script.undone(), script.sent()), (1, vec![]), "nothing is sent a second time");
+    assert!(script.sender.window.size >= 10, "{}", script.sender.window.size);
+    for (ms, cumulative) in [(601, 2), (602, 5), (603, 10)] {
+        script.ack(ms, ack(cumulative, 0, &[]));
+    }
+    assert_eq!(script.sent(), []);
+    assert_eq!(script.sender.stats().finished, Some(Time::from_millis(603)));
+}
+
+#[test]
+fn a_timeout_is_not_undone_by_its_own_retransmission() {
+    let mut script = timed_out(10);
+    script.ack(602, ack(1, 502, &[]));
+    assert_eq!((script.undone(), script.sent()), (0, vec![(602, 1, true), (602, 2, true)]));
+    assert_eq!(script.sender.window.size, 2, "slow start from one segment");
+}
+
+#[test]
+fn after_a_timeout_new_data_are_sent_first_and_an_original_undoes_it() {
+    let mut script = timed_out(40);
+    // RFC 5682 section 3.1, step 2.b: two new segments, not the next two that seem lost.
+    script.ack(602, ack(1, 502, &[]));
+    assert_eq!(script.sent(), [(602, 11, false), (602, 12, false)]);
+    // Step 3.b: a segment that was sent once and before the timeout has arrived.
+    script.ack(610, ack(1, 502, &[(5, 6)]));
+    assert_eq!((script.undone(), script.sent()), (1, vec![]));
+    assert_eq!(script.sender.window.size, 10);
+    assert_eq!(script.sender.state, State::Open);
+}
+
+#[test]
+fn after_a_timeout_a_gap_before_new_data_says_that_the_loss_was_real() {
+    let mut script = timed_out(40);
+    script.ack(602, ack(1, 502, &[]));
+    script.sent();
+    // Step 3.a.
+    script.ack(702, ack(1, 502, &[(11, 12)]));
+    assert_eq!((script.undone(), script.sent()), (0, vec![(702, 1, true)]));
+    assert_eq!(script.sender.state, State::Timeout);
+}
+
+#[test]
+fn timeouts_in_a_row_double_and_progress_ends_that() {
+    let mut script = timed_out(10);
+    script.timer(502 + 600);
+    script.timer(502 + 600 + 1_200);
+    assert_eq!(script.sent(), [(1_102, 0, true), (2_302, 0, true)]);
+    script.ack(2_402, ack(1, 2_302, &[]));
+    let timeout = script.sender.deadline().since(Time::from_millis(2_402));
+    assert_eq!(timeout, script.sender.rtt.timeout(), "a round trip of 100 ms by its time stamp");
+    assert_eq!(timeout, Span::from_millis(300));
+}
+
+/// Segments 0 and 4 are missing at 100 ms, and sent again.
+fn two_sent_again() -> Script {
+    let mut script = Script::new(10);
+    script.ack(100, ack(0, 0, &[(5, 10), (1, 4)]));
+    assert_eq!(script.sent(), [(100, 0, true), (100, 4, true)]);
+    script
+}
+
+#[test]
+fn an_earlier_retransmission_is_no_sign_that_later_ones_are_lost() {
+    let mut script = two_sent_again();
+    script.timer(400);
+    assert_eq!(script.sent(), [(400, 0, true)]);
+    // The retransmission of 100 ms, after 350 ms; were it that of 400 ms, after 50 ms, segment 4
+    // would be overdue.
+    script.ack(450, ack(4, 100, &[(5, 10)]));
+    assert_eq!(script.sent(), []);
+    // It waited for what was under way: the recovery goes on, with the window of before.
+    assert_eq!((script.sender.state, script.undone()), (State::Recovery, 1));
+    script.ack(451, ack(10, 100, &[]));
+    assert_eq!(script.sender.stats().finished, Some(Time::from_millis(451)));
+}
+
+#[test]
+fn a_retransmission_that_came_through_shows_what_before_it_is_lost_again() {
+    let mut script = two_sent_again();
+    script.timer(400);
+    script.sent();
+    script.ack(500, ack(4, 400, &[(5, 10)]));
+    assert_eq!(script.sent(), [(500, 4, true)]);
+    assert_eq!(script.undone(), 0);
+}
+
+#[test]
+fn a_fast_recovery_is_undone_by_an_echo_from_before_it() {
+    let mut script = Script::new(10);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    assert_eq!(script.sent(), [(100, 0, true)]);
+    assert!(script.sender.window.threshold <= 5);
+    script.ack(105, ack(4, 0, &[]));
+    assert_eq!((script.undone(), script.sent()), (1, vec![]));
+    assert_eq!(script.sender.state, State::Open);
+    assert!(script.sender.window.size >= 10, "{}", script.sender.window.size);
+}
+
+#[test]
+fn a_fast_recovery_is_undone_when_all_its_retransmissions_were_duplicates() {
+    let mut script = Script::new(10);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    // The time stamp does not tell.
+    script.ack(105, ack(4, 100, &[]));
+    assert_eq!(script.undone(), 0);
+    let mut duplicate = ack(4, 100, &[]);
+    duplicate.duplicate = NonZeroI16::new(-4);
+    script.ack(106, duplicate);
+    assert_eq!((script.undone(), script.sender.state), (1, State::Open));
+    assert!(script.sender.window.size >= 10, "{}", script.sender.window.size);
+}
+
+#[test]
+fn a_duplicate_from_before_the_recovery_explains_nothing() {
+    let mut script = Script::new(20);
+    script.ack(90, ack(2, 0, &[]));
+    script.ack(100, ack(2, 0, &[(3, 6)]));
+    let mut duplicate = ack(6, 100, &[]);
+    duplicate.duplicate = NonZeroI16::new(-5);
+    script.ack(105, duplicate);
+    assert_eq!((script.undone(), script.sender.state), (0, State::Recovery));
+    duplicate.duplicate = NonZeroI16::new(-4);
+    script.ack(106, duplicate);
+    assert_eq!(script.undone(), 1, "segment 2, which was sent again");
+}
+
+#[test]
+fn reports_of_what_was_sent_before_it_give_a_retransmission_another_timeout() {
+    let mut script = Script::new(10);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    assert_eq!(script.sender.deadline(), Time::from_millis(400));
+    script.ack(350, ack(0, 0, &[(1, 5)]));
+    let timeout = script.sender.rtt.timeout();
+    assert_eq!(script.sender.deadline(), Time::from_millis(350) + timeout);
+}
+
+#[test]
+fn what_fills_a_gap_grows_the_window_by_itself_alone() {
+    let mut script = Script::new(400);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    // Out of recovery by one segment that moves the left edge by ten.
+    script.ack(150, ack(0, 0, &[(1, 10)]));
+    let threshold = script.sender.window.threshold;
+    script.ack(200, ack(10, 100, &[]));
+    assert_eq!(script.sender.state, State::Open);
+    assert_eq!(script.sender.window.size, threshold, "ten segments' growth would be two");
+}
