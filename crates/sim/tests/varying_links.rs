@@ -47,7 +47,7 @@ fn a_deep_buffer_before_a_varying_rate_makes_no_storm_of_retransmissions() {
     let outcome = simulate(Algorithm::Cubic, 1, "fifo:limit=3000kB", steps, 1);
     let stats = outcome.tcp[0].unwrap();
     // The kernel: 861 of 63,675 packets, 10.3 Mbit/s.
-    assert!((300..2_000).contains(&dropped(&outcome)), "{}", dropped(&outcome));
+    assert!((500..1_200).contains(&dropped(&outcome)), "{}", dropped(&outcome));
     assert!(stats.retransmits < 2_000, "{stats:?}");
     assert!(goodput(&outcome, 0) > 9.9, "{}", goodput(&outcome, 0));
 }
