@@ -2,7 +2,7 @@
 
 use std::io;
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::LoadError;
 
@@ -71,6 +71,18 @@ fn may_load_modules(status: &str) -> bool {
     capabilities.is_none_or(|capabilities| capabilities & CAP_NET_ADMIN != 0)
 }
 
+/// Whether a TCP socket of this machine could have that congestion control.
+///
+/// # Errors
+/// As [`set_congestion_control`]; [`LoadError::Socket`] where there is no socket to ask.
+pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
+    let opened = Socket::new(Domain::IPV4, Type::STREAM, None);
+    let socket = opened.or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None));
+    let (flow, step) = ("check".to_owned(), "opening a socket");
+    let socket = socket.map_err(|source| LoadError::Socket { flow, step, source })?;
+    set_congestion_control(&SockRef::from(&socket), name)
+}
+
 /// What a TCP socket's congestion control is.
 pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
@@ -89,7 +101,6 @@ pub(super) fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use socket2::{Domain, Socket, Type};
 
     #[test]
     fn a_stranger_names_only_what_is_loaded() {
@@ -112,6 +123,8 @@ mod tests {
         let error = set_congestion_control(&SockRef::from(&socket), "a b").unwrap_err();
         assert!(matches!(error, LoadError::Parameter { .. }));
         set_congestion_control(&SockRef::from(&socket), "reno").unwrap();
+        check_congestion_control("reno").unwrap();
+        check_congestion_control("no-such-thing").unwrap_err();
         let name = socket.tcp_congestion().unwrap();
         assert!(name.starts_with(b"reno"));
     }

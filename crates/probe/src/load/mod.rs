@@ -29,7 +29,9 @@ use std::time::Duration;
 use underload_report::schema::{Direction, Marking};
 
 pub use client::{FlowHandle, start_flow};
-pub use congestion::{available_congestion_controls, set_congestion_control};
+pub use congestion::{
+    available_congestion_controls, check_congestion_control, set_congestion_control,
+};
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, octets_at};
 pub(crate) use peer::{is_temporary, wait_for};

@@ -79,6 +79,21 @@ impl Peer {
         wait_for(self.stream.as_fd(), flags, left.min(POLL_INTERVAL))
     }
 
+    /// Fails where the other end is gone, even if what it sent before is still to be read. To be
+    /// asked before a flow counts as finished: told to stop just after the connection broke, it
+    /// would look as if nothing had been the matter.
+    pub(super) fn check_connected(&self) -> io::Result<()> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peek(&mut [0]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(()),
+            Err(error) if is_temporary(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads until `octets` is full.
     ///
     /// # Errors

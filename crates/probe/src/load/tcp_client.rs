@@ -47,7 +47,7 @@ fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::R
             }
         }
     }
-    Ok(())
+    peer.check_connected()
 }
 
 /// Receives until told to stop, counting here, and notes what the server says of its connection.
@@ -88,7 +88,7 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
     }
     let time_ns = peer.clock.now_ns();
     context.delivered.note(Delivered { time_ns, octets, packets: 0 });
-    Ok(())
+    peer.check_connected()
 }
 
 /// Cuts a stream of reports into reports.
@@ -150,7 +150,86 @@ impl BlockReader {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use underload_report::schema::{Direction, Marking};
+
     use super::*;
+    use crate::clock::RunClock;
+    use crate::load::peer::Peer;
+    use crate::load::protocol::Token;
+    use crate::load::{LoadFlow, Transport};
+
+    /// A flow that is told to stop before it looks at its connection, of which `end` makes what it
+    /// likes at the other end.
+    fn stopped_flow(direction: Direction, end: impl FnOnce(TcpStream)) -> (FlowContext, Opened) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(server).unwrap();
+        let clock = RunClock::start();
+        let stop = Arc::new(AtomicBool::new(true));
+        let peer = Peer::new(stream, "bulk", clock, Arc::clone(&stop)).unwrap();
+        end(listener.accept().unwrap().0);
+        // The other end's last words are here before the flow looks.
+        let words = PollFlags::POLLIN | PollFlags::POLLHUP;
+        let waited = super::super::peer::wait_for(
+            std::os::fd::AsFd::as_fd(&peer.stream),
+            words,
+            Duration::from_secs(10),
+        );
+        waited.unwrap();
+        let context = FlowContext {
+            flow: LoadFlow {
+                name: "bulk".to_owned(),
+                direction,
+                transport: Transport::Tcp { congestion_control: "reno".to_owned() },
+                marking: Marking::default(),
+                start_after: Duration::ZERO,
+            },
+            server,
+            network: crate::network::current_network(),
+            clock,
+            stop,
+            delivered: Arc::default(),
+            duration_max: Duration::from_secs(1),
+            token: Token([0; 16]),
+        };
+        (context, Opened { peer, accepted_ns: 0, udp_port: 0, cookie: 0 })
+    }
+
+    #[test]
+    fn a_flow_that_is_stopped_after_its_server_vanished_has_failed() {
+        let vanish = |stream: TcpStream| drop(stream);
+        let reset = |stream: TcpStream| {
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        };
+        let speak_and_reset = |mut stream: TcpStream| {
+            stream.write_all(&[0; 10 * Report::LEN]).unwrap();
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        };
+        let ends: [fn(TcpStream); 3] = [vanish, reset, speak_and_reset];
+        for end in ends {
+            let (context, opened) = stopped_flow(Direction::Up, end);
+            assert!(send(&context, &opened).failure.is_some());
+            let (context, opened) = stopped_flow(Direction::Down, end);
+            assert!(receive(&context, &opened).failure.is_some());
+        }
+    }
+
+    #[test]
+    fn a_flow_that_is_stopped_with_its_server_there_has_not_failed() {
+        let mut kept = None;
+        let keep = |mut stream: TcpStream| {
+            stream.write_all(&[0; Report::LEN]).unwrap();
+            kept = Some(stream);
+        };
+        let (context, opened) = stopped_flow(Direction::Up, keep);
+        assert_eq!(send(&context, &opened).failure, None);
+        drop(kept);
+    }
 
     #[test]
     fn block_headers_are_found_however_the_stream_is_cut() {

@@ -50,7 +50,7 @@ fn follow_reports(context: &FlowContext, opened: &Opened) -> io::Result<()> {
             reports.read(opened, |delivered| context.delivered.note(delivered))?;
         }
     }
-    Ok(())
+    opened.peer.check_connected()
 }
 
 /// Asks for the flow's datagrams and counts them until told to stop.
@@ -104,7 +104,7 @@ fn receive_into(
     }
     arrived.time_ns = clock.now_ns();
     context.delivered.note(arrived);
-    Ok(())
+    opened.peer.check_connected()
 }
 
 /// A socket that is connected to the port that the server named.
