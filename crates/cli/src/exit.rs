@@ -53,14 +53,17 @@ pub fn message(error: &anyhow::Error) -> String {
     let mark = BadInput.to_string();
     let causes: Vec<String> =
         error.chain().map(ToString::to_string).filter(|cause| *cause != mark).collect();
-    causes.join(": ")
+    // Causes quote files of strangers.
+    underload_report::plain_text(&causes.join(": "))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let plain = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        // What a writer said is not among the causes of what the encoder says.
+        plain.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
+    };
+    error.chain().filter_map(kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -81,5 +84,15 @@ mod tests {
     fn a_closed_pipe_is_no_failure() {
         let closed = io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(is_broken_pipe(&anyhow::Error::from(closed).context("writing the table")));
+        let of_json = serde_json::Error::io(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&anyhow::Error::from(of_json).context("writing JSON")));
+        let full = serde_json::Error::io(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(!is_broken_pipe(&anyhow::Error::from(full)));
+    }
+
+    #[test]
+    fn a_strangers_words_do_not_drive_the_terminal() {
+        let error = anyhow!("scenario x: unknown key \u{1b}]0;own\u{7}");
+        assert_eq!(message(&error), "scenario x: unknown key \u{fffd}]0;own\u{fffd}");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_report::disk::{self, Access};
 use underload_report::schema::TrialRecord;
-use underload_report::{RunDir, flent_file};
+use underload_report::{RunData, RunDir, flent_file, write_samples_csv, write_series_csv};
 
 use crate::exit::OrBadInput;
 
@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Only trials of this arm; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub arm: Vec<String>,
-    /// The folder that the files go to, one per trial.
+    /// The folder that the files go to, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
 }
@@ -35,6 +35,8 @@ pub struct Arguments {
 pub enum Format {
     /// `.flent.gz`, which `flent -p PLOT FILE` draws.
     Flent,
+    /// Two CSV tables, `-samples.csv` and `-series.csv`, with the columns of the run's tables.
+    Csv,
 }
 
 /// Writes the files and names them.
@@ -55,12 +57,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
         // One trial in memory at a time: a run may have thousands.
         let data = RunDir::read_trials(&arguments.run, |other| other.index == trial.index)?;
-        let content = match arguments.format {
-            Format::Flent => flent_file(&data, trial)?,
-        };
-        let path = arguments.out.join(file_name(&record.scenario.name, trial));
-        write(&path, &content)?;
-        eprintln!("{}", path.display());
+        for (ending, content) in contents(arguments.format, &data, trial)? {
+            let path = arguments.out.join(file_name(&record.scenario.name, trial) + ending);
+            write(&path, &content)?;
+            eprintln!("{}", path.display());
+        }
     }
     Ok(())
 }
@@ -87,13 +88,30 @@ fn is_same(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(facts.is_file() && facts.len() == content.len() as u64 && fs::read(path)? == content)
 }
 
+/// The files of a trial: how their names end, and what is in them.
+fn contents(
+    format: Format,
+    data: &RunData,
+    trial: &TrialRecord,
+) -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
+    Ok(match format {
+        Format::Flent => vec![(".flent.gz", flent_file(data, trial)?)],
+        Format::Csv => {
+            let (mut samples, mut series) = (Vec::new(), Vec::new());
+            write_samples_csv(&mut samples, data)?;
+            write_series_csv(&mut series, data)?;
+            vec![("-samples.csv", samples), ("-series.csv", series)]
+        }
+    })
+}
+
 /// Names of scenarios and arms are the user's; a file name has only harmless characters.
 fn file_name(scenario: &str, trial: &TrialRecord) -> String {
     let text = format!("{scenario}-{}-{}", trial.arm, trial.repeat);
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
     // Not hidden, whatever a scenario's path begins with.
-    format!("{}.flent.gz", name.trim_start_matches(['.', '_']))
+    name.trim_start_matches(['.', '_']).to_owned()
 }
 
 #[cfg(test)]
@@ -114,6 +132,6 @@ mod tests {
     #[test]
     fn file_names_stay_in_their_folder() {
         let trial = TrialRecord { arm: "../a b".to_owned(), repeat: 2, ..TrialRecord::default() };
-        assert_eq!(file_name("./comcast/upstream", &trial), "comcast_upstream-.._a_b-2.flent.gz");
+        assert_eq!(file_name("./comcast/upstream", &trial), "comcast_upstream-.._a_b-2");
     }
 }

@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use underload_report::{RunData, RunDir, agreement_table, agreements, load, warnings};
+use underload_report::{Agreement, RunData, RunDir, agreement_table, agreements, load, warnings};
 
 use crate::exit::OrBadInput;
 use crate::present;
@@ -13,7 +13,8 @@ use crate::present;
 /// The command line of `underload report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories, and files of flent (.flent.gz), irtt and iperf3 (JSON), crusader (.crr).
+    /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3 (JSON) and
+    /// crusader (.crr).
     #[arg(required = true, value_name = "RUN")]
     pub directories: Vec<PathBuf>,
     /// The folder that report.html and its plots go to [default: the run's own; for several runs,
@@ -21,7 +22,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Compares the first run, arm by arm, with the second: working latency may differ by 15 %,
-    /// goodput by 5 %. No report is written.
+    /// goodput by 5 %. No report is written; exit status 1 where a number is missed, 2 where the
+    /// runs have no arm in common.
     #[arg(long, conflicts_with = "out")]
     pub compare: bool,
     /// Prints the records as one JSON document instead of the table.
@@ -50,10 +52,10 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let [run, reference] =
         [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
+    let rows = agreements(&run, &reference);
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &agreements(&run, &reference))
-            .context("writing JSON")?;
+        serde_json::to_writer_pretty(&mut out, &rows).context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
         write!(out, "{}", agreement_table(&run, &reference)).context("writing the table")?;
@@ -64,6 +66,23 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         for warning in warnings(&[run]) {
             eprintln!("{warning}");
         }
+    }
+    judge(&rows)
+}
+
+/// What a script needs to know: whether the two agree.
+fn judge(rows: &[Agreement]) -> anyhow::Result<()> {
+    let count = |verdict: Option<bool>| rows.iter().filter(|row| row.is_met() == verdict).count();
+    let (missed, all) = (count(Some(false)), rows.len());
+    if all == 0 {
+        return Err(anyhow!("the runs have no arm in common, so nothing was compared"))
+            .or_bad_input();
+    }
+    if missed > 0 {
+        bail!("{missed} of {all} numbers are missed");
+    }
+    if count(None) == all {
+        bail!("none of the {all} numbers was measured in both runs");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arms::metric;
 use crate::schema::RunRecord;
-use crate::words::significant;
+use crate::words::{plain_text, significant};
 
 /// What is compared: metric, unit, and how far the two may differ, percent of the reference.
 const COMPARED: [(&str, &str, f64); 4] = [
@@ -74,12 +74,19 @@ pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
 }
 
 /// The comparison for a terminal: a line per number, then how many are met, then the arms that only
-/// one run has.
+/// one run has. The run that is examined is the first, its reference the second.
 pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     let rows = agreements(run, reference);
     let mut text =
         format!("{}: {} against {}\n", run.scenario.name, run.world.name(), reference.world.name());
     let width = rows.iter().map(|row| row.arm.chars().count()).max().unwrap_or(0);
+    if !rows.is_empty() {
+        let _ = writeln!(
+            text,
+            "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>7}",
+            "arm", "metric", "first", "second", "", "differs", "allowed"
+        );
+    }
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     for row in &rows {
         let difference = row.difference_percent.map_or(String::new(), |d| format!("{d:+.1} %"));
@@ -90,7 +97,7 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} of {:>2.0} %  {}",
+            "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>5.0} %  {}",
             row.arm,
             row.metric,
             number(row.value),
@@ -103,19 +110,16 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     }
     let met = rows.iter().filter(|row| row.is_met() == Some(true)).count();
     let _ = writeln!(text, "  {met} of {} met", rows.len());
-    for line in lonely(run, reference).into_iter().chain(lonely(reference, run)) {
-        let _ = writeln!(text, "  {line}");
+    let lonely = [("first", lonely(run, reference)), ("second", lonely(reference, run))];
+    for (which, arms) in lonely.into_iter().filter(|(_, arms)| !arms.is_empty()) {
+        let _ = writeln!(text, "  only in the {which}: {}", arms.join(", "));
     }
-    text
+    plain_text(&text)
 }
 
 /// The arms that the other run does not have.
-fn lonely(run: &RunRecord, other: &RunRecord) -> Option<String> {
-    let names = |run: &RunRecord| -> BTreeSet<String> {
-        run.summaries.iter().map(|summary| summary.arm.clone()).collect()
-    };
-    let (own, others) = (names(run), names(other));
-    let lonely: Vec<&str> = own.difference(&others).map(String::as_str).collect();
-    let only = || format!("only {}: {}", run.world.name(), lonely.join(", "));
-    (!lonely.is_empty()).then(only)
+fn lonely<'a>(run: &'a RunRecord, other: &RunRecord) -> Vec<&'a str> {
+    let known: BTreeSet<&str> = other.summaries.iter().map(|it| it.arm.as_str()).collect();
+    let own = run.summaries.iter().map(|summary| summary.arm.as_str());
+    own.filter(|arm| !known.contains(arm)).collect()
 }

@@ -204,6 +204,29 @@ impl ArmLatency {
         let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as u64);
         self.pooled.map(|pooled| quantile.of(&pooled)).or_else(over_repeats)
     }
+
+    /// The same for people: `None` also where there are too few samples to tell it, see
+    /// [`Quantile::fewest_samples`].
+    pub fn told_ns(&self, quantile: Quantile) -> Option<u64> {
+        let samples = self.pooled.map_or_else(|| self.samples_per_trial(), |pooled| pooled.count);
+        self.value_ns(quantile).filter(|_| samples >= quantile.fewest_samples())
+    }
+
+    /// A statistic over the trials, where each of them has enough samples to tell it.
+    pub fn told_over_repeats(&self, quantile: Quantile) -> Option<&Interval> {
+        let interval = self.over_repeats.get(&quantile)?;
+        (self.samples_per_trial() >= quantile.fewest_samples()).then_some(interval)
+    }
+
+    fn samples_per_trial(&self) -> u64 {
+        let trials = self.over_repeats.values().next().map_or(1, |interval| interval.repeats);
+        self.sent.saturating_sub(self.lost) / u64::from(trials.max(1))
+    }
+
+    /// Probes that were lost, percent.
+    pub(crate) fn lost_percent(&self) -> f64 {
+        percent(self.lost, self.sent).unwrap_or(0.0)
+    }
 }
 
 impl ArmSummary {

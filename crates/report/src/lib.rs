@@ -7,6 +7,7 @@
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
 //! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
+//! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
@@ -21,6 +22,7 @@ mod agreement;
 mod arms;
 mod combine;
 mod exchange;
+mod likeness;
 mod page;
 mod plot;
 mod published;
@@ -44,3 +46,4 @@ pub use store::{
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
+pub use words::{one_line, plain_text};

@@ -71,10 +71,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// As a sentence calls it: by its name, or by its disciplines where the name says less.
+    /// As a sentence calls it: by its name, or by its disciplines where the name says less and no
+    /// other arm stands beside it.
     pub(crate) fn called(&self) -> String {
         let (name, label) = (&self.arm.name, &self.arm.label);
-        let says_less = name == UNNAMED || label.starts_with(name.as_str());
+        let is_alone = self.run.record.arms.len() == 1;
+        let says_less = name == UNNAMED || is_alone && label.starts_with(name.as_str());
         if says_less { self.title() } else { self.name.clone() }
     }
 

@@ -3,7 +3,7 @@
 use crate::RunData;
 use crate::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
 use crate::subject::{Subject, subjects};
-use crate::words::{mbit, metric_words, ms, significant};
+use crate::words::{mbit, metric_words, ms, one_line, plain_text, significant, wrap};
 
 /// Widest line.
 const COLUMNS: usize = 100;
@@ -18,7 +18,7 @@ pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
     let mut rows = vec![Row::Cells(head())];
     for subject in &subjects {
-        rows.push(Row::Title(format!("{}, {}", subject.title(), trials(subject))));
+        rows.push(Row::Title(one_line(&format!("{}, {}", subject.title(), trials(subject)))));
         for phase in [Phase::Idle, Phase::Load] {
             rows.extend(subject.summary.headline(phase).map(|latency| Row::Cells(line(latency))));
         }
@@ -33,7 +33,7 @@ pub fn table(runs: &[RunData]) -> String {
     }
     let mut text = String::from("round-trip time, ms\n");
     text += &render(&rows);
-    text
+    plain_text(&text)
 }
 
 enum Row {
@@ -56,7 +56,7 @@ fn line(latency: &ArmLatency) -> Vec<String> {
         latency.lost.to_string(),
     ];
     for quantile in Quantile::ALL {
-        let value = latency.value_ns(quantile).map(ms);
+        let value = latency.told_ns(quantile).map(ms);
         cells.push(value.unwrap_or_else(|| "-".to_owned()));
     }
     cells
@@ -146,8 +146,13 @@ fn render(rows: &[Row]) -> String {
     text
 }
 
-/// Long names go on below, so that no discipline is cut off.
+/// Long names go on below, so that no discipline is cut off; where words end, if they are no longer
+/// than a line.
 fn fold(text: &str, columns: usize) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    characters.chunks(columns).map(|chunk| chunk.iter().collect()).collect()
+    let mut lines = Vec::new();
+    for line in wrap(text, columns) {
+        let characters: Vec<char> = line.chars().collect();
+        lines.extend(characters.chunks(columns).map(|chunk| chunk.iter().collect::<String>()));
+    }
+    lines
 }

@@ -1,20 +1,36 @@
 //! The result in plain words, for people who will not read the table.
-
-use std::collections::BTreeSet;
+//!
+//! Only like is compared with like: arms that differ from the run's first arm in one thing, which
+//! the sentence names, with the rates where they are not the same. Where no two arms are alike,
+//! nothing is compared.
 
 use crate::RunData;
+use crate::likeness::{Difference, is_same_arm};
 use crate::schema::{
-    ArmMetric, Direction, InvalidReason, Phase, Quantile, RunRecord, TrialRecord, Validity, Verdict,
+    ArmLatency, ArmMetric, Direction, InvalidReason, LatencyMeasure, Phase, Quantile, RunRecord,
+    TrialRecord, Validity, Verdict, World,
 };
 use crate::stats::hodges_lehmann_ratio;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::summarise::CONFIDENCE;
-use crate::words::{count, mbit, metric_words, ms, significant};
+use crate::words::{count, mbit, metric_words, ms, one_line, significant};
+
+/// What arms are compared by: the first of these that has enough samples.
+const TOLD: [Quantile; 3] = [Quantile::P99, Quantile::P90, Quantile::P50];
 
 /// Ratios closer to 1 than this are called alike.
 const ALIKE: f64 = 1.1;
 
-/// Arms between the best and the worst that get a sentence each; more are left to the table.
+/// Rates closer to each other than this are not told apart.
+const RATE_ALIKE: f64 = 1.05;
+
+/// Mbit/s below which nothing was loaded.
+const NO_RATE_MBIT: f64 = 0.05;
+
+/// Loss of probes worth a word, percent.
+const LOSS_PERCENT: f64 = 1.0;
+
+/// Comparisons, and lines of applications, that get a sentence each; more are left to the table.
 const MOST_LINES: usize = 4;
 
 /// Damaged parts of a run that are named one by one.
@@ -26,22 +42,23 @@ const FEW_REPEATS: usize = 5;
 /// The result in sentences: first the headline, then what qualifies it. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
     let subjects = subjects(runs);
-    let loaded: Vec<Measured<'_>> = subjects.iter().filter_map(Measured::of).collect();
     // Arms are compared within one run; runs are compared arm by arm.
-    let first_run = loaded.first().map(|first| &first.subject.run.record);
-    let within = |arm: &&Measured<'_>| {
-        first_run.is_some_and(|first| std::ptr::eq(&raw const arm.subject.run.record, first))
-    };
-    let first_arms: Vec<&Measured<'_>> = loaded.iter().filter(within).collect();
-    let mut lines = match first_arms.as_slice() {
+    let first_run = runs.first();
+    let is_of_first =
+        |subject: &&Subject<'_>| first_run.is_some_and(|run| std::ptr::eq(subject.run, run));
+    let own: Vec<&Subject<'_>> = subjects.iter().filter(is_of_first).collect();
+    let loaded: Vec<&Subject<'_>> =
+        own.iter().copied().filter(|subject| working(subject).is_some()).collect();
+    let alike = like_the_first(&own);
+    let mut lines = match loaded.as_slice() {
         [] => vec![no_latency(&subjects)],
         [only] => vec![single(only)],
-        _ => comparisons(&first_arms),
+        several => latency_lines(several, &alike),
     };
-    lines.extend(first_arms.iter().filter_map(|arm| across_runs(arm, &loaded)));
-    lines.extend(applications(&subjects));
+    lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, &subjects)));
+    lines.extend(applications(&own, &alike));
     lines.extend(expectations(runs));
-    lines
+    lines.iter().map(|line| one_line(line)).collect()
 }
 
 /// What keeps the result from being believed: late machines, unfinished runs. Empty when nothing
@@ -63,7 +80,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         }
         lines.extend(invalid(&run.record, &suffix));
     }
-    lines
+    lines.iter().map(|line| one_line(line)).collect()
 }
 
 fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
@@ -82,38 +99,6 @@ fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
     ))
 }
 
-/// An arm with a working latency.
-struct Measured<'a> {
-    subject: &'a Subject<'a>,
-    p50_ns: u64,
-    p99_ns: u64,
-    idle_p50_ns: Option<u64>,
-}
-
-impl<'a> Measured<'a> {
-    fn of(subject: &'a Subject<'a>) -> Option<Measured<'a>> {
-        let load = subject.summary.headline(Phase::Load)?;
-        let idle = subject.summary.headline(Phase::Idle);
-        Some(Measured {
-            subject,
-            p50_ns: load.value_ns(Quantile::P50)?,
-            p99_ns: load.value_ns(Quantile::P99)?,
-            idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
-        })
-    }
-
-    fn throughput(&self) -> Option<String> {
-        let describe = |direction: Direction| {
-            let carried = self.subject.summary.throughput(direction)?;
-            let rate = carried.goodput_bit_per_s.or(carried.link_bit_per_s)?;
-            Some(format!("{} Mbit/s {direction}", mbit(rate.mean)))
-        };
-        let both: Vec<String> =
-            [Direction::Up, Direction::Down].into_iter().filter_map(describe).collect();
-        (!both.is_empty()).then(|| both.join(" and "))
-    }
-}
-
 fn no_latency(subjects: &[Subject<'_>]) -> String {
     let trials: u64 = subjects.iter().map(|subject| subject.trials().count() as u64).sum();
     match trials {
@@ -122,206 +107,359 @@ fn no_latency(subjects: &[Subject<'_>]) -> String {
     }
 }
 
-fn single(only: &Measured<'_>) -> String {
-    let against_idle = only.idle_p50_ns.map_or(String::new(), |idle| {
-        format!(", {} the idle latency of {} ms", times(only.p50_ns, idle), ms(idle))
-    });
-    format!(
-        "With {} the working latency is {} ms at p50{against_idle}; {} ms at p99.",
-        only.subject.called(),
-        ms(only.p50_ns),
-        ms(only.p99_ns)
-    )
+/// An arm that differs from the first in one thing.
+type Like<'a> = (&'a Subject<'a>, Difference<'a>);
+
+/// The first arm of a run, and those that may be compared with it: where any of them has another
+/// queue, those.
+struct Alike<'a> {
+    first: Option<&'a Subject<'a>>,
+    others: Vec<Like<'a>>,
 }
 
-/// Arms are compared on equal links: a queue on a slower link is no worse for it. Where no two
-/// arms share their links, the links are what is compared.
-fn comparisons(measured: &[&Measured<'_>]) -> Vec<String> {
-    let mut groups: Vec<(Option<String>, Vec<&Measured<'_>>)> = Vec::new();
-    for arm in measured {
-        let links = links(arm.subject);
-        match groups.iter_mut().find(|(known, _)| *known == links) {
-            Some((_, arms)) => arms.push(arm),
-            None => groups.push((links, vec![arm])),
-        }
-    }
-    let comparable = |(_, arms): &&(Option<String>, Vec<&Measured<'_>>)| arms.len() > 1;
-    let pairs: Vec<_> = groups.iter().filter(comparable).collect();
-    match pairs.as_slice() {
-        [] => comparison(measured),
-        [(_, arms)] if arms.len() == measured.len() => comparison(arms),
-        _ if pairs.len() > MOST_LINES => comparison(measured),
-        _ => {
-            let mut lines: Vec<String> = Vec::new();
-            for (links, arms) in pairs {
-                let mut about = comparison(arms);
-                if let (Some(links), Some(first)) = (links, about.first_mut()) {
-                    *first = format!("On {links}: {}", lower_first(first));
-                }
-                // What is true of several links is said once.
-                about.retain(|line| !lines.contains(line));
-                lines.append(&mut about);
-            }
-            lines
-        }
-    }
-}
-
-/// The links of an arm's bottlenecks, as its first valid trial recorded them; `None` where every
-/// trial drew its own, from the same distributions as the other arms'.
-fn links(subject: &Subject<'_>) -> Option<String> {
-    let trial = subject.trials().next().filter(|trial| trial.conditions.is_empty())?;
-    // Each phase has a summary of its own; the link is the same in all.
-    let names: BTreeSet<String> =
-        trial.bottlenecks.iter().map(|it| format!("{} {}", it.link, it.direction)).collect();
-    Some(names.into_iter().collect::<Vec<_>>().join(", "))
-}
-
-fn lower_first(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
-
-fn comparison(measured: &[&Measured<'_>]) -> Vec<String> {
-    let key = |arm: &&&Measured<'_>| arm.p50_ns;
-    let (Some(best), Some(worst)) =
-        (measured.iter().min_by_key(key), measured.iter().max_by_key(key))
-    else {
-        return Vec::new();
+fn like_the_first<'a>(own: &[&'a Subject<'a>]) -> Alike<'a> {
+    let is_first = |subject: &&&Subject<'_>| {
+        subject.run.record.arms.first().is_some_and(|arm| arm.name == subject.arm.name)
     };
-    let mut lines = vec![headline(best, worst)];
-    if let (Some(best_rate), Some(worst_rate)) = (best.throughput(), worst.throughput()) {
-        lines.push(format!(
-            "Throughput: {best_rate} with {}, {worst_rate} with {}.",
-            best.subject.name, worst.subject.name
-        ));
+    let Some(first) = own.iter().find(is_first).copied() else {
+        return Alike { first: None, others: Vec::new() };
+    };
+    let like = |other: &&'a Subject<'a>| Some((*other, Difference::only(first.arm, other.arm)?));
+    let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
+    others.retain(|(_, difference)| !difference.is_line());
+    if others.iter().any(|(_, difference)| difference.is_queue()) {
+        others.retain(|(_, difference)| difference.is_queue());
     }
-    if let Some(certainty) = certainty(best.subject, worst.subject) {
-        lines.push(certainty);
-    }
-    let ends = [best.subject.position, worst.subject.position];
-    let between: Vec<&&Measured<'_>> =
-        measured.iter().filter(|arm| !ends.contains(&arm.subject.position)).collect();
-    if between.len() > MOST_LINES {
-        lines.push(format!("{} more arms lie between them; the table has all.", between.len()));
-        return lines;
-    }
-    for arm in between {
-        let (name, p50, p99) = (arm.subject.called(), ms(arm.p50_ns), ms(arm.p99_ns));
-        lines.push(format!("{name}: {p50} ms at p50, {p99} ms at p99."));
-    }
+    Alike { first: Some(first), others }
+}
+
+/// The working latency of an arm's headline probe, where anything came back.
+fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
+    let load = subject.summary.headline(Phase::Load)?;
+    load.value_ns(Quantile::P50).map(|_| load)
+}
+
+/// The highest quantile that both have samples for, and its two values.
+fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, u64, u64)> {
+    let both = |quantile| Some((quantile, first.told_ns(quantile)?, other.told_ns(quantile)?));
+    TOLD.into_iter().find_map(both)
+}
+
+fn single(only: &Subject<'_>) -> String {
+    format!("With {} the working latency is {}.", only.called(), own_words(only))
+}
+
+/// `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at p99`.
+fn own_words(subject: &Subject<'_>) -> String {
+    let Some(load) = working(subject) else { return "unknown".to_owned() };
+    let Some(p50) = load.value_ns(Quantile::P50) else { return "unknown".to_owned() };
+    let idle = subject.summary.headline(Phase::Idle);
+    let idle = idle.and_then(|idle| idle.value_ns(Quantile::P50));
+    let against_idle = idle.map_or(String::new(), |idle| {
+        format!(", {} the idle latency of {} ms", times(p50, idle), ms(idle))
+    });
+    let high = [Quantile::P99, Quantile::P90]
+        .into_iter()
+        .find_map(|quantile| Some((quantile, load.told_ns(quantile)?)));
+    let high = high.map_or(String::new(), |(quantile, value)| {
+        format!("; {} ms at {}", ms(value), quantile.name())
+    });
+    format!("{} ms at p50{against_idle}{high}", ms(p50))
+}
+
+/// Of several arms with a working latency.
+fn latency_lines(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
+    let mut comparisons: Vec<Comparison<'_>> = match alike.first {
+        Some(first) => {
+            alike.others.iter().filter_map(|like| Comparison::of(first, *like)).collect()
+        }
+        None => Vec::new(),
+    };
+    comparisons.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
+    let Some(headline) = comparisons.first() else { return apart(loaded) };
+    let mut lines = vec![headline.sentence()];
+    lines.extend(headline.certainty());
+    let told = comparisons.iter().skip(1).take(MOST_LINES);
+    lines.extend(told.map(Comparison::sentence));
+    let untold = loaded.len() - 1 - comparisons.len().min(MOST_LINES + 1);
+    lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
     lines
 }
 
-/// The same arm in other runs: simulated beside live.
-fn across_runs(arm: &Measured<'_>, all: &[Measured<'_>]) -> Option<String> {
-    let same = |other: &&Measured<'_>| {
-        other.subject.arm.name == arm.subject.arm.name
-            && other.subject.position != arm.subject.position
+fn count_more(arms: usize) -> String {
+    if arms == 1 { "one more arm".to_owned() } else { format!("{arms} more arms") }
+}
+
+/// Arms that nothing is compared of: steps of a measurement one by one, others by their range.
+fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
+    let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
+    if is_measured {
+        let line = |subject: &&Subject<'_>| {
+            format!("{}: the working latency is {}.", subject.called(), own_words(subject))
+        };
+        let mut lines: Vec<String> = loaded.iter().take(MOST_LINES).map(line).collect();
+        let untold = loaded.len().saturating_sub(MOST_LINES);
+        lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
+        return lines;
+    }
+    let all = |quantile: Quantile| -> Option<Vec<u64>> {
+        loaded.iter().map(|subject| working(subject)?.told_ns(quantile)).collect()
     };
-    let others: Vec<String> = all
-        .iter()
-        .filter(same)
-        .map(|other| {
-            let change = (other.p50_ns as f64 / (arm.p50_ns as f64).max(1.0) - 1.0) * 100.0;
-            let (p50, p99) = (ms(other.p50_ns), ms(other.p99_ns));
-            format!("{} {p50} ms at p50 ({change:+.0} %), {p99} at p99", other.subject.name)
+    let found = TOLD.into_iter().find_map(|quantile| Some((quantile, all(quantile)?)));
+    let line = found.and_then(|(quantile, values)| {
+        let (low, high) = (values.iter().min()?, values.iter().max()?);
+        Some(format!(
+            "The working latency of the {} arms lies between {} and {} ms at {}; no arm is \
+             known to differ from the first in its queue or its load alone, so none is compared with it.",
+            values.len(),
+            ms(*low),
+            ms(*high),
+            quantile.name()
+        ))
+    });
+    line.into_iter().collect()
+}
+
+/// The first arm and one that differs from it in one thing, by the probe in which they differ most.
+struct Comparison<'a> {
+    first: &'a Subject<'a>,
+    other: &'a Subject<'a>,
+    difference: Difference<'a>,
+    /// Both arms' latency of that probe.
+    latencies: (&'a ArmLatency, &'a ArmLatency),
+    quantile: Quantile,
+    /// Of both arms.
+    values_ns: (u64, u64),
+    /// Whether there are several probes, so that it has to be named.
+    names_probe: bool,
+}
+
+impl<'a> Comparison<'a> {
+    fn of(first: &'a Subject<'a>, (other, difference): Like<'a>) -> Option<Self> {
+        let probes = open_loop(first);
+        let names_probe = probes.len() > 1;
+        let of_probe = |own: &'a ArmLatency| {
+            let probe = Some(own.probe.as_str());
+            let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
+            let (quantile, own_ns, others_ns) = highest(own, others)?;
+            let (latencies, values_ns) = ((own, others), (own_ns, others_ns));
+            Some(Self { first, other, difference, latencies, quantile, values_ns, names_probe })
+        };
+        let all = probes.into_iter().filter_map(of_probe);
+        // The first of those that differ as much: the headline probe stands first.
+        all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
+    }
+
+    /// How many times one is the other.
+    fn effect(&self) -> f64 {
+        let (first, other) = self.values_ns;
+        first.max(other) as f64 / (first.min(other) as f64).max(1.0)
+    }
+
+    fn sentence(&self) -> String {
+        let (first, other) = (self.first.called(), self.other.called());
+        let (first_ns, other_ns) = self.values_ns;
+        let (difference, quantile) = (self.difference.words(), self.quantile.name());
+        let of_probe = if self.names_probe {
+            format!(" of {}", self.latencies.0.probe)
+        } else {
+            String::new()
+        };
+        let mut besides = String::new();
+        for words in [self.rates(), self.losses()].into_iter().flatten() {
+            besides = besides + "; " + &words;
+        }
+        let (first_ms, other_ms) = (ms(first_ns), ms(other_ns));
+        if self.effect() < ALIKE {
+            return format!(
+                "{other} ({difference}) hardly differs from {first}: the working latency{of_probe} \
+                 is {other_ms} against {first_ms} ms at {quantile}{besides}."
+            );
+        }
+        let than = if other_ns < first_ns { "lower" } else { "higher" };
+        format!(
+            "With {other} ({difference}) the working latency{of_probe} is {other_ms} ms at \
+             {quantile} against {first_ms} ms with {first}, {} times {than}{besides}.",
+            factor(self.effect())
+        )
+    }
+
+    /// What the two carried, where that is not the same.
+    fn rates(&self) -> Option<String> {
+        unequal_rates(self.first, self.other)
+    }
+
+    /// What of the probes the two lost, where that is worth a word: a queue that drops them has
+    /// only the quick ones left.
+    fn losses(&self) -> Option<String> {
+        let (first, other) = (self.latencies.0.lost_percent(), self.latencies.1.lost_percent());
+        let (of_other, of_first) = (significant(other), significant(first));
+        (first.max(other) >= LOSS_PERCENT)
+            .then(|| format!("{of_other} against {of_first} % of its probes were lost"))
+    }
+
+    /// How sure the repeats make us, from the trials' own quantiles.
+    fn certainty(&self) -> Option<String> {
+        let of_trials = |subject: &Subject<'_>, quantile: Quantile| -> Option<Vec<f64>> {
+            let probe = &self.latencies.0.probe;
+            let distributions = subject.trials().filter_map(|trial| {
+                let mut latencies = trial.latencies.iter();
+                let own = latencies.find(|latency| {
+                    latency.probe == *probe
+                        && latency.measure == LatencyMeasure::RoundTrip
+                        && latency.window.phase == Phase::Load
+                });
+                own.and_then(|latency| latency.distribution)
+            });
+            let value = |all: crate::schema::Distribution| {
+                (all.count >= quantile.fewest_samples()).then(|| quantile.of(&all) as f64)
+            };
+            distributions.map(value).collect()
+        };
+        let both = |quantile| {
+            Some((quantile, of_trials(self.first, quantile)?, of_trials(self.other, quantile)?))
+        };
+        let found = [self.quantile, Quantile::P50].into_iter().find_map(both);
+        let (quantile, first, other) = found?;
+        let fewest = first.len().min(other.len());
+        if fewest == 0 {
+            return None;
+        }
+        let repeats = count(fewest as u64, "trial");
+        if fewest < FEW_REPEATS {
+            return Some(format!("That is from {repeats} per arm, too few to say how sure it is."));
+        }
+        let is_lower = self.values_ns.1 < self.values_ns.0;
+        let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
+        let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
+        let (low, high) = (ratio.low?, ratio.high?);
+        let percent = (CONFIDENCE * 100.0).round();
+        if (low..=high).contains(&1.0) {
+            return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
+        }
+        Some(format!(
+            "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} ({percent} % \
+             interval).",
+            quantile.name(),
+            significant(low),
+            significant(high)
+        ))
+    }
+}
+
+/// The working latency of every probe on a schedule, the headline first.
+fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
+    let latencies = subject.summary.latencies.iter();
+    let is_wanted = |latency: &&ArmLatency| {
+        latency.phase == Phase::Load
+            && latency.measure == LatencyMeasure::RoundTrip
+            && !latency.closed_loop
+    };
+    latencies.filter(is_wanted).collect()
+}
+
+/// `goodput 2.31 against 9.42 Mbit/s up` where two arms did not carry as much: a low latency may
+/// have been bought with that.
+fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
+    let unequal = |direction: Direction| {
+        let own = first.summary.throughput(direction)?;
+        let others = other.summary.throughput(direction)?;
+        let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
+        let what = if goodputs.is_some() { "goodput" } else { "rate on the link" };
+        let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;
+        let (low, high) = (own.mean.min(others.mean), own.mean.max(others.mean));
+        (high >= NO_RATE_MBIT * 1e6 && high > low * RATE_ALIKE).then(|| {
+            format!("{what} {} against {} Mbit/s {direction}", mbit(others.mean), mbit(own.mean))
         })
-        .collect();
-    let (name, p50, p99) = (&arm.subject.name, ms(arm.p50_ns), ms(arm.p99_ns));
-    (!others.is_empty())
-        .then(|| format!("{name} {p50} ms at p50, {p99} at p99; {}.", others.join("; ")))
+    };
+    let both: Vec<String> =
+        [Direction::Up, Direction::Down].into_iter().filter_map(unequal).collect();
+    (!both.is_empty()).then(|| both.join(", "))
 }
 
-fn headline(best: &Measured<'_>, worst: &Measured<'_>) -> String {
-    let ratio = worst.p50_ns as f64 / (best.p50_ns as f64).max(1.0);
-    if ratio < ALIKE {
-        return format!(
-            "The arms hardly differ: working latency is {} to {} ms at p50.",
-            ms(best.p50_ns),
-            ms(worst.p50_ns)
-        );
-    }
-    format!(
-        "With {} the working latency is {} ms at p50 against {} ms with {}, {}x lower \
-         (p99: {} against {} ms).",
-        best.subject.called(),
-        ms(best.p50_ns),
-        ms(worst.p50_ns),
-        worst.subject.called(),
-        factor(ratio),
-        ms(best.p99_ns),
-        ms(worst.p99_ns)
-    )
+/// The same arm in other runs of the same scenario: simulated beside live.
+fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
+    let load = working(arm)?;
+    let p50 = load.value_ns(Quantile::P50)?;
+    let words = |load: &ArmLatency, p50: u64, change: String| {
+        let p99 = load.told_ns(Quantile::P99);
+        let p99 = p99.map_or(String::new(), |p99| format!(", {} at p99", ms(p99)));
+        format!("{} ms at p50{change}{p99}", ms(p50))
+    };
+    let same = |other: &&Subject<'_>| !std::ptr::eq(other.run, arm.run) && is_same_arm(arm, other);
+    let line = |other: &Subject<'_>| {
+        let load = working(other)?;
+        let others = load.value_ns(Quantile::P50)?;
+        let change = (others as f64 / (p50 as f64).max(1.0) - 1.0) * 100.0;
+        Some(format!("{} {}", other.name, words(load, others, format!(" ({change:+.0} %)"))))
+    };
+    let others: Vec<String> = all.iter().filter(same).filter_map(line).take(MOST_LINES).collect();
+    (!others.is_empty()).then(|| {
+        format!("{} {}; {}.", arm.name, words(load, p50, String::new()), others.join("; "))
+    })
 }
 
-/// How sure the repeats make us, from the medians of the trials.
-fn certainty(best: &Subject<'_>, worst: &Subject<'_>) -> Option<String> {
-    let (best_medians, worst_medians) = (medians(best), medians(worst));
-    let fewest = best_medians.len().min(worst_medians.len());
-    if fewest == 0 {
-        return None;
+/// The first number of each application: of the first arm and of the arm like it that differs most;
+/// where no arm is like it, from where to where the numbers go.
+fn applications(own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
+    if let [only] = own {
+        let numbers = firsts(only).into_iter().take(MOST_LINES);
+        return numbers
+            .map(|metric| format!("{}: {}.", metric.flow, metric_words(metric)))
+            .collect();
     }
-    let repeats = count(fewest as u64, "trial");
-    if fewest < FEW_REPEATS {
-        return Some(format!("That is from {repeats} per arm, too few to say how sure it is."));
+    // What belongs to a measured line is no choice between its steps.
+    if own.iter().all(|subject| subject.run.record.world == World::Measured) {
+        return Vec::new();
     }
-    let ratio = hodges_lehmann_ratio(&worst_medians, &best_medians, CONFIDENCE)?;
-    let (low, high) = (ratio.low?, ratio.high?);
-    let percent = (CONFIDENCE * 100.0).round();
-    if low <= 1.0 {
-        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
-    }
-    Some(format!(
-        "Over {repeats} per arm the ratio of medians lies between {} and {} ({percent} % interval).",
-        significant(low),
-        significant(high)
-    ))
-}
-
-fn medians(subject: &Subject<'_>) -> Vec<f64> {
-    let latencies = subject.latencies(Phase::Load).into_iter();
-    latencies
-        .filter_map(|(_, summary)| summary.distribution)
-        .map(|distribution| distribution.p50_ns as f64)
-        .collect()
-}
-
-/// The first number of each application, and between which arms it lies.
-fn applications(subjects: &[Subject<'_>]) -> Vec<String> {
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    let firsts: Vec<(&Subject<'_>, &ArmMetric)> = subjects
-        .iter()
-        .flat_map(|subject| {
-            let firsts = subject.applications().into_iter();
-            firsts.filter_map(move |(_, metrics)| Some((subject, *metrics.first()?)))
-        })
-        .collect();
-    for (_, metric) in &firsts {
-        let name = (metric.flow.as_str(), metric.name.as_str());
-        if !names.contains(&name) {
-            names.push(name);
+    let mut named: Vec<&ArmMetric> = Vec::new();
+    for metric in own.iter().flat_map(|subject| firsts(subject)) {
+        if !named.iter().any(|known| is_same_number(known, metric)) {
+            named.push(metric);
         }
     }
-    let line = |(flow, name): &(&str, &str)| {
-        let same = |(_, metric): &&(&Subject<'_>, &ArmMetric)| {
-            metric.flow == *flow && metric.name == *name
-        };
-        let by_mean = |a: &&(&Subject<'_>, &ArmMetric), b: &&(&Subject<'_>, &ArmMetric)| {
-            a.1.value.mean.total_cmp(&b.1.value.mean)
-        };
-        let least = firsts.iter().filter(same).min_by(by_mean)?;
-        let most = firsts.iter().filter(same).max_by(by_mean)?;
-        let (low, high) = (metric_words(least.1), metric_words(most.1));
-        Some(if subjects.len() == 1 {
-            format!("{flow}: {low}.")
-        } else if low == high {
-            format!("{flow}: {low} with every arm.")
-        } else {
-            format!("{flow}: {low} with {}, {high} with {}.", least.0.called(), most.0.called())
-        })
-    };
-    names.iter().take(MOST_LINES).filter_map(line).collect()
+    let line = |metric: &&ArmMetric| compared(metric, alike).or_else(|| spread(metric, own));
+    named.iter().take(MOST_LINES).filter_map(line).collect()
+}
+
+fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
+    let applications = subject.applications().into_iter();
+    applications.filter_map(|(_, metrics)| metrics.first().copied()).collect()
+}
+
+fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {
+    one.flow == other.flow && one.name == other.name
+}
+
+/// The number of an arm.
+fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMetric> {
+    subject.summary.metrics.iter().find(|other| is_same_number(other, metric))
+}
+
+fn compared(metric: &ArmMetric, alike: &Alike<'_>) -> Option<String> {
+    let first = alike.first?;
+    let base = number_of(first, metric)?;
+    let apart = |other: &ArmMetric| (other.value.mean - base.value.mean).abs();
+    let numbers = alike.others.iter().filter_map(|like| Some((like, number_of(like.0, metric)?)));
+    let ((other, difference), most) = numbers.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
+    let (low, high) = (metric_words(base), metric_words(most));
+    let (flow, own, others) = (&metric.flow, first.called(), other.called());
+    let rates = unequal_rates(first, other).map_or(String::new(), |rates| format!("; {rates}"));
+    Some(if low == high {
+        format!("{flow}: {low} with {own} and with every arm like it.")
+    } else {
+        format!("{flow}: {low} with {own}, {high} with {others} ({}){rates}.", difference.words())
+    })
+}
+
+fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
+    let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
+    let by_mean = |a: &&ArmMetric, b: &&ArmMetric| a.value.mean.total_cmp(&b.value.mean);
+    let (low, high) = (numbers().min_by(by_mean)?, numbers().max_by(by_mean)?);
+    let arms = count(numbers().count() as u64, "arm");
+    let (flow, least) = (&metric.flow, metric_words(low));
+    let most = metric_words(high);
+    Some(format!("{flow}: from {least} to {most} over {arms}."))
 }
 
 fn expectations(runs: &[RunData]) -> Option<String> {

@@ -24,6 +24,26 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// What stands for a character that a terminal would obey instead of showing it.
+const UNSHOWN: char = '\u{fffd}';
+
+/// A text for a terminal: whatever strangers put into a file or a scenario, it moves no cursor,
+/// sets no title and turns no writing round. Lines stay lines.
+pub fn plain_text(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { shown(c) }).collect()
+}
+
+/// The same for a name or a title: it is one line, whatever it holds.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(shown).collect()
+}
+
+fn shown(character: char) -> char {
+    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    if character.is_control() || turns { UNSHOWN } else { character }
+}
+
 /// Digits in groups of three, by a narrow space.
 pub(crate) fn thousands(value: u64) -> String {
     let digits = value.to_string();
@@ -43,7 +63,7 @@ pub(crate) fn thousands(value: u64) -> String {
 /// A count with its noun, which takes an s unless the count is one.
 pub(crate) fn count(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", thousands(value))
+    format!("{value} {noun}{plural}")
 }
 
 /// `page load 2.31 s`, `mos 4.12`: the mean over repeats.
@@ -74,6 +94,14 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let hostile = "a\u{1b}]0;own\u{7}b\u{9b}2J\u{202e}c\r\n\td\u{7f}";
+        assert_eq!(plain_text(hostile), "a�]0;own�b�2J�c�\n�d�");
+        assert_eq!(one_line("two\nlines"), "two�lines");
+        assert_eq!(plain_text("36 µs – ≥ 1 \u{202f}ü"), "36 µs – ≥ 1 \u{202f}ü");
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_report::schema::{Direction, Ecn, Marking};
 
@@ -132,6 +133,15 @@ pub struct Tier {
 }
 
 impl Arguments {
+    /// Refuses what could not be measured with, whatever the server says.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.knobs()?;
+        if self.udp.is_none() {
+            check_congestion_control(&self.congestion_control).context("--congestion-control")?;
+        }
+        Ok(())
+    }
+
     /// What these arguments change of the preset.
     pub fn knobs(&self) -> anyhow::Result<Knobs> {
         let directions = match (self.up, self.down, self.both) {

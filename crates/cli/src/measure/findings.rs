@@ -6,7 +6,8 @@ use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
 use underload_report::schema::{
-    Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Sample, Validity,
+    Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Quantile, Sample,
+    Validity,
 };
 
 use super::arguments::Tier;
@@ -76,7 +77,7 @@ pub struct Latency {
     /// Largest, ms.
     pub max_ms: Option<f64>,
     /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
-    /// common clock (packet delay variation, RFC 5481).
+    /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
     pub up_variation_ms: Option<[f64; 2]>,
     /// The same down.
     pub down_variation_ms: Option<[f64; 2]>,
@@ -123,10 +124,6 @@ pub struct MarkingFate {
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 /// A load that adds less than this fills no buffer worth the name.
 const BUFFER_DELAY_MS: f64 = 5.0;
-/// Samples below which a 99th percentile is a guess.
-const P99_SAMPLES: u64 = 500;
-/// The same for the 99.9th.
-const P999_SAMPLES: u64 = 5_000;
 
 impl Finding {
     /// Of a step whose summaries are `latencies`.
@@ -219,6 +216,9 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<Latency> {
             it.probe == of.probe && it.window == of.window && it.measure == measure
         };
         let found = latencies.iter().find(same)?.distribution?;
+        if found.count < Quantile::P99.fewest_samples() {
+            return None;
+        }
         let above = |ns: u64| ns.saturating_sub(found.min_ns) as f64 / 1e6;
         Some([above(found.p50_ns), above(found.p99_ns)])
     };
@@ -236,8 +236,8 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<Latency> {
             lost_percent: it.lost as f64 * 100.0 / it.sent.max(1) as f64,
             p50_ms: value(|found| found.p50_ns, 1),
             p90_ms: value(|found| found.p90_ns, 1),
-            p99_ms: value(|found| found.p99_ns, P99_SAMPLES),
-            p999_ms: value(|found| found.p999_ns, P999_SAMPLES),
+            p99_ms: value(|found| found.p99_ns, Quantile::P99.fewest_samples()),
+            p999_ms: value(|found| found.p999_ns, Quantile::P999.fewest_samples()),
             max_ms: value(|found| found.max_ns, 1),
             up_variation_ms: variation(it, LatencyMeasure::OneWayUp),
             down_variation_ms: variation(it, LatencyMeasure::OneWayDown),

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use underload_aqm::rng::Rng;
 use underload_report::disk::{self, Access};
-use underload_report::{RunDir, load, write_report};
+use underload_report::{RunDir, load, one_line, write_report};
 
 use super::arguments::Arguments;
 use super::{Place, once};
@@ -27,17 +27,18 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     let created = disk::create_directory(&directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
     let mut random = Rng::new(seed());
-    let mut done = 0;
+    let (mut done, mut failed) = (0, 0);
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Err(error) = once(arguments, Place::Below(&directory), interrupt) {
-            eprintln!("{now}: {error:#}");
+            failed += 1;
+            eprintln!("{}", one_line(&format!("{now}: {error:#}")));
         }
         done += 1;
         report(&directory).unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
         if interrupt.is_requested() || arguments.times.is_some_and(|times| done >= times) {
-            return Ok(());
+            return judge(done, failed);
         }
         let share = random.next_u64() as f64 / u64::MAX as f64;
         let factor = if arguments.jitter { JITTER_LEAST + JITTER_SPAN * share } else { 1.0 };
@@ -47,7 +48,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
             std::thread::sleep(Duration::from_millis(200));
         }
         if interrupt.is_requested() {
-            return Ok(());
+            return judge(done, failed);
         }
     }
 }
@@ -57,6 +58,14 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
 fn check_ours(directory: &Path) -> anyhow::Result<()> {
     let holds_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
     if holds_runs { Ok(()) } else { refuse_occupied(RunDir::check_vacant(directory)) }
+}
+
+/// Of all measurements: one that failed is no failure of the others.
+fn judge(done: u64, failed: u64) -> anyhow::Result<()> {
+    if failed == done {
+        bail!("of {done} measurements none succeeded");
+    }
+    Ok(())
 }
 
 /// The run directories in a directory, oldest first.

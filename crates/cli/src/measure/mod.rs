@@ -39,6 +39,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if responsiveness::is_wanted(&arguments.host) {
         return responsiveness::run(arguments);
     }
+    // What no measurement could be made with is refused before the first one.
+    arguments.check().or_bad_input()?;
     let interrupt = Interrupt::watch()?;
     match arguments.every {
         Some(every) => history::run(arguments, every, &interrupt),

@@ -16,7 +16,11 @@ use crate::run::host;
 
 /// The record of a run that is about to begin.
 pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
-    let arm = |step: &Step| ArmRecord { name: step.name.clone(), label: step.label.clone() };
+    let arm = |step: &Step| ArmRecord {
+        name: step.name.clone(),
+        label: step.label.clone(),
+        ..ArmRecord::default()
+    };
     let preset = arguments.preset;
     let name = arguments.shown_host();
     let notes: Vec<&str> = session.notes().iter().flat_map(|note| ["# ", note, "\n"]).collect();

@@ -40,9 +40,14 @@ fn of_step(finding: &Finding) -> Vec<String> {
     let name = &finding.step;
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
-        return vec![format!(
+        let mut lines = vec![format!(
             "{name}: INVALID, no verdict: {reasons}. This machine, not the line, may have been slow."
         )];
+        lines.extend(finding.headline(Phase::Load).map(|load| {
+            let rates = rates(finding);
+            format!("{name}: INVALID numbers all the same: {rates}; latency {}.", quantiles(load))
+        }));
+        return lines;
     }
     let mut lines = vec![match (finding.headline(Phase::Idle), finding.headline(Phase::Load)) {
         (idle, Some(load)) => loaded(finding, idle, load),
@@ -68,8 +73,8 @@ fn of_step(finding: &Finding) -> Vec<String> {
     lines
 }
 
-fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
-    let name = &finding.step;
+/// `19.0 Mbit/s up (95 % of the tier)`.
+fn rates(finding: &Finding) -> String {
     let rates: Vec<String> = [
         (finding.goodput_down_mbit_s, finding.tier_down_percent, "down"),
         (finding.goodput_up_mbit_s, finding.tier_up_percent, "up"),
@@ -80,7 +85,11 @@ fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
         rate.map(|rate| format!("{rate:.1} Mbit/s {direction}{percent}"))
     })
     .collect();
-    let rates = rates.join(" and ");
+    if rates.is_empty() { "no load".to_owned() } else { rates.join(" and ") }
+}
+
+fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
+    let (name, rates) = (&finding.step, rates(finding));
     let Some(added) = added_ms(finding) else {
         return format!("{name}: {rates}; working latency {}", quantiles(load));
     };
@@ -252,7 +261,12 @@ mod tests {
         slow.valid = false;
         slow.invalid_because = vec!["the prober was 9 ms late".to_owned()];
         let lines = lines(&[slow]);
-        assert_eq!(lines.len(), 1);
+        assert_eq!(lines.len(), 2);
         assert!(lines[0].contains("INVALID") && lines[0].contains("9 ms late"), "{}", lines[0]);
+        assert_eq!(
+            lines[1],
+            "up: INVALID numbers all the same: 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
+             ms, p99 399.0 ms (500 probes in 5 s)."
+        );
     }
 }

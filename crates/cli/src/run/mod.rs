@@ -23,7 +23,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::rng::Rng;
 use underload_report::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
-use underload_report::{RunDir, StoreError};
+use underload_report::{RunDir, StoreError, one_line};
 use underload_sim::scenario::{Options, Scenario};
 
 use crate::exit::OrBadInput;
@@ -174,7 +174,7 @@ fn perform(arguments: &Arguments) -> anyhow::Result<Ended> {
     if !packets.is_empty() {
         packets.check(&scenario.arms, scenario.trials())?;
     }
-    eprintln!("{}: {}", scenario.name, scenario.title);
+    eprintln!("{}: {}", scenario.name, one_line(&scenario.title));
     eprintln!("{}", world.reason());
     let interrupt = Interrupt::watch()?;
     let record = arguments.record(&source, &scenario, &world);
@@ -309,6 +309,7 @@ impl Arguments {
                 Some(_) => format!("typically {}", arm.label()),
                 None => arm.label(),
             },
+            factors: arm.factors.clone(),
         };
         RunRecord {
             format_version: FORMAT_VERSION,

@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underload_aqm::config::{Kind, Value};
-use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig};
+use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig, TokenKeys};
 use underload_probe::wire::MarkingPolicy;
 
 use crate::exit::OrBadInput;
@@ -195,6 +195,10 @@ impl Serving {
     }
 
     fn access(&self, is_local: bool) -> anyhow::Result<Access> {
+        if let Some(keys) = &self.token_keys {
+            let hint = "--token-keys (`underload serve token rotate --keys FILE` makes them)";
+            TokenKeys::load(keys).context(hint)?;
+        }
         match (&self.token_keys, self.anonymous) {
             (Some(keys), false) => Ok(Access::Tokens(keys.clone())),
             (Some(keys), true) => Ok(Access::TokensOrAnonymous(keys.clone())),
@@ -284,11 +288,21 @@ fn announce(service: &Service) -> anyhow::Result<()> {
         writeln!(out, "listening {address} udp {udp_port} {fingerprint}")?;
     }
     out.flush()?;
-    eprintln!(
-        "on the other machine: underload measure {} --trust {fingerprint}",
-        service.address()
-    );
+    let command = measure_command(service.address());
+    eprintln!("{command} --trust {fingerprint}");
     Ok(())
+}
+
+/// What to type where. An address that stands for all of a machine's is none to connect to.
+fn measure_command(address: SocketAddr) -> String {
+    let ip = address.ip();
+    let place = if ip.is_loopback() { "on this machine" } else { "on the other machine" };
+    let host = if ip.is_unspecified() {
+        format!("NAME-OR-ADDRESS-OF-THIS-ONE:{}", address.port())
+    } else {
+        address.to_string()
+    };
+    format!("{place}: underload measure {host}")
 }
 
 /// The two ways to be told to stop.
@@ -354,5 +368,21 @@ fn dscps(text: &str) -> Result<u64, String> {
     match Kind::DscpSet.read(text) {
         Some(Value::DscpSet(set)) => Ok(set),
         _ => Err(format!("expected {}", Kind::DscpSet.expectation())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_connect_to_no_address() {
+        let command = |address: &str| measure_command(address.parse().unwrap());
+        for any in ["0.0.0.0:4862", "[::]:4862"] {
+            let said = command(any);
+            assert!(said.ends_with("underload measure NAME-OR-ADDRESS-OF-THIS-ONE:4862"), "{said}");
+        }
+        assert_eq!(command("127.0.0.1:1"), "on this machine: underload measure 127.0.0.1:1");
+        assert_eq!(command("192.0.2.7:1"), "on the other machine: underload measure 192.0.2.7:1");
     }
 }

@@ -1,18 +1,21 @@
 //! crusader's `.crr`: two little-endian words (magic, version), then MessagePack maps in snappy
 //! frames.
 //!
-//! One file holds a test down, up and both ways, one after the other. They become one trial whose
-//! load is everything from the first to the last octet that moved: what belongs to which direction
-//! shows in the curves.
+//! One file holds tests down, up and both ways, one after the other. Each becomes an arm of its
+//! own with the probes of its time, and those before the first test as its idle phase. A test
+//! begins with its first octet, and its load is the part that crusader's own summary takes: without
+//! the first fifth and the last tenth of the load's length, but at least 2 s and 0.5 s.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use snap::read::FrameDecoder;
 
-use super::numbers::nanos;
+use super::numbers::{nanos, rate};
+use super::rows::Rows;
 use super::{ImportError, Imported, limited};
 use crate::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
-    SeriesPoint,
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint,
 };
 
 const MAGIC: [u8; 8] = 0x5372_ab82_ae7c_59cb_u64.to_le_bytes();
@@ -24,8 +27,24 @@ struct File {
     generated_by: String,
     start: Time,
     duration: Time,
-    stream_groups: Vec<Group>,
-    pings: Vec<Ping>,
+    config: Option<Config>,
+    stream_groups: Rows<Group>,
+    pings: Rows<Ping>,
+    /// Since file version 2.
+    #[serde(default)]
+    test_data: Rows<Test>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    load_duration: Time,
+}
+
+/// When a test began by crusader's own clock.
+#[derive(Deserialize)]
+struct Test {
+    start: Time,
+    kind: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -38,12 +57,12 @@ struct Time {
 struct Group {
     download: bool,
     both: bool,
-    streams: Vec<Stream>,
+    streams: Rows<Stream>,
 }
 
 #[derive(Deserialize)]
 struct Stream {
-    data: Vec<Point>,
+    data: Rows<Point>,
 }
 
 /// Octets moved up to a time.
@@ -76,7 +95,7 @@ pub(super) fn is_one(octets: &[u8]) -> bool {
     octets.starts_with(&MAGIC)
 }
 
-pub(super) fn read(octets: &[u8]) -> Result<Imported, ImportError> {
+pub(super) fn read(octets: &[u8]) -> Result<Vec<Imported>, ImportError> {
     let content = |what| ImportError::Content { tool: "crusader", what };
     let header = octets.get(MAGIC.len()..HEADER_LEN).ok_or_else(|| content("it is cut short"))?;
     let version = u64::from_le_bytes(header.try_into().map_err(|_| ImportError::Unknown)?);
@@ -88,56 +107,111 @@ pub(super) fn read(octets: &[u8]) -> Result<Imported, ImportError> {
     let file: File = rmp_serde::from_slice(&packed)?;
     let length = file.start.ns().zip(file.duration.ns());
     let (start_ns, length_ns) = length.ok_or_else(|| content("its duration is out of range"))?;
-    let end_ns = start_ns + length_ns;
-    let mut imported = Imported {
-        tool: format!("crusader {}", file.generated_by).trim_end().to_owned(),
-        name: "crusader".to_owned(),
-        ..Imported::default()
+    let tests = file.tests();
+    let last_ns = tests.iter().map(|test| test.last_ns).max().unwrap_or(0);
+    let end_ns = (start_ns + length_ns).max(last_ns);
+    let parts: Vec<Imported> = if tests.is_empty() {
+        let whole = PhaseWindow { phase: Phase::Idle, start_ns: 0, end_ns };
+        vec![file.part("idle", vec![whole])]
+    } else {
+        let nexts = tests.iter().skip(1).map(|next| next.first_ns).chain([end_ns]);
+        let part = |(test, next_ns)| file.test(test, tests[0].first_ns, next_ns);
+        tests.iter().zip(nexts).map(part).collect()
     };
-    let probe = FlowRecord {
-        name: "probe".to_owned(),
-        kind: "probe".to_owned(),
-        direction: FlowDirection::Both,
-        ..FlowRecord::default()
-    };
-    imported.flows.push(probe);
-    for group in &file.stream_groups {
-        add_group(group, &mut imported);
-    }
-    imported.phases = phases(&file, end_ns);
-    for ping in &file.pings {
-        add_ping(ping, &mut imported);
-    }
-    if imported.samples.is_empty() {
+    if parts.iter().all(|part| part.samples.is_empty()) {
         return Err(content("no probe has a time"));
     }
-    Ok(imported)
+    Ok(parts)
 }
 
-/// Idle until the first octet moves, load until the last one has.
-fn phases(file: &File, end_ns: u64) -> Vec<PhaseWindow> {
-    let points = || file.stream_groups.iter().flat_map(|group| &group.streams);
-    let times = || points().flat_map(|stream| &stream.data).filter_map(|point| point.time.ns());
-    let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
-    let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else {
-        return vec![window(Phase::Idle, 0, end_ns)];
-    };
-    let end_ns = end_ns.max(last_ns);
-    vec![
-        window(Phase::Idle, 0, first_ns),
-        window(Phase::Load, first_ns, last_ns),
-        window(Phase::Drain, last_ns, end_ns),
-    ]
+/// The streams that load at one time.
+struct Load<'a> {
+    name: &'static str,
+    groups: Vec<&'a Group>,
+    /// When its first octet moved, or when crusader says that it began.
+    first_ns: u64,
+    last_ns: u64,
 }
 
-fn add_ping(ping: &Ping, imported: &mut Imported) {
+impl File {
+    /// The tests in which anything moved, in order of time.
+    fn tests(&self) -> Vec<Load<'_>> {
+        let mut by_kind: BTreeMap<&'static str, Vec<&Group>> = BTreeMap::new();
+        for group in &self.stream_groups {
+            by_kind.entry(group.kind()).or_default().push(group);
+        }
+        let mut tests: Vec<Load<'_>> =
+            by_kind.into_iter().filter_map(|(name, groups)| self.load(name, groups)).collect();
+        tests.sort_by_key(|test| test.first_ns);
+        tests
+    }
+
+    fn load<'a>(&self, name: &'static str, groups: Vec<&'a Group>) -> Option<Load<'a>> {
+        let moves = || groups.iter().flat_map(|group| group.moves());
+        let (first, last) = (moves().map(|it| it.0).min()?, moves().map(|it| it.0).max()?);
+        let said = self.test_data.iter().find(|test| test.kind == name);
+        let said = said.and_then(|test| test.start.ns()).filter(|start| *start < last);
+        Some(Load { name, groups, first_ns: said.unwrap_or(first), last_ns: last })
+    }
+
+    /// A test with the idle phase before all of them; it ends where the next one begins.
+    fn test(&self, test: &Load<'_>, idle_ns: u64, next_ns: u64) -> Imported {
+        let (from_ns, to_ns) = self.steady(test);
+        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
+        let phases = vec![
+            window(Phase::Idle, 0, idle_ns),
+            window(Phase::Ramp, test.first_ns, from_ns),
+            window(Phase::Load, from_ns, to_ns),
+            window(Phase::Drain, to_ns, next_ns.max(to_ns)),
+        ];
+        let steady = phases[2];
+        let mut part = self.part(test.name, phases);
+        for group in &test.groups {
+            add_group(group, steady, &mut part);
+        }
+        part
+    }
+
+    /// What crusader's own summary takes of a test; all of one that is too short for that.
+    fn steady(&self, test: &Load<'_>) -> (u64, u64) {
+        let length_ns = self.config.as_ref().and_then(|config| config.load_duration.ns());
+        let length_ns = length_ns.unwrap_or(test.last_ns - test.first_ns);
+        let from_ns = test.first_ns + (length_ns / 5).max(2_000_000_000);
+        let cut_ns = (length_ns / 10).max(500_000_000);
+        let to_ns = (test.first_ns + length_ns.saturating_sub(cut_ns)).min(test.last_ns);
+        if from_ns < to_ns { (from_ns, to_ns) } else { (test.first_ns, test.last_ns) }
+    }
+
+    /// The probes that were sent in one of the phases.
+    fn part(&self, arm: &str, phases: Vec<PhaseWindow>) -> Imported {
+        let mut part = Imported {
+            tool: format!("crusader {}", self.generated_by).trim_end().to_owned(),
+            name: "crusader".to_owned(),
+            arm: arm.to_owned(),
+            phases,
+            ..Imported::default()
+        };
+        part.flows.push(FlowRecord {
+            name: "probe".to_owned(),
+            kind: "probe".to_owned(),
+            direction: FlowDirection::Both,
+            ..FlowRecord::default()
+        });
+        for ping in &self.pings {
+            add_ping(ping, &mut part);
+        }
+        part
+    }
+}
+
+fn add_ping(ping: &Ping, part: &mut Imported) {
     let Some(sent_ns) = ping.sent.ns() else { return };
-    let phase = imported.phases.iter().find(|window| window.contains(sent_ns));
+    let Some(window) = part.phases.iter().find(|window| window.contains(sent_ns)) else { return };
     let latency = ping.latency.as_ref();
     let up_ns = latency.and_then(|latency| latency.up.ns());
-    imported.samples.push(Sample {
+    part.samples.push(Sample {
         sequence: ping.index,
-        phase: phase.map_or(Phase::Drain, |window| window.phase),
+        phase: window.phase,
         scheduled_ns: sent_ns,
         sent_ns,
         rtt_ns: latency.and_then(|latency| latency.total).and_then(Time::ns),
@@ -146,48 +220,84 @@ fn add_ping(ping: &Ping, imported: &mut Imported) {
     });
 }
 
-/// The streams of a test together: crusader's streams are many and alike.
-fn add_group(group: &Group, imported: &mut Imported) {
-    let direction = if group.download { Direction::Down } else { Direction::Up };
-    let kind = if group.both { "both" } else { "alone" };
-    let mut steps: Vec<(u64, u64)> = Vec::new();
-    for stream in &group.streams {
-        let mut before = 0;
-        for point in &stream.data {
-            if let Some(time_ns) = point.time.ns() {
-                steps.push((time_ns, point.bytes.saturating_sub(before)));
-            }
-            before = point.bytes;
+impl Group {
+    /// As crusader names the test that it belongs to.
+    fn kind(&self) -> &'static str {
+        match (self.both, self.download) {
+            (true, _) => "Bidirectional",
+            (false, true) => "Download",
+            (false, false) => "Upload",
         }
     }
-    steps.sort_unstable();
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return };
-    let window_ns = last.0 - first.0;
-    let octets: u128 = steps.iter().map(|step| u128::from(step.1)).sum();
-    let goodput = (window_ns > 0)
-        .then(|| u64::try_from(octets * 8_000_000_000 / u128::from(window_ns)).ok())
-        .flatten();
+
+    /// When how many octets had moved, of all streams, without the points before the first octet.
+    fn moves(&self) -> Vec<(u64, u64)> {
+        let mut moves = Vec::new();
+        for stream in &self.streams {
+            let mut before = 0;
+            for point in &stream.data {
+                let moved = point.bytes.saturating_sub(before);
+                before = before.max(point.bytes);
+                moves.extend(point.time.ns().filter(|_| moved > 0).map(|time_ns| (time_ns, moved)));
+            }
+        }
+        moves.sort_unstable();
+        moves
+    }
+
+    /// Payload per second in a window, bit/s: between two points of a stream its octets move at an
+    /// even rate.
+    fn goodput(&self, window: PhaseWindow) -> Option<u64> {
+        let octets = |stream: &Stream| {
+            let known = stream.data.iter().filter_map(|it| Some((it.time.ns()?, it.bytes)));
+            let points: Vec<(u64, u64)> = known.collect();
+            octets_at(&points, window.end_ns) - octets_at(&points, window.start_ns)
+        };
+        let moved: f64 = self.streams.iter().map(octets).sum();
+        let seconds = window.length_ns() as f64 / 1e9;
+        (seconds > 0.0).then(|| rate(moved * 8.0 / seconds)).flatten()
+    }
+}
+
+/// Octets that a stream had moved by a time.
+fn octets_at(points: &[(u64, u64)], time_ns: u64) -> f64 {
+    let after = points.partition_point(|point| point.0 < time_ns);
+    let octets = |point: (u64, u64)| point.1 as f64;
+    match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
+        (_, None) => points.last().copied().map_or(0.0, octets),
+        (None, Some(_)) => 0.0,
+        (Some(before), Some(next)) => {
+            let length = next.0.saturating_sub(before.0).max(1) as f64;
+            let share = time_ns.saturating_sub(before.0) as f64 / length;
+            octets(before) + (octets(*next) - octets(before)) * share
+        }
+    }
+}
+
+/// The streams of a test together: crusader's streams are many and alike.
+fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
+    let moves = group.moves();
+    if moves.is_empty() {
+        return;
+    }
+    let direction = if group.download { Direction::Down } else { Direction::Up };
     let is_up = direction == Direction::Up;
-    imported.flows.push(FlowRecord {
-        name: format!("{direction}-{kind}"),
+    let name = direction.to_string();
+    if part.flows.iter().any(|flow| flow.name == name) {
+        return;
+    }
+    let goodput = group.goodput(steady);
+    part.flows.push(FlowRecord {
+        name,
         kind: "tcp".to_owned(),
         direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
         goodput_up_bit_per_s: goodput.filter(|_| is_up),
         goodput_down_bit_per_s: goodput.filter(|_| !is_up),
         ..FlowRecord::default()
     });
-    let points = rates(&steps);
-    let name = SeriesKind::Throughput.name(direction);
-    match imported.series.iter_mut().find(|series| series.name == name) {
-        Some(series) => {
-            series.points.extend(points);
-            series.points.sort_by_key(|point| point.time_ns);
-        }
-        None => {
-            let unit = SeriesKind::Throughput.unit().to_owned();
-            imported.series.push(Series { trial: 0, name, unit, points });
-        }
-    }
+    let mut series = SeriesKind::Throughput.series(0, direction);
+    series.points = rates(&moves);
+    part.series.push(series);
 }
 
 const STEP_NS: u64 = 100_000_000;
@@ -242,18 +352,87 @@ mod tests {
         })
     }
 
+    fn run(content: &serde_json::Value) -> crate::RunData {
+        Imported::all_into_run(read(&packed(2, content)).unwrap())
+    }
+
     #[test]
     fn pings_and_streams_become_samples_and_curves() {
-        let run = read(&packed(2, &content())).unwrap().into_run();
+        let run = run(&content());
         let trial = &run.record.trials[0];
-        assert_eq!(trial.flows[1].goodput_down_bit_per_s, Some(1_010_000));
+        assert_eq!(trial.flows[1].goodput_down_bit_per_s, Some(1_052_631), "125,000 in 0.95 s");
         let phases: Vec<_> = run.samples.iter().map(|sample| sample.phase).collect();
         assert_eq!(phases, [Phase::Idle, Phase::Load, Phase::Load]);
         assert_eq!(run.samples[0].rtt_ns, Some(20_000_000));
         assert_eq!((run.samples[1].rtt_ns, run.samples[1].one_way_up_ns), (None, Some(90_000_000)));
         let down = &run.series[0];
         assert_eq!((down.name.as_str(), down.points[0].value), ("down.throughput", 100_000.0));
-        assert_eq!(down.points.len(), 11);
+        assert_eq!(down.points.len(), 10);
+    }
+
+    /// A test as crusader makes it by default, of `mbit` in each direction: 10 s down, up and both
+    /// ways from 5, 20 and 35 s on, a point every 50 ms; uploads have a point from before them.
+    fn three_tests(mbit: [u64; 4]) -> serde_json::Value {
+        let at = |ms: u64| json!({"secs": ms / 1000, "nanos": ms % 1000 * 1_000_000});
+        let group = |download: bool, both: bool, from_ms: u64, mbit: u64| {
+            let point = |step: u64| json!({"time": at(from_ms + 50 * step), "bytes": mbit * 125 * 50 * step});
+            let mut points: Vec<_> = (1..=200).map(point).collect();
+            points.insert(0, json!({"time": at(if download { from_ms } else { 30 }), "bytes": 0}));
+            json!({"download": download, "both": both, "streams": [{"data": points}]})
+        };
+        let ping = |index: u64| {
+            let ms = index * 100;
+            let total = if ms < 5_000 { 10 } else { 40 + ms / 15_000 };
+            json!({"index": index, "sent": at(ms), "latency": {"total": at(total), "up": at(0)}})
+        };
+        json!({
+            "generated_by": "Crusader 0.3", "start": at(0), "duration": at(50_000),
+            "config": {"load_duration": at(10_000)},
+            "stream_groups": [
+                group(true, false, 5_000, mbit[0]), group(false, false, 20_000, mbit[1]),
+                group(true, true, 35_000, mbit[2]), group(false, true, 35_000, mbit[3])],
+            "pings": (0..500).map(ping).collect::<Vec<_>>(),
+        })
+    }
+
+    #[test]
+    fn tests_that_ran_one_after_the_other_stay_apart() {
+        for mbit in [[143, 88, 240, 87], [16, 39, 10, 38], [1, 1, 1, 1], [900, 20, 800, 19]] {
+            let run = run(&three_tests(mbit));
+            let arms: Vec<&str> = run.record.arms.iter().map(|arm| arm.name.as_str()).collect();
+            assert_eq!(arms, ["Download", "Upload", "Bidirectional"]);
+            let rates = |arm: usize| {
+                let flows = &run.record.trials[arm].flows;
+                let up = flows.iter().find_map(|flow| flow.goodput_up_bit_per_s);
+                (flows.iter().find_map(|flow| flow.goodput_down_bit_per_s), up)
+            };
+            let [down, up, both_down, both_up] = mbit.map(|mbit| Some(mbit * 1_000_000));
+            assert_eq!(
+                [rates(0), rates(1), rates(2)],
+                [(down, None), (None, up), (both_down, both_up)]
+            );
+            for (trial, load_from_ms) in run.record.trials.iter().zip([7_050, 22_050, 37_050]) {
+                let starts: Vec<u64> =
+                    trial.phases.iter().map(|it| it.start_ns / 1_000_000).collect();
+                assert_eq!(starts[..3], [0, load_from_ms - 2_000, load_from_ms], "after 2 s of 10");
+                let idle = &trial.latencies[0];
+                assert_eq!((idle.sent, idle.distribution.unwrap().max_ns), (51, 40_000_000));
+            }
+            let load = |arm: usize| {
+                let of = |it: &&crate::schema::LatencySummary| it.window.phase == Phase::Load;
+                run.record.trials[arm].latencies.iter().find(of).unwrap().distribution.unwrap()
+            };
+            assert_eq!([0, 1, 2].map(|arm| load(arm).p50_ns / 1_000_000), [40, 41, 42]);
+        }
+    }
+
+    #[test]
+    fn a_point_before_the_test_is_no_octet() {
+        let run = run(&three_tests([16, 39, 10, 38]));
+        let upload = &run.record.trials[1];
+        assert_eq!(upload.flows[1].goodput_up_bit_per_s, Some(39_000_000));
+        let curve = run.series.iter().find(|series| series.name == "up.throughput").unwrap();
+        assert!(curve.points[0].time_ns > 20_000_000_000, "{:?}", curve.points[0]);
     }
 
     #[test]

@@ -3,12 +3,15 @@
 //! `raw_values` has what was measured, by series, with Unix times; `results` the same on a common
 //! grid. Round trips are in ms, rates in Mbit/s. Before version 4 the raw values of
 //! request-response probes were transactions per second.
-
-use std::collections::BTreeMap;
+//!
+//! Probes run for TOTAL_LENGTH, the load for LENGTH in the middle of it; the common grid may be
+//! longer than either. What the kernel says of a socket (`--socket-stats`) stands in series of its
+//! own, `TCP upload::1::tcp_rtt`, and is no rate of the load.
 
 use serde::Deserialize;
 
-use super::numbers::{bits, flow_index, lenient, nanos};
+use super::numbers::{bits, flow_index, lenient, nanos, rate};
+use super::rows::{Named, Rows};
 use super::{ImportError, Imported};
 use crate::schema::{
     Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
@@ -21,11 +24,11 @@ struct File {
     version: u64,
     metadata: Metadata,
     #[serde(default)]
-    x_values: Vec<f64>,
+    x_values: Rows<f64>,
     #[serde(default)]
-    results: BTreeMap<String, Vec<Option<f64>>>,
+    results: Named<Rows<Option<f64>>>,
     #[serde(default)]
-    raw_values: BTreeMap<String, Vec<Raw>>,
+    raw_values: Named<Rows<Raw>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,7 +43,7 @@ struct Metadata {
     #[serde(deserialize_with = "lenient")]
     total_length: Option<f64>,
     flent_version: Option<String>,
-    series_meta: BTreeMap<String, SeriesMeta>,
+    series_meta: Named<SeriesMeta>,
 }
 
 #[derive(Default, Deserialize)]
@@ -101,9 +104,14 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
+/// Begins the last part of the name of a series that the kernel says of a socket.
+const OF_SOCKET: &str = "tcp_";
+
 /// Which way a series of rates goes, by flent's names.
 fn direction(name: &str) -> Option<Direction> {
-    if name.starts_with("TCP upload") {
+    if name.rsplit("::").next().is_some_and(|part| part.starts_with(OF_SOCKET)) {
+        None
+    } else if name.starts_with("TCP upload") {
         Some(Direction::Up)
     } else if name.starts_with("TCP download") {
         Some(Direction::Down)
@@ -133,9 +141,10 @@ impl File {
         let what = "the length of the test is missing or out of range";
         let content = || ImportError::Content { tool: "flent", what };
         let last_x = self.x_values.iter().copied().fold(0.0, f64::max);
-        let total = self.metadata.total_length.unwrap_or(0.0).max(last_x);
+        let total = self.metadata.total_length.filter(|total| *total > 0.0).unwrap_or(last_x);
         let total_ns = nanos(total).filter(|total| *total > 0).ok_or_else(content)?;
-        let whole = |phase| vec![PhaseWindow { phase, start_ns: 0, end_ns: total_ns }];
+        let end_ns = nanos(last_x).unwrap_or(0).max(total_ns);
+        let whole = |phase| vec![PhaseWindow { phase, start_ns: 0, end_ns }];
         if !has_load {
             return Ok(whole(Phase::Idle));
         }
@@ -150,16 +159,22 @@ impl File {
         Ok(vec![
             window(Phase::Idle, 0, before_ns),
             window(Phase::Load, before_ns, load_end_ns),
-            window(Phase::Drain, load_end_ns, total_ns),
+            window(Phase::Drain, load_end_ns, end_ns),
         ])
     }
 
     /// Time and value of a series, seconds since the start: raw where there is any.
     fn points(&self, name: &str) -> Vec<(f64, Option<f64>)> {
-        let raw = self.raw_values.get(name).map_or(&[][..], Vec::as_slice);
+        self.measured(name).into_iter().map(|(seconds, value, _)| (seconds, value)).collect()
+    }
+
+    /// The same with the seconds that each value took: 1 where the file does not say it.
+    fn measured(&self, name: &str) -> Vec<(f64, Option<f64>, f64)> {
+        let raw = self.raw_values.get(name).map_or(&[][..], |raw| raw);
         if raw.is_empty() {
-            let values = self.results.get(name).map_or(&[][..], Vec::as_slice);
-            return self.x_values.iter().copied().zip(values.iter().copied()).collect();
+            let values = self.results.get(name).map_or(&[][..], |values| values);
+            let points = self.x_values.iter().zip(values);
+            return points.map(|(seconds, value)| (*seconds, *value, 1.0)).collect();
         }
         let start = self.start_s();
         // Request-response probes, and only they, have a duration.
@@ -168,12 +183,13 @@ impl File {
             Some(rate) if is_rate(raw) => (rate > 0.0).then(|| 1_000.0 / rate),
             value => value,
         };
-        raw.iter().filter_map(|raw| Some((raw.t? - start, value(raw)))).collect()
+        let length = |raw: &Raw| raw.dur.filter(|length| *length > 0.0).unwrap_or(1.0);
+        raw.iter().filter_map(|raw| Some((raw.t? - start, value(raw), length(raw)))).collect()
     }
 
     /// Unix time of the start: as the file says it, unless that contradicts its values.
     fn start_s(&self) -> f64 {
-        let times = self.raw_values.values().flatten().filter_map(|raw| raw.t);
+        let times = self.raw_values.values().flat_map(|raw| raw.iter()).filter_map(|raw| raw.t);
         let first = times.fold(f64::INFINITY, f64::min);
         let said = self.metadata.t0.as_deref().and_then(|text| text.parse().ok());
         let said = said.map(|time: jiff::Timestamp| time.as_microsecond() as f64 / 1e6);
@@ -217,13 +233,7 @@ impl File {
     fn add_load(&self, name: &str, direction: Direction, imported: &mut Imported) {
         let points: Vec<SeriesPoint> = self.rate_points(name);
         let load = imported.phases.iter().find(|window| window.phase == Phase::Load);
-        let within: Vec<f64> = points
-            .iter()
-            .filter(|point| load.is_some_and(|window| window.contains(point.time_ns)))
-            .map(|point| point.value)
-            .collect();
-        let mean = within.iter().sum::<f64>() / within.len().max(1) as f64;
-        let goodput = (!within.is_empty()).then_some(mean as u64);
+        let goodput = load.and_then(|load| self.mean_rate(name, *load));
         let is_up = direction == Direction::Up;
         imported.flows.push(FlowRecord {
             name: name.to_owned(),
@@ -235,6 +245,19 @@ impl File {
         });
         let (name, unit) = (format!("{name}.goodput"), "bit/s".to_owned());
         imported.series.push(Series { trial: 0, name, unit, points });
+    }
+
+    /// The mean rate in a window, each value for as long as it was measured.
+    fn mean_rate(&self, name: &str, window: PhaseWindow) -> Option<u64> {
+        let (mut bits_moved, mut seconds_counted) = (0.0, 0.0);
+        for (seconds, value, length) in self.measured(name) {
+            let is_inside = nanos(seconds).is_some_and(|time_ns| window.contains(time_ns));
+            if let Some(bit_per_s) = value.and_then(bits).filter(|_| is_inside) {
+                bits_moved += bit_per_s * length;
+                seconds_counted += length;
+            }
+        }
+        (seconds_counted > 0.0).then(|| rate(bits_moved / seconds_counted)).flatten()
     }
 
     fn rate_points(&self, name: &str) -> Vec<SeriesPoint> {
@@ -249,13 +272,13 @@ impl File {
 
     /// All flows of a direction together, on the common grid.
     fn throughput(&self, direction_wanted: Direction, names: &[String]) -> Option<Series> {
-        let flows: Vec<&Vec<Option<f64>>> = names
+        let flows: Vec<&Rows<Option<f64>>> = names
             .iter()
             .filter(|name| direction(name) == Some(direction_wanted))
             .filter_map(|name| self.results.get(name))
             .collect();
         let sum = |place: usize| -> f64 {
-            let at = |values: &&Vec<Option<f64>>| values.get(place).copied().flatten();
+            let at = |values: &&Rows<Option<f64>>| values.get(place).copied().flatten();
             flows.iter().filter_map(at).filter_map(bits).sum()
         };
         let mut series = SeriesKind::Throughput.series(0, direction_wanted);
@@ -309,6 +332,36 @@ mod tests {
         assert_eq!(up.points.iter().map(|p| p.value).collect::<Vec<_>>(), [0.0, 8e6, 12e6, 0.0]);
         let load = &trial.latencies.iter().find(|l| l.window.phase == Phase::Load).unwrap();
         assert_eq!(load.distribution.unwrap().p50_ns, 30_000_000);
+    }
+
+    #[test]
+    fn what_the_kernel_says_of_a_socket_is_no_rate() {
+        let plain = read(FILE.as_bytes()).unwrap().into_run();
+        let text = FILE.replace(
+            "\"results\": {",
+            "\"results\": {\"TCP upload::tcp_rtt\": [70, 80, 90, 100],
+            \"TCP upload::1::tcp_cwnd\": [70, 80, 90, 100],",
+        );
+        let run = read(text.as_bytes()).unwrap().into_run();
+        assert_ne!(text, FILE);
+        assert_eq!(run.record.trials[0].flows, plain.record.trials[0].flows);
+        assert_eq!(run.series, plain.series);
+    }
+
+    #[test]
+    fn a_longer_grid_moves_no_phase() {
+        let long = FILE.replace("2.0, 3.0]", "2.0, 3.0, 9.0]");
+        let phases = read(long.as_bytes()).unwrap().phases;
+        let ends: Vec<u64> = phases.iter().map(|window| window.end_ns / 1_000_000_000).collect();
+        assert_eq!(ends, [1, 3, 9], "idle and load as LENGTH and TOTAL_LENGTH say");
+    }
+
+    #[test]
+    fn a_rate_counts_for_as_long_as_it_was_measured() {
+        let uneven = FILE.replace(r#""val": 8.0}"#, r#""val": 8.0, "dur": 0.3}"#);
+        let uneven = uneven.replace(r#""val": 12.0}"#, r#""val": 12.0, "dur": 0.1}"#);
+        let run = read(uneven.as_bytes()).unwrap().into_run();
+        assert_eq!(run.record.trials[0].flows[2].goodput_up_bit_per_s, Some(9_000_000));
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The JSON of `iperf3 -J`: what each stream moved, interval by interval, and its round trip time.
+//!
+//! A stream's goodput is what its receiver counted, as the summary at the file's end says it. Where
+//! a file has no such count (its test was cut short, or it is the sender's own half) it is what
+//! moved in the intervals over the time that they took.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::numbers::{lenient, nanos};
+use super::numbers::{lenient, nanos, rate};
+use super::rows::Rows;
 use super::{ImportError, Imported};
 use crate::schema::{
     Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
@@ -13,7 +18,54 @@ use crate::schema::{
 #[derive(Deserialize)]
 struct File {
     start: Start,
-    intervals: Vec<Interval>,
+    intervals: Rows<Interval>,
+    #[serde(default)]
+    end: End,
+}
+
+/// Empty where the test was cut short.
+#[derive(Default, Deserialize)]
+struct End {
+    #[serde(default)]
+    streams: Rows<EndStream>,
+    /// Of the UDP streams that the client sends, or with `-R` receives.
+    sum_received: Option<Total>,
+    sum_received_bidir_reverse: Option<Total>,
+}
+
+#[derive(Deserialize)]
+struct EndStream {
+    receiver: Option<Total>,
+    udp: Option<Total>,
+}
+
+/// What a summary says; of UDP it is what was sent.
+#[derive(Clone, Copy, Deserialize)]
+struct Total {
+    socket: Option<i64>,
+    #[serde(default, deserialize_with = "lenient")]
+    bytes: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    bits_per_second: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    packets: Option<f64>,
+    #[serde(default, deserialize_with = "lenient")]
+    lost_packets: Option<f64>,
+}
+
+impl Total {
+    /// bit/s; `None` for the half that the other end has, whose count is 0 here.
+    fn rate(self) -> Option<f64> {
+        self.bits_per_second.filter(|_| self.bytes.is_some_and(|bytes| bytes > 0.0))
+    }
+
+    /// Of what was sent, the share that arrived.
+    fn arrived(self) -> f64 {
+        match self.lost_packets.zip(self.packets) {
+            Some((lost, packets)) if packets > 0.0 => (1.0 - lost / packets).clamp(0.0, 1.0),
+            _ => 1.0,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -44,13 +96,16 @@ struct TestStart {
 
 #[derive(Deserialize)]
 struct Interval {
-    streams: Vec<Stream>,
+    streams: Rows<Stream>,
 }
 
 #[derive(Clone, Deserialize)]
 struct Stream {
     socket: i64,
     end: f64,
+    /// Its length, s.
+    #[serde(default, deserialize_with = "lenient")]
+    seconds: Option<f64>,
     bits_per_second: f64,
     /// Absent before 3.8, where a test had one direction.
     #[serde(default = "sends")]
@@ -107,8 +162,10 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     };
     let is_server = file.start.accepted_connection.is_some();
     let kind = if file.start.test.protocol == "UDP" { "udp" } else { "tcp" };
-    for (place, streams) in sockets.values().enumerate() {
-        add_flow(&format!("{kind}-{place}"), kind, streams, is_server, &mut imported);
+    for (place, (socket, streams)) in sockets.iter().enumerate() {
+        let goodput = received(&file, *socket, &sockets).or_else(|| mean(streams));
+        let name = format!("{kind}-{place}");
+        add_flow(&name, (kind, goodput), streams, is_server, &mut imported);
     }
     for direction in [Direction::Up, Direction::Down] {
         imported.series.extend(throughput(direction, &sockets, is_server));
@@ -120,15 +177,54 @@ fn direction(stream: &Stream, is_server: bool) -> Direction {
     if stream.sender == is_server { Direction::Down } else { Direction::Up }
 }
 
-fn add_flow(name: &str, kind: &str, streams: &[Stream], is_server: bool, imported: &mut Imported) {
+/// What the receiver of a stream counted, bit/s, if the file says it.
+fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> Option<u64> {
+    let is_of = |total: &Total| total.socket == Some(socket);
+    let mut of_tcp = file.end.streams.iter().filter_map(|stream| stream.receiver);
+    if let Some(bit_per_s) = of_tcp.find(is_of).and_then(Total::rate) {
+        return rate(bit_per_s);
+    }
+    let own = file.end.streams.iter().filter_map(|stream| stream.udp).find(is_of)?;
+    // Of UDP a file has the receiver's count for all streams of a direction together: each gets as
+    // much of it as it moved.
+    let sends = |streams: &[Stream]| streams.first().map(|stream| stream.sender);
+    let streams = sockets.get(&socket)?;
+    let first = file.intervals.first()?.streams.first()?.sender;
+    let is_first = sends(streams) == Some(first);
+    let sum = if is_first { file.end.sum_received } else { file.end.sum_received_bidir_reverse };
+    let Some(bit_per_s) = sum.and_then(Total::rate) else {
+        return rate(own.rate()? * own.arrived());
+    };
+    let alike = sockets.values().filter(|other| sends(other) == sends(streams));
+    let all: f64 = alike.map(|streams| moved_bits(streams)).sum();
+    rate(if all > 0.0 { bit_per_s * moved_bits(streams) / all } else { 0.0 })
+}
+
+/// The intervals that count, with the seconds that each of them took. Intervals of a file that does
+/// not say how long they were are alike.
+fn counted(streams: &[Stream]) -> impl Iterator<Item = (f64, &Stream)> {
+    let counted = streams.iter().filter(|stream| !stream.omitted);
+    counted.map(|stream| (stream.seconds.filter(|seconds| *seconds >= 0.0).unwrap_or(1.0), stream))
+}
+
+fn moved_bits(streams: &[Stream]) -> f64 {
+    counted(streams).map(|(seconds, stream)| seconds * stream.bits_per_second).sum()
+}
+
+/// The mean rate over the intervals: the last one may be a hundred times shorter than the others.
+fn mean(streams: &[Stream]) -> Option<u64> {
+    let seconds: f64 = counted(streams).map(|(seconds, _)| seconds).sum();
+    (seconds > 0.0).then(|| rate(moved_bits(streams) / seconds)).flatten()
+}
+
+fn add_flow(
+    name: &str,
+    (kind, goodput): (&str, Option<u64>),
+    streams: &[Stream],
+    is_server: bool,
+    imported: &mut Imported,
+) {
     let Some(first) = streams.first() else { return };
-    let counted: Vec<f64> = streams
-        .iter()
-        .filter(|stream| !stream.omitted)
-        .map(|stream| stream.bits_per_second)
-        .collect();
-    let mean = counted.iter().sum::<f64>() / counted.len().max(1) as f64;
-    let goodput = (!counted.is_empty()).then_some(mean as u64);
     let is_up = direction(first, is_server) == Direction::Up;
     let retransmits: Vec<u64> = streams.iter().filter_map(|stream| stream.retransmits).collect();
     imported.flows.push(FlowRecord {
@@ -208,6 +304,63 @@ mod tests {
         let server = FILE.replace("\"version\"", "\"accepted_connection\":{},\"version\"");
         let run = read(server.as_bytes()).unwrap().into_run();
         assert_eq!(run.record.trials[0].flows[0].goodput_down_bit_per_s, Some(8_000_000));
+    }
+
+    // A server's file of an upload (iperf 3.12, tbf 20mbit), shortened: its last interval is the
+    // hundredth part of a second.
+    #[test]
+    fn a_short_last_interval_does_not_count_as_a_whole_one() {
+        let interval = |seconds: f64, end: f64, rate: f64| {
+            format!(
+                r#"{{"streams":[{{"socket":5,"seconds":{seconds},"end":{end},
+                "bits_per_second":{rate},"sender":false}}]}}"#
+            )
+        };
+        let intervals =
+            [interval(1.0, 1.0, 19.18e6), interval(1.0, 2.0, 19.18e6), interval(0.009, 2.009, 9e6)];
+        let file = |end: &str| {
+            let intervals = intervals.join(",");
+            format!(
+                r#"{{"start":{{"version":"iperf 3.12","accepted_connection":{{}},
+                "test_start":{{"protocol":"TCP"}}}},"intervals":[{intervals}],"end":{end}}}"#
+            )
+        };
+        let goodput = |end: &str| {
+            let run = read(file(end).as_bytes()).unwrap().into_run();
+            run.record.trials[0].flows[0].goodput_up_bit_per_s
+        };
+        // (19.18 + 19.18 + 0.009 x 9) / 2.009
+        assert_eq!(goodput("{}"), Some(19_134_395));
+        let end = r#"{"streams":[{"sender":{"socket":5,"bytes":0,"bits_per_second":0},
+            "receiver":{"socket":5,"bytes":4809216,"bits_per_second":19.15e6}}]}"#;
+        assert_eq!(goodput(end), Some(19_150_000));
+        assert_eq!(goodput(&end.replace("4809216", "0")), Some(19_134_395), "the sender's half");
+    }
+
+    #[test]
+    fn an_upload_is_what_arrived_not_what_was_sent() {
+        let end = r#""end":{"streams":[{"receiver":
+            {"socket":5,"bytes":2000000,"bits_per_second":7e6}}]}}"#;
+        let run = read(FILE.replace("\"end\":{}}", end).as_bytes()).unwrap().into_run();
+        assert_eq!(run.record.trials[0].flows[0].goodput_up_bit_per_s, Some(7_000_000));
+    }
+
+    #[test]
+    fn udp_streams_share_what_the_other_end_received() {
+        let udp = FILE.replace("\"TCP\"", "\"UDP\"");
+        let with = |end: &str| {
+            let text = udp.replace("\"end\":{}}", &format!("\"end\":{end}}}"));
+            let flows = read(text.as_bytes()).unwrap().into_run().record.trials.remove(0).flows;
+            (flows[0].goodput_up_bit_per_s, flows[1].goodput_down_bit_per_s)
+        };
+        let streams = r#""streams":[
+            {"udp":{"socket":5,"bytes":1,"bits_per_second":8e6,"packets":100,"lost_packets":25}},
+            {"udp":{"socket":7,"bytes":1,"bits_per_second":4e6,"packets":100,"lost_packets":0}}]"#;
+        let sums = r#""sum_received":{"bytes":1,"bits_per_second":5e6},
+            "sum_received_bidir_reverse":{"bytes":1,"bits_per_second":3e6}"#;
+        let both = (Some(5_000_000), Some(3_000_000));
+        assert_eq!(with(&format!("{{{streams},{sums}}}")), both);
+        assert_eq!(with(&format!("{{{streams}}}")), (Some(6_000_000), Some(4_000_000)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::numbers::nanos;
+use super::rows::Rows;
 use super::{ImportError, Imported};
 use crate::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
 
@@ -11,7 +12,7 @@ struct File {
     version: Version,
     config: Config,
     stats: Stats,
-    round_trips: Vec<RoundTrip>,
+    round_trips: Rows<RoundTrip>,
 }
 
 #[derive(Deserialize)]

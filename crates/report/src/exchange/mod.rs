@@ -3,14 +3,16 @@
 //! | file | read | written |
 //! |---|---|---|
 //! | `.flent.gz` (flent, file versions 1 to 4) | yes | yes, [`flent_file`] |
-//! | JSON of `irtt client -o` | yes | |
+//! | JSON of `irtt client -o`, also gzipped | yes | |
 //! | JSON of `iperf3 -J` | yes | |
 //! | `.crr` (crusader, versions 1 and 2) | yes | |
 //!
 //! What a file does not say stays unknown: an imported trial has no timeliness, so nobody can tell
 //! whether its machine kept time; its title names the tool. A file of probes alone counts as idle.
 //!
-//! Files come from strangers: their size is limited before and after decompression.
+//! Files come from strangers. Limited are their size before and after decompression
+//! ([`OCTETS_MAX`]), their rows ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]), which
+//! together bound the memory that any file takes. Their words are cleaned before they are kept.
 
 mod crusader;
 mod flent;
@@ -18,6 +20,7 @@ mod flent_export;
 mod iperf3;
 mod irtt;
 mod numbers;
+mod rows;
 
 use std::fs::File;
 use std::io::Read;
@@ -30,6 +33,7 @@ use crate::schema::{
     TrialRecord, World,
 };
 use crate::summarise::{LatencyPools, trial_latencies};
+use crate::words::one_line;
 use crate::{RunData, StoreError, conclude};
 
 pub use flent_export::flent_file;
@@ -103,13 +107,18 @@ pub fn import(octets: &[u8]) -> Result<RunData, ImportError> {
     if octets.len() as u64 > OCTETS_MAX {
         return Err(ImportError::TooLarge);
     }
-    if octets.starts_with(&GZIP_MAGIC) {
-        let text = limited(MultiGzDecoder::new(octets))?;
-        return flent::read(&text).map(Imported::into_run);
-    }
-    if crusader::is_one(octets) {
-        return crusader::read(octets).map(Imported::into_run);
-    }
+    rows::counted(|| {
+        if octets.starts_with(&GZIP_MAGIC) {
+            return import_json(&limited(MultiGzDecoder::new(octets))?);
+        }
+        if crusader::is_one(octets) {
+            return crusader::read(octets).map(Imported::all_into_run);
+        }
+        import_json(octets)
+    })
+}
+
+fn import_json(octets: &[u8]) -> Result<RunData, ImportError> {
     // The client writes lines for people before its JSON when both go to one place.
     let Some(start) = octets.iter().position(|octet| *octet == b'{') else {
         return Err(ImportError::Unknown);
@@ -150,6 +159,8 @@ struct Imported {
     tool: String,
     /// The name of the test.
     name: String,
+    /// What of the test this is; empty for all of it.
+    arm: String,
     /// In the user's words; may be empty.
     title: String,
     /// RFC 3339; empty if it is unknown.
@@ -162,47 +173,80 @@ struct Imported {
 
 impl Imported {
     fn into_run(self) -> RunData {
-        let title = match self.title.as_str() {
-            "" => format!("imported from {}", self.tool),
-            title => format!("{title} (imported from {})", self.tool),
+        Self::all_into_run(vec![self])
+    }
+
+    /// Several parts of one test, each as an arm of its own.
+    fn all_into_run(mut parts: Vec<Self>) -> RunData {
+        parts.iter_mut().for_each(Self::clean);
+        let first = parts.first();
+        let said = |of: fn(&Self) -> &String| first.map(of).cloned().unwrap_or_default();
+        let (tool, name) = (said(|it| &it.tool), said(|it| &it.name));
+        let title = match said(|it| &it.title).as_str() {
+            "" => format!("imported from {tool}"),
+            title => format!("{title} (imported from {tool})"),
         };
-        let arm = ArmRecord { name: self.name.clone(), label: title.clone() };
+        let started = said(|it| &it.started);
+        let phases = || parts.iter().flat_map(|part| &part.phases);
+        let end_ns = phases().map(|window| window.end_ns).max().unwrap_or(0);
+        let mut record = RunRecord {
+            format_version: crate::schema::FORMAT_VERSION,
+            tool_version: tool,
+            commit: "unknown".to_owned(),
+            scenario: ScenarioRecord { name, title: title.clone(), text: String::new() },
+            seed: 0,
+            world: World::Measured,
+            complete: true,
+            arms: Vec::new(),
+            trials: Vec::new(),
+            summaries: Vec::new(),
+            expectations: Vec::new(),
+            host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },
+        };
+        let mut pools = LatencyPools::default();
+        let (mut samples, mut series) = (Vec::new(), Vec::new());
+        for (index, part) in parts.into_iter().enumerate() {
+            let (trial, mut own_samples, mut own_series) = part.into_trial(index as u32);
+            let label = title.clone();
+            record.arms.push(ArmRecord { name: trial.arm.clone(), label, ..ArmRecord::default() });
+            pools.add(&trial, &own_samples);
+            record.trials.push(trial);
+            samples.append(&mut own_samples);
+            series.append(&mut own_series);
+        }
+        conclude(&mut record, &pools);
+        RunData { record, samples, series, left_out: Vec::new() }
+    }
+
+    fn into_trial(mut self, index: u32) -> (TrialRecord, Vec<Sample>, Vec<Series>) {
+        self.samples.iter_mut().for_each(|sample| sample.trial = index);
+        self.series.iter_mut().for_each(|series| series.trial = index);
         let latencies = trial_latencies(&self.samples, &self.flows, &self.phases);
-        let end_ns = self.phases.last().map_or(0, |window| window.end_ns);
         let trial = TrialRecord {
-            arm: arm.name.clone(),
+            index,
+            arm: if self.arm.is_empty() { self.name } else { self.arm },
             phases: self.phases,
             flows: self.flows,
             latencies,
             ..TrialRecord::default()
         };
-        let mut pools = LatencyPools::default();
-        pools.add(&trial, &self.samples);
-        let mut record = RunRecord {
-            format_version: crate::schema::FORMAT_VERSION,
-            tool_version: self.tool,
-            commit: "unknown".to_owned(),
-            scenario: ScenarioRecord { name: self.name, title, text: String::new() },
-            seed: 0,
-            world: World::Measured,
-            complete: true,
-            arms: vec![arm],
-            trials: vec![trial],
-            summaries: Vec::new(),
-            expectations: Vec::new(),
-            host: HostFacts {
-                started: self.started,
-                duration_s: end_ns as f64 / 1e9,
-                ..HostFacts::default()
-            },
-        };
-        conclude(&mut record, &pools);
-        RunData { record, samples: self.samples, series: self.series, left_out: Vec::new() }
+        (trial, self.samples, self.series)
+    }
+
+    /// A stranger's words may hold what moves a terminal's cursor or forges a line.
+    fn clean(&mut self) {
+        for text in [&mut self.tool, &mut self.name, &mut self.title, &mut self.started] {
+            *text = one_line(text);
+        }
+        self.flows.iter_mut().for_each(|flow| flow.name = one_line(&flow.name));
+        self.series.iter_mut().for_each(|series| series.name = one_line(&series.name));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -213,6 +257,55 @@ mod tests {
         }
         let error = import(&[0x1f, 0x8b, 8, 0]).unwrap_err();
         assert!(matches!(error, ImportError::Compression(_)));
+    }
+
+    fn gzipped(text: &[u8]) -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(text).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    #[test]
+    fn irtts_gzipped_file_is_read_as_its_plain_one() {
+        let text = br#"{"version":{"irtt":"0.9.0"},"config":{"params":{}},"stats":{},
+            "round_trips":[{"seqno":0,"timestamps":{"client":{"send":{"monotonic":1}}},
+            "delay":{"rtt":7}}]}"#;
+        let (plain, packed) = (import(text).unwrap(), import(&gzipped(text)).unwrap());
+        assert_eq!(plain, packed);
+        assert_eq!(packed.samples[0].rtt_ns, Some(7));
+    }
+
+    // 60 KB of compressed file would become 1 GB of values.
+    #[test]
+    fn a_file_of_millions_of_rows_is_refused() {
+        let flent = format!(
+            r#"{{"metadata":{{}},"raw_values":{{"Ping (ms) ICMP":[{}{{}}]}}}}"#,
+            "{},".repeat(rows::ROWS_MAX)
+        );
+        let trip = r#"{"seqno":1}"#;
+        let irtt = format!(
+            r#"{{"version":{{"irtt":"0"}},"config":{{"params":{{}}}},"stats":{{}},
+            "round_trips":[{}{trip}]}}"#,
+            format!("{trip},").repeat(rows::ROWS_MAX)
+        );
+        for text in [flent, irtt] {
+            let packed = gzipped(text.as_bytes());
+            assert!(packed.len() < 200_000, "{}", packed.len());
+            let error = import(&packed).unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert!(source.contains("rows are not read"), "{source}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_file_cannot_drive_a_terminal() {
+        let text = r#"{"metadata":{"NAME":"a\nb","TITLE":"\u001b]0;own\u0007\u009b2J","LENGTH":1,
+            "TOTAL_LENGTH":1},"x_values":[0.0],"results":{"Ping (ms) \u001b[2J":[1.0]}}"#;
+        let run = import(text.as_bytes()).unwrap();
+        for text in [crate::table(std::slice::from_ref(&run)), run.record.scenario.title] {
+            assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        }
+        assert_eq!(run.record.arms[0].name, "a\u{fffd}b");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Numbers of strangers: floats that may be anything, into units of ours.
 
-use serde::{Deserialize, Deserializer};
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The longest time that is read, s: thirty years.
 const SECONDS_MAX: f64 = 1e9;
@@ -16,9 +19,62 @@ pub(super) fn bits(mbit_per_s: f64) -> Option<f64> {
     (0.0..=1e9).contains(&mbit_per_s).then_some(mbit_per_s * 1e6)
 }
 
-/// A number, or `None` for whatever else stands in its place.
+/// A rate in bit/s; `None` unless it is one.
+pub(super) fn rate(bit_per_s: f64) -> Option<u64> {
+    (0.0..=1e15).contains(&bit_per_s).then_some(bit_per_s as u64)
+}
+
+/// A number, or `None` for whatever else stands in its place, of which nothing is kept.
 pub(super) fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    Ok(serde_json::Value::deserialize(deserializer)?.as_f64())
+    deserializer.deserialize_any(Lenient)
+}
+
+struct Lenient;
+
+impl<'de> Visitor<'de> for Lenient {
+    type Value = Option<f64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Some(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Some(value as f64))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Some(value as f64))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
 }
 
 /// An index that fits the position of a flow.

@@ -1,8 +1,10 @@
-//! Every arm against the first, trial by trial: is it slower, by how much, and how sure is that?
+//! Every arm that differs from the first in one thing against it, trial by trial: is it slower, by
+//! how much, and how sure is that?
 
 use std::fmt::Write as _;
 
 use super::{arm_row, table};
+use crate::likeness;
 use crate::plot::escape;
 use crate::schema::{Phase, Quantile};
 use crate::stats::{Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney};
@@ -16,7 +18,7 @@ const FEWEST_TRIALS: usize = 5;
 pub(super) fn section(subjects: &[Subject<'_>]) -> String {
     let Some((first, others)) = subjects.split_first() else { return String::new() };
     let mut rows = String::new();
-    for other in others {
+    for other in others.iter().filter(|other| likeness::is_like(first, other)) {
         let of_arm: String = [Quantile::P50, Quantile::P99, Quantile::Mean]
             .into_iter()
             .filter_map(|quantile| row(first, other, quantile))
@@ -35,7 +37,8 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> String {
                 <th>pairs slower<br><span class=\"unit\">%</span></th>\
                 <th>p-value</th>";
     format!(
-        "<h2>Compared with {}</h2>\n<p class=\"note\">One value per valid trial. Difference and \
+        "<h2>Compared with {}</h2>\n<p class=\"note\">The arms that differ from it in one thing. One \
+         value per valid trial. Difference and \
          ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % \
          intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs in \
          which this arm's trial is the slower one.</p>\n{}",
@@ -69,7 +72,8 @@ fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<S
 fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
     let latencies = subject.latencies(Phase::Load).into_iter();
     let distributions = latencies.filter_map(|(_, summary)| summary.distribution);
-    distributions.map(|distribution| quantile.of(&distribution) as f64 / 1e6).collect()
+    let told = distributions.filter(|all| all.count >= quantile.fewest_samples());
+    told.map(|distribution| quantile.of(&distribution) as f64 / 1e6).collect()
 }
 
 fn cell(shift: &Shift) -> String {

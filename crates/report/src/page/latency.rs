@@ -41,7 +41,7 @@ fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> String {
             .enumerate()
             .map(|(position, metric)| {
                 let text = escape(&metric_words(metric));
-                let range = range(&metric.value, 1.0).filter(|_| position == 0);
+                let range = range(&metric.value, 1.0, Least::None).filter(|_| position == 0);
                 let range = range.map(|range| format!(" <span class=\"interval\">{range}</span>"));
                 let text = if position == 0 { format!("<b>{text}</b>") } else { text };
                 text + &range.unwrap_or_default()
@@ -128,19 +128,58 @@ fn time_weighted_row(latency: &ArmLatency) -> String {
 }
 
 fn quantile_cell(latency: &ArmLatency, quantile: Quantile) -> String {
-    let Some(value) = latency.value_ns(quantile) else { return "<td>–</td>".to_owned() };
+    let Some(value) = latency.told_ns(quantile) else { return "<td>–</td>".to_owned() };
     let value = crate::words::ms(value);
     let strong = matches!(quantile, Quantile::P50 | Quantile::P99);
     let value = if strong { format!("<b>{value}</b>") } else { value };
-    let interval = latency.over_repeats.get(&quantile).and_then(|interval| range(interval, 1e6));
+    let interval = latency.told_over_repeats(quantile);
+    let interval = interval.and_then(|interval| range(interval, 1e6, Least::Zero));
     let interval = interval
         .map(|range| format!("<br><span class=\"interval\">{range}</span>"))
         .unwrap_or_default();
     format!("<td>{value}{interval}</td>")
 }
 
-/// `23.9–25.1`, in units of `divisor`; a delay or rate cannot lie below zero.
-pub(super) fn range(interval: &Interval, divisor: f64) -> Option<String> {
-    let (low, high) = (interval.low?.max(0.0) / divisor, interval.high? / divisor);
-    Some(format!("{}–{}", significant(low), significant(high)))
+/// What a quantity cannot be less than.
+#[derive(Clone, Copy)]
+pub(super) enum Least {
+    /// A delay, a rate.
+    Zero,
+    /// A score may be negative.
+    None,
+}
+
+/// `23.9–25.1`, in units of `divisor`; words between numbers below zero.
+pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<String> {
+    let low = match least {
+        Least::Zero => interval.low?.max(0.0),
+        Least::None => interval.low?,
+    };
+    let (low, high) = (low / divisor, interval.high? / divisor);
+    let between = if low < 0.0 { " to " } else { "–" };
+    Some(format!("{}{between}{}", signed(low), signed(high)))
+}
+
+/// With the sign that typesetters use.
+fn signed(value: f64) -> String {
+    significant(value).replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_below_zero_stays_there() {
+        let interval = Interval {
+            low: Some(-80.2),
+            high: Some(-64.2),
+            mean: -72.2,
+            confidence: 0.95,
+            repeats: 20,
+        };
+        assert_eq!(range(&interval, 1.0, Least::None).as_deref(), Some("−80.2 to −64.2"));
+        let delay = Interval { low: Some(-1e6), high: Some(3e6), ..interval };
+        assert_eq!(range(&delay, 1e6, Least::Zero).as_deref(), Some("0–3.00"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::latency::range;
+use super::latency::{Least, range};
 use super::{arm_row, phase_words, table};
 use crate::RunData;
 use crate::plot::escape;
@@ -64,7 +64,9 @@ fn queue_row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBott
     if carried.is_none() && queue.is_none() {
         return String::new();
     }
-    let rate = |rate: Option<Interval>| rate.map_or("–".to_owned(), |rate| interval(&rate, 1e6));
+    let rate = |rate: Option<Interval>| {
+        rate.map_or("–".to_owned(), |rate| interval(&rate, 1e6, Least::Zero))
+    };
     let described = queue.map_or_else(
         || format!("{direction}stream"),
         |queue| {
@@ -81,7 +83,7 @@ fn queue_row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBott
         };
         let load = subject.summary.bottlenecks.iter().find(of_load).or(queue);
         let found = load.and_then(|queue| queue.sojourn.get(&quantile));
-        found.map_or("–".to_owned(), |found| interval(found, 1e6))
+        found.map_or("–".to_owned(), |found| interval(found, 1e6, Least::Zero))
     };
     let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
     let own = queue.filter(|queue| !queue.hop.is_empty());
@@ -96,7 +98,7 @@ fn queue_row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBott
         escape(&described),
         rate(goodput),
         rate(link),
-        used.map_or("–".to_owned(), |used| interval(&used, 1.0)),
+        used.map_or("–".to_owned(), |used| interval(&used, 1.0, Least::Zero)),
         counted(&ArmBottleneck::dropped_packets),
         queue.map(reasons).unwrap_or_default(),
         counted(&ArmBottleneck::marked_packets),
@@ -123,9 +125,9 @@ fn share(part: u64, whole: u64) -> String {
     format!("{}, {}", thousands(part), significant(percent))
 }
 
-fn interval(interval: &Interval, divisor: f64) -> String {
+fn interval(interval: &Interval, divisor: f64, least: Least) -> String {
     let mean = significant(interval.mean / divisor);
-    match range(interval, divisor) {
+    match range(interval, divisor, least) {
         Some(range) => format!("{mean}<br><span class=\"interval\">{range}</span>"),
         None => mean,
     }
@@ -220,7 +222,7 @@ fn metric_cell(subject: &Subject<'_>, (flow, name, unit): &MetricName<'_>) -> St
     let same =
         |metric: &&ArmMetric| metric.flow == *flow && metric.name == *name && metric.unit == *unit;
     let found = subject.summary.metrics.iter().find(same);
-    let value = found.map_or("–".to_owned(), |metric| interval(&metric.value, 1.0));
+    let value = found.map_or("–".to_owned(), |metric| interval(&metric.value, 1.0, Least::None));
     format!("<td>{value}</td>")
 }
 
@@ -304,7 +306,10 @@ fn trial_row(trial: &TrialRecord, suffix: &str) -> String {
     let load = latencies
         .find(|latency| latency.window.phase == Phase::Load && !latency.closed_loop)
         .and_then(|latency| latency.distribution);
-    let delay = |quantile: Quantile| load.map_or("–".to_owned(), |load| ms(quantile.of(&load)));
+    let delay = |quantile: Quantile| {
+        let told = load.filter(|load| load.count >= quantile.fewest_samples());
+        told.map_or("–".to_owned(), |load| ms(quantile.of(&load)))
+    };
     let sum = |rates: Vec<u64>| {
         if rates.is_empty() { "–".to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
     };

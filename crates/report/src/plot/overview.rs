@@ -17,11 +17,12 @@ const LEFT: i32 = 6;
 pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
     let rows: Vec<Row<'_>> = subjects.iter().filter_map(Row::of).collect();
     // The longest outlier would leave no room for the others: the axis ends past every p99.9.
-    let Some(end_ns) = rows.iter().map(|row| row.p999_ns).max() else { return Ok(None) };
+    let Some(end_ns) = rows.iter().map(Row::end_ns).max() else { return Ok(None) };
     let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
     let height = (TOP + ROW * rows.len() as i32 + 34) as u32;
     let caption = "Bar: p50 to p99, line: to p99.9, tick: p50, ring: idle p50. Round trip of the \
-                   open-loop probe, all valid trials of an arm pooled.";
+                   open-loop probe, all valid trials of an arm pooled. A quantile of too few \
+                   samples is left out.";
     let title = "Working latency at a glance".to_owned();
     chart::plot("overview", title, caption.to_owned(), height, |area| {
         scale.draw_grid(area, height as i32)?;
@@ -69,8 +70,9 @@ struct Row<'a> {
     subject: &'a Subject<'a>,
     idle_p50_ns: Option<u64>,
     p50_ns: u64,
-    p99_ns: u64,
-    p999_ns: u64,
+    /// `None` with too few samples to tell it, as the next.
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
 }
 
 impl<'a> Row<'a> {
@@ -81,9 +83,14 @@ impl<'a> Row<'a> {
             subject,
             idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
             p50_ns: load.value_ns(Quantile::P50)?,
-            p99_ns: load.value_ns(Quantile::P99)?,
-            p999_ns: load.value_ns(Quantile::P999)?,
+            p99_ns: load.told_ns(Quantile::P99),
+            p999_ns: load.told_ns(Quantile::P999),
         })
+    }
+
+    /// The largest of its quantiles that is known.
+    fn end_ns(&self) -> u64 {
+        self.p999_ns.or(self.p99_ns).unwrap_or(self.p50_ns)
     }
 
     fn draw(&self, area: &chart::Area<'_>, scale: &Scale, top: i32) -> Result<(), String> {
@@ -92,11 +99,14 @@ impl<'a> Row<'a> {
         let middle = top + 23;
         let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
         chart::text(area, &chart::shorten(&self.subject.title(), 50), (LEFT, top), name)?;
-        let values = format!("{} / {} ms", words::ms(self.p50_ns), words::ms(self.p99_ns));
+        let values = match self.p99_ns {
+            Some(p99_ns) => format!("{} / {} ms", words::ms(self.p50_ns), words::ms(p99_ns)),
+            None => format!("{} / – ms", words::ms(self.p50_ns)),
+        };
         let right = chart::style(12.0, Ink::Text, HPos::Right, VPos::Top);
         chart::text(area, &values, (WIDTH as i32 - LEFT - 8, top), right)?;
-        let (p50, p99) = (scale.x(self.p50_ns), scale.x(self.p99_ns));
-        let end = scale.x(self.p999_ns).max(p50 + 1);
+        let (p50, p99) = (scale.x(self.p50_ns), scale.x(self.p99_ns.unwrap_or(self.p50_ns)));
+        let end = scale.x(self.end_ns()).max(p50 + 1);
         chart::rectangle(area, (p50, middle - 1), (end, middle + 1), arm)?;
         chart::rectangle(area, (p50, middle - 5), (p99.max(p50 + 2), middle + 5), pale)?;
         chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), arm)?;

@@ -101,6 +101,17 @@ impl Quantile {
         Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
     }
 
+    /// Samples below which it is a guess that nothing prints: five are to lie above it.
+    pub fn fewest_samples(self) -> u64 {
+        match self {
+            Quantile::P90 => 50,
+            Quantile::P95 => 100,
+            Quantile::P99 => 500,
+            Quantile::P999 => 5_000,
+            _ => 1,
+        }
+    }
+
     /// Its value in a distribution, ns.
     pub fn of(self, distribution: &Distribution) -> u64 {
         match self {

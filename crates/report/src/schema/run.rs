@@ -1,5 +1,7 @@
 //! Provenance: what was run, by what, where and when.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{ArmSummary, Expectation, TrialRecord};
@@ -99,6 +101,10 @@ pub struct ArmRecord {
     pub name: String,
     /// What a reader sees: disciplines with their profiles, for example `docsis-pie:profile=rfc`.
     pub label: String,
+    /// Keys of the scenario that differ between its arms, with this arm's values: what it may be
+    /// compared in. Empty where the run does not know them, as that of a measured line.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub factors: BTreeMap<String, String>,
 }
 
 /// The machine and the hour. Nothing here names a person or an address.

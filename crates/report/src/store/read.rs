@@ -10,11 +10,11 @@ use crate::arms::conclude;
 use crate::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use crate::summarise::LatencyPools;
 
-/// Rows of a table that are read at most: about 6 GB of samples in memory.
-const ROW_LIMIT: u64 = 50_000_000;
+/// Rows of a table that are read at most: about 2 GB of samples in memory.
+const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of `run.json` and `trials.jsonl` that are read at most.
-const TEXT_LIMIT: u64 = 16 << 30;
+/// Bytes of `run.json` and `trials.jsonl` that are read at most: a million trials take 2 GB.
+const TEXT_LIMIT: u64 = 3 << 30;
 
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -252,12 +252,17 @@ fn journal(
 
 fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
     let file = File::open(path).map_err(StoreError::io(path, "open"))?;
-    let mut text = Vec::new();
-    file.take(TEXT_LIMIT + 1).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
-    if text.len() as u64 > TEXT_LIMIT {
-        let reason = format!("larger than {TEXT_LIMIT} bytes");
-        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+    let facts = file.metadata().map_err(StoreError::io(path, "read"))?;
+    let refused = |reason| Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+    // A device or a pipe has no size, and may have no end.
+    if !facts.is_file() {
+        return refused("not a regular file".to_owned());
     }
+    if facts.len() > TEXT_LIMIT {
+        return refused(format!("larger than {TEXT_LIMIT} bytes"));
+    }
+    let mut text = Vec::new();
+    file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
     Ok(text)
 }
 
@@ -278,4 +283,23 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     samples.sort_by_key(|sample| sample.trial);
     series.sort_by_key(|series| series.trial);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_or_has_no_end_is_refused_unread() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large");
+        // Without content: it takes no room.
+        File::create(&large).unwrap().set_len(TEXT_LIMIT + 1).unwrap();
+        let error = read_text(&large).unwrap_err().to_string();
+        assert!(error.contains("larger than 3221225472 bytes"), "{error}");
+        let endless = folder.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        let error = read_text(&endless).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
 }

@@ -20,7 +20,11 @@ fn record() -> RunRecord {
         seed: 0,
         world: World::Sim,
         complete: false,
-        arms: vec![ArmRecord { name: "pie".to_owned(), label: String::new() }],
+        arms: vec![ArmRecord {
+            name: "pie".to_owned(),
+            label: String::new(),
+            ..ArmRecord::default()
+        }],
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: Vec::new(),

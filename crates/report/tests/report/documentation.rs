@@ -16,7 +16,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
             for (key, inner) in fields {
                 found.insert(key.clone());
                 match inner {
-                    Value::Object(_) if key == "conditions" => {}
+                    Value::Object(_) if key == "conditions" || key == "factors" => {}
                     Value::Object(map) if key == "drops" || key == "marks" => {
                         map.values().for_each(|inner| keys(inner, found));
                     }

@@ -47,9 +47,11 @@ pub struct Trial {
 
 /// The record of a run that has not begun.
 pub fn record(world: World, queues: &[Queue]) -> RunRecord {
-    let arms = queues
-        .iter()
-        .map(|queue| ArmRecord { name: queue.name.to_owned(), label: queue.spec.to_owned() });
+    let arms = queues.iter().map(|queue| ArmRecord {
+        name: queue.name.to_owned(),
+        label: queue.spec.to_owned(),
+        factors: [("path.up_queue".to_owned(), queue.spec.to_owned())].into(),
+    });
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: "0.1.0".to_owned(),

@@ -1,6 +1,6 @@
 //! One resolved variant of a scenario.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use toml::Table;
@@ -26,6 +26,8 @@ pub struct Arm {
     pub phases: Phases,
     /// What sends, in the order of the file.
     pub flows: Vec<Flow>,
+    /// Keys whose values differ between the scenario's arms, with this arm's, as the file has them.
+    pub factors: BTreeMap<String, String>,
 }
 
 /// Starting the namespaces and stopping them, about, seconds.
@@ -71,7 +73,7 @@ pub(super) fn resolve(
     document: &Document,
     load: &mut LoadFile<'_>,
 ) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
-    let (mut arms, mut templates) = (Vec::new(), Vec::new());
+    let (mut arms, mut templates, mut settings) = (Vec::new(), Vec::new(), Vec::new());
     for variants in combinations(dimensions) {
         let mut tables = base.clone();
         let name = name(&variants);
@@ -83,13 +85,31 @@ pub(super) fn resolve(
             let origin = tables.origin(&fault.key);
             document.locate(fault, origin)
         })?);
+        settings.push(tables.settings());
         if cohort.is_some() {
             templates.push(tables);
         }
     }
+    for (arm, factors) in arms.iter_mut().zip(factors(settings)) {
+        arm.factors = factors;
+    }
     let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
     used.and_then(|()| check_different(&arms)).map_err(|fault| document.locate(fault, None))?;
     Ok((arms, templates))
+}
+
+/// Of each arm's settings those that are not the same in every arm.
+fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, String>> {
+    let keys: BTreeSet<String> = settings.iter().flat_map(BTreeMap::keys).cloned().collect();
+    for key in keys {
+        let first = settings.first().and_then(|own| own.get(&key));
+        if settings.iter().all(|own| own.get(&key) == first) {
+            for own in &mut settings {
+                own.remove(&key);
+            }
+        }
+    }
+    settings
 }
 
 /// Lays the variants over the tables.
@@ -119,6 +139,7 @@ pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Re
         path: Path::read(tables.path.clone(), &tables.hops, load)?,
         phases: Phases::read(tables.phases.clone())?,
         flows,
+        factors: BTreeMap::new(),
     })
 }
 

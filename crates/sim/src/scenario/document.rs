@@ -164,6 +164,23 @@ impl Base {
         self.origins.iter().find(|(set, _)| inside(set)).map(|(_, place)| place.as_str())
     }
 
+    /// Every key with its value, as an override would name it and as the file has it; a text
+    /// without its quotes.
+    pub(super) fn settings(&self) -> BTreeMap<String, String> {
+        let hops = self.hops.iter().map(|(name, table)| (format!("path.hop.{name}"), table));
+        let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));
+        let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
+        let tables = own.into_iter().chain(hops).chain(flows);
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let entries = tables.flat_map(|(section, table)| {
+            table.iter().map(move |(key, value)| (join(&section, key), text(value)))
+        });
+        entries.collect()
+    }
+
     /// The same with what was drawn in place of `{name}`.
     pub(super) fn filled(&self, conditions: &Conditions) -> Self {
         let named = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));

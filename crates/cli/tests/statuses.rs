@@ -1,0 +1,176 @@
+//! Exit statuses and what is refused before anything is waited for.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn underload(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.env("XDG_DATA_HOME", folder).env("XDG_CACHE_HOME", folder);
+    command.args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+/// Exit status, standard output and standard error.
+fn outcome(arguments: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+    let output = underload(arguments, folder);
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+/// Runs a scenario of two queues, or of their first one alone, before a line of that rate.
+fn run(folder: &Path, out: &str, rate: &str, more: &[&str]) {
+    let scenario = format!(
+        r#"
+[path]
+up = "{rate}"
+rtt = "10ms"
+[phases]
+idle = "500ms"
+ramp = "1s"
+load = "6s"
+[[flow]]
+kind = "tcp"
+name = "upload"
+congestion_control = "reno"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+[[arm]]
+name = "plain"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "managed"
+path.up_queue = "docsis-pie"
+"#
+    );
+    std::fs::write(folder.join("x.toml"), scenario).unwrap();
+    let arguments = [&["run", "x.toml", "--world", "sim", "--out", out], more].concat();
+    let (status, _, errors) = outcome(&arguments, folder);
+    assert_eq!(status, Some(0), "{errors}");
+}
+
+#[test]
+fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
+    let folder = folder();
+    run(folder.path(), "ten", "10mbit", &[]);
+    run(folder.path(), "five", "5mbit", &[]);
+    run(folder.path(), "plain", "10mbit", &["--arm", "plain"]);
+    run(folder.path(), "managed", "10mbit", &["--arm", "managed"]);
+    let compare = |first, second| outcome(&["report", "--compare", first, second], folder.path());
+    let (status, table, _) = compare("ten", "ten");
+    assert_eq!(status, Some(0), "{table}");
+    assert!(table.contains("arm      metric"), "{table}");
+    let (status, table, errors) = compare("five", "ten");
+    assert_eq!(status, Some(1), "{table}");
+    assert!(errors.contains("numbers are missed"), "{errors}");
+    let (status, table, errors) = compare("plain", "managed");
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(table.contains("only in the first: plain"), "{table}");
+    assert!(table.contains("only in the second: managed"), "{table}");
+    assert!(errors.contains("no arm in common"), "{errors}");
+}
+
+#[test]
+fn both_tables_are_exported_as_csv() {
+    let folder = folder();
+    run(folder.path(), "run", "10mbit", &[]);
+    let arguments = ["export", "run", "--format", "csv", "--arm", "managed", "--out", "tables"];
+    let (status, _, errors) = outcome(&arguments, folder.path());
+    assert_eq!(status, Some(0), "{errors}");
+    for (name, columns) in [("samples", "trial,arm,flow,sequence"), ("series", "trial,arm,name")] {
+        let path = folder.path().join(format!("tables/x.toml-managed-0-{name}.csv"));
+        let text = std::fs::read_to_string(&path).expect(&errors);
+        assert!(text.starts_with(columns), "{text:.80}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("1,managed,")), "{name}");
+        assert!(text.lines().count() > 100, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
+    let folder = folder();
+    let measure = |more: &[&str]| {
+        // Nobody listens at port 1: what is refused for another reason was refused before.
+        outcome(&[&["measure", "127.0.0.1:1"], more].concat(), folder.path())
+    };
+    let (status, _, errors) = measure(&["--every", "10s"]);
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("at least 1min"), "{errors}");
+    let (status, _, errors) = measure(&["--congestion-control", "no-such-thing"]);
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("--congestion-control") && !errors.contains("refused"), "{errors}");
+    let (status, _, errors) = measure(&["--every", "1min", "--times", "1"]);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("of 1 measurements none succeeded"), "{errors}");
+}
+
+#[test]
+fn a_server_without_its_keys_is_bad_input() {
+    let folder = folder();
+    let (status, _, errors) =
+        outcome(&["serve", "--port", "0", "--token-keys", "none"], folder.path());
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("token rotate --keys"), "{errors}");
+}
+
+#[test]
+fn a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell() {
+    let folder = folder();
+    let (status, _, errors) = outcome(&["link", "--", "no-such-command-at-all"], folder.path());
+    let forbidden = ["refused", "cannot be created", "not permitted", "/dev/net/tun"];
+    if status == Some(1) && forbidden.iter().any(|word| errors.contains(word)) {
+        eprintln!("SKIPPED: this machine forbids namespaces or TUN devices: {errors}");
+        return;
+    }
+    assert_eq!(status, Some(127), "{errors}");
+    assert!(errors.contains("no-such-command-at-all"), "{errors}");
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let folder = folder();
+    run(folder.path(), "run", "10mbit", &[]);
+    let run = ["run", "x.toml", "--world", "sim", "--json", "--out", "again"];
+    for arguments in [
+        &["queues", "--json"][..],
+        &["scenarios", "--json"],
+        &["report", "run", "--json", "--out", "page"],
+        &run,
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("XDG_CACHE_HOME", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut first = [0; 1];
+        let mut out = child.stdout.take().expect("a pipe");
+        out.read_exact(&mut first).expect("at least one byte");
+        // More than a pipe holds is still to come, or nothing that anybody would miss.
+        drop(out);
+        let output = child.wait_with_output().expect("it ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+        assert!(!errors.contains("error:"), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_foreign_files_words_do_not_drive_the_terminal() {
+    let folder = folder();
+    let text = r#"{"metadata":{"NAME":"a","TITLE":"\u001b]0;own\u0007\u001b[2J","LENGTH":1,
+        "TOTAL_LENGTH":1},"x_values":[0.0],"results":{"Ping (ms) ICMP":[1.0]}}"#;
+    std::fs::write(folder.path().join("x.flent"), text).unwrap();
+    for arguments in [&["report", "x.flent"][..], &["report", "x.flent", "--json"]] {
+        let (status, out, errors) = outcome(arguments, folder.path());
+        assert_eq!(status, Some(0), "{errors}");
+        let obeyed = |c: char| c.is_control() && c != '\n';
+        assert!(!out.contains(obeyed) && !errors.contains(obeyed), "{out:?} {errors:?}");
+    }
+}
