@@ -95,8 +95,9 @@ impl NewFile {
     /// # Errors
     /// What the file system said, [`io::ErrorKind::IsADirectory`] for a directory.
     pub fn beside(path: &Path, access: Access) -> io::Result<Self> {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
         // Links of these name what is open already, like the standard output.
-        let is_open = ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
+        let is_open = is_link && ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
         let mode = match (access, fs::metadata(path)) {
             (_, Ok(facts)) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             (Access::Usual, Ok(facts)) if is_open || !facts.is_file() => return Self::device(path),
@@ -104,7 +105,6 @@ impl NewFile {
             (Access::Usual, Err(_)) => 0o666,
             (Access::Owner, _) => 0o600,
         };
-        let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
         let target = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
         let directory = directory_of(&target);
         let mut file = step(Step::Create(&target), || {
@@ -120,7 +120,7 @@ impl NewFile {
     }
 
     fn device(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).open(path)?;
+        let file = OpenOptions::new().write(true).truncate(true).open(path)?;
         let file = GrowingFile { file, path: path.to_owned() };
         Ok(Self { file, target: path.to_owned(), is_unfinished: false })
     }
