@@ -9,9 +9,7 @@ use underload_probe::wire::{
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok((_, tlvs)) = ReflectorPacket::decode(bytes) {
-        let _ = tlvs
-            .find(tlv_type::CLASS_OF_SERVICE)
-            .map(|tlv| ClassOfService::decode(tlv.value));
+        let _ = tlvs.find(tlv_type::CLASS_OF_SERVICE).map(|tlv| ClassOfService::decode(tlv.value));
     }
     let arrival = Arrival { received: NtpTimestamp::UNKNOWN, traffic_class: 0xb5, ttl: 64 };
     let mut out = vec![0; bytes.len().max(BASE_LEN)];

@@ -46,7 +46,8 @@ fn at(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn read(mut bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+/// Finds out what `bytes` are by the first of them; the packets come in order of time.
+pub fn read(mut bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
     let magic = bytes.fill_buf()?;
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");

@@ -28,6 +28,9 @@ use std::time::Duration;
 
 use underload_report::schema::{Direction, Marking};
 
+#[cfg(fuzzing)]
+pub use protocol::read_reports;
+
 pub use client::{FlowHandle, start_flow};
 pub use congestion::{
     available_congestion_controls, check_congestion_control, set_congestion_control,

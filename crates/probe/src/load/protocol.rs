@@ -311,6 +311,22 @@ impl DatagramHeader {
     }
 }
 
+/// Reads any bytes as what a server says of a flow and what a datagram begins with, for the fuzz
+/// target; each can be said again.
+#[cfg(fuzzing)]
+pub fn read_reports(bytes: &[u8]) {
+    if let Some(head) = bytes.first_chunk::<{ Report::LEN }>() {
+        assert_eq!(Report::decode(head).encode(), *head);
+    }
+    if let Some(head) = bytes.first_chunk::<{ BlockHeader::LEN }>() {
+        let header = BlockHeader::decode(head);
+        assert_eq!(BlockHeader::decode(&header.encode()), header);
+    }
+    if let Some(header) = DatagramHeader::decode(bytes) {
+        assert!(bytes.starts_with(&header.encode()));
+    }
+}
+
 /// `octets` of payload that no link on the way can compress: xorshift64* from a fixed seed.
 pub(crate) fn payload(octets: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

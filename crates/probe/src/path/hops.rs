@@ -363,11 +363,20 @@ impl Quote {
     }
 }
 
+/// Reads any bytes as an ICMP and as an ICMPv6 message, for the fuzz target.
+#[cfg(fuzzing)]
+pub fn read_quotes(message: &[u8]) {
+    for quote in [Quote::of_icmp_v4(message), Quote::of_icmp_v6(message)].into_iter().flatten() {
+        assert!(message.len() >= 8 + 20 + 6, "{quote:?} out of {} bytes", message.len());
+    }
+}
+
 const UDP: u8 = 17;
 
 fn ipv4_header_octets(packet: &[u8]) -> Option<usize> {
     let first = *packet.first()?;
-    (first >> 4 == 4).then_some(usize::from(first & 15) * 4)
+    let octets = usize::from(first & 15) * 4;
+    (first >> 4 == 4 && octets >= 20).then_some(octets)
 }
 
 #[cfg(test)]
@@ -408,6 +417,15 @@ mod tests {
         v6.extend([0x9c, 0x40, 0x12, 0xfe, 0, 61, 0, 0]);
         let quote = Quote::of_icmp_v6(&v6).unwrap();
         assert_eq!(quote, Quote { destination: destination.into(), ..expected });
+    }
+
+    #[test]
+    fn a_quoted_header_of_less_than_twenty_bytes_is_no_quote() {
+        for offset in [0, 28] {
+            let mut message = icmp_v4(0xb5);
+            message[offset] = 0x41;
+            assert_eq!(Quote::of_icmp_v4(&message), None, "header at byte {offset}");
+        }
     }
 
     #[test]

@@ -18,6 +18,9 @@ mod hops;
 mod marks;
 mod model;
 
+#[cfg(fuzzing)]
+pub use hops::read_quotes;
+
 pub use advice::advice;
 pub use classify::{
     Answer, CERTAIN, Classification, DISTANCE_MAX, FEATURE_NAMES, FEATURES, FeatureVector,

@@ -347,7 +347,7 @@ fn join_over_udp(
 }
 
 /// Takes the first whole notice out of `octets`; what is none is dropped with all that follows.
-fn next_notice(octets: &mut Vec<u8>) -> Option<Notice> {
+pub(super) fn next_notice(octets: &mut Vec<u8>) -> Option<Notice> {
     let len = body_len(*octets.first_chunk()?);
     let Ok(len) = len else {
         octets.clear();

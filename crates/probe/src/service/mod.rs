@@ -27,6 +27,8 @@ mod control;
 mod conversation;
 mod counters;
 mod front;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod host;
 mod identity;
 mod join;

@@ -1,0 +1,30 @@
+//! No capture and no packet script make the readers of `underload replay` panic, and what they
+//! read is in order of time.
+#![no_main]
+#![allow(dead_code, reason = "the program's own files, of which a part is enough here")]
+
+use std::io::Cursor;
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/cli/src/exit.rs"]
+mod exit;
+
+// The readers belong to a program, not to a library.
+#[path = "../../crates/cli/src/replay"]
+mod replay {
+    pub mod capture;
+    pub mod input;
+    pub mod order;
+    pub mod script;
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(arrivals) = replay::input::read(Cursor::new(bytes.to_vec())) else { return };
+    let mut last = None;
+    for arrival in arrivals {
+        let Ok(arrival) = arrival else { return };
+        assert!(last.is_none_or(|last| last <= arrival.time));
+        last = Some(arrival.time);
+    }
+});

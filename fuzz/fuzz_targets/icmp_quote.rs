@@ -1,0 +1,7 @@
+//! No ICMP message makes the reader of quoted headers panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use underload_probe::path::read_quotes;
+
+fuzz_target!(|bytes: &[u8]| read_quotes(bytes));

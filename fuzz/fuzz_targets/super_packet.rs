@@ -1,0 +1,48 @@
+//! No device header and no packet make the cutter of super-packets panic, and what it cuts is the
+//! packet's payload, whole and in order.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use underload_aqm::packet::Ecn;
+use underload_emu::classify::{FlowKey, classify};
+use underload_emu::pool::Pool;
+use underload_emu::segment::{HEADERS_MAX, assemble, segment_count, segment_length};
+use underload_emu::vnet::VnetHeader;
+
+// The first ten bytes are the device's header, the eleventh how many segments leave together.
+fuzz_target!(|bytes: &[u8]| {
+    let Some((head, rest)) = bytes.split_first_chunk::<{ VnetHeader::LEN }>() else { return };
+    let Some((together, packet)) = rest.split_first() else { return };
+    let vnet = VnetHeader::read(head);
+    let Ok(found) = classify(packet, FlowKey(1)) else { return };
+    let Ok(segments) = segment_count(&vnet, &found.layout) else { return };
+    assert!(segments > 0);
+    let length = VnetHeader::LEN + found.layout.length as usize;
+    let mut pool = Pool::new(1 << 20, length);
+    pool.landing()[..VnetHeader::LEN].copy_from_slice(head);
+    pool.landing()[VnetHeader::LEN..length].copy_from_slice(&packet[..length - VnetHeader::LEN]);
+    let Some(handle) = pool.keep(length, vnet, found.layout, segments) else { return };
+    let frame = pool.frame(handle);
+    let payload_start = usize::from(found.layout.tcp_payload.unwrap_or(found.layout.transport));
+    let payload = frame.packet()[payload_start..].to_vec();
+    let step = u16::from(*together).max(1);
+    let mut seen = Vec::new();
+    let mut room = [0; VnetHeader::LEN + HEADERS_MAX];
+    let mut first = 0;
+    // A thousand segments show what more would.
+    while first < segments.min(1000) {
+        let last = first.saturating_add(step - 1).min(segments - 1);
+        assert!(segment_length(frame, first) <= found.layout.length);
+        let (headers, piece) = assemble(frame, &(first..=last), Ecn::Ce, &mut room);
+        if piece.is_empty() && first == 0 && last + 1 == segments {
+            seen.extend_from_slice(&headers[VnetHeader::LEN + payload_start..]);
+        } else {
+            seen.extend_from_slice(piece);
+        }
+        first = last + 1;
+    }
+    assert!(payload.starts_with(&seen));
+    if first == segments {
+        assert_eq!(seen.len(), payload.len());
+    }
+});
