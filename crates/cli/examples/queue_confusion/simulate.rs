@@ -38,7 +38,7 @@ pub fn observe(cell: &Cell) -> Result<Evidence, Error> {
         Evidence::from_stages(Direction::Up, cell.control, stage_of(&tcp, None), overload)
             .ok_or("nothing to read")
     };
-    let rate = read(None)?.rate_bit_per_s * OVERLOAD;
+    let rate = stage_of(&tcp, None).busiest_bit_per_s().ok_or("nothing to read")? * OVERLOAD;
     let mut flows = probes();
     let udp = UdpConfig {
         rate: Rate::from_bits_per_second(rate as u64),

@@ -17,7 +17,7 @@ use underload_report::stats::nearest_rank;
 
 use crate::endpoint::Prober;
 
-/// By how much the second stage exceeds the rate that the first one found.
+/// By how much the second stage exceeds [`Stage::busiest_bit_per_s`] of the first one.
 pub const OVERLOAD: f64 = 1.4;
 
 /// The classes that both stages probe.
@@ -156,6 +156,8 @@ const UDP_HEADER_BYTES: f64 = 8.0;
 const PROBE_PAYLOAD_BYTES: f64 = Prober::PAYLOAD_MIN as f64;
 /// Steps at which it is told how much TCP has delivered, ns.
 const STEP_NS: u64 = 50_000_000;
+/// Half a second.
+const BUSIEST_STEPS: usize = 10;
 /// Over so many steps TCP shows what it reaches: 4 s.
 const RATE_STEPS: usize = 80;
 /// So long may a receiver hold back what came behind a lost segment: 1 s.
@@ -332,6 +334,20 @@ impl Stage<'_> {
         let header = f64::from(self.ip_header_bytes) + TCP_HEADER_BYTES;
         let packets_per_payload = TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header);
         Some(best_rate(&delivered)? * packets_per_payload + self.probe_rate(last))
+    }
+
+    /// What TCP reached in its best half seconds, the 90th percentile, with headers. Where receivers
+    /// wait for lost segments that is up to a tenth more than the line's rate: no measure of it, but
+    /// surely enough to overrun it, and what the model's overloads were made from.
+    pub fn busiest_bit_per_s(&self) -> Option<f64> {
+        let (first, last) = (self.window(Phase::Ramp), self.window(Phase::Load)?);
+        let delivered = self.delivered_bits(first.unwrap_or(last).start_ns, last.end_ns);
+        let halves: Vec<f64> = delivered.iter().copied().step_by(BUSIEST_STEPS).collect();
+        let rates = halves.windows(2).map(|pair| pair[1] - pair[0]);
+        let best = nearest_rank(&sorted(rates), 0.9).filter(|bits| *bits > 0.0)?;
+        let header = f64::from(self.ip_header_bytes) + TCP_HEADER_BYTES;
+        let seconds = (BUSIEST_STEPS as u64 * STEP_NS) as f64 / 1e9;
+        Some(best / seconds * TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header))
     }
 
     /// What all TCP flows together have delivered since `start_ns`, bits, every [`STEP_NS`].
@@ -542,6 +558,16 @@ mod tests {
         let tcp = stage(&series, &phases);
         let rate = rate_bit_per_s(&tcp, None).expect("a rate");
         assert!((rate / 10e6 - 1.0).abs() < 0.02, "{rate}");
+    }
+
+    #[test]
+    fn the_overload_is_counted_from_the_best_half_seconds() {
+        // Half of the half seconds have a fifth more, as after a wait.
+        let uneven = |tenth: u64| if tenth / 5 % 2 == 0 { 0.8 * GOODPUT } else { 1.2 * GOODPUT };
+        // A point tells what held before it.
+        let (phases, series) = (phases(3, 8), [goodput("bulk-0", 12, |n| uneven(n.max(1) - 1))]);
+        let busiest = stage(&series, &phases).busiest_bit_per_s().expect("a rate");
+        assert!((busiest / 12e6 - 1.0).abs() < 1e-9, "{busiest}");
     }
 
     #[test]

@@ -151,7 +151,8 @@ pub fn examine(
         Evidence::from_stages(config.direction, control, stage_of(&tcp, None, ip), overload)
     };
     let mut evidence = read(None);
-    if let Some(rate) = evidence.as_ref().filter(|_| config.overload).map(|e| e.rate_bit_per_s) {
+    let busiest = stage_of(&tcp, None, ip).busiest_bit_per_s();
+    if let Some(rate) = busiest.filter(|_| config.overload && evidence.is_some()) {
         let load = config.overload(rate);
         let result = run(Part::Overload, vec![load.clone()])?;
         evidence = read(Some(stage_of(&result, udp_load(&load, &result, ip), ip)));
