@@ -336,9 +336,9 @@ impl Stage<'_> {
         Some(best_rate(&delivered)? * packets_per_payload + self.probe_rate(last))
     }
 
-    /// What TCP reached in its best half seconds, the 90th percentile, with headers. Where receivers
-    /// wait for lost segments that is up to a tenth more than the line's rate: no measure of it, but
-    /// surely enough to overrun it, and what the model's overloads were made from.
+    /// What TCP reached in its best half seconds, the 90th percentile, with headers. Where
+    /// receivers wait for lost segments that is up to a tenth more than the line's rate: no measure
+    /// of it, but surely enough to overrun it, and what the model's overloads were made from.
     pub fn busiest_bit_per_s(&self) -> Option<f64> {
         let (first, last) = (self.window(Phase::Ramp), self.window(Phase::Load)?);
         let delivered = self.delivered_bits(first.unwrap_or(last).start_ns, last.end_ns);
