@@ -563,7 +563,8 @@ mod tests {
     #[test]
     fn the_overload_is_counted_from_the_best_half_seconds() {
         // Half of the half seconds have a fifth more, as after a wait.
-        let uneven = |tenth: u64| if tenth / 5 % 2 == 0 { 0.8 * GOODPUT } else { 1.2 * GOODPUT };
+        let uneven =
+            |tenth: u64| if (tenth / 5).is_multiple_of(2) { 0.8 * GOODPUT } else { 1.2 * GOODPUT };
         // A point tells what held before it.
         let (phases, series) = (phases(3, 8), [goodput("bulk-0", 12, |n| uneven(n.max(1) - 1))]);
         let busiest = stage(&series, &phases).busiest_bit_per_s().expect("a rate");
