@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -258,13 +258,8 @@ impl Namespace {
     pub(crate) fn spawn_in_our_group(&self, mut command: Command) -> Result<Child, NamespaceError> {
         let (reply, outcome) = channel();
         let job: Job = Box::new(move || {
-            // A command starts with no signal blocked, whatever this process's threads block.
-            let blocked = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
-            let spawned = command.spawn();
-            if let Ok(blocked) = blocked {
-                let _ = blocked.thread_set_mask();
-            }
-            let _ = reply.send(spawned);
+            sys::block_no_signal_in(&mut command);
+            let _ = reply.send(command.spawn());
         });
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         let spawned = if sent { outcome.recv().ok() } else { None };

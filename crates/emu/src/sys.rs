@@ -3,8 +3,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, pipe};
 
 /// Frames carry a `virtio_net_hdr`, no link-layer header, and the device is a TUN.
@@ -37,6 +39,13 @@ pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
     // SAFETY: the descriptor is open for the call, and TUNSETOFFLOAD takes its argument by value.
     let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::TUNSETOFFLOAD, offloads) };
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
+}
+
+/// The command will start with no signal blocked, whatever the thread blocks that starts it. The
+/// thread's own mask stays: were it opened meanwhile, a signal could end this process.
+pub fn block_no_signal_in(command: &mut Command) {
+    // SAFETY: between fork and exec it calls pthread_sigmask alone, which is async-signal-safe.
+    unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
 }
 
 /// Forks the first process of a new process namespace (the caller has just unshared it) and

@@ -132,7 +132,7 @@ fn a_signal_goes_to_the_command() {
     std::io::Read::read_exact(&mut pipe, &mut word).expect("ready");
     kill(Pid::from_raw(process.child().id() as i32), Signal::SIGTERM).expect("sent");
     let status = process.wait_for(Duration::from_secs(20)).expect("waiting").expect("an end");
-    assert_eq!(status.code(), Some(9));
+    assert_eq!(status.code(), Some(9), "{status:?}");
     assert_eq!(std::io::read_to_string(pipe).expect("text"), "caught\n");
     assert_eq!(traces(&host), nothing());
 }
