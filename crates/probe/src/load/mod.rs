@@ -32,6 +32,7 @@ use underload_report::schema::{Direction, Marking};
 pub use protocol::read_reports;
 
 pub use client::{FlowHandle, start_flow};
+pub(crate) use congestion::check_present;
 pub use congestion::{
     available_congestion_controls, check_congestion_control, set_congestion_control,
 };

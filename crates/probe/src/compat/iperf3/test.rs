@@ -17,7 +17,7 @@ use super::stream::{Allowance, Amount, Counters, Pacer, prepare, receive_tcp, se
 use super::udp::{UdpClaim, UdpHub};
 use super::{Iperf3Limits, STEP_MAX, state};
 use crate::clock::RunClock;
-use crate::load::{NOT_SENT_OCTETS, POLL_INTERVAL, TcpInfo, set_congestion_control};
+use crate::load::{NOT_SENT_OCTETS, POLL_INTERVAL, TcpInfo, check_present, set_congestion_control};
 use crate::service::CompatShare;
 
 /// A data connection with the test's cookie.
@@ -168,6 +168,7 @@ impl Test {
             // Little unsent data: the end of a test is the end of its load.
             let _ = options.set_tcp_notsent_lowat(NOT_SENT_OCTETS);
             if let Some(name) = &parameters.congestion {
+                check_present(name).map_err(|_| Ended::Refused(Refusal::CONGESTION))?;
                 set_congestion_control(&options, name)
                     .map_err(|_| Ended::Refused(Refusal::CONGESTION))?;
             }
