@@ -4,7 +4,7 @@
 //! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
 //! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
 //! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
-//! there. Every step on the file system passes [`step`], where tests let it fail, stop, or lose
+//! there. Every step on the file system passes `step`, where tests let it fail, stop, or lose
 //! what was not synced (the feature `testkit`, module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
