@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_emu::classify::{FlowKey, classify};
+use underload_emu::packet::{FlowKey, classify};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(found) = classify(bytes, FlowKey(1)) {

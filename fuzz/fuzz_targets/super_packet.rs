@@ -4,10 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use underload_aqm::packet::Ecn;
-use underload_emu::classify::{FlowKey, classify};
-use underload_emu::pool::Pool;
-use underload_emu::segment::{HEADERS_MAX, assemble, segment_count, segment_length};
-use underload_emu::vnet::VnetHeader;
+use underload_emu::packet::{
+    FlowKey, HEADERS_MAX, Pool, VnetHeader, assemble, classify, segment_count, segment_length,
+};
 
 // The first ten bytes are the device's header, the eleventh how many segments leave together.
 fuzz_target!(|bytes: &[u8]| {

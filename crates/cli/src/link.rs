@@ -9,9 +9,9 @@ use anyhow::Context;
 use clap::Args;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
+use underload_emu::command::LinkCommand;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
-use underload_emu::link_command::LinkCommand;
-use underload_emu::privilege;
+use underload_emu::machine::privilege;
 
 use crate::exit::{self, OrBadInput};
 use crate::link_spec;

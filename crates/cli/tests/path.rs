@@ -11,8 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use underload_emu::namespace::{Namespace, NamespaceError, Process};
-use underload_emu::privilege::can_create_namespaces;
+use underload_emu::machine::privilege::can_create_namespaces;
+use underload_emu::machine::{Namespace, NamespaceError, Process};
 
 /// After which a program that should have ended counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);

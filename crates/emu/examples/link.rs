@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_emu::command::LinkCommand;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
-use underload_emu::link_command::LinkCommand;
-use underload_emu::privilege;
+use underload_emu::machine::privilege;
 
 #[derive(Parser)]
 struct Options {

@@ -12,9 +12,8 @@ use anyhow::Result;
 use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
-use underload_emu::clock::Clock;
 use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Threads};
-use underload_emu::lab::{Lab, LabConfig, SERVER_V4, SERVER_V6};
+use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 
 #[derive(Parser)]
 struct Options {
@@ -76,7 +75,7 @@ impl Drop for Burner {
 }
 
 fn main() -> Result<()> {
-    underload_emu::privilege::enter()?;
+    underload_emu::machine::privilege::enter()?;
     let options = Options::parse();
     let link = LinkSetup::parse(&options.link)?;
     let queue = QueueSetup::parse("fifo:limit=1MiB", &link.facts())?;

@@ -12,10 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
-use underload_emu::clock::Clock;
-use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload, Threads};
-use underload_emu::lab::{Lab, LabConfig, SERVER_V4, SERVER_V6};
-use underload_emu::report::GatewayReport;
+use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport, LaneConfig, Offload, Threads};
+use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 use underload_report::schema::Direction;
 
 #[derive(Parser)]
@@ -74,7 +72,7 @@ const VARIANTS: &[Variant] = &[
 ];
 
 fn main() -> Result<()> {
-    underload_emu::privilege::enter()?;
+    underload_emu::machine::privilege::enter()?;
     let options = Options::parse();
     let link = LinkSetup::parse(&options.link)?;
     let queue = QueueSetup::parse(&options.queue, &link.facts())?;

@@ -6,10 +6,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use underload_aqm::registry::{LinkSetup, QueueSetup};
-use underload_emu::clock::Clock;
 use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload, Threads};
-use underload_emu::lab::{Lab, LabConfig, SERVER_V4, SERVER_V6};
-use underload_emu::privilege::can_create_namespaces;
+use underload_emu::machine::privilege::can_create_namespaces;
+use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 use underload_report::schema::{Direction, Phase, SeriesKind};
 
 fn lab(test: &str) -> Option<Lab> {

@@ -4,8 +4,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use underload_emu::lab::{CLIENT_V4, CLIENT_V6, Lab, LabConfig, SERVER_V4};
-use underload_emu::privilege::can_create_namespaces;
+use underload_emu::machine::privilege::can_create_namespaces;
+use underload_emu::machine::{CLIENT_V4, CLIENT_V6, Lab, LabConfig, SERVER_V4};
 
 /// A lab, or `None` after saying why the named test cannot run.
 fn lab(test: &str) -> Option<Lab> {

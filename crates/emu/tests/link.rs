@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use underload_emu::namespace::{Namespace, Process};
-use underload_emu::privilege::can_create_namespaces;
+use underload_emu::machine::privilege::can_create_namespaces;
+use underload_emu::machine::{Namespace, Process};
 
 /// A host to play in and the program, or `None` after saying why the test cannot run.
 fn host(test: &str) -> Option<(Namespace, PathBuf)> {

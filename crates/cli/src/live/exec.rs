@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use underload_emu::lab::{CLIENT_V4, Lab, SERVER_V4};
-use underload_emu::namespace::{Namespace, Process};
+use underload_emu::machine::{CLIENT_V4, Lab, Namespace, Process, SERVER_V4};
 use underload_report::schema::{FlowDirection, FlowRecord, Metric, Phase};
 use underload_sim::scenario::{Arm, ExecFlow, FlowKind};
 

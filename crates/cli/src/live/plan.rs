@@ -5,7 +5,7 @@ use std::time::Duration;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
-use underload_emu::lab::LabConfig;
+use underload_emu::machine::LabConfig;
 use underload_probe::endpoint::{ProbeClass, ProberConfig};
 use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};

@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use socket2::{Domain, Socket, Type};
-use underload_emu::clock::Clock;
-use underload_emu::gateway::{Gateway, GatewayConfig};
-use underload_emu::lab::{Lab, SERVER_V4};
-use underload_emu::namespace::{Namespace, NamespaceError};
-use underload_emu::report::GatewayReport;
+use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
+use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};

@@ -9,7 +9,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
-use underload_emu::classify::{FlowKey, classify};
+use underload_emu::packet::{FlowKey, classify};
 
 use crate::replay::input::{Arrival, Arrivals};
 

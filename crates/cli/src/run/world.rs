@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use underload_emu::privilege::{self, Privilege};
+use underload_emu::machine::privilege::{self, Privilege};
 use underload_report::schema;
 use underload_sim::scenario::Scenario;
 

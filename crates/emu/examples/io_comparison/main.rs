@@ -17,8 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use underload_emu::namespace::{Namespace, Process};
-use underload_emu::tun::Tun;
+use underload_emu::machine::{Namespace, Process, Tun};
 
 #[derive(Parser)]
 struct Options {
@@ -53,7 +52,7 @@ struct Bench {
 }
 
 fn main() -> Result<()> {
-    underload_emu::privilege::enter()?;
+    underload_emu::machine::privilege::enter()?;
     let options = Options::parse();
     println!("{:<14} {:<9} {:>8} {:>26}", "way", "offload", "Mbit/s", "ping us p50/p99/max");
     for kind in [Kind::Tun, Kind::PacketSocket, Kind::PacketRing] {

@@ -11,8 +11,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::namespace::{Namespace, NamespaceError, Network};
-use crate::tun::{Tun, TunError};
+use super::namespace::{Namespace, NamespaceError, Network};
+use super::tun::{Tun, TunError};
 
 /// IPv4 address of the client.
 pub const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 203, 0, 1);
@@ -84,7 +84,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Sets both namespaces up. Needs what [`crate::privilege::enter`] gives.
+    /// Sets both namespaces up. Needs what [`super::privilege::enter`] gives.
     ///
     /// # Errors
     /// Where the configuration is out of range, or the machine refuses a step.

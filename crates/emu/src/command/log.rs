@@ -22,8 +22,7 @@ use underload_aqm::registry::LinkSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-use crate::journal::{Event, Events};
-use crate::report::GatewayReport;
+use crate::gateway::{Event, Events, GatewayReport};
 
 const TUN_HEADER_BYTES: u32 = 4;
 /// A full packet, without the header that the log adds to it as to every other.
@@ -286,7 +285,7 @@ pub fn write_samples(path: &Path, report: &GatewayReport) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Journal;
+    use crate::gateway::Journal;
 
     #[test]
     fn a_log_reads_as_mahimahis_in_order_of_time() {

@@ -3,8 +3,8 @@
 //!
 //! Everything but two things vanishes with this process by itself: the `nft` table and the
 //! forwarding switches. Both are undone on drop; after a kill by a child that outlives us
-//! ([`crate::watcher`]), and should that be killed too, by the next start. Whether a table's owner
-//! still lives is told by a lock that the kernel releases ([`crate::lock`]); its name has the
+//! ([`super::watcher`]), and should that be killed too, by the next start. Whether a table's owner
+//! still lives is told by a lock that the kernel releases ([`super::lock`]); its name has the
 //! number of the network that the table is in.
 //!
 //! A host that forwards is a router for everybody who sends it packets. Where it was none before,
@@ -14,9 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::lock::Lock;
-use crate::namespace::{NamespaceError, Network};
-use crate::watcher::Watcher;
+use super::lock::Lock;
+use super::watcher::Watcher;
+use crate::machine::{NamespaceError, Network};
 
 /// Address ranges, and so commands behind a link on one network at a time.
 const SLOTS: u8 = 250;

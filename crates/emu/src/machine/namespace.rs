@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::sys;
+use super::sys;
 
 /// Why a namespace, or something in it, could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -204,7 +204,7 @@ impl Namespace {
     /// A new namespace, empty but for its loopback device. `name` appears in messages.
     ///
     /// # Errors
-    /// Where the kernel refuses it; see [`crate::privilege::enter`].
+    /// Where the kernel refuses it; see [`super::privilege::enter`].
     pub fn create(name: &str) -> Result<Self, NamespaceError> {
         Self::create_with(name, None)
     }

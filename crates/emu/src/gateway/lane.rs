@@ -1,18 +1,18 @@
 //! The data path of one direction: device, link, device.
 
 use std::io;
+use std::ops::Add;
 
 use underload_aqm::link::Link;
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::time::Time;
 
-use crate::classify::{FlowKey, classify};
-use crate::clock::Clock;
-use crate::pool::Handle;
-use crate::recorder::{InputDrop, Recorder};
-use crate::segment::{HEADERS_MAX, Headers, assemble, segment_count, segment_length};
-use crate::tun::Tun;
-use crate::vnet::VnetHeader;
+use super::recorder::{InputDrop, Recorder};
+use crate::machine::{Clock, Tun};
+use crate::packet::{
+    FlowKey, HEADERS_MAX, Handle, Headers, VnetHeader, assemble, classify, segment_count,
+    segment_length,
+};
 
 /// Packets read in one go before those that are due get their turn; the super-packet that passes
 /// the limit is the last.
@@ -38,6 +38,21 @@ pub struct IoStats {
     pub batch_max: u64,
     /// Times that at least one frame was there.
     pub batches: u64,
+}
+
+impl Add for IoStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            frames_read: self.frames_read + other.frames_read,
+            super_packets_read: self.super_packets_read + other.super_packets_read,
+            packets: self.packets + other.packets,
+            frames_written: self.frames_written + other.frames_written,
+            batch_max: self.batch_max.max(other.batch_max),
+            batches: self.batches + other.batches,
+        }
+    }
 }
 
 /// One direction.

@@ -30,16 +30,13 @@ use underload_aqm::registry::LinkSetup;
 use underload_aqm::rng::Rng;
 use underload_report::schema::Direction;
 
-use crate::clock::Clock;
-use crate::gateway::{Gateway, GatewayConfig, GatewayError, LaneConfig};
-use crate::journal::{Events, Journal};
-use crate::link_log;
-use crate::namespace::{Namespace, NamespaceError};
-use crate::privilege::Privilege;
-use crate::report::GatewayReport;
-use crate::resolver;
-use crate::tun::{Tun, TunError};
-use crate::uplink::{Uplink, UplinkError};
+use super::uplink::{Uplink, UplinkError};
+use super::{log, resolver};
+use crate::gateway::{
+    Events, Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig,
+};
+use crate::machine::privilege::Privilege;
+use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 
 /// What to run, and behind what.
 #[derive(Clone, Debug)]
@@ -208,7 +205,7 @@ impl LinkCommand {
             let name = direction.name();
             let path = directory.join(format!("{name}link.log"));
             let (link, queue) = (lane.link.label.to_string(), lane.queue.label.to_string());
-            let header = link_log::header(&format!("{name}link"), &link, &queue, &path, &words);
+            let header = log::header(&format!("{name}link"), &link, &queue, &path, &words);
             let (journal, events) = Journal::new();
             let rng = self.gateway.stream(direction);
             let (link, abandoned) = (lane.link.clone(), Arc::clone(is_abandoned));
@@ -256,7 +253,7 @@ impl LogWriter {
     ) -> Self {
         let target = path.clone();
         let thread = std::thread::spawn(move || {
-            link_log::write_events(&target, &header, &link, &rng, &events, &is_abandoned)
+            log::write_events(&target, &header, &link, &rng, &events, &is_abandoned)
         });
         Self { path, thread }
     }
@@ -272,7 +269,7 @@ fn finish_logs(
         outcome.map_err(|source| LinkError::Log { path: log.path, source })?;
     }
     let path = directory.join(SAMPLES);
-    link_log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
+    log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }
 
 /// Makes the command's namespace and both devices, and connects it to the host's network.

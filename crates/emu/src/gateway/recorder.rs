@@ -10,9 +10,8 @@ use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer};
 use underload_aqm::time::{Span, Time};
 use underload_report::schema::{Distribution, Phase};
 
-use crate::journal::{Event, Journal};
-use crate::pool::{Handle, Pool};
-use crate::segment::segment_length;
+use super::journal::{Event, Journal};
+use crate::packet::{Handle, Pool, segment_length};
 
 /// Why a packet never reached the queue, or never left the gateway after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

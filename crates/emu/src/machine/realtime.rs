@@ -5,8 +5,8 @@ use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 use underload_aqm::time::{Span, Time};
 
-use crate::clock::Clock;
-use crate::sys;
+use super::clock::Clock;
+use super::sys;
 
 /// Low among the real-time priorities: above every ordinary process is all that is needed.
 const PRIORITY: i32 = 10;

@@ -10,10 +10,10 @@ use underload_report::schema::{
     SeriesKind, SeriesPoint,
 };
 
-use crate::gateway::Threads;
-use crate::lane::IoStats;
-use crate::realtime::Realtime;
-use crate::recorder::{Recording, Row, Window, distribution};
+use super::config::Threads;
+use super::lane::IoStats;
+use super::recorder::{Recording, Row, Window, distribution};
+use crate::machine::Realtime;
 
 /// Everything that a gateway recorded from start to stop.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, setsid};
 
-use crate::{privilege, sys};
+use crate::machine::{privilege, sys};
 
 /// The end of the pipe that this process holds, and the child.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 //! Buffers come in three sizes, so that a queue of small packets does not hold a super-packet's
 //! buffer for each. They are allocated on first use and then recycled for ever.
 
-use crate::classify::Layout;
-use crate::vnet::VnetHeader;
+use super::classify::Layout;
+use super::vnet::VnetHeader;
 
 /// What a link carries: one segment of a frame. A frame that is no super-packet has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

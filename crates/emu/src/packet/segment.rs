@@ -12,10 +12,10 @@ use std::ops::RangeInclusive;
 
 use underload_aqm::packet::Ecn;
 
-use crate::checksum::{fold, replace, sum};
-use crate::classify::{Layout, Version};
-use crate::pool::Frame;
-use crate::vnet::VnetHeader;
+use super::checksum::{fold, replace, sum};
+use super::classify::{Layout, Version};
+use super::pool::Frame;
+use super::vnet::VnetHeader;
 
 /// Bytes of IP and TCP headers of a super-packet, at most; IPv6 extensions included.
 pub const HEADERS_MAX: usize = 256;
@@ -115,7 +115,7 @@ fn gso_type(frame: &Frame, run: &RangeInclusive<u16>, has_cwr: bool) -> u8 {
 }
 
 /// Writes the ECN field, and keeps the checksum of an IPv4 header right.
-pub fn set_ecn(ip: &mut [u8], version: Version, ecn: Ecn) {
+fn set_ecn(ip: &mut [u8], version: Version, ecn: Ecn) {
     match version {
         Version::V4 => {
             let old = u16::from_be_bytes([ip[0], ip[1]]);
@@ -179,8 +179,7 @@ fn pseudo_header_sum(ip: &[u8], version: Version, transport_length: usize) -> u1
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::{FlowKey, classify};
-    use crate::pool::{Handle, Pool};
+    use crate::packet::{FlowKey, Handle, Pool, classify};
     use proptest::prelude::*;
 
     const SEQUENCE: u32 = 0xffff_f000;

@@ -5,8 +5,8 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use crate::namespace::{NamespaceError, Network};
-use crate::sys;
+use super::namespace::{NamespaceError, Network};
+use super::sys;
 
 /// A TUN device whose frames carry a `virtio_net_hdr`. The device disappears with the last
 /// descriptor to it.

@@ -1,0 +1,160 @@
+//! A thread of the gateway: it builds its lanes, carries their packets, and reports at the end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
+
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::eventfd::EventFd;
+
+use underload_aqm::link::{Link, RateProcess};
+use underload_aqm::time::{Span, Time};
+use underload_report::schema::{Direction, Phase};
+
+use super::GatewayError;
+use super::config::{GatewayConfig, LaneConfig};
+use super::journal::Journal;
+use super::lane::Lane;
+use super::recorder::{Live, Recorder};
+use super::report::LaneReport;
+use crate::machine::{Clock, Realtime, Tun, Waiter};
+use crate::packet::{FlowKey, Handle, Pool};
+
+/// What the thread works with, besides its lanes.
+pub(super) struct Thread {
+    pub(super) clock: Clock,
+    pub(super) config: GatewayConfig,
+    /// Set by another thread: stop.
+    pub(super) stop: Arc<AtomicBool>,
+    /// Written to by another thread, so that a sleep ends.
+    pub(super) wake: Arc<EventFd>,
+    pub(super) phases: Receiver<Phase>,
+}
+
+/// What a lane is built from. Links are built on the thread that runs them.
+pub(super) struct LaneParts {
+    pub(super) direction: Direction,
+    pub(super) source: Tun,
+    pub(super) sink: Tun,
+    pub(super) config: LaneConfig,
+    pub(super) live: Arc<Live>,
+    pub(super) journal: Option<Journal>,
+}
+
+/// What the thread hands back when it has stopped.
+pub(super) struct Outcome {
+    pub(super) lanes: Vec<(Direction, LaneReport)>,
+    pub(super) realtime: Realtime,
+    pub(super) sleeps: u64,
+    pub(super) spun: Span,
+}
+
+impl Thread {
+    /// Carries packets until told to stop.
+    pub(super) fn run(self, lanes: Vec<LaneParts>) -> Result<Outcome, GatewayError> {
+        let realtime = Realtime::request(self.config.realtime);
+        let sources: io::Result<Vec<OwnedFd>> =
+            lanes.iter().map(|parts| parts.source.as_fd().try_clone_to_owned()).collect();
+        let sources = sources.map_err(GatewayError::Start)?;
+        let mut inputs: Vec<PollFd<'_>> = sources
+            .iter()
+            .map(AsFd::as_fd)
+            .chain([self.wake.as_fd()])
+            .map(|input| PollFd::new(input, PollFlags::POLLIN))
+            .collect();
+        let mut lanes: Vec<(LaneLabels, Lane)> =
+            lanes.into_iter().map(|parts| self.build(parts)).collect();
+        let mut waiter = Waiter::new(self.config.spin, self.clock.now());
+        self.carry(&mut lanes, &mut waiter, &mut inputs)?;
+        let now = self.clock.now();
+        let lanes = lanes.into_iter().map(|(labels, lane)| labels.report(lane, now)).collect();
+        Ok(Outcome { lanes, realtime, sleeps: waiter.sleeps(), spun: waiter.spun() })
+    }
+
+    fn carry(
+        &self,
+        lanes: &mut [(LaneLabels, Lane)],
+        waiter: &mut Waiter,
+        inputs: &mut [PollFd<'_>],
+    ) -> Result<(), GatewayError> {
+        let mut next_sample = self.clock.now() + self.config.sample_interval;
+        while !self.stop.load(Relaxed) {
+            let mut work = 0;
+            for (labels, lane) in lanes.iter_mut() {
+                let frames = lane.receive(&self.clock).map_err(|source| GatewayError::Device {
+                    device: labels.device.clone(),
+                    source,
+                })?;
+                work += frames + lane.deliver(&self.clock);
+            }
+            let now = self.clock.now();
+            if now >= next_sample {
+                for (_, lane) in lanes.iter_mut() {
+                    lane.sample(now);
+                    lane.publish();
+                }
+                // Slots that were missed stay missed: a row says how long it covers.
+                while next_sample <= now {
+                    next_sample += self.config.sample_interval;
+                }
+            }
+            for phase in self.phases.try_iter() {
+                for (_, lane) in lanes.iter_mut() {
+                    lane.recorder.begin(phase, now);
+                }
+            }
+            if work == 0 {
+                let events = lanes.iter().filter_map(|(_, lane)| lane.next_event());
+                let due = events.min();
+                // Nobody waits for a sample: it does not deserve to be spun for.
+                waiter.wait(&self.clock, due, Some(next_sample), inputs);
+                let _ = self.wake.read();
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, parts: LaneParts) -> (LaneLabels, Lane) {
+        let config = parts.config;
+        let rng = self.config.stream(parts.direction);
+        let link: Link<Handle> = config.link.build(config.queue.build(&rng), &rng);
+        let frame_max = if self.config.offload.is_on(&config.link) { 65_600 } else { 9_100 };
+        let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);
+        let recorder = Recorder::new(pool, parts.live, parts.journal, self.clock.now());
+        let labels = LaneLabels {
+            direction: parts.direction,
+            device: parts.source.name().to_owned(),
+            queue: config.queue.label.to_string(),
+            link: config.link.label.to_string(),
+            offer: config.link.rate.started(&rng),
+        };
+        let key = FlowKey(self.config.seed);
+        (labels, Lane::new(parts.source, parts.sink, link, key, recorder))
+    }
+}
+
+/// A lane's place in the report.
+struct LaneLabels {
+    direction: Direction,
+    device: String,
+    queue: String,
+    link: String,
+    offer: RateProcess,
+}
+
+impl LaneLabels {
+    fn report(self, mut lane: Lane, now: Time) -> (Direction, LaneReport) {
+        lane.sample(now);
+        let report = LaneReport {
+            queue: self.queue,
+            link: self.link,
+            offer: self.offer,
+            left_in_queue: lane.link().queue().backlog(),
+            io: lane.io,
+            recording: lane.recorder.finish(now),
+        };
+        (self.direction, report)
+    }
+}
