@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use underload_report::disk::{self, Access};
-use underload_report::schema::TrialRecord;
+use underload_disk::{self as disk, Access};
+use underload_record::schema::TrialRecord;
 use underload_report::{RunData, RunDir, flent_file, write_samples_csv, write_series_csv};
 
 use crate::exit::OrBadInput;

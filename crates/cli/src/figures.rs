@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use underload_report::schema::World;
+use underload_record::schema::World;
 use underload_report::{Figure, figures_markdown, figures_table};
 use underload_sim::scenario::{Options, Scenario, builtin};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use underload_report::schema::World;
+use underload_record::schema::World;
 use underload_sim::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;

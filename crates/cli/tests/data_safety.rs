@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use underload_disk::faults::{Tree, tree};
 use underload_report::RunDir;
-use underload_report::disk::faults::{Tree, tree};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
 /// After which a program that should have ended, or begun, counts as hung.

@@ -9,8 +9,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
+use underload_record::schema::{BottleneckSummary, Direction};
 use underload_report::RunDir;
-use underload_report::schema::{BottleneckSummary, Direction};
 
 /// Nothing is under way when a phase ends, so that counters are exact. CoDel drops and marks.
 const SCENARIO: &str = r#"

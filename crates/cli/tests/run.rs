@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use underload_record::schema::{Direction, LatencyMeasure, Phase, RunRecord, World};
 use underload_report::RunDir;
-use underload_report::schema::{Direction, LatencyMeasure, Phase, RunRecord, World};
 
 /// After which a run that should have ended counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -388,7 +388,7 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
     std::fs::write(folder.path().join("lines.toml"), COHORT).expect("writing the scenario");
     let trials = |out: &str| {
         let mut record = RunDir::read(folder.path().join(out)).expect("the record").record;
-        record.host = underload_report::schema::HostFacts::default();
+        record.host = underload_record::schema::HostFacts::default();
         serde_json::to_string(&record.trials).expect("JSON") + &format!("{:?}", record.summaries)
     };
     // As if interrupted after 16 of the 20 repeats.

@@ -14,7 +14,7 @@ use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport, LaneConfig, Offload, Threads};
 use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 #[derive(Parser)]
 struct Options {

@@ -9,7 +9,7 @@ use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload, Threads};
 use underload_emu::machine::privilege::can_create_namespaces;
 use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
-use underload_report::schema::{Direction, Phase, SeriesKind};
+use underload_record::schema::{Direction, Phase, SeriesKind};
 
 fn lab(test: &str) -> Option<Lab> {
     if !can_create_namespaces() {
@@ -139,7 +139,7 @@ fn phases_are_counted_apart_and_curves_cover_the_trial() {
     let report = gateway.stop().expect("a report");
     let bottlenecks = report.bottlenecks();
     let sent = |phase: Phase| {
-        let is_it = |b: &&underload_report::schema::BottleneckSummary| {
+        let is_it = |b: &&underload_record::schema::BottleneckSummary| {
             b.direction == Direction::Up && b.window.phase == phase
         };
         bottlenecks.iter().find(is_it).expect("the phase").sent

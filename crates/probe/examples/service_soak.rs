@@ -16,7 +16,7 @@ use underload_probe::service::{
     Ask, ConnectOptions, Identity, Remote, Service, ServiceConfig, Trust,
 };
 use underload_probe::{RunClock, current_network};
-use underload_report::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking};
 
 /// In which state a client is killed.
 const STATES: [&str; 6] = ["connected", "half-hello", "session", "tcp-up", "tcp-down", "udp-down"];

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use underload_report::schema::{Direction, Ecn, Marking};
+use underload_record::schema::{Direction, Ecn, Marking};
 
 use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};

@@ -9,7 +9,7 @@ use underload_probe::load::{
 };
 use underload_probe::wire::MarkingPolicy;
 use underload_probe::{RunClock, current_network};
-use underload_report::schema::{Direction, Ecn, Marking};
+use underload_record::schema::{Direction, Ecn, Marking};
 
 const NO_TOKEN: Token = Token([0; 16]);
 

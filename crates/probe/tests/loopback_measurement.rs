@@ -13,7 +13,7 @@ use underload_probe::measure::{
     Ramp, RampEnd, RequestResponse,
 };
 use underload_probe::{RunClock, current_network};
-use underload_report::schema::{Direction, Ecn, Marking, Phase};
+use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
 struct FarEnd {
     _reflector: Reflector,
@@ -116,7 +116,7 @@ fn phases_flows_and_samples_fit_together() {
         assert!(window.contains(sample.scheduled_ns), "{sample:?}");
     }
     let answered = |phase: Phase, flow| {
-        let of = |s: &&underload_report::schema::Sample| s.phase == phase && s.flow == flow;
+        let of = |s: &&underload_record::schema::Sample| s.phase == phase && s.flow == flow;
         result.samples.iter().filter(of).filter(|sample| sample.rtt_ns.is_some()).count()
     };
     for flow in 0..3 {

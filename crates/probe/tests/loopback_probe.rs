@@ -10,7 +10,7 @@ use underload_probe::endpoint::{
 };
 use underload_probe::session::match_replies;
 use underload_probe::wire::MarkingPolicy;
-use underload_report::schema::{Ecn, Marking};
+use underload_record::schema::{Ecn, Marking};
 
 const LAB: ReflectorConfig = ReflectorConfig {
     packets_per_second_max: 100_000,

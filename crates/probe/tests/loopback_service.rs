@@ -16,7 +16,7 @@ use underload_probe::service::{
     SessionNews, TokenKeys, TokenTerms, Trust,
 };
 use underload_probe::{RunClock, current_network};
-use underload_report::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking};
 
 fn config(limits: Limits) -> ServiceConfig {
     let identity = Identity::generate().unwrap();

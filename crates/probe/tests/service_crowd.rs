@@ -12,7 +12,7 @@ use underload_probe::service::{
     Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, ServiceError, Trust,
 };
 use underload_probe::{RunClock, SocketSource};
-use underload_report::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking};
 
 fn socket_from(address: Ipv4Addr, domain: Domain, kind: Type) -> std::io::Result<Socket> {
     let socket = Socket::new(domain, kind, None)?;

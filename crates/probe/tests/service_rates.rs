@@ -11,7 +11,7 @@ use underload_probe::service::{
     Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, Trust,
 };
 use underload_probe::{RunClock, current_network};
-use underload_report::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking};
 
 /// How long flows try their best.
 const LENGTH: Duration = Duration::from_millis(800);

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use underload_record::metric;
+use underload_record::schema::RunRecord;
 
-use crate::arms::metric;
-use crate::schema::RunRecord;
 use crate::words::{plain_text, significant};
 
 /// What is compared: metric, unit, and how far the two may differ, percent of the reference.

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use underload_record::schema::TrialRecord;
+
 use crate::exchange::import_file;
-use crate::schema::TrialRecord;
 use crate::{RunData, RunDir, StoreError};
 
 /// Samples that a report keeps in memory per run before it drops to one trial per arm.

@@ -1,9 +1,6 @@
-//! What a run recorded and what it means.
+//! Records kept and shown: run directories, files of other tools, pages, plots, tables, sentences.
 //!
-//! - [`schema`]: the record itself, as plain types: runs, trials, samples, curves, summaries.
-//! - [`summarise`], [`trial_latencies`]: from samples to a trial's latency.
 //! - [`RunDir`]: the run directory, written trial by trial; [`RunData`]: read back.
-//! - [`metric`]: one number of an arm by its name, for expectations.
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
 //! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
@@ -11,15 +8,8 @@
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
-//! - [`disk`]: files written whole or not at all.
-//! - [`stats`]: quantiles, histograms, intervals and comparisons.
-
-pub mod disk;
-pub mod schema;
-pub mod stats;
 
 mod agreement;
-mod arms;
 mod combine;
 mod exchange;
 mod likeness;
@@ -28,13 +18,11 @@ mod plot;
 mod published;
 mod store;
 mod subject;
-mod summarise;
 mod table;
 mod verdict;
 mod words;
 
 pub use agreement::{Agreement, agreement_table, agreements};
-pub use arms::{conclude, metric};
 pub use combine::load;
 pub use exchange::{ImportError, flent_file, import};
 pub use page::{PageError, plots, render, write_report};
@@ -43,7 +31,6 @@ pub use published::{Figure, figures_markdown, figures_table};
 pub use store::{
     PacketTable, RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,
 };
-pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
 pub use words::{one_line, plain_text};

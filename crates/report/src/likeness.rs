@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::schema::ArmRecord;
+use underload_record::schema::ArmRecord;
+
 use crate::subject::Subject;
 
 /// The one thing that an arm has otherwise than another.

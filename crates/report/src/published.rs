@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::schema::{Expectation, Extreme, Verdict};
+use underload_record::schema::{Expectation, Extreme, Verdict};
+
 use crate::words::{significant, wrap};
 
 /// Widest line in a terminal.
@@ -236,8 +237,9 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::Choice;
+
     use super::*;
-    use crate::schema::Choice;
 
     fn expected(low: f64, high: f64, measured: f64) -> Expectation {
         let mut expected = Expectation {

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use underload_record::schema::{
+    ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord,
+};
+
 use crate::RunData;
-use crate::schema::{ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord};
 
 /// Name of the arm of a scenario without arms.
 const UNNAMED: &str = "default";

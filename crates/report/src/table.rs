@@ -1,7 +1,8 @@
 //! The arm table for a terminal: plain text within 100 columns.
 
+use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
+
 use crate::RunData;
-use crate::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
 use crate::subject::{Subject, subjects};
 use crate::words::{mbit, metric_words, ms, one_line, plain_text, significant, wrap};
 

@@ -4,15 +4,16 @@
 //! the sentence names, with the rates where they are not the same. Where no two arms are alike,
 //! nothing is compared.
 
-use crate::RunData;
-use crate::likeness::{Difference, is_same_arm};
-use crate::schema::{
+use underload_record::CONFIDENCE;
+use underload_record::schema::{
     ArmLatency, ArmMetric, Direction, InvalidReason, LatencyMeasure, Phase, Quantile, RunRecord,
     TrialRecord, Validity, Verdict, World,
 };
-use crate::stats::hodges_lehmann_ratio;
+use underload_record::stats::hodges_lehmann_ratio;
+
+use crate::RunData;
+use crate::likeness::{Difference, is_same_arm};
 use crate::subject::{Subject, run_suffix, subjects};
-use crate::summarise::CONFIDENCE;
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 
 /// What arms are compared by: the first of these that has enough samples.
@@ -311,7 +312,7 @@ impl<'a> Comparison<'a> {
                 });
                 own.and_then(|latency| latency.distribution)
             });
-            let value = |all: crate::schema::Distribution| {
+            let value = |all: underload_record::schema::Distribution| {
                 (all.count >= quantile.fewest_samples()).then(|| quantile.of(&all) as f64)
             };
             distributions.map(value).collect()

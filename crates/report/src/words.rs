@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-use crate::schema::ArmMetric;
+use underload_record::schema::ArmMetric;
 
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
 pub(crate) fn ms(ns: u64) -> String {

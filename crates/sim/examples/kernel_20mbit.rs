@@ -10,7 +10,7 @@
 #![expect(clippy::print_stdout, reason = "the table is the result of the program")]
 
 use underload_aqm::time::Span;
-use underload_report::schema::{Direction, LatencyMeasure, Phase};
+use underload_record::schema::{Direction, LatencyMeasure, Phase};
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
 use underload_sim::net::HopConfig;
 use underload_sim::tcp::TcpConfig;

@@ -1,7 +1,7 @@
 //! Curves of TCP flows over a trial's time, with the names and units of the measured world:
 //! `NAME.goodput`, `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`.
 
-use underload_report::schema::{Series, SeriesPoint};
+use underload_record::schema::{Series, SeriesPoint};
 
 use crate::flow::{Agent, FlowConfig};
 

@@ -9,7 +9,7 @@
 
 use underload_aqm::packet::Dscp;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::congestion::Algorithm;
 use crate::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern};
@@ -296,7 +296,7 @@ mod tests {
         let text =
             format!("{text}\n[[flow]]\nname = \"near\"\nkind = \"probe\"\ninterval = \"10ms\"");
         let scenario = Scenario::parse(&text, "test").expect("a valid scenario");
-        assert_eq!(scenario.worlds(), [underload_report::schema::World::Sim]);
+        assert_eq!(scenario.worlds(), [underload_record::schema::World::Sim]);
         let config = configure(&scenario.arms[0], 1, TrialLabel::default()).unwrap();
         let outcome = run(config).unwrap();
         let idle = |probe: &str| {

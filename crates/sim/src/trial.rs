@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use underload_aqm::qdisc::{Count, Stats};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{
+use underload_record::schema::{
     BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, PacketCount, Phase,
     PhaseWindow, Sample, Series, SeriesKind, SeriesPoint, TrialRecord,
 };
@@ -574,7 +574,7 @@ fn latencies(
 ) -> impl Iterator<Item = LatencySummary> {
     let of_window = |window: &PhaseWindow| {
         LatencyMeasure::ALL
-            .map(|measure| underload_report::summarise(samples, probe, *window, measure))
+            .map(|measure| underload_record::summarise(samples, probe, *window, measure))
     };
     windows.iter().flat_map(of_window).filter(|summary| summary.sent > 0)
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use underload_aqm::time::Span;
-use underload_report::schema::{BottleneckSummary, LatencyMeasure, Phase};
+use underload_record::schema::{BottleneckSummary, LatencyMeasure, Phase};
 use underload_sim::congestion::{Algorithm, SlowStartExit};
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
 use underload_sim::net::HopConfig;
@@ -41,7 +41,7 @@ fn goodput(outcome: &TrialOutcome, position: usize) -> f64 {
 
 /// Round trips of the probe in the load phase: p50 and p99 in ms.
 fn latency(outcome: &TrialOutcome) -> (f64, f64) {
-    let of_load = |latency: &&underload_report::schema::LatencySummary| {
+    let of_load = |latency: &&underload_record::schema::LatencySummary| {
         latency.window.phase == Phase::Load && latency.measure == LatencyMeasure::RoundTrip
     };
     let distribution =

@@ -1,6 +1,6 @@
 //! Applications over simulated paths: what their users get, and how it moves with the queue.
 
-use underload_report::schema::{FlowRecord, TrialRecord};
+use underload_record::schema::{FlowRecord, TrialRecord};
 use underload_sim::plan::configure;
 use underload_sim::scenario::Scenario;
 use underload_sim::trial::{TrialLabel, run};

@@ -1,7 +1,7 @@
 //! `[[path.hop]]`: chains of links in scenario files, and what they do to packets.
 
 use underload_aqm::time::Span;
-use underload_report::schema::{BottleneckSummary, Direction, Phase, World};
+use underload_record::schema::{BottleneckSummary, Direction, Phase, World};
 use underload_sim::plan::configure;
 use underload_sim::scenario::{Options, Path, Scenario, ScenarioError, builtin};
 use underload_sim::trial::{TrialLabel, TrialOutcome, run};

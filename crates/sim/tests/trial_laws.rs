@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{BottleneckSummary, Direction, Phase};
+use underload_record::schema::{BottleneckSummary, Direction, Phase};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,

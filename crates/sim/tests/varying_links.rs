@@ -62,7 +62,7 @@ fn next_to_nothing_is_sent_in_vain_on_cellular_links() {
                 let again: u64 = outcome.tcp.iter().map(|tcp| tcp.unwrap().retransmits).sum();
                 let whole = |outcome: &TrialOutcome| {
                     let bottlenecks = &outcome.record.bottlenecks;
-                    let drops = |phase: &underload_report::schema::BottleneckSummary| {
+                    let drops = |phase: &underload_record::schema::BottleneckSummary| {
                         phase.drops.values().map(|count| count.packets).sum::<u64>()
                     };
                     bottlenecks.iter().map(drops).max().unwrap()

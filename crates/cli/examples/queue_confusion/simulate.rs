@@ -4,7 +4,7 @@ use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
 use underload_probe::path::{CLASSES, Evidence, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
@@ -60,7 +60,7 @@ pub fn observe(cell: &Cell) -> Result<Evidence, Error> {
 
 fn probes() -> Vec<FlowConfig> {
     let apart = PROBE_INTERVAL.as_nanos() / CLASSES.len() as u64;
-    let probe = |(index, class): (usize, &underload_report::schema::Marking)| {
+    let probe = |(index, class): (usize, &underload_record::schema::Marking)| {
         let schedule = ProbeSchedule::Open { interval: PROBE_INTERVAL };
         let ecn = Ecn::from_bits(class.ecn.bits());
         let kind = FlowKind::Probe(ProbeConfig { schedule, ecn, ..ProbeConfig::default() });

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use underload_disk::{self as disk, Access};
 use underload_docsis::text::MAX_TEXT_BYTES;
-use underload_report::disk::{self, Access};
 
 use crate::exit::OrBadInput;
 

@@ -9,7 +9,7 @@ use underload_emu::machine::LabConfig;
 use underload_probe::endpoint::{ProbeClass, ProberConfig};
 use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
-use underload_report::schema::{self, Direction, Marking};
+use underload_record::schema::{self, Direction, Marking};
 use underload_sim::scenario::{
     self, Arm, Class, Flow, FlowDirection, FlowKind, Lane, Path, Phases, ProbeFlow,
 };

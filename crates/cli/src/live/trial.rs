@@ -13,10 +13,10 @@ use underload_probe::load::{LoadServer, LoadServerConfig};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
 use underload_probe::wire::MarkingPolicy;
 use underload_probe::{RunClock, SocketSource};
-use underload_report::schema::{
+use underload_record::schema::{
     FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
-use underload_report::trial_latencies;
+use underload_record::trial_latencies;
 use underload_sim::scenario::Arm;
 
 use super::exec::Commands;

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
-use underload_report::schema::{Direction, Ecn, Marking};
+use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::target::Family;
 use crate::quantity::{duration, rate};

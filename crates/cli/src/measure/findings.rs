@@ -5,7 +5,7 @@ use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
-use underload_report::schema::{
+use underload_record::schema::{
     Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Quantile, Sample,
     Validity,
 };
@@ -346,7 +346,7 @@ mod tests {
     fn high_quantiles_need_many_samples() {
         let of = |count| {
             let distribution = Distribution { count, p99_ns: 7_000_000, ..Default::default() };
-            let window = underload_report::schema::PhaseWindow {
+            let window = underload_record::schema::PhaseWindow {
                 phase: Phase::Load,
                 start_ns: 0,
                 end_ns: 5_000_000_000,

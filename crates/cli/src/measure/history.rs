@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use underload_aqm::rng::Rng;
-use underload_report::disk::{self, Access};
+use underload_disk::{self as disk, Access};
 use underload_report::{RunDir, load, one_line, write_report};
 
 use super::arguments::Arguments;

@@ -24,8 +24,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use underload_report::disk::{self, Access};
-use underload_report::schema::RunRecord;
+use underload_disk::{self as disk, Access};
+use underload_record::schema::RunRecord;
 use underload_report::{RunDir, load, table, write_report};
 
 pub use arguments::Arguments;

@@ -3,11 +3,11 @@
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::service::SessionNews;
-use underload_report::schema::{
+use underload_record::schema::{
     ArmRecord, FORMAT_VERSION, FlowDirection, FlowRecord, InvalidReason, Metric, RunRecord, Sample,
     ScenarioRecord, Series, Timeliness, TrialRecord, Validity, ValidityLimits, World,
 };
-use underload_report::trial_latencies;
+use underload_record::trial_latencies;
 
 use super::arguments::{Arguments, Tier};
 use super::findings::Finding;

@@ -1,6 +1,6 @@
 //! What was found, in plain words with its evidence.
 
-use underload_report::schema::Phase;
+use underload_record::schema::Phase;
 
 use super::findings::{Finding, Latency, MarkingFate};
 

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_report::schema::Phase;
+use underload_record::schema::Phase;
 
 use super::findings::{Finding, Latency};
 

@@ -17,7 +17,7 @@ use underload_probe::path::{
     advice, examine, survey_marks, trace_hops,
 };
 use underload_probe::service::{Ask, ConnectOptions, Remote};
-use underload_report::schema::{Direction, Ecn, Marking, Phase};
+use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
 use crate::exit::OrBadInput;
 use crate::home;

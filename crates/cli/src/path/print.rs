@@ -7,7 +7,7 @@ use underload_probe::path::{
     Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, Part, QueueFamily,
     Treatment, TreatmentVerdict,
 };
-use underload_report::schema::{Ecn, Marking, Validity};
+use underload_record::schema::{Ecn, Marking, Validity};
 
 use super::{FamilyMarks, Findings};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, bail};
-use underload_report::disk::{Access, NewFile};
+use underload_disk::{Access, NewFile};
 
 use crate::exit::OrBadInput;
 

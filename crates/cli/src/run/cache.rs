@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, ensure};
 use ring::digest::{Digest, SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
-use underload_report::disk::{self, Access, NewFile};
-use underload_report::schema::{Sample, Series, TrialRecord};
+use underload_disk::{self as disk, Access, NewFile};
+use underload_record::schema::{Sample, Series, TrialRecord};
 
 use super::{Trial, TrialData};
 
@@ -251,7 +251,7 @@ fn hexadecimal(digest: &Digest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use underload_report::disk::faults;
+    use underload_disk::faults;
     use underload_sim::scenario::{Arm, Scenario};
 
     use super::*;

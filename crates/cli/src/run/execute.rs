@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use underload_aqm::registry::LoadFile;
+use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_report::RunDir;
-use underload_report::schema::{Sample, Series, TrialRecord};
 use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
 
 use super::Interrupt;

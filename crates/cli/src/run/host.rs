@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use underload_report::schema::{HostFacts, World};
+use underload_record::schema::{HostFacts, World};
 
 /// What can be known before the run; nothing here names a person or an address.
 pub fn facts(world: World) -> HostFacts {

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::rng::Rng;
-use underload_report::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
+use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
 use underload_report::{RunDir, StoreError, one_line};
 use underload_sim::scenario::{Options, Scenario};
 
@@ -263,7 +263,7 @@ impl Arguments {
 
     /// The cache, for a run that can use one. Without one the run only takes longer.
     fn cache(&self, scenario: &Scenario, world: &World) -> Option<Cache> {
-        let is_simulated = world.name() == underload_report::schema::World::Sim;
+        let is_simulated = world.name() == underload_record::schema::World::Sim;
         // A trial out of the cache has no packets to record.
         let is_unusable = self.no_cache || !self.wanted().is_empty() || !is_simulated;
         if is_unusable || scenario.trials() < WORTH_CACHING {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_report::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
+use underload_record::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
 
 /// The progress of a run's trials.
 #[derive(Debug)]

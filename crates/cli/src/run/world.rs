@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use underload_emu::machine::privilege::{self, Privilege};
-use underload_report::schema;
+use underload_record::schema;
 use underload_sim::scenario::Scenario;
 
 use super::{Trial, TrialData, WorldChoice};

@@ -28,7 +28,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::rng::Rng;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::uplink::{Uplink, UplinkError};
 use super::{log, resolver};

@@ -4,7 +4,7 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 /// One direction: a queue and the link behind it.
 #[derive(Clone, Debug)]

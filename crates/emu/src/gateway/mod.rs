@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use underload_aqm::time::Span;
-use underload_report::schema::{Direction, Phase};
+use underload_record::schema::{Direction, Phase};
 
 use crate::machine::{Clock, Realtime, Tun};
 

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer};
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Distribution, Phase};
+use underload_record::schema::{Distribution, Phase};
 
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, segment_length};

@@ -1,11 +1,11 @@
-//! What a gateway did, in the terms of `underload-report`.
+//! What a gateway did, in the terms of `underload-record`.
 
 use hdrhistogram::Histogram;
 
 use underload_aqm::link::RateProcess;
 use underload_aqm::qdisc::{Backlog, Count};
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{
+use underload_record::schema::{
     BottleneckSummary, Direction, Distribution, PacketCount, Phase, PhaseWindow, Series,
     SeriesKind, SeriesPoint,
 };
@@ -54,7 +54,7 @@ impl GatewayReport {
     }
 
     /// How late packets left, both directions and all phases together. `None`: none left. Above
-    /// the limit of [`underload_report::schema::ValidityLimits`] a trial is invalid.
+    /// the limit of [`underload_record::schema::ValidityLimits`] a trial is invalid.
     pub fn lateness(&self) -> Option<Distribution> {
         let mut all: Option<Histogram<u64>> = None;
         for (_, lane) in &self.lanes {

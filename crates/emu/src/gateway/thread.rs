@@ -11,7 +11,7 @@ use nix::sys::eventfd::EventFd;
 
 use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Phase};
+use underload_record::schema::{Direction, Phase};
 
 use super::GatewayError;
 use super::config::{GatewayConfig, LaneConfig};

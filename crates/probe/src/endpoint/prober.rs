@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use super::recent::{RecentDelays, RecentMaximum};
 use super::{EndpointError, ProbeSocket, Received, RecentLatency, ThreadTiming};

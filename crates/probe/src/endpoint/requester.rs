@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use super::prober::{decode_reply, encode_request, is_transient};
 use super::{EndpointError, ProbeLog, ProbeSocket, Prober, ThreadTiming};

@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::peer::{Peer, connect, set_marking};
 use super::protocol::{FlowKind, Request, Response, Token};

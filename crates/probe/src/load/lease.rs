@@ -7,7 +7,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use nix::poll::PollFlags;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::RECORD_INTERVAL;
 use super::pace::{Pace, PacedCounts, header_octets, send_paced};

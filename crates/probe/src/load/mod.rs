@@ -26,7 +26,7 @@ mod udp_port;
 use std::io;
 use std::time::Duration;
 
-use underload_report::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking};
 
 #[cfg(fuzzing)]
 pub use protocol::read_reports;

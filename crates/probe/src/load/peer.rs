@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, SockRef, Socket};
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use super::{LoadError, NOT_SENT_OCTETS, POLL_INTERVAL};
 use crate::clock::RunClock;

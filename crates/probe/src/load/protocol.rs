@@ -12,7 +12,7 @@
 //!
 //! All numbers are big-endian. Payload is generated and hard to compress, never copied from a peer.
 
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use super::congestion::is_name;
 use super::tcp_info::TcpInfo;
@@ -351,7 +351,7 @@ fn part<const N: usize>(octets: &[u8], offset: usize) -> [u8; N] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use underload_report::schema::Ecn;
+    use underload_record::schema::Ecn;
 
     fn request() -> Request {
         Request {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::congestion::check_present;
 use super::lease::Lease;

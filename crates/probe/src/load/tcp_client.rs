@@ -155,7 +155,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use underload_report::schema::{Direction, Marking};
+    use underload_record::schema::{Direction, Marking};
 
     use super::*;
     use crate::clock::RunClock;

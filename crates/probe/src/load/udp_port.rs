@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Type};
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use super::peer::{is_temporary, set_marking};
 use super::protocol::DatagramHeader;

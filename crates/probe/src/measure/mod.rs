@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use underload_report::schema::{
+use underload_record::schema::{
     FlowRecord, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
 };
 

@@ -1,10 +1,10 @@
 //! From logs to the record of a trial.
 
-use underload_report::schema::{
+use underload_record::schema::{
     Direction, FlowDirection, FlowRecord, Marking, Metric, Phase, PhaseWindow, Sample, Series,
     SeriesPoint, Timeliness,
 };
-use underload_report::stats::distribution;
+use underload_record::stats::distribution;
 
 use super::{MeasurementConfig, MeasurementResult, RampEnd};
 use crate::endpoint::ProbeLog;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Type};
-use underload_report::schema::{Direction, Phase, PhaseWindow};
+use underload_record::schema::{Direction, Phase, PhaseWindow};
 
 use super::pressure::{RecentPressure, Waiting};
 use super::record::{Recorded, assemble};

@@ -1,6 +1,6 @@
 //! What to change, in plain words.
 
-use underload_report::schema::{Direction, Ecn, Marking};
+use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::classify::{Answer, QueueFamily};
 use super::evidence::{Evidence, NQB};

@@ -12,8 +12,8 @@
 //! time, what is above it waited in that direction.
 
 use serde::{Deserialize, Serialize};
-use underload_report::schema::{Direction, Ecn, Marking, Phase, PhaseWindow, Sample, Series};
-use underload_report::stats::nearest_rank;
+use underload_record::schema::{Direction, Ecn, Marking, Phase, PhaseWindow, Sample, Series};
+use underload_record::stats::nearest_rank;
 
 use crate::endpoint::Prober;
 
@@ -510,7 +510,7 @@ fn ce_idle(direction: Direction, stages: &[Option<Stage<'_>>]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_report::schema::SeriesPoint;
+    use underload_record::schema::SeriesPoint;
 
     const SECOND_NS: u64 = 1_000_000_000;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
-use underload_report::schema::{Direction, Marking, Timeliness, Validity, ValidityLimits};
+use underload_record::schema::{Direction, Marking, Timeliness, Validity, ValidityLimits};
 
 use super::classify::{Classification, classify};
 use super::evidence::{CLASSES, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};

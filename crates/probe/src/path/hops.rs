@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use underload_report::schema::Marking;
+use underload_record::schema::Marking;
 
 use crate::clock::RunClock;
 use crate::endpoint::{EndpointError, ProbeSocket, encode_request};
@@ -383,7 +383,7 @@ fn ipv4_header_octets(packet: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use underload_report::schema::Ecn;
+    use underload_record::schema::Ecn;
 
     const SENT: Marking = Marking { dscp: 45, ecn: Ecn::Ect1 };
 

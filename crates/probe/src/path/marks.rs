@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
-use underload_report::schema::{Ecn, Marking};
+use underload_record::schema::{Ecn, Marking};
 
 use crate::clock::RunClock;
 use crate::endpoint::{EndpointError, ProbeSocket, Received, encode_request};

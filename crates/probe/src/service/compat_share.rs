@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::quota::Payer;
 use super::sessions::Sessions;

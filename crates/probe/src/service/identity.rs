@@ -16,7 +16,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme, version,
 };
-use underload_report::disk::{self, Access};
+use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
 use super::message::{from_hex, to_hex};
@@ -418,7 +418,7 @@ impl ServerCertVerifier for Pin {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use underload_report::disk::faults::{self, Tree};
+    use underload_disk::faults::{self, Tree};
 
     #[test]
     fn an_identity_is_made_once_and_kept_private() {

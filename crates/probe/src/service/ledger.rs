@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::quota::{Payer, Quotas};
 use super::share::probes_bit_per_s;

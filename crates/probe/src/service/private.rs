@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use nix::unistd::Uid;
-use underload_report::disk::{self, Access};
+use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::allowance::Allowance;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};

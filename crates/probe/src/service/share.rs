@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::allowance::Allowance;
 use super::ledger::Grant;

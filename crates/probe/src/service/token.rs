@@ -353,7 +353,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use proptest::prelude::*;
-    use underload_report::disk::faults;
+    use underload_disk::faults;
 
     const NOW: u64 = 1_800_000_000;
 

@@ -18,7 +18,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use underload_report::disk::{self, Access};
+use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
 use super::message::{from_hex, to_hex};

@@ -1,6 +1,6 @@
 //! From what was sent and what came back to samples.
 
-use underload_report::schema::{Marking, PhaseWindow, Sample};
+use underload_record::schema::{Marking, PhaseWindow, Sample};
 
 /// A packet that left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +204,7 @@ fn round_trip_ns(sent_ns: u64, reply: &ReplyRecord) -> u64 {
     if residence_ns <= total_ns { total_ns - residence_ns } else { total_ns }
 }
 
-fn phase_at(phases: &[PhaseWindow], time_ns: u64) -> underload_report::schema::Phase {
+fn phase_at(phases: &[PhaseWindow], time_ns: u64) -> underload_record::schema::Phase {
     let window = phases.iter().find(|window| time_ns < window.end_ns).or(phases.last());
     window.map(|window| window.phase).unwrap_or_default()
 }
@@ -213,7 +213,7 @@ fn phase_at(phases: &[PhaseWindow], time_ns: u64) -> underload_report::schema::P
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use underload_report::schema::Phase;
+    use underload_record::schema::Phase;
 
     fn sent(sequence: u32, sent_ns: u64) -> SentRecord {
         SentRecord { class: 0, sequence, scheduled_ns: sent_ns - 1, sent_ns }

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use snap::read::FrameDecoder;
+use underload_record::schema::{
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint,
+};
 
 use super::numbers::{nanos, rate};
 use super::rows::Rows;
 use super::{ImportError, Imported, limited};
-use crate::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint,
-};
 
 const MAGIC: [u8; 8] = 0x5372_ab82_ae7c_59cb_u64.to_le_bytes();
 const HEADER_LEN: usize = 16;
@@ -419,7 +419,8 @@ mod tests {
                 assert_eq!((idle.sent, idle.distribution.unwrap().max_ns), (51, 40_000_000));
             }
             let load = |arm: usize| {
-                let of = |it: &&crate::schema::LatencySummary| it.window.phase == Phase::Load;
+                let of =
+                    |it: &&underload_record::schema::LatencySummary| it.window.phase == Phase::Load;
                 run.record.trials[arm].latencies.iter().find(of).unwrap().distribution.unwrap()
             };
             assert_eq!([0, 1, 2].map(|arm| load(arm).p50_ns / 1_000_000), [40, 41, 42]);

@@ -9,14 +9,14 @@
 //! own, `TCP upload::1::tcp_rtt`, and is no rate of the load.
 
 use serde::Deserialize;
+use underload_record::schema::{
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
+    SeriesPoint,
+};
 
 use super::numbers::{bits, flow_index, lenient, nanos, rate};
 use super::rows::{Named, Rows};
 use super::{ImportError, Imported};
-use crate::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
-    SeriesPoint,
-};
 
 #[derive(Deserialize)]
 struct File {

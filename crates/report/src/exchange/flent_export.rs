@@ -17,9 +17,9 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
+use underload_record::schema::{Direction, FlowDirection, Sample, Series, SeriesKind, TrialRecord};
 
 use crate::RunData;
-use crate::schema::{Direction, FlowDirection, Sample, Series, SeriesKind, TrialRecord};
 
 /// From one point of the common grid to the next, s.
 const STEP_S: f64 = 0.1;
@@ -270,9 +270,10 @@ fn mean(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::{FlowRecord, Phase, PhaseWindow, SeriesPoint};
+
     use super::*;
     use crate::exchange::import;
-    use crate::schema::{FlowRecord, Phase, PhaseWindow, SeriesPoint};
 
     fn run() -> RunData {
         let mut run = import(

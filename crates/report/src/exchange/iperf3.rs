@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use underload_record::schema::{
+    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
+};
 
 use super::numbers::{lenient, nanos, rate};
 use super::rows::Rows;
 use super::{ImportError, Imported};
-use crate::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
-};
 
 #[derive(Deserialize)]
 struct File {

@@ -1,11 +1,11 @@
 //! The JSON of `irtt client -o`: every round trip, all times in ns.
 
 use serde::Deserialize;
+use underload_record::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
 
 use super::numbers::nanos;
 use super::rows::Rows;
 use super::{ImportError, Imported};
-use crate::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
 
 #[derive(Deserialize)]
 struct File {

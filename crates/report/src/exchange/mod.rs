@@ -27,14 +27,14 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-
-use crate::schema::{
+use underload_record::schema::{
     ArmRecord, FlowRecord, HostFacts, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series,
     TrialRecord, World,
 };
-use crate::summarise::{LatencyPools, trial_latencies};
+use underload_record::{LatencyPools, conclude, trial_latencies};
+
 use crate::words::one_line;
-use crate::{RunData, StoreError, conclude};
+use crate::{RunData, StoreError};
 
 pub use flent_export::flent_file;
 
@@ -190,7 +190,7 @@ impl Imported {
         let phases = || parts.iter().flat_map(|part| &part.phases);
         let end_ns = phases().map(|window| window.end_ns).max().unwrap_or(0);
         let mut record = RunRecord {
-            format_version: crate::schema::FORMAT_VERSION,
+            format_version: underload_record::schema::FORMAT_VERSION,
             tool_version: tool,
             commit: "unknown".to_owned(),
             scenario: ScenarioRecord { name, title: title.clone(), text: String::new() },

@@ -3,13 +3,16 @@
 
 use std::fmt::Write as _;
 
+use underload_record::CONFIDENCE;
+use underload_record::schema::{Phase, Quantile};
+use underload_record::stats::{
+    Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
+};
+
 use super::{arm_row, table};
 use crate::likeness;
 use crate::plot::escape;
-use crate::schema::{Phase, Quantile};
-use crate::stats::{Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney};
 use crate::subject::Subject;
-use crate::summarise::CONFIDENCE;
 use crate::words::significant;
 
 /// Trials per arm from which a comparison says something.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use underload_record::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
+
 use super::{Headings, arm_row, figures, phase_words, table};
 use crate::plot::{Plot, escape};
-use crate::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
 use crate::subject::Subject;
 use crate::words::{metric_words, significant, thousands};
 

@@ -9,9 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{self, Access};
+use underload_disk::{self as disk, Access};
+use underload_record::schema::Phase;
+
 use crate::plot::{COLOURS, MOST_TIMELINES, Plot, PlotError, Plots, escape, ink_rules};
-use crate::schema::Phase;
 use crate::subject::{Subject, subjects};
 use crate::verdict::{summary_lines, warnings};
 use crate::words::count;

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
+use underload_record::schema::{
+    ArmBottleneck, ArmMetric, Direction, Expectation, Interval, Phase, Quantile, TrialRecord,
+    Validity, Verdict,
+};
+
 use super::latency::{Least, range};
 use super::{arm_row, phase_words, table};
 use crate::RunData;
 use crate::plot::escape;
 use crate::published;
-use crate::schema::{
-    ArmBottleneck, ArmMetric, Direction, Expectation, Interval, Phase, Quantile, TrialRecord,
-    Validity, Verdict,
-};
 use crate::subject::{Subject, run_suffix};
 use crate::words::{mbit, ms, significant, thousands};
 
@@ -315,7 +316,7 @@ fn trial_row(trial: &TrialRecord, suffix: &str) -> String {
     };
     let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
     let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
-    let late = |late: Option<crate::schema::Distribution>| {
+    let late = |late: Option<underload_record::schema::Distribution>| {
         late.map_or("–".to_owned(), |late| ms(late.p99_ns))
     };
     let timeliness = &trial.timeliness;

@@ -1,12 +1,13 @@
 //! Distributions over trials: Figures 3 to 6 of Comcast 2021.
 
+use underload_record::CONFIDENCE;
+use underload_record::schema::{Phase, Quantile};
+use underload_record::stats::{Ecdf, FixedBins};
+
 use super::canvas::Ink;
 use super::chart::{self, Axis};
 use super::{Plot, PlotError};
-use crate::schema::{Phase, Quantile};
-use crate::stats::{Ecdf, FixedBins};
 use crate::subject::Subject;
-use crate::summarise::CONFIDENCE;
 use crate::words::thousands;
 
 /// With fewer trials per arm than this, a CDF over trials is a few steps that say nothing.
@@ -192,7 +193,7 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotErro
     let longest = values.iter().filter_map(|(_, values, _)| {
         let mut sorted = values.clone();
         sorted.sort_unstable();
-        crate::stats::nearest_rank(&sorted, 0.995)
+        underload_record::stats::nearest_rank(&sorted, 0.995)
     });
     let bins = longest.max().map_or(0, |longest| (longest / BIN_NS + 1) as usize).clamp(4, BINS);
     let counted: Vec<(&Subject<'_>, FixedBins, &str)> = values

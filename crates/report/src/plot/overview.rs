@@ -1,11 +1,11 @@
 //! All arms at a glance: idle, p50 to p99, maximum.
 
 use plotters::style::text_anchor::{HPos, VPos};
+use underload_record::schema::{Phase, Quantile};
 
 use super::canvas::Ink;
 use super::chart::{self, WIDTH};
 use super::{Plot, PlotError};
-use crate::schema::{Phase, Quantile};
 use crate::subject::Subject;
 use crate::words;
 

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use plotters::style::text_anchor::{HPos, VPos};
+use underload_record::schema::{Direction, Phase, SeriesKind, SeriesPoint, TrialRecord};
 
 use super::canvas::Ink;
 use super::chart::{self, Axis, WIDTH};
 use super::{Plot, PlotError};
-use crate::schema::{Direction, Phase, SeriesKind, SeriesPoint, TrialRecord};
 use crate::subject::Subject;
 
 /// Arms beyond this many have no time plots: the page would be long and nobody would read it.

@@ -19,9 +19,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use underload_disk::{Access, GrowingFile, NewFile};
 
 use super::StoreError;
-use crate::disk::{Access, GrowingFile, NewFile};
 
 /// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
 const BATCH_ROWS: usize = 1 << 16;

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use underload_record::schema::{Marking, TrialRecord};
+
 use super::read::RunData;
 use super::rows;
-use crate::schema::{Marking, TrialRecord};
 
 /// Writes every sample; an empty field is a lost or unknown value.
 ///

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::schema::FORMAT_VERSION;
+use underload_record::schema::FORMAT_VERSION;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]

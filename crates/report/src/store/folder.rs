@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use underload_disk::{self as disk, Access, GrowingFile};
+
 use super::{JOURNAL, RECORD, StoreError};
-use crate::disk::{self, Access, GrowingFile};
 
 /// Whether a run may begin in a directory: it is empty, or not there yet.
 ///

@@ -23,15 +23,15 @@ use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use underload_disk::{self as disk, Access, GrowingFile};
+use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
+use underload_record::{LatencyPools, conclude};
+
 pub use csv::{write_samples_csv, write_series_csv};
 pub use error::StoreError;
 pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
 
-use crate::arms::conclude;
-use crate::disk::{self, Access, GrowingFile};
-use crate::schema::{RunRecord, Sample, Series, TrialRecord};
-use crate::summarise::LatencyPools;
 use folder::Folder;
 
 const RECORD: &str = "run.json";

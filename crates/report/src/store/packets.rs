@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
+use underload_disk::{self as disk, GrowingFile};
+use underload_record::schema::PacketSighting;
 
 use super::StoreError;
 use super::columns::{Column, Kind, Layout, TableWriter};
-use crate::disk::{self, GrowingFile};
-use crate::schema::PacketSighting;
 
 /// Columns of `packets.parquet`.
 pub(super) const PACKETS: &Layout = &[

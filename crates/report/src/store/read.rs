@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
+use underload_record::{LatencyPools, conclude};
+
 use super::{JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows};
-use crate::arms::conclude;
-use crate::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
-use crate::summarise::LatencyPools;
 
 /// Rows of a table that are read at most: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;

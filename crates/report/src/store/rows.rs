@@ -1,9 +1,9 @@
 //! Samples and series as columns, and back.
 
 use parquet::data_type::ByteArray;
+use underload_record::schema::{Ecn, Marking, Phase, Sample, Series, SeriesPoint, TrialRecord};
 
 use super::columns::{Column, Kind, Layout};
-use crate::schema::{Ecn, Marking, Phase, Sample, Series, SeriesPoint, TrialRecord};
 
 /// Columns of `samples.parquet`.
 pub(super) const SAMPLES: &Layout = &[
@@ -112,8 +112,9 @@ pub(super) fn to_samples(
     };
     for row in 0..trial.len() {
         let (index, record) = trial_of(trial[row], trials)?;
-        let named =
-            |candidate: &crate::schema::FlowRecord| candidate.name.as_bytes() == flow[row].data();
+        let named = |candidate: &underload_record::schema::FlowRecord| {
+            candidate.name.as_bytes() == flow[row].data()
+        };
         let position = record.flows.iter().position(named);
         let flow = position.and_then(|position| u16::try_from(position).ok());
         samples.push(Sample {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::*;
-use crate::disk::faults::{self, Fault, Tree};
-use crate::schema::{
+use underload_disk::faults::{self, Fault, Tree};
+use underload_record::schema::{
     ArmRecord, FORMAT_VERSION, FlowRecord, HostFacts, LatencySummary, ScenarioRecord, World,
 };
+
+use super::*;
 
 const SAMPLES_EACH: usize = 3;
 

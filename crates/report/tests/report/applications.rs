@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use underload_report::schema::{FlowRecord, Metric, World};
+use underload_record::schema::{FlowRecord, Metric, World};
 use underload_report::{RunData, render, summary_lines, table};
 
 use crate::page::conclude_all;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 
 use serde_json::Value;
-use underload_report::schema::World;
+use underload_record::schema::World;
 use underload_report::{RunDir, write_samples_csv, write_series_csv};
 
 use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};

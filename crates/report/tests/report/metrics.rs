@@ -1,9 +1,10 @@
 //! Every name that an expectation may use, against numbers found another way.
 
-use underload_report::schema::{
+use underload_record::schema::{
     Expectation, FlowRecord, Phase, Quantile, RunRecord, Sample, World,
 };
-use underload_report::{LatencyPools, conclude, metric, render, trial_latencies};
+use underload_record::{LatencyPools, conclude, metric, trial_latencies};
+use underload_report::render;
 
 use crate::page::{conclude_all, run};
 use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};

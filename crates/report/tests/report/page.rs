@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use underload_report::schema::{ArmRecord, RunRecord, Validity, World};
-use underload_report::{
-    LatencyPools, RunData, conclude, plots, render, summary_lines, warnings, write_report,
-};
+use underload_record::schema::{ArmRecord, RunRecord, Validity, World};
+use underload_record::{LatencyPools, conclude};
+use underload_report::{RunData, plots, render, summary_lines, warnings, write_report};
 
 use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
@@ -169,7 +168,7 @@ fn the_class_with_the_largest_effect_is_named() {
             sample.rtt_ns = sample.rtt_ns.map(|rtt| if is_quick { 17_500_000 } else { rtt });
         }
         trial.samples.extend(more);
-        trial.record.latencies = underload_report::trial_latencies(
+        trial.record.latencies = underload_record::trial_latencies(
             &trial.samples,
             &trial.record.flows,
             &trial.record.phases,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use underload_report::schema::{Phase, Verdict, World};
+use underload_record::schema::{Phase, Verdict, World};
 use underload_report::{
     RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,
 };
@@ -66,7 +66,7 @@ fn summaries_pool_samples_and_judge_expectations() -> Result<(), Box<dyn Error>>
         .filter(|sample| sample.phase == Phase::Load)
         .filter_map(|sample| sample.rtt_ns)
         .collect();
-    let pooled = underload_report::stats::distribution(&mut rtts);
+    let pooled = underload_record::stats::distribution(&mut rtts);
     assert_eq!(load.pooled, pooled);
     assert_eq!(load.sent, 2 * 140);
     assert_eq!(load.sent - load.lost, rtts.len() as u64);
@@ -144,7 +144,7 @@ fn what_does_not_belong_is_refused_by_name() -> Result<(), Box<dyn Error>> {
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
     let mut run = write(directory.path(), &[])?;
     let Trial { record, samples, series } = &trials[0];
-    let mut refused = |change: &dyn Fn(&mut underload_report::schema::TrialRecord), words: &str| {
+    let mut refused = |change: &dyn Fn(&mut underload_record::schema::TrialRecord), words: &str| {
         let mut changed = record.clone();
         change(&mut changed);
         let error = run.append_trial(&changed, samples, series).map_err(|e| e.to_string());

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use underload_report::schema::{
+use underload_record::schema::{
     ArmRecord, BottleneckSummary, Direction, Distribution, Ecn, Expectation, FORMAT_VERSION,
     FlowDirection, FlowRecord, HostFacts, InvalidReason, Marking, Metric, PacketCount, Phase,
     PhaseWindow, RunRecord, Sample, ScenarioRecord, Series, SeriesKind, SeriesPoint, Timeliness,
     TrialRecord, Validity, World,
 };
-use underload_report::trial_latencies;
+use underload_record::trial_latencies;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

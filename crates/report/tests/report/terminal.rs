@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use underload_report::schema::World;
+use underload_record::schema::World;
 use underload_report::{RunDir, agreement_table, agreements, load, table};
 
 use crate::page::run;

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
+use underload_record::schema::{Direction, SeriesKind};
 use underload_report::diagram::{Curve, Panel, Scale};
-use underload_report::schema::{Direction, SeriesKind};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::FlowKind;
 

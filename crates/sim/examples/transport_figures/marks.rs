@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use underload_aqm::time::Span;
+use underload_record::schema::{Direction, SeriesKind};
 use underload_report::diagram::{Curve, Panel, Scale};
-use underload_report::schema::{Direction, SeriesKind};
 use underload_sim::congestion::Algorithm;
 use underload_sim::trial::run;
 

@@ -15,7 +15,7 @@ use underload_aqm::packet::Packet;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Metric};
+use underload_record::schema::{Direction, Metric};
 
 use crate::flow::{Port, nth};
 use crate::net::{Body, Segment};

@@ -8,7 +8,7 @@
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::flow::Port;
 use crate::net::{Body, Segment};

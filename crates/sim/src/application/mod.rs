@@ -32,7 +32,7 @@ use toml::Table;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_report::schema::{Direction, Metric};
+use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::Algorithm;
 use crate::flow::Port;

@@ -1,8 +1,8 @@
 //! Delays of an application's own events, and their quantiles.
 
 use underload_aqm::time::Span;
-use underload_report::schema::Metric;
-use underload_report::stats::nearest_rank;
+use underload_record::schema::Metric;
+use underload_record::stats::nearest_rank;
 
 use super::metric;
 

@@ -7,7 +7,7 @@ mod udp;
 use underload_aqm::packet::{Dscp, Ecn, Packet};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Distribution, FlowDirection, Metric, Quantile};
+use underload_record::schema::{Direction, Distribution, FlowDirection, Metric, Quantile};
 
 pub(crate) use port::{Address, Port};
 pub(crate) use probe::Probe;
@@ -208,8 +208,8 @@ impl Agent {
 pub(crate) const UDP_HEADER_BYTES: u32 = 28;
 
 /// The ECN field in the terms of the record.
-pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_report::schema::Ecn {
-    underload_report::schema::Ecn::from_bits(ecn.bits())
+pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {
+    underload_record::schema::Ecn::from_bits(ecn.bits())
 }
 
 /// Quantiles of delays as metrics in milliseconds.

@@ -2,7 +2,7 @@
 
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::time::Time;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::net::{Body, Message, Network, Segment};
 

@@ -6,7 +6,7 @@
 
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Marking, Sample};
+use underload_record::schema::{Direction, Marking, Sample};
 
 use crate::net::{Body, Segment};
 

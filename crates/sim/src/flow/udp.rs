@@ -4,7 +4,7 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Metric};
+use underload_record::schema::{Direction, Metric};
 
 use crate::net::{Body, Datagram, Histogram, Segment};
 

@@ -1,6 +1,6 @@
 //! Durations in bounded memory.
 
-use underload_report::schema::Distribution;
+use underload_record::schema::Distribution;
 
 /// A histogram of durations: exact below 128 ns, then 64 buckets per power of two, so that a
 /// quantile is at most 1.6 % too large. 60 KiB, whatever is counted.

@@ -13,7 +13,7 @@ use underload_aqm::packet::Packet;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 pub(crate) use histogram::Histogram;
 pub(crate) use recorder::{Counters, Recorder, difference};

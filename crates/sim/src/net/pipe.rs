@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use underload_aqm::packet::Packet;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::Segment;
 

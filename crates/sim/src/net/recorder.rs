@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::time::Time;
-use underload_report::schema::PacketCount;
+use underload_record::schema::PacketCount;
 
 use super::Segment;
 use super::histogram::Histogram;

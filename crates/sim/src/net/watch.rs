@@ -10,7 +10,7 @@ use std::rc::Rc;
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{DropReason, MarkReason};
 use underload_aqm::time::Time;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::Segment;
 

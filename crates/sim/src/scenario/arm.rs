@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use toml::Table;
 use underload_aqm::registry::LoadFile;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::cohort::Cohort;
 use super::document::{Base, Document};

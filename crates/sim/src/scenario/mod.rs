@@ -62,7 +62,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_report::schema::{Expectation, World, names_arm};
+use underload_record::schema::{Expectation, World, names_arm};
 
 pub use arm::Arm;
 pub use cellular::CellularModel;

@@ -5,7 +5,7 @@ use toml::Table;
 use underload_aqm::config::{ConfigError, Spec};
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
 use underload_aqm::time::Span;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::error::Fault;
 use super::quantity::{BytesText, SpanText, SpecText};

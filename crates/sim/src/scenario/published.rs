@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use toml::Table;
-use underload_report::schema::{Choice, Expectation, Extreme, Verdict};
+use underload_record::schema::{Choice, Expectation, Extreme, Verdict};
 
 use super::document::take_tables;
 use super::error::Fault;

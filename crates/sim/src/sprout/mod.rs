@@ -43,7 +43,7 @@ mod sender;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::flow::{Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use underload_aqm::time::Time;
-use underload_report::schema::Distribution;
+use underload_record::schema::Distribution;
 
 use crate::net::Histogram;
 

@@ -36,7 +36,7 @@ mod undo;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Metric};
+use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
 use crate::flow::{Port, delay_metrics};

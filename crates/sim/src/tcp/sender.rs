@@ -6,7 +6,7 @@ mod tests;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::congestion::{
     Ack, Cause, CongestionControl, Controller, Delivered, Loss, State, Window,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
-use underload_report::schema::{Direction, Phase, Sample};
+use underload_record::schema::{Direction, Phase, Sample};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
 use underload_sim::net::{Event, HopConfig, SharedWatcher, Sighting, Watcher};

@@ -8,7 +8,7 @@ pub mod response;
 use std::cell::RefCell;
 
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{BottleneckSummary, Direction, Phase};
+use underload_record::schema::{BottleneckSummary, Direction, Phase};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{FlowConfig, FlowKind};
 use underload_sim::net::HopConfig;

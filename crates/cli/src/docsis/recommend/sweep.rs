@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use underload_docsis::recommend::{Choice, Upstream, table_2};
-use underload_report::metric;
-use underload_report::schema::RunRecord;
+use underload_record::metric;
+use underload_record::schema::RunRecord;
 
 use super::choose::Outcome;
 use crate::run;

@@ -13,7 +13,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness};
-use underload_report::disk::{self, GrowingFile};
+use underload_disk::{self as disk, GrowingFile};
 use underload_sim::net::{Event, Sighting};
 
 use super::header::{self, Passed, TcpFacts};

@@ -14,7 +14,7 @@ pub mod point;
 mod sequence;
 
 use anyhow::{Context as _, anyhow, bail};
-use underload_report::schema::PacketSighting;
+use underload_record::schema::PacketSighting;
 use underload_report::{PacketTable, RunDir};
 use underload_sim::flow::FlowKind;
 use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
@@ -229,7 +229,7 @@ fn row<'a>(trial: u32, sighting: &Sighting<'a>, hop: &'a str, flow: &'a str) -> 
         retransmission,
         length: sighting.len,
         dscp: meta.dscp.value(),
-        ecn: underload_report::schema::Ecn::from_bits(meta.ecn.bits()),
+        ecn: underload_record::schema::Ecn::from_bits(meta.ecn.bits()),
         sojourn_ns: end.map(|_| sighting.time.since(meta.arrived).as_nanos()),
         end_ns: end.map(underload_aqm::time::Time::as_nanos),
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use underload_aqm::qdisc::DropReason;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 use underload_sim::net::{Event, HopConfig, Sighting};
 use underload_sim::trial::SimConfig;
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 use underload_sim::net::Data;
 
 /// One direction of one connection: flow, channel, where its data goes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::udp::{Datagram, UdpHub, UdpStream};
 use crate::clock::RunClock;

@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::control::{Control, Ended};
 use super::parameters::{Parameters, Protocol, Refusal};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::address::Addresses;
 use super::answer::{self, Probe};

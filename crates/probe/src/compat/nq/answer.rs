@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use crate::load::payload;
 use crate::service::CompatShare;

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::NqLimits;
-use underload_report::schema::Direction;
+use underload_record::schema::Direction;
 
 use super::answer::{Content, InFlight, Lease};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_report::schema::{Direction, Metric};
+use underload_record::schema::{Direction, Metric};
 
 pub use playout::JitterBuffer;
 

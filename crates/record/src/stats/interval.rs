@@ -1,6 +1,6 @@
-//! Intervals: of a quantile, of a mean over repeats; and the fairness index.
+//! The interval of a mean over repeats, and the fairness index.
 
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::schema::Interval;
 
@@ -33,41 +33,6 @@ fn half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64> {
     half.is_finite().then_some(half)
 }
 
-/// Distribution-free interval of quantile `q` from order statistics: the two values of `sorted`
-/// between which the true quantile lies with at least `confidence`, by the binomial distribution.
-///
-/// An end is `None` when no order statistic reaches that far: too few samples. It supposes
-/// independent samples; see the module page for what that means within one trial.
-pub fn quantile_interval<T: Copy>(sorted: &[T], q: f64, confidence: f64) -> (Option<T>, Option<T>) {
-    let inside = |share: f64| share > 0.0 && share < 1.0;
-    let count = sorted.len() as u64;
-    let Some(below) = Binomial::new(q, count).ok().filter(|_| inside(q) && inside(confidence))
-    else {
-        return (None, None);
-    };
-    let tail = (1.0 - confidence) / 2.0;
-    // The low end is order statistic l (from 1) where l is the largest with P(B <= l - 1) <= tail;
-    // the high end is order statistic u, the smallest with P(B <= u - 1) >= 1 - tail.
-    let at_or_under_tail = first_rank(count, |k| below.cdf(k) > tail);
-    let at_or_over = first_rank(count, |k| below.cdf(k) >= 1.0 - tail);
-    let low = at_or_under_tail.checked_sub(1).and_then(|l| sorted.get(l as usize));
-    (low.copied(), sorted.get(at_or_over as usize).copied())
-}
-
-/// The smallest k in 0..=count for which the monotonic condition holds; count if none does.
-fn first_rank(count: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = u64::midpoint(low, high);
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    low
-}
-
 /// Jain's fairness index, from 1/n (one takes all) to 1 (all equal): square of the sum over n times
 /// the sum of squares (Jain, Chiu and Hawe 1984). `None` without a positive value.
 pub fn jain_index(shares: &[f64]) -> Option<f64> {
@@ -80,9 +45,6 @@ pub fn jain_index(shares: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Count, quantile, confidence, low, high.
-    type QuantileCase = (u64, f64, f64, Option<u64>, Option<u64>);
 
     fn close(found: Option<f64>, want: f64) {
         let found = found.expect("a value");
@@ -112,15 +74,6 @@ mod tests {
     }
 
     #[test]
-    fn quantile_intervals_equal_scipys_quantile_test() {
-        // scipy.stats.quantile_test(range(1, n + 1), q=0, p=q).confidence_interval(confidence)
-        for (n, q, confidence, low, high) in QUANTILES {
-            let sorted: Vec<u64> = (1..=n).collect();
-            assert_eq!(quantile_interval(&sorted, q, confidence), (low, high), "{n} {q}");
-        }
-    }
-
-    #[test]
     fn jain_is_one_for_equals_and_one_nth_for_a_single_winner() {
         close(jain_index(&[5.0, 5.0, 5.0]), 1.0);
         close(jain_index(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
@@ -134,16 +87,4 @@ mod tests {
     const MEAN_HIGH: f64 = 25.272_326_985_745_85;
     const TWO_LOW: f64 = -63.283_705_814_357_63;
     const TWO_HIGH: f64 = 573.283_705_814_357_6;
-    const QUANTILES: [QuantileCase; 10] = [
-        (10, 0.5, 0.95, Some(2), Some(9)),
-        (5, 0.5, 0.95, None, None),
-        (20, 0.9, 0.95, Some(15), None),
-        (100, 0.9, 0.95, Some(84), Some(96)),
-        (100, 0.99, 0.95, Some(97), None),
-        (1000, 0.99, 0.95, Some(983), Some(997)),
-        (1000, 0.999, 0.95, Some(997), None),
-        (7000, 0.999, 0.99, Some(6985), Some(7000)),
-        (7000, 0.5, 0.99, Some(3392), Some(3609)),
-        (35, 0.25, 0.9, Some(5), Some(14)),
-    ];
 }

@@ -1,27 +1,25 @@
 //! Statistics of latency: what can be said from the samples, and how sure one may be.
 //!
 //! Two warnings shape what is here. Samples of one trial follow one another through the same queue,
-//! so they are far from independent: an interval over a trial's samples ([`quantile_interval`],
-//! [`Ecdf::band`]) is too narrow, and intervals over repeats ([`mean_interval`]) or resampled by
-//! cluster ([`cluster_bootstrap`]) are what the reports print. And percentiles are never averaged
-//! across hosts into a percentile: pooled quantiles come from the samples themselves.
+//! so they are far from independent: an interval over a trial's samples ([`Ecdf::band`]) is too
+//! narrow, and every interval that a report prints is one over repeats ([`mean_interval`]). And
+//! percentiles are never averaged across hosts into a percentile: pooled quantiles come from the
+//! samples themselves.
 //!
 //! Every function is checked against scipy 1.17.1; the tests hold its numbers and the calls that
 //! give them.
 
-mod bootstrap;
 mod compare;
 mod ecdf;
 mod histogram;
 mod interval;
 mod quantile;
 
-pub use bootstrap::{BootstrapInterval, cluster_bootstrap};
 pub use compare::{
     Alternative, MannWhitney, RankMethod, Shift, hodges_lehmann_ratio, hodges_lehmann_shift,
     mann_whitney,
 };
 pub use ecdf::{Ecdf, EcdfBand};
 pub use histogram::{DurationHistogram, FixedBins};
-pub use interval::{jain_index, mean_interval, quantile_interval};
+pub use interval::{jain_index, mean_interval};
 pub use quantile::{distribution, nearest_rank, weighted_distribution};

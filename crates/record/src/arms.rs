@@ -224,7 +224,7 @@ impl ArmLatency {
     }
 
     /// Probes that were lost, percent.
-    pub(crate) fn lost_percent(&self) -> f64 {
+    pub fn lost_percent(&self) -> f64 {
         percent(self.lost, self.sent).unwrap_or(0.0)
     }
 }

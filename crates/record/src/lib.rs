@@ -1,0 +1,20 @@
+//! What a run recorded, and the numbers that follow from it.
+//!
+//! Every world writes these types and every report reads them. Nothing here knows a file, a clock
+//! or a picture, so an engine that depends on it compiles neither Parquet nor a plotter.
+//!
+//! - [`schema`]: the record itself, as plain types: runs, trials, samples, curves, summaries.
+//! - [`summarise`], [`trial_latencies`]: from samples to a trial's latency.
+//! - [`LatencyPools`], [`conclude`]: from trials to the summary of each arm, and the published
+//!   numbers held against it.
+//! - [`metric`]: one number of an arm by its name.
+//! - [`stats`]: quantiles, histograms, intervals and comparisons.
+
+pub mod schema;
+pub mod stats;
+
+mod arms;
+mod summarise;
+
+pub use arms::{conclude, metric};
+pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
