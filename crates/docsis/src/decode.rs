@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::code::top::{END, PAD};
 use crate::schema::{self, Field, Kind, Scope};
-use crate::tlv::{Config, END, Ending, Item, PAD, Path, Tlv, Value, has_wide_length};
+use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
 
 /// What a decoder accepts at most, so that a hostile file costs bounded memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::code::top::{END, PAD};
 use crate::decode::Limits;
 use crate::schema::{self, Field, Scope};
-use crate::tlv::{Config, END, Ending, Item, PAD, Path, Tlv, Value, has_wide_length};
+use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
 
 /// Why a model has no bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -30,6 +30,7 @@
 //! ```
 
 pub mod check;
+mod code;
 pub mod decode;
 pub mod describe;
 pub mod encode;

@@ -17,9 +17,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
 use thiserror::Error;
 
+use crate::code::extended_mic::{BITMAP, DIGEST_TYPE, EXPLICIT_DIGEST};
+use crate::code::extension::EXTENDED_MIC;
+use crate::code::top::{self, CM_MIC, CMTS_MIC, EXTENSION};
 use crate::encode::{EncodeError, tlv_bytes};
 use crate::schema::{GENERAL_VENDOR, VENDOR_ID};
-use crate::tlv::{CM_MIC, CMTS_MIC, Config, Ending, Item, Tlv, Value};
+use crate::tlv::{Config, Ending, Item, Tlv, Value};
 
 /// Bytes of every digest here.
 pub const DIGEST_BYTES: usize = 16;
@@ -28,15 +31,33 @@ pub const DIGEST_BYTES: usize = 16;
 pub type Mic = [u8; DIGEST_BYTES];
 
 /// The types that the CMTS MIC covers, in its order.
-pub const CMTS_MIC_ORDER: [u8; 22] =
-    [1, 2, 3, 4, 17, 43, 6, 18, 19, 20, 59, 22, 23, 24, 25, 28, 29, 26, 35, 36, 37, 40];
+pub const CMTS_MIC_ORDER: [u8; 22] = [
+    top::DOWNSTREAM_FREQUENCY,
+    top::UPSTREAM_CHANNEL_ID,
+    top::NETWORK_ACCESS_CONTROL,
+    top::CLASS_OF_SERVICE,
+    top::BASELINE_PRIVACY,
+    top::EXTENSION,
+    top::CM_MIC,
+    top::MAXIMUM_CPES,
+    top::TFTP_TIMESTAMP,
+    top::TFTP_MODEM_IPV4,
+    top::TFTP_MODEM_IPV6,
+    top::UPSTREAM_CLASSIFIER,
+    top::DOWNSTREAM_CLASSIFIER,
+    top::UPSTREAM_FLOW,
+    top::DOWNSTREAM_FLOW,
+    top::MAXIMUM_CLASSIFIERS,
+    top::PRIVACY_ENABLE,
+    top::HEADER_SUPPRESSION,
+    top::SUBSCRIBER_CONTROL,
+    top::SUBSCRIBER_IPV4_LIST,
+    top::SUBSCRIBER_FILTER_GROUPS,
+    top::TEST_MODES,
+];
 
-const EXTENSION: u8 = 43;
-const EXTENDED: u8 = 6;
-const HMAC_TYPE: u8 = 1;
-const BITMAP: u8 = 2;
-const EXPLICIT: u8 = 3;
-const HMAC_MD5: u64 = 1;
+/// The digest type (43.6.1) of HMAC-MD5.
+const HMAC_MD5: u8 = 1;
 
 /// The secret that the operator's files and CMTS share. It never appears in debug output.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,12 +127,12 @@ impl Extended {
     /// # Errors
     /// A 43.6 without its type or bitmap.
     pub fn of(config: &Config) -> Result<Option<Self>, MicError> {
-        let Some(tlv) = config.of(EXTENSION).find_map(|tlv| tlv.child(EXTENDED)) else {
+        let Some(tlv) = config.of(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC)) else {
             return Ok(None);
         };
-        let digest_type = tlv.number(HMAC_TYPE).ok_or(MicError::Incomplete)?;
+        let digest_type = tlv.number(DIGEST_TYPE).ok_or(MicError::Incomplete)?;
         let bitmap = tlv.child(BITMAP).and_then(Tlv::as_bytes).ok_or(MicError::Incomplete)?;
-        let explicit = tlv.child(EXPLICIT).and_then(Tlv::as_bytes).map(<[u8]>::to_vec);
+        let explicit = tlv.child(EXPLICIT_DIGEST).and_then(Tlv::as_bytes).map(<[u8]>::to_vec);
         Ok(Some(Self { digest_type, bitmap: bitmap.to_vec(), explicit }))
     }
 
@@ -124,8 +145,8 @@ impl Extended {
     /// The extension field (type 43) that makes the extended MIC cover these types.
     pub fn covering(codes: impl IntoIterator<Item = u8>) -> Tlv {
         let extended = Tlv::nested(
-            EXTENDED,
-            [Tlv::u8(HMAC_TYPE, HMAC_MD5 as u8), Tlv::bytes(BITMAP, bitmap(codes))],
+            EXTENDED_MIC,
+            [Tlv::u8(DIGEST_TYPE, HMAC_MD5), Tlv::bytes(BITMAP, bitmap(codes))],
         );
         Tlv::nested(EXTENSION, [Tlv::bytes(VENDOR_ID, GENERAL_VENDOR), extended])
     }
@@ -157,6 +178,17 @@ impl Config {
         Ok(hash.finalize().into())
     }
 
+    /// Whether the CM MIC that stands in the file is that of its settings; none where none stands.
+    pub fn cm_mic_fits(&self) -> Option<bool> {
+        let stored = self.of(CM_MIC).next()?.as_bytes()?;
+        Some(self.cm_mic().is_ok_and(|mic| stored == mic))
+    }
+
+    /// Whether a CMTS MIC stands in the file, fitting or not.
+    pub fn has_cmts_mic(&self) -> bool {
+        self.has(CMTS_MIC)
+    }
+
     /// The value that type 7 should have, given the CM MIC that stands in the file.
     ///
     /// # Errors
@@ -184,7 +216,7 @@ impl Config {
     /// # Errors
     /// Settings that have no bytes, or a digest type other than HMAC-MD5.
     pub fn extended_mic(&self, extended: &Extended, secret: &Secret) -> Result<Mic, MicError> {
-        if extended.digest_type != HMAC_MD5 {
+        if extended.digest_type != u64::from(HMAC_MD5) {
             return Err(MicError::DigestType(extended.digest_type));
         }
         let mut message = Vec::new();
@@ -249,7 +281,7 @@ fn set_explicit(tlv: &mut Tlv, change: impl Fn(&mut Vec<u8>)) {
     if tlv.code != EXTENSION || vendor != Some(&GENERAL_VENDOR) {
         return;
     }
-    let digest = inner(tlv, EXTENDED).and_then(|extended| inner(extended, EXPLICIT));
+    let digest = inner(tlv, EXTENDED_MIC).and_then(|extended| inner(extended, EXPLICIT_DIGEST));
     if let Some(Tlv { value: Value::Bytes(digest), .. }) = digest {
         change(digest);
     }
@@ -289,8 +321,8 @@ mod tests {
     fn an_explicit_digest_is_filled_in_and_guards_what_the_bitmap_names() {
         let secret = Secret::new(b"bufferbloat");
         let mut field = Extended::covering([3, 43, 70]);
-        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED) {
-            children.push(Tlv::bytes(EXPLICIT, []));
+        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED_MIC) {
+            children.push(Tlv::bytes(EXPLICIT_DIGEST, []));
         }
         let mut config = Config::new([Tlv::u8(3, 1), field, Tlv::nested(70, [Tlv::u16(1, 5)])]);
         config.seal(Some(&secret)).unwrap();
@@ -313,8 +345,8 @@ mod tests {
     #[test]
     fn an_explicit_digest_cannot_cover_the_cm_mic() {
         let mut field = Extended::covering([3, 6]);
-        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED) {
-            children.push(Tlv::bytes(EXPLICIT, [0; DIGEST_BYTES]));
+        if let Some(Tlv { value: Value::Nested(children), .. }) = inner(&mut field, EXTENDED_MIC) {
+            children.push(Tlv::bytes(EXPLICIT_DIGEST, [0; DIGEST_BYTES]));
         }
         let mut config = Config::new([Tlv::u8(3, 1), field]);
         assert_eq!(config.seal(Some(&Secret::new(b"x"))), Err(MicError::Circular));

@@ -139,20 +139,13 @@ pub fn drain_time_us(bytes: u64, bps: u64) -> Option<u64> {
     u64::try_from(us).ok()
 }
 
-/// The guideline's Table 2: sustained upstream rate in bit/s and recommended target in bytes.
-pub const GUIDELINE_TARGETS: [(u64, u32); 4] = [
-    (1_000_000, 8 * 1024),
-    (2_000_000, 16 * 1024),
-    (5_000_000, 32 * 1024),
-    (10_000_000, 50 * 1024),
-];
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::qos::Direction;
+    use crate::recommend::TABLE_2;
 
     fn flow(minimum: Option<u32>, target: Option<u32>, maximum: Option<u32>) -> ServiceFlow {
         let mut flow = ServiceFlow::new(Direction::Upstream, 1);
@@ -216,7 +209,7 @@ mod tests {
     /// Statement 8: 65.5, 65.5, 52.4 and 40.96 ms.
     #[test]
     fn the_guidelines_targets_drain_in_the_times_it_states() {
-        let times = GUIDELINE_TARGETS.map(|(bps, bytes)| drain_time_us(u64::from(bytes), bps));
+        let times = TABLE_2.map(|(bps, bytes)| drain_time_us(u64::from(bytes), bps));
         assert_eq!(times, [Some(65_536), Some(65_536), Some(52_428), Some(40_960)]);
         assert_eq!(drain_time_us(1, 0), None);
     }

@@ -1,20 +1,8 @@
 //! The settings that decide a flow's latency, as types: what checks and the modem model read, and
 //! what a recommendation writes.
 
-use crate::tlv::Tlv;
-
-const UPSTREAM: u8 = 24;
-const DOWNSTREAM: u8 = 25;
-const REFERENCE: u8 = 1;
-const SET_TYPE: u8 = 6;
-const SUSTAINED: u8 = 8;
-const BURST: u8 = 9;
-const SCHEDULING: u8 = 15;
-const PEAK_RATE: u8 = 27;
-const BUFFER: u8 = 35;
-const AGGREGATE: u8 = 36;
-const AQM: u8 = 40;
-const RATE_UNIT: u8 = 41;
+use crate::code::{aqm, buffer, flow, top};
+use crate::tlv::{Config, Tlv};
 
 /// Which way a flow goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -27,20 +15,34 @@ pub enum Direction {
 }
 
 impl Direction {
+    pub(crate) const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
+
     /// The direction of a service flow's type, 24 or 25.
     pub fn of(code: u8) -> Option<Self> {
-        match code {
-            UPSTREAM => Some(Self::Upstream),
-            DOWNSTREAM => Some(Self::Downstream),
-            _ => None,
-        }
+        Self::BOTH.into_iter().find(|direction| direction.code() == code)
     }
 
     /// The type of a service flow of this direction.
     pub fn code(self) -> u8 {
         match self {
-            Self::Upstream => UPSTREAM,
-            Self::Downstream => DOWNSTREAM,
+            Self::Upstream => top::UPSTREAM_FLOW,
+            Self::Downstream => top::DOWNSTREAM_FLOW,
+        }
+    }
+
+    /// The type of a classifier that leads packets into a flow of this direction.
+    pub(crate) fn classifier_code(self) -> u8 {
+        match self {
+            Self::Upstream => top::UPSTREAM_CLASSIFIER,
+            Self::Downstream => top::DOWNSTREAM_CLASSIFIER,
+        }
+    }
+
+    /// The type of an aggregate of flows of this direction.
+    pub(crate) fn aggregate_code(self) -> u8 {
+        match self {
+            Self::Upstream => top::UPSTREAM_AGGREGATE,
+            Self::Downstream => top::DOWNSTREAM_AGGREGATE,
         }
     }
 }
@@ -65,14 +67,22 @@ impl BufferControl {
     /// The settings inside a type 35.
     pub fn from_tlv(tlv: &Tlv) -> Self {
         let number = |code| tlv.number(code).and_then(|bytes| u32::try_from(bytes).ok());
-        Self { minimum: number(1), target: number(2), maximum: number(3) }
+        Self {
+            minimum: number(buffer::MINIMUM),
+            target: number(buffer::TARGET),
+            maximum: number(buffer::MAXIMUM),
+        }
     }
 
     /// The type 35.
     pub fn to_tlv(self) -> Tlv {
-        let sizes = [(1, self.minimum), (2, self.target), (3, self.maximum)];
+        let sizes = [
+            (buffer::MINIMUM, self.minimum),
+            (buffer::TARGET, self.target),
+            (buffer::MAXIMUM, self.maximum),
+        ];
         let present = sizes.into_iter().filter_map(|(code, size)| Some(Tlv::u32(code, size?)));
-        Tlv::nested(BUFFER, present)
+        Tlv::nested(flow::BUFFER_CONTROL, present)
     }
 }
 
@@ -126,13 +136,15 @@ impl AqmEncodings {
     /// The settings inside a type 40. Values that the specification does not define are left out.
     pub fn from_tlv(tlv: &Tlv) -> Self {
         let small = |code| tlv.number(code).and_then(|value| u8::try_from(value).ok());
-        let edges = tlv.child(6).and_then(Tlv::as_bytes).unwrap_or_default();
+        let edges = tlv.child(aqm::HISTOGRAM_EDGES).and_then(Tlv::as_bytes).unwrap_or_default();
         Self {
-            disable: tlv.number(1).map(|value| value != 0),
-            latency_target_ms: small(2),
-            algorithm: tlv.number(3).and_then(AqmAlgorithm::from_code),
-            immediate_max_threshold_us: tlv.number(4).and_then(|us| u16::try_from(us).ok()),
-            immediate_range_exponent: small(5),
+            disable: tlv.number(aqm::DISABLE).map(|value| value != 0),
+            latency_target_ms: small(aqm::LATENCY_TARGET),
+            algorithm: tlv.number(aqm::ALGORITHM).and_then(AqmAlgorithm::from_code),
+            immediate_max_threshold_us: tlv
+                .number(aqm::IMMEDIATE_MAX_THRESHOLD)
+                .and_then(|us| u16::try_from(us).ok()),
+            immediate_range_exponent: small(aqm::IMMEDIATE_RANGE_EXPONENT),
             histogram_edges: edges
                 .chunks_exact(2)
                 .map(|edge| u16::from_be_bytes([edge[0], edge[1]]))
@@ -144,14 +156,16 @@ impl AqmEncodings {
     pub fn to_tlv(&self) -> Tlv {
         let edges: Vec<u8> = self.histogram_edges.iter().flat_map(|e| e.to_be_bytes()).collect();
         let settings = [
-            self.disable.map(|disable| Tlv::u8(1, u8::from(disable))),
-            self.latency_target_ms.map(|target| Tlv::u8(2, target)),
-            self.algorithm.map(|algorithm| Tlv::u8(3, algorithm.code())),
-            self.immediate_max_threshold_us.map(|threshold| Tlv::u16(4, threshold)),
-            self.immediate_range_exponent.map(|exponent| Tlv::u8(5, exponent)),
-            (!edges.is_empty()).then(|| Tlv::bytes(6, edges)),
+            self.disable.map(|disable| Tlv::u8(aqm::DISABLE, u8::from(disable))),
+            self.latency_target_ms.map(|target| Tlv::u8(aqm::LATENCY_TARGET, target)),
+            self.algorithm.map(|algorithm| Tlv::u8(aqm::ALGORITHM, algorithm.code())),
+            self.immediate_max_threshold_us
+                .map(|threshold| Tlv::u16(aqm::IMMEDIATE_MAX_THRESHOLD, threshold)),
+            self.immediate_range_exponent
+                .map(|exponent| Tlv::u8(aqm::IMMEDIATE_RANGE_EXPONENT, exponent)),
+            (!edges.is_empty()).then(|| Tlv::bytes(aqm::HISTOGRAM_EDGES, edges)),
         ];
-        Tlv::nested(AQM, settings.into_iter().flatten())
+        Tlv::nested(flow::AQM, settings.into_iter().flatten())
     }
 }
 
@@ -196,19 +210,19 @@ impl ServiceFlow {
 
     /// The flow in a type 24 or 25; none for any other type or a flow without a number.
     pub fn from_tlv(tlv: &Tlv) -> Option<Self> {
-        let unit = 1000_u64.checked_pow(tlv.number(RATE_UNIT).unwrap_or(0).min(3) as u32)?;
+        let unit = 1000_u64.checked_pow(tlv.number(flow::RATE_UNIT).unwrap_or(0).min(3) as u32)?;
         let rate = |code| tlv.number(code).map(|rate| rate.saturating_mul(unit));
         let short = |code| tlv.number(code).and_then(|value| u16::try_from(value).ok());
         Some(Self {
             direction: Direction::of(tlv.code)?,
-            reference: short(REFERENCE)?,
-            sustained_bps: rate(SUSTAINED),
-            burst_bytes: tlv.number(BURST).and_then(|bytes| u32::try_from(bytes).ok()),
-            peak_bps: rate(PEAK_RATE),
-            scheduling: tlv.number(SCHEDULING).and_then(|kind| u8::try_from(kind).ok()),
-            aggregate: short(AGGREGATE),
-            buffer: tlv.child(BUFFER).map(BufferControl::from_tlv),
-            aqm: tlv.child(AQM).map(AqmEncodings::from_tlv),
+            reference: short(flow::REFERENCE)?,
+            sustained_bps: rate(flow::SUSTAINED_RATE),
+            burst_bytes: tlv.number(flow::BURST).and_then(|bytes| u32::try_from(bytes).ok()),
+            peak_bps: rate(flow::PEAK_RATE),
+            scheduling: tlv.number(flow::SCHEDULING).and_then(|kind| u8::try_from(kind).ok()),
+            aggregate: short(flow::AGGREGATE_REFERENCE),
+            buffer: tlv.child(flow::BUFFER_CONTROL).map(BufferControl::from_tlv),
+            aqm: tlv.child(flow::AQM).map(AqmEncodings::from_tlv),
         })
     }
 
@@ -221,16 +235,16 @@ impl ServiceFlow {
         let scale = 1000_u64.pow(u32::from(unit));
         let rate = |code, bps: u64| Tlv::u32(code, u32::try_from(bps / scale).unwrap_or(u32::MAX));
         let settings = [
-            Some(Tlv::u16(REFERENCE, self.reference)),
-            Some(Tlv::u8(SET_TYPE, 7)),
-            self.sustained_bps.map(|bps| rate(SUSTAINED, bps)),
-            self.burst_bytes.map(|bytes| Tlv::u32(BURST, bytes)),
-            self.scheduling.map(|kind| Tlv::u8(SCHEDULING, kind)),
-            self.peak_bps.map(|bps| rate(PEAK_RATE, bps)),
+            Some(Tlv::u16(flow::REFERENCE, self.reference)),
+            Some(Tlv::u8(flow::PARAMETER_SET, 7)),
+            self.sustained_bps.map(|bps| rate(flow::SUSTAINED_RATE, bps)),
+            self.burst_bytes.map(|bytes| Tlv::u32(flow::BURST, bytes)),
+            self.scheduling.map(|kind| Tlv::u8(flow::SCHEDULING, kind)),
+            self.peak_bps.map(|bps| rate(flow::PEAK_RATE, bps)),
             self.buffer.map(BufferControl::to_tlv),
-            self.aggregate.map(|reference| Tlv::u16(AGGREGATE, reference)),
+            self.aggregate.map(|reference| Tlv::u16(flow::AGGREGATE_REFERENCE, reference)),
             self.aqm.as_ref().map(AqmEncodings::to_tlv),
-            (unit > 0).then(|| Tlv::u8(RATE_UNIT, unit)),
+            (unit > 0).then(|| Tlv::u8(flow::RATE_UNIT, unit)),
         ];
         Tlv::nested(self.direction.code(), settings.into_iter().flatten())
     }
@@ -244,6 +258,14 @@ impl ServiceFlow {
     /// The rate at which a full queue drains once the burst is spent: the sustained rate.
     pub fn drain_bps(&self) -> Option<u64> {
         self.sustained_bps.filter(|bps| *bps > 0).or_else(|| self.fastest_bps())
+    }
+}
+
+impl Config {
+    /// What the file gives upstream flows without a target of their own (type 68), milliseconds.
+    pub fn default_target_ms(&self) -> Option<u16> {
+        let setting = self.of(top::DEFAULT_TARGET_BUFFER).next()?;
+        u16::try_from(setting.as_number()?).ok()
     }
 }
 
@@ -278,8 +300,8 @@ mod tests {
         let mut flow = ServiceFlow::new(Direction::Downstream, 1);
         flow.sustained_bps = Some(8_000_000_000);
         let tlv = flow.to_tlv();
-        assert_eq!(tlv.number(RATE_UNIT), Some(1));
-        assert_eq!(tlv.number(SUSTAINED), Some(8_000_000));
+        assert_eq!(tlv.number(flow::RATE_UNIT), Some(1));
+        assert_eq!(tlv.number(flow::SUSTAINED_RATE), Some(8_000_000));
         assert_eq!(ServiceFlow::from_tlv(&tlv), Some(flow));
     }
 }

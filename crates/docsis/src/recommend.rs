@@ -1,6 +1,7 @@
 //! What the guideline recommends, what theory expects, and the settings for a choice: the parts of
 //! a recommendation that need no traffic.
 
+use crate::code::{aggregate, classifier, flow, header, low_latency, top};
 use crate::mic::Extended;
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, ServiceFlow};
 use crate::{Config, Tlv};
@@ -77,7 +78,7 @@ impl Upstream {
     /// A configuration with these settings, complete but for the downstream rate and whatever else
     /// the operator wants in it.
     pub fn configuration(&self, choice: Choice) -> Config {
-        let mut settings = vec![Tlv::u8(NETWORK_ACCESS, 1)];
+        let mut settings = vec![Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1)];
         match choice {
             Choice::Buffer(bytes) => settings.push(
                 ServiceFlow { buffer: Some(BufferControl::target(bytes)), ..self.flow() }.to_tlv(),
@@ -101,17 +102,11 @@ impl Upstream {
     }
 }
 
-const NETWORK_ACCESS: u8 = 3;
+/// References of the flows and the aggregate in a recommended file.
 const CLASSIC_FLOW: u16 = 1;
 const LOW_LATENCY_FLOW: u16 = 2;
 const DOWNSTREAM_FLOW: u16 = 3;
 const AGGREGATE: u16 = 4;
-const CLASSIFIER: u8 = 22;
-const IPV4: u8 = 9;
-const IPV6: u8 = 12;
-const AGGREGATE_FLOW: u8 = 70;
-const LOW_LATENCY: u8 = 42;
-const LOW_LATENCY_DISABLE: u8 = 91;
 
 fn classic_aqm(target_ms: u8) -> AqmEncodings {
     AqmEncodings {
@@ -126,10 +121,12 @@ fn classic_aqm(target_ms: u8) -> AqmEncodings {
 /// CMTS ignores the aggregate.
 fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
     let (l4s, non_queue_building) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
-    settings.push(classifier(1, IPV4, l4s));
-    settings.push(classifier(2, IPV4, non_queue_building));
-    settings.push(classifier(3, IPV6, l4s));
-    settings.push(classifier(4, IPV6, non_queue_building));
+    let of_ipv4 = |range| Tlv::nested(classifier::IPV4, [Tlv::bytes(header::IPV4_TOS, range)]);
+    let of_ipv6 =
+        |range| Tlv::nested(classifier::IPV6, [Tlv::bytes(header::IPV6_TRAFFIC_CLASS, range)]);
+    let matches =
+        [of_ipv4(l4s), of_ipv4(non_queue_building), of_ipv6(l4s), of_ipv6(non_queue_building)];
+    settings.extend((1..).zip(matches).map(|(reference, range)| classifier(reference, range)));
     let member = |reference, aqm| ServiceFlow {
         aggregate: Some(AGGREGATE),
         aqm: Some(aqm),
@@ -141,31 +138,51 @@ fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
     settings.push(member(LOW_LATENCY_FLOW, immediate).to_tlv());
     settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
     settings.push(aggregate(up));
-    settings.push(Tlv::u8(LOW_LATENCY_DISABLE, 0));
-    let covered = [NETWORK_ACCESS, CLASSIFIER, 24, 25, 43, AGGREGATE_FLOW, LOW_LATENCY_DISABLE];
+    settings.push(Tlv::u8(top::LOW_LATENCY_DISABLE, 0));
+    let covered = [
+        top::NETWORK_ACCESS_CONTROL,
+        top::UPSTREAM_CLASSIFIER,
+        top::UPSTREAM_FLOW,
+        top::DOWNSTREAM_FLOW,
+        top::EXTENSION,
+        top::UPSTREAM_AGGREGATE,
+        top::LOW_LATENCY_DISABLE,
+    ];
     settings.push(Extended::covering(covered));
     Config::new(settings)
 }
 
-/// Packets whose type-of-service or traffic class byte has this value under this mask go to the low
-/// latency flow.
-fn classifier(reference: u8, version: u8, low_high_mask: [u8; 3]) -> Tlv {
-    let header = Tlv::nested(version, [Tlv::bytes(1, low_high_mask)]);
-    let (reference, flow) = (Tlv::u8(1, reference), Tlv::u16(3, LOW_LATENCY_FLOW));
-    Tlv::nested(CLASSIFIER, [reference, flow, Tlv::u8(5, 64), Tlv::u8(6, 1), header])
+/// Packets whose type-of-service or traffic class byte lies in this range go to the low latency
+/// flow.
+fn classifier(reference: u8, range: Tlv) -> Tlv {
+    let settings = [
+        Tlv::u8(classifier::REFERENCE, reference),
+        Tlv::u16(classifier::FLOW_REFERENCE, LOW_LATENCY_FLOW),
+        Tlv::u8(classifier::PRIORITY, 64),
+        Tlv::u8(classifier::ACTIVATION, 1),
+        range,
+    ];
+    Tlv::nested(top::UPSTREAM_CLASSIFIER, settings)
 }
 
 /// The aggregate has the rates; its flows have none of their own. Rates and their unit are those of
 /// a service flow.
 fn aggregate(up: &Upstream) -> Tlv {
-    let rates = up.flow().to_tlv();
-    let rates = rates.children().iter().filter(|tlv| matches!(tlv.code, 8 | 9 | 27 | 41)).cloned();
+    const RATES: [u8; 4] = [flow::SUSTAINED_RATE, flow::BURST, flow::PEAK_RATE, flow::RATE_UNIT];
+    let flow = up.flow().to_tlv();
+    let rates = flow.children().iter().filter(|tlv| RATES.contains(&tlv.code)).cloned();
     let low_latency = Tlv::nested(
-        LOW_LATENCY,
-        [Tlv::u16(1, LOW_LATENCY_FLOW), Tlv::u8(5, 20), Tlv::u8(6, 230), Tlv::u8(7, 1)],
+        aggregate::LOW_LATENCY,
+        [
+            Tlv::u16(low_latency::FLOW_REFERENCE, LOW_LATENCY_FLOW),
+            Tlv::u8(low_latency::COUPLING_FACTOR, 20),
+            Tlv::u8(low_latency::SCHEDULING_WEIGHT, 230),
+            Tlv::u8(low_latency::QUEUE_PROTECTION, 1),
+        ],
     );
-    let settings = [Tlv::u16(1, AGGREGATE)].into_iter().chain(rates).chain([low_latency]);
-    Tlv::nested(AGGREGATE_FLOW, settings)
+    let reference = Tlv::u16(aggregate::REFERENCE, AGGREGATE);
+    let settings = [reference].into_iter().chain(rates).chain([low_latency]);
+    Tlv::nested(top::UPSTREAM_AGGREGATE, settings)
 }
 
 #[cfg(test)]

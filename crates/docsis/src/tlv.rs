@@ -7,15 +7,6 @@ use std::fmt;
 
 use crate::schema::Field;
 
-/// Type of a pad, which has neither length nor value.
-pub const PAD: u8 = 0;
-/// Type of the CM MIC.
-pub const CM_MIC: u8 = 6;
-/// Type of the CMTS MIC.
-pub const CMTS_MIC: u8 = 7;
-/// Type of the end-of-data marker, which has neither length nor value.
-pub const END: u8 = 255;
-
 /// Whether a top-level type has a length of two bytes (DOCSIS 4.0 types 103 and 104).
 pub const fn has_wide_length(code: u8) -> bool {
     matches!(code, 103 | 104)
@@ -191,6 +182,12 @@ impl Path {
     pub(crate) fn is(&self, depth: usize, codes: &[u8]) -> bool {
         self.steps.len() == depth + codes.len()
             && self.steps[depth..].iter().map(|step| step.code).eq(codes.iter().copied())
+    }
+
+    /// Whether it lies within a setting of this type.
+    pub(crate) fn is_within(&self, code: u8) -> bool {
+        let outer = self.steps.split_last().map_or(&[][..], |(_, outer)| outer);
+        outer.iter().any(|step| step.code == code)
     }
 
     /// How many settings deep it is.

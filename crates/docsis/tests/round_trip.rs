@@ -185,7 +185,6 @@ proptest! {
     fn checks_never_panic_and_place_findings_inside_the_file(bytes in vec(any::<u8>(), 0..200)) {
         for finding in underload_docsis::check::check(&bytes, Some(&Secret::new(b"s"))) {
             prop_assert!(finding.offset <= bytes.len());
-            prop_assert!(underload_docsis::check::rules::find(finding.rule).is_some());
         }
     }
 

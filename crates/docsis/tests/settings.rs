@@ -1,6 +1,7 @@
 //! Every setting that the open `docsis` encoder has a name for, as a list of facts: type, name,
 //! kind and range. Each is known here under that name, and text and bytes give each other back.
 
+use underload_docsis::check::{Rule, check};
 use underload_docsis::schema::{self, Field, Kind};
 use underload_docsis::{Config, Tlv, Value, text};
 
@@ -270,8 +271,8 @@ fn reserved_bits_of_the_parameter_set_are_an_error() {
     let check = |set: u8| {
         let flow = Tlv::nested(24, [Tlv::u16(1, 1), Tlv::u8(6, set)]);
         let bytes = Config::new([Tlv::u8(3, 1), flow]).encode().expect("bytes");
-        let findings = underload_docsis::check::check(&bytes, None);
-        findings.into_iter().find(|finding| finding.rule == "D106").map(|found| found.message)
+        let findings = check(&bytes, None);
+        findings.into_iter().find(|finding| finding.rule == Rule::D106).map(|found| found.message)
     };
     assert_eq!(check(7), None);
     assert_eq!(check(9), Some("is 9".into()));
@@ -305,7 +306,7 @@ fn a_text_in_place_of_a_file_is_recognised() {
             error,
             "byte 0, the file: this is text, not a modem's binary file: encode reads it"
         );
-        let findings = underload_docsis::check::check(text.as_bytes(), None);
+        let findings = check(text.as_bytes(), None);
         assert!(findings[0].fix.contains("encode it"), "{}", findings[0]);
     }
     let cut = [0x18, 0x05, 0x01].as_slice();

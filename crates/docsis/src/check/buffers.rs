@@ -1,6 +1,7 @@
 //! Rules about queue sizes and queue management.
 
-use super::{Checker, FlowNode};
+use super::{Checker, FlowNode, Rule};
+use crate::code::{buffer, flow, top};
 use crate::encode::Node;
 use crate::modem::{GUARANTEED_BYTES, drain_time_us};
 use crate::qos::{AqmAlgorithm, BufferControl, Direction};
@@ -11,14 +12,15 @@ const LONG_DRAIN_US: u64 = 100_000;
 const UNSOLICITED: [u8; 2] = [5, 6];
 
 pub(super) fn check(checker: &mut Checker<'_>) {
-    let all_aqm_off = checker.config.of(76).any(|tlv| tlv.as_number() == Some(1));
+    let all_aqm_off = checker.config.of(top::AQM_DISABLE).any(|tlv| tlv.as_number() == Some(1));
     for flow in checker.flows() {
-        if let (Some(node), Some(control)) = (checker.inside(&flow.node, &[35]), flow.flow.buffer) {
+        let node = checker.inside(&flow.node, &[flow::BUFFER_CONTROL]);
+        if let (Some(node), Some(control)) = (node, flow.flow.buffer) {
             range(checker, &node, control);
             placement(checker, &node, &flow, control);
             bloat(checker, &node, &flow, control, all_aqm_off);
         }
-        if let Some(node) = checker.inside(&flow.node, &[40]) {
+        if let Some(node) = checker.inside(&flow.node, &[flow::AQM]) {
             aqm(checker, &node, &flow, all_aqm_off);
         }
         rates(checker, &flow);
@@ -30,20 +32,20 @@ fn range(checker: &mut Checker<'_>, node: &Node<'_>, control: BufferControl) {
     let maximum = control.maximum.unwrap_or(u32::MAX);
     if minimum > maximum {
         let message = format!("minimum {minimum} is above maximum {maximum}: every modem refuses");
-        checker.report("D301", node, message, "swap the two, or leave both out");
+        checker.report(Rule::D301, node, message, "swap the two, or leave both out");
     } else if let Some(target) = control.target.filter(|t| !(minimum..=maximum).contains(t)) {
         let message = format!("target {target} is outside {minimum} to {maximum} bytes");
-        checker.report("D302", node, message, "move the target into the range");
+        checker.report(Rule::D302, node, message, "move the target into the range");
     }
     if u64::from(minimum) > GUARANTEED_BYTES {
-        let place = checker.inside(node, &[1]).unwrap_or_else(|| node.clone());
+        let place = checker.inside(node, &[buffer::MINIMUM]).unwrap_or_else(|| node.clone());
         let message = format!("a minimum of {minimum} bytes: some modems refuse the flow");
         let fix = "try it on every model, or set TargetBuffer alone";
-        checker.report("D303", &place, message, fix);
+        checker.report(Rule::D303, &place, message, fix);
     }
     if control.minimum.is_some() || control.maximum.is_some() {
         let message = "a modem that cannot keep the limits refuses the whole file".into();
-        checker.report("D304", node, message, "set TargetBuffer alone, unless that is wanted");
+        checker.report(Rule::D304, node, message, "set TargetBuffer alone, unless that is wanted");
     }
 }
 
@@ -55,15 +57,15 @@ fn placement(
 ) {
     if flow.flow.scheduling.is_some_and(|kind| UNSOLICITED.contains(&kind)) {
         let message = "a flow with unsolicited grants hardly queues".into();
-        checker.report("D305", node, message, "leave BufferControl out");
+        checker.report(Rule::D305, node, message, "leave BufferControl out");
     }
     if flow.flow.direction == Direction::Downstream {
         let message = "downstream the CMTS sizes the queue, and support is optional".into();
-        checker.report("D308", node, message, "make sure that the CMTS supports it");
+        checker.report(Rule::D308, node, message, "make sure that the CMTS supports it");
     }
     if control == BufferControl::default() {
         let message = "neither minimum, target nor maximum: no effect".into();
-        checker.report("D309", node, message, "set TargetBuffer, or delete BufferControl");
+        checker.report(Rule::D309, node, message, "set TargetBuffer, or delete BufferControl");
     }
 }
 
@@ -84,7 +86,7 @@ fn bloat(
     if let Some(us) = drain.filter(|us| aqm_off && *us > LONG_DRAIN_US) {
         let message = format!("a full buffer adds {} ms of latency, and AQM is off", us / 1000);
         let fix = "turn AQM on, or lower TargetBuffer to 100 ms of the sustained rate";
-        checker.report("D307", node, message, fix);
+        checker.report(Rule::D307, node, message, fix);
     }
 }
 
@@ -95,18 +97,23 @@ fn aqm(checker: &mut Checker<'_>, node: &Node<'_>, flow: &FlowNode<'_>, all_aqm_
     let has_more = aqm.latency_target_ms.is_some() || aqm.algorithm.is_some() || has_ramp;
     if aqm.disable == Some(true) && has_more {
         let message = "AQM is turned off beside settings for it".into();
-        checker.report("D306", node, message, "set SfAqmDisable = 0, or delete the other settings");
+        checker.report(
+            Rule::D306,
+            node,
+            message,
+            "set SfAqmDisable = 0, or delete the other settings",
+        );
     } else if all_aqm_off && flow.flow.direction == Direction::Upstream && has_more {
         let message = "CmUpstreamAqmDisable (76) turns this off".into();
-        checker.report("D312", node, message, "set CmUpstreamAqmDisable = 0, or delete it");
+        checker.report(Rule::D312, node, message, "set CmUpstreamAqmDisable = 0, or delete it");
     }
     if !aqm.histogram_edges.is_sorted_by(|a, b| a < b) {
         let message = format!("histogram edges {:?} do not rise", aqm.histogram_edges);
-        checker.report("D310", node, message, "sort them and drop doubles");
+        checker.report(Rule::D310, node, message, "sort them and drop doubles");
     }
     if has_ramp && aqm.algorithm.is_some_and(|algorithm| algorithm != AqmAlgorithm::Immediate) {
         let message = "ImmediateAqm settings, but the algorithm is another".into();
-        checker.report("D311", node, message, "set AqmAlgorithm = 2, or delete them");
+        checker.report(Rule::D311, node, message, "set AqmAlgorithm = 2, or delete them");
     }
 }
 
@@ -115,8 +122,9 @@ fn rates(checker: &mut Checker<'_>, flow: &FlowNode<'_>) {
         return;
     };
     if peak > 0 && peak < sustained {
-        let node = checker.inside(&flow.node, &[27]).unwrap_or_else(|| flow.node.clone());
+        let place = checker.inside(&flow.node, &[flow::PEAK_RATE]);
+        let node = place.unwrap_or_else(|| flow.node.clone());
         let message = format!("peak rate {peak} is below the sustained rate {sustained} bit/s");
-        checker.report("D313", &node, message, "raise the peak rate, or delete it");
+        checker.report(Rule::D313, &node, message, "raise the peak rate, or delete it");
     }
 }

@@ -1,10 +1,11 @@
 //! Rules about the bytes, whatever they mean.
 
-use super::{Checker, Finding, finding};
+use super::{Checker, Finding, Rule, finding};
+use crate::code::top::{self, CM_MIC, CMTS_MIC};
 use crate::decode::{DecodeError, Problem};
 use crate::encode::Node;
-use crate::schema::Kind;
-use crate::tlv::{CM_MIC, CMTS_MIC, Ending, Item};
+use crate::schema::{self, Kind};
+use crate::tlv::{Ending, Item};
 use crate::value;
 
 /// Bytes of a file that every modem accepts.
@@ -17,15 +18,17 @@ pub(super) fn unreadable(error: &DecodeError) -> Finding {
         Problem::Text => "encode it and check what comes out",
         _ => "repair the length at this place, or encode the file anew from its text",
     };
-    finding("D101", error.offset, error.path.clone(), error.problem.to_string(), fix)
+    finding(Rule::D101, error.offset, error.path.clone(), error.problem.to_string(), fix)
 }
 
 pub(super) fn check(checker: &mut Checker<'_>, defects: &[DecodeError]) {
     for defect in defects {
         let (rule, fix) = match &defect.problem {
-            Problem::Duplicate { .. } => ("D104", "keep one of the two".to_owned()),
-            Problem::WrongLength { accepted, .. } => ("D105", format!("write {accepted} bytes")),
-            _ => ("D101", "repair the length at this place".to_owned()),
+            Problem::Duplicate { .. } => (Rule::D104, "keep one of the two".to_owned()),
+            Problem::WrongLength { accepted, .. } => {
+                (Rule::D105, format!("write {accepted} bytes"))
+            }
+            _ => (Rule::D101, "repair the length at this place".to_owned()),
         };
         let message = defect.problem.to_string();
         checker.findings.push(finding(rule, defect.offset, defect.path.clone(), message, &fix));
@@ -42,38 +45,38 @@ fn ending(checker: &mut Checker<'_>) {
     match checker.config.ending {
         Ending::Missing => {
             let message = "there is no end marker".into();
-            checker.report_file("D102", message, "add a byte 255 after the last setting");
+            checker.report_file(Rule::D102, message, "add a byte 255 after the last setting");
         }
         Ending::Marker { pads } if pads > 3 || !checker.bytes.is_multiple_of(4) => {
             let message = format!("{} bytes with {pads} pads at the end", checker.bytes);
-            checker.report_file("D103", message, "pad with zero bytes to a multiple of four");
+            checker.report_file(Rule::D103, message, "pad with zero bytes to a multiple of four");
         }
         Ending::Marker { .. } => {}
     }
     if checker.bytes > SAFE_FILE_BYTES {
         let message = format!("{} bytes; modems must accept {SAFE_FILE_BYTES}", checker.bytes);
-        checker.report_file("D109", message, "try the file on every model, or shorten it");
+        checker.report_file(Rule::D109, message, "try the file on every model, or shorten it");
     }
 }
 
 fn value(checker: &mut Checker<'_>, node: &Node<'_>) {
     if node.length > SAFE_VALUE_BYTES && !crate::tlv::has_wide_length(node.tlv.code) {
         let message = format!("{} bytes; the specification allows 254", node.length);
-        checker.report("D108", node, message, "split the value over several settings");
+        checker.report(Rule::D108, node, message, "split the value over several settings");
     }
     let Some(field) = node.field else {
-        if node.path.codes().starts_with("43.") || node.path.codes().contains(".43.") {
+        if node.path.is_within(top::EXTENSION) {
             return; // a vendor's own settings are unknown by design
         }
         let message = format!("type {} has no name here", node.path.codes());
-        return checker.report("D107", node, message, "compare with the specification");
+        return checker.report(Rule::D107, node, message, "compare with the specification");
     };
     let Some(bytes) = node.tlv.as_bytes() else { return };
     if field.kind.length_problem(bytes).is_some() {
         return;
     }
     if let Some((found, fix)) = out_of_range(&field.kind, bytes) {
-        checker.report("D106", node, found, &fix);
+        checker.report(Rule::D106, node, found, &fix);
     }
 }
 
@@ -96,30 +99,26 @@ fn out_of_range(kind: &Kind, bytes: &[u8]) -> Option<(String, String)> {
 
 fn mandatory(checker: &mut Checker<'_>) {
     let has = |code| checker.config.has(code);
-    let uses_classes = has(4);
-    let flows = has(24) || has(25);
-    let missing: Vec<_> = [
-        (3, "NetworkAccessControl"),
-        (CM_MIC, "CmMic"),
-        (CMTS_MIC, "CmtsMic"),
-        (24, "UpstreamServiceFlow"),
-        (25, "DownstreamServiceFlow"),
-    ]
-    .into_iter()
-    .filter(|(code, _)| !has(*code) && (*code < 24 || flows || !uses_classes))
-    .collect();
-    for (code, name) in missing {
+    let uses_classes = has(top::CLASS_OF_SERVICE);
+    let has_flows = has(top::UPSTREAM_FLOW) || has(top::DOWNSTREAM_FLOW);
+    let mut wanted = vec![top::NETWORK_ACCESS_CONTROL, CM_MIC, CMTS_MIC];
+    if has_flows || !uses_classes {
+        wanted.extend([top::UPSTREAM_FLOW, top::DOWNSTREAM_FLOW]);
+    }
+    wanted.retain(|code| !has(*code));
+    for code in wanted {
         let fix = match code {
             CM_MIC | CMTS_MIC => "encode the file with the secret, which computes both MICs",
-            3 => "add NetworkAccessControl = 1",
+            top::NETWORK_ACCESS_CONTROL => "add NetworkAccessControl = 1",
             _ => "add one with ServiceFlowReference and QosParameterSetType = 7",
         };
-        checker.report_file("D110", format!("{name} ({code}) is missing"), fix);
+        let name = schema::find(schema::TOP, code).map_or("", |field| field.name);
+        checker.report_file(Rule::D110, format!("{name} ({code}) is missing"), fix);
     }
-    if uses_classes && flows {
-        let class = checker.at(&[4])[0].clone();
+    if uses_classes && has_flows {
+        let class = checker.at(&[top::CLASS_OF_SERVICE])[0].clone();
         let message = "class of service beside service flows: the CMTS rejects both".into();
-        checker.report("D111", &class, message, "delete ClassOfService (4)");
+        checker.report(Rule::D111, &class, message, "delete ClassOfService (4)");
     }
 }
 
@@ -130,7 +129,7 @@ fn after_mic(checker: &mut Checker<'_>) {
     if !rest.iter().all(|item| is(item, CMTS_MIC)) {
         let mic = checker.at(&[CM_MIC])[0].clone();
         let message = "settings or pads follow the CM MIC".into();
-        checker.report("D112", &mic, message, "move CmMic and CmtsMic to the end");
+        checker.report(Rule::D112, &mic, message, "move CmMic and CmtsMic to the end");
     }
 }
 

@@ -3,11 +3,12 @@
 
 use super::extension::extension;
 use super::{Field, Kind, MAX16, MAX32, Scope, hex, nested, u8, u16, u32};
+use crate::code::{classifier, header};
 
 const fn ipv4_fields(names: [&'static str; 10]) -> [Field; 10] {
     [
         hex(
-            1,
+            header::IPV4_TOS,
             "IpTos",
             3,
             3,
@@ -56,7 +57,7 @@ const IPV4_DROP: Scope = &ipv4_fields([
 const fn ipv6_fields(names: [&'static str; 7]) -> [Field; 7] {
     [
         hex(
-            1,
+            header::IPV6_TRAFFIC_CLASS,
             "Ipv6TrafficClassRangeAndMask",
             3,
             3,
@@ -176,18 +177,25 @@ const fn labels() -> Field {
     nested(17, "MPLSClassificationEncoding", MPLS, "match on MPLS")
 }
 const fn reference() -> Field {
-    u8(1, "ClassifierReference", 1, 255, "number by which this file refers to the classifier")
-        .main("ClassifierRef")
+    u8(
+        classifier::REFERENCE,
+        "ClassifierReference",
+        1,
+        255,
+        "number by which this file refers to the classifier",
+    )
+    .main("ClassifierRef")
 }
 const fn identifier() -> Field {
     u16(2, "ClassifierIdentifier", 1, MAX16, "assigned by the CMTS; not for a file")
         .main("ClassifierId")
 }
 const fn priority() -> Field {
-    u8(5, "RulePriority", 0, 255, "order of evaluation, highest first")
+    u8(classifier::PRIORITY, "RulePriority", 0, 255, "order of evaluation, highest first")
 }
 const fn ipv4(scope: Scope, main_name: &'static str) -> Field {
-    nested(9, "Ipv4PacketClassification", scope, "match on IPv4, TCP and UDP").main(main_name)
+    nested(classifier::IPV4, "Ipv4PacketClassification", scope, "match on IPv4, TCP and UDP")
+        .main(main_name)
 }
 const fn llc(scope: Scope, main_name: &'static str) -> Field {
     nested(10, "EthernetLlcPacketClassification", scope, "match on Ethernet").main(main_name)
@@ -196,7 +204,7 @@ const fn vlan(main_name: &'static str) -> Field {
     nested(11, "Ieee8021PqPacketClassification", IEEE_802_1Q, "match on VLAN tags").main(main_name)
 }
 const fn ipv6(scope: Scope, main_name: &'static str) -> Field {
-    nested(12, "Ipv6PacketClassification", scope, "match on IPv6").main(main_name)
+    nested(classifier::IPV6, "Ipv6PacketClassification", scope, "match on IPv6").main(main_name)
 }
 const fn icmp() -> Field {
     nested(16, "Icmpv4Icmpv6PacketClassification", ICMP, "match on ICMP")
@@ -210,12 +218,19 @@ const fn interfaces(main_name: &'static str) -> Field {
 pub(super) const CLASSIFIER: Scope = &[
     reference(),
     identifier(),
-    u16(3, "ServiceFlowReference", 1, MAX16, "flow that matching packets enter")
-        .main("ServiceFlowRef"),
+    u16(
+        classifier::FLOW_REFERENCE,
+        "ServiceFlowReference",
+        1,
+        MAX16,
+        "flow that matching packets enter",
+    )
+    .main("ServiceFlowRef"),
     u32(4, "ServiceFlowIdentifier", 1, MAX32, "assigned by the CMTS; not for a file")
         .main("ServiceFlowId"),
     priority(),
-    u8(6, "ClassifierActivationState", 0, 1, "1 active, 0 inactive").main("ActivationState"),
+    u8(classifier::ACTIVATION, "ClassifierActivationState", 0, 1, "1 active, 0 inactive")
+        .main("ActivationState"),
     u8(7, "DynamicServiceChangeAction", 0, 2, "for dynamic changes; not for a file")
         .main("DscAction"),
     ipv4(IPV4, "IpPacketClassifier"),

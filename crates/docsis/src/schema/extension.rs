@@ -1,14 +1,22 @@
 //! Extension fields (type 43): the specification's own, and vendors'.
 
 use super::{Field, Kind, MAX16, MAX32, Scope, class_name, hex, l2vpn, nested, text, u8, u16, u32};
+use crate::code::{self, extended_mic, top};
 
 const fn mic_fields(names: [&'static str; 3]) -> [Field; 3] {
     [
-        u8(1, "ExtendedCmtsMicHmacType", 1, 2, "1 HMAC-MD5, 2 MMH16").main(names[0]),
-        hex(2, "ExtendedCmtsMicBitmap", 1, 255, "bit n, counted from the left, protects type n")
-            .main(names[1]),
+        u8(extended_mic::DIGEST_TYPE, "ExtendedCmtsMicHmacType", 1, 2, "1 HMAC-MD5, 2 MMH16")
+            .main(names[0]),
         hex(
-            3,
+            extended_mic::BITMAP,
+            "ExtendedCmtsMicBitmap",
+            1,
+            255,
+            "bit n, counted from the left, protects type n",
+        )
+        .main(names[1]),
+        hex(
+            extended_mic::EXPLICIT_DIGEST,
             "ExplicitExtendedCmtsMicDigest",
             1,
             255,
@@ -99,7 +107,7 @@ const fn fields(mic: Scope, mic_main_name: &'static str) -> [Field; 12] {
         nested(5, "L2VPNEncoding", l2vpn::L2VPN, "a layer 2 VPN and how its frames travel")
             .repeats(),
         nested(
-            6,
+            code::extension::EXTENDED_MIC,
             "ExtendedCmtsMicConfiguration",
             mic,
             "which types the extended CMTS MIC protects; a CMTS ignores aggregate service flows \
@@ -146,6 +154,11 @@ pub(super) const fn extension() -> Field {
 }
 
 const fn field(scope: Scope) -> Field {
-    Field::new(43, "VendorSpecific", Kind::Extension(scope), "extension or vendor settings")
-        .repeats()
+    Field::new(
+        top::EXTENSION,
+        "VendorSpecific",
+        Kind::Extension(scope),
+        "extension or vendor settings",
+    )
+    .repeats()
 }

@@ -2,10 +2,11 @@
 
 use super::extension::extension;
 use super::{Field, Kind, MAX16, MAX32, Scope, class_name, hex, nested, u8, u16, u32};
+use crate::code::{aggregate, aqm, buffer, flow, low_latency};
 
 const BUFFER_CONTROL: Scope = &[
     u32(
-        1,
+        buffer::MINIMUM,
         "MinimumBuffer",
         0,
         MAX32,
@@ -13,10 +14,16 @@ const BUFFER_CONTROL: Scope = &[
         the flow when it cannot give as much (24,576 is what every modem must be able to give)",
     )
     .unit("bytes"),
-    u32(2, "TargetBuffer", 0, MAX32, "desired buffer; the device takes the closest size it has")
-        .unit("bytes"),
     u32(
-        3,
+        buffer::TARGET,
+        "TargetBuffer",
+        0,
+        MAX32,
+        "desired buffer; the device takes the closest size it has",
+    )
+    .unit("bytes"),
+    u32(
+        buffer::MAXIMUM,
         "MaximumBuffer",
         0,
         MAX32,
@@ -27,21 +34,39 @@ const BUFFER_CONTROL: Scope = &[
 ];
 
 const AQM: Scope = &[
-    u8(1, "SfAqmDisable", 0, 1, "1 turns active queue management off for this flow")
+    u8(aqm::DISABLE, "SfAqmDisable", 0, 1, "1 turns active queue management off for this flow")
         .main("SFAQMDisable"),
-    u8(2, "SfAqmLatencyTarget", 0, 255, "latency that classic AQM aims at")
+    u8(aqm::LATENCY_TARGET, "SfAqmLatencyTarget", 0, 255, "latency that classic AQM aims at")
         .main("SFAQMLatencyTarget")
         .unit("ms"),
-    u8(3, "AqmAlgorithm", 0, 2, "0 the device's default, 1 DOCSIS-PIE, 2 immediate AQM")
-        .main("AQMAlgorithm"),
-    u16(4, "ImmediateAqmMaxThreshold", 0, MAX16, "queuing delay from which every packet is marked")
-        .main("ImmediateAQMMaxThreshold")
-        .unit("us"),
-    u8(5, "ImmediateAqmRangeExponent", 0, 25, "width of the marking ramp, 2^x ns (19: 524 us)")
-        .main("ImmediateAQMRangeExponent")
-        .unit("log2 ns"),
+    u8(
+        aqm::ALGORITHM,
+        "AqmAlgorithm",
+        0,
+        2,
+        "0 the device's default, 1 DOCSIS-PIE, 2 immediate AQM",
+    )
+    .main("AQMAlgorithm"),
+    u16(
+        aqm::IMMEDIATE_MAX_THRESHOLD,
+        "ImmediateAqmMaxThreshold",
+        0,
+        MAX16,
+        "queuing delay from which every packet is marked",
+    )
+    .main("ImmediateAQMMaxThreshold")
+    .unit("us"),
+    u8(
+        aqm::IMMEDIATE_RANGE_EXPONENT,
+        "ImmediateAqmRangeExponent",
+        0,
+        25,
+        "width of the marking ramp, 2^x ns (19: 524 us)",
+    )
+    .main("ImmediateAQMRangeExponent")
+    .unit("log2 ns"),
     Field::new(
-        6,
+        aqm::HISTOGRAM_EDGES,
         "LatencyHistogramEncodings",
         Kind::List { width: 2, low: 1, high: 15 },
         "rising bin edges of the latency histogram that the device keeps",
@@ -50,7 +75,7 @@ const AQM: Scope = &[
 ];
 
 const RATE_UNIT: Field = u8(
-    41,
+    flow::RATE_UNIT,
     "DataRateUnitSetting",
     0,
     3,
@@ -62,12 +87,18 @@ const fn priority() -> Field {
     u8(7, "TrafficPriority", 0, 7, "priority among flows of otherwise equal rights, 7 is highest")
 }
 const fn sustained() -> Field {
-    u32(8, "MaximumSustainedTrafficRate", 0, MAX32, "token bucket rate; 0 is unlimited")
-        .main("MaxRateSustained")
-        .unit("bit/s")
+    u32(
+        flow::SUSTAINED_RATE,
+        "MaximumSustainedTrafficRate",
+        0,
+        MAX32,
+        "token bucket rate; 0 is unlimited",
+    )
+    .main("MaxRateSustained")
+    .unit("bit/s")
 }
 const fn burst() -> Field {
-    u32(9, "MaximumTrafficBurst", 0, MAX32, "token bucket depth")
+    u32(flow::BURST, "MaximumTrafficBurst", 0, MAX32, "token bucket depth")
         .main("MaxTrafficBurst")
         .unit("bytes")
 }
@@ -89,17 +120,29 @@ const fn reserved_packet() -> Field {
     .unit("bytes")
 }
 const fn peak(main_name: &'static str) -> Field {
-    u32(27, "PeakTrafficRate", 0, MAX32, "rate limit while the burst lasts; 0 is unlimited")
-        .main(main_name)
-        .unit("bit/s")
+    u32(
+        flow::PEAK_RATE,
+        "PeakTrafficRate",
+        0,
+        MAX32,
+        "rate limit while the burst lasts; 0 is unlimited",
+    )
+    .main(main_name)
+    .unit("bit/s")
 }
 const fn flow_reference(main_name: &'static str) -> Field {
-    u16(1, "ServiceFlowReference", 1, MAX16, "number by which this file refers to the flow")
-        .main(main_name)
+    u16(
+        flow::REFERENCE,
+        "ServiceFlowReference",
+        1,
+        MAX16,
+        "number by which this file refers to the flow",
+    )
+    .main(main_name)
 }
 const fn aggregate_reference(main_name: &'static str) -> Field {
     u16(
-        36,
+        flow::AGGREGATE_REFERENCE,
         "AggregateServiceFlowReference",
         1,
         MAX16,
@@ -113,8 +156,14 @@ const fn service_flow_id(main_name: &'static str) -> Field {
         .main(main_name)
 }
 const fn qos_set() -> Field {
-    u8(6, "QosParameterSetType", 1, 7, "bits: 1 provisioned, 2 admitted, 4 active; 7 is all")
-        .main("QosParamSetType")
+    u8(
+        flow::PARAMETER_SET,
+        "QosParameterSetType",
+        1,
+        7,
+        "bits: 1 provisioned, 2 admitted, 4 active; 7 is all",
+    )
+    .main("QosParamSetType")
 }
 const fn active_timeout() -> Field {
     u16(12, "TimeoutForActiveQosParameters", 0, MAX16, "idle time before deactivation; 0 never")
@@ -149,10 +198,11 @@ const fn application() -> Field {
     u32(34, "ApplicationIdentifier", 0, MAX32, "names the application that the flow serves")
 }
 const fn buffer_control() -> Field {
-    nested(35, "BufferControl", BUFFER_CONTROL, "size of the flow's queue")
+    nested(flow::BUFFER_CONTROL, "BufferControl", BUFFER_CONTROL, "size of the flow's queue")
 }
 const fn aqm() -> Field {
-    nested(40, "AqmEncodings", AQM, "active queue management of the flow").main("AQMEncodings")
+    nested(flow::AQM, "AqmEncodings", AQM, "active queue management of the flow")
+        .main("AQMEncodings")
 }
 pub(super) const UPSTREAM: Scope = &[
     flow_reference("UsServiceFlowRef"),
@@ -171,7 +221,7 @@ pub(super) const UPSTREAM: Scope = &[
         .main("MaxConcatenatedBurst")
         .unit("bytes"),
     u8(
-        15,
+        flow::SCHEDULING,
         "ServiceFlowSchedulingType",
         0,
         6,
@@ -249,13 +299,23 @@ pub(super) const DOWNSTREAM: Scope = &[
 ];
 
 const LOW_LATENCY: Scope = &[
-    u16(1, "LowLatencyServiceFlowReference", 1, MAX16, "which member flow is the low latency one"),
-    class_name(3, "ClassicServiceFlowScn", "service class of the classic flow")
-        .main("ClassicSFSCN"),
+    u16(
+        low_latency::FLOW_REFERENCE,
+        "LowLatencyServiceFlowReference",
+        1,
+        MAX16,
+        "which member flow is the low latency one",
+    ),
+    class_name(
+        low_latency::CLASSIC_CLASS_NAME,
+        "ClassicServiceFlowScn",
+        "service class of the classic flow",
+    )
+    .main("ClassicSFSCN"),
     class_name(4, "LowLatencyServiceFlowScn", "service class of the low latency flow")
         .main("LowLatencySFSCN"),
     u8(
-        5,
+        low_latency::COUPLING_FACTOR,
         "AqmCouplingFactor",
         0,
         255,
@@ -264,10 +324,16 @@ const LOW_LATENCY: Scope = &[
     )
     .main("AQMCouplingFactor")
     .unit("tenths"),
-    u8(6, "SchedulingWeight", 1, 255, "share of the low latency flow while both queues are busy")
-        .unit("1/256"),
     u8(
-        7,
+        low_latency::SCHEDULING_WEIGHT,
+        "SchedulingWeight",
+        1,
+        255,
+        "share of the low latency flow while both queues are busy",
+    )
+    .unit("1/256"),
+    u8(
+        low_latency::QUEUE_PROTECTION,
         "QueueProtectionEnable",
         0,
         1,
@@ -302,7 +368,7 @@ const MATCHING: Scope = &[
 
 const fn low_latency() -> Field {
     nested(
-        42,
+        aggregate::LOW_LATENCY,
         "LowLatencyAggregateServiceFlowEncodings",
         LOW_LATENCY,
         "the pair of a classic and \
@@ -311,16 +377,25 @@ const fn low_latency() -> Field {
     .main("LowLatencyAggregateSFEncodings")
 }
 const fn matching() -> Field {
-    nested(38, "ServiceFlowMatchingCriteria", MATCHING, "which other flows belong to the aggregate")
-        .repeats()
+    nested(
+        aggregate::MATCHING,
+        "ServiceFlowMatchingCriteria",
+        MATCHING,
+        "which other flows belong to the aggregate",
+    )
+    .repeats()
 }
 const fn profile() -> Field {
-    class_name(4, "AsfQosProfileName", "profile at the CMTS whose settings fill the gaps")
-        .main("ASFQoSProfileName")
+    class_name(
+        aggregate::PROFILE_NAME,
+        "AsfQosProfileName",
+        "profile at the CMTS whose settings fill the gaps",
+    )
+    .main("ASFQoSProfileName")
 }
 const fn asf_reference(main_name: &'static str) -> Field {
     u16(
-        1,
+        aggregate::REFERENCE,
         "AggregateServiceFlowReference",
         1,
         MAX16,
@@ -378,9 +453,15 @@ const CONSTITUENT: Scope = &[
 pub(super) const ENHANCED_HQOS: Scope = &[
     asf_reference("ServiceFlowReference"),
     priority(),
-    u32(8, "MaximumSustainedTrafficRate", 0, MAX32, "token bucket rate; 0 is unlimited")
-        .main("MaxSustainedRate")
-        .unit("bit/s"),
+    u32(
+        flow::SUSTAINED_RATE,
+        "MaximumSustainedTrafficRate",
+        0,
+        MAX32,
+        "token bucket rate; 0 is unlimited",
+    )
+    .main("MaxSustainedRate")
+    .unit("bit/s"),
     burst(),
     reserved_rate(),
     reserved_packet(),

@@ -4,6 +4,7 @@ use super::{
     Field, Kind, MAX16, MAX32, Scope, capabilities, classifiers, device, embedded, extension,
     flows, hex, nested, services, text, u8, u16, u32,
 };
+use crate::code::top;
 
 const CLASS_OF_SERVICE: Scope = &[
     u8(1, "ClassId", 1, 16, "number of the class").main("ClassID"),
@@ -136,21 +137,40 @@ pub(super) const fn access_view() -> Field {
 
 /// The top level of a file.
 pub const TOP: Scope = &[
-    u32(1, "DownstreamFrequency", 88_000_000, 1_218_000_000, "channel to use")
-        .main_range(88_000_000, 1_008_000_000)
-        .unit("Hz"),
-    u8(2, "UpstreamChannelId", 0, 255, "channel to use"),
-    u8(3, "NetworkAccessControl", 0, 1, "1 lets the devices behind the modem use the network")
-        .main("NetworkAccess"),
-    nested(4, "ClassOfService", CLASS_OF_SERVICE, "DOCSIS 1.0 service class").repeats(),
+    u32(
+        top::DOWNSTREAM_FREQUENCY,
+        "DownstreamFrequency",
+        88_000_000,
+        1_218_000_000,
+        "channel to use",
+    )
+    .main_range(88_000_000, 1_008_000_000)
+    .unit("Hz"),
+    u8(top::UPSTREAM_CHANNEL_ID, "UpstreamChannelId", 0, 255, "channel to use"),
+    u8(
+        top::NETWORK_ACCESS_CONTROL,
+        "NetworkAccessControl",
+        0,
+        1,
+        "1 lets the devices behind the modem use the network",
+    )
+    .main("NetworkAccess"),
+    nested(top::CLASS_OF_SERVICE, "ClassOfService", CLASS_OF_SERVICE, "DOCSIS 1.0 service class")
+        .repeats(),
     nested(
         5,
         "ModemCapabilities",
         capabilities::MODEM_CAPABILITIES,
         "what the modem can do; modems send it, not for a file",
     ),
-    hex(6, "CmMic", 16, 16, "MD5 over the settings, checked by the modem"),
-    hex(7, "CmtsMic", 1, 255, "keyed digest over the protected settings, checked by the CMTS"),
+    hex(top::CM_MIC, "CmMic", 16, 16, "MD5 over the settings, checked by the modem"),
+    hex(
+        top::CMTS_MIC,
+        "CmtsMic",
+        1,
+        255,
+        "keyed digest over the protected settings, checked by the CMTS",
+    ),
     text(9, "SoftwareUpgradeFilename", 1, 255, "firmware file").main("SwUpgradeFilename"),
     Field::new(
         10,
@@ -167,17 +187,22 @@ pub const TOP: Scope = &[
     Field::new(14, "CpeEthernetMacAddress", Kind::Mac, "device that may connect")
         .main("CpeMacAddress")
         .repeats(),
-    nested(17, "BaselinePrivacy", PRIVACY, "timers of baseline privacy"),
-    u8(18, "MaximumNumberOfCpes", 1, 254, "devices behind the modem").main("MaxCPE"),
-    u32(19, "TftpServerTimestamp", 0, MAX32, "when the file was sent, since 1900")
+    nested(top::BASELINE_PRIVACY, "BaselinePrivacy", PRIVACY, "timers of baseline privacy"),
+    u8(top::MAXIMUM_CPES, "MaximumNumberOfCpes", 1, 254, "devices behind the modem").main("MaxCPE"),
+    u32(top::TFTP_TIMESTAMP, "TftpServerTimestamp", 0, MAX32, "when the file was sent, since 1900")
         .main("TftpTimestamp")
         .unit("s"),
-    Field::new(20, "TftpServerProvisionedModemIpv4Address", Kind::Ipv4, "modem meant")
-        .main("TftpModemAddress"),
+    Field::new(
+        top::TFTP_MODEM_IPV4,
+        "TftpServerProvisionedModemIpv4Address",
+        Kind::Ipv4,
+        "modem meant",
+    )
+    .main("TftpModemAddress"),
     Field::new(21, "SoftwareUpgradeIpv4TftpServer", Kind::Ipv4, "where firmware comes from")
         .main("SwUpgradeServer"),
     nested(
-        22,
+        top::UPSTREAM_CLASSIFIER,
         "UpstreamPacketClassification",
         classifiers::CLASSIFIER,
         "which packets enter \
@@ -186,7 +211,7 @@ pub const TOP: Scope = &[
     .main("UsPacketClass")
     .repeats(),
     nested(
-        23,
+        top::DOWNSTREAM_CLASSIFIER,
         "DownstreamPacketClassification",
         classifiers::CLASSIFIER,
         "which packets enter \
@@ -194,15 +219,28 @@ pub const TOP: Scope = &[
     )
     .main("DsPacketClass")
     .repeats(),
-    nested(24, "UpstreamServiceFlow", flows::UPSTREAM, "an upstream flow and its queue")
-        .main("UsServiceFlow")
+    nested(
+        top::UPSTREAM_FLOW,
+        "UpstreamServiceFlow",
+        flows::UPSTREAM,
+        "an upstream flow and its queue",
+    )
+    .main("UsServiceFlow")
+    .repeats(),
+    nested(
+        top::DOWNSTREAM_FLOW,
+        "DownstreamServiceFlow",
+        flows::DOWNSTREAM,
+        "a downstream flow and its queue",
+    )
+    .main("DsServiceFlow")
+    .repeats(),
+    nested(top::HEADER_SUPPRESSION, "PHS", services::SUPPRESSION, "payload header suppression")
         .repeats(),
-    nested(25, "DownstreamServiceFlow", flows::DOWNSTREAM, "a downstream flow and its queue")
-        .main("DsServiceFlow")
-        .repeats(),
-    nested(26, "PHS", services::SUPPRESSION, "payload header suppression").repeats(),
-    u16(28, "MaximumNumberOfClassifiers", 0, MAX16, "classifiers accepted").main("MaxClassifiers"),
-    u8(29, "PrivacyEnable", 0, 1, "1 turns baseline privacy on").main("GlobalPrivacyEnable"),
+    u16(top::MAXIMUM_CLASSIFIERS, "MaximumNumberOfClassifiers", 0, MAX16, "classifiers accepted")
+        .main("MaxClassifiers"),
+    u8(top::PRIVACY_ENABLE, "PrivacyEnable", 0, 1, "1 turns baseline privacy on")
+        .main("GlobalPrivacyEnable"),
     hex(32, "ManufacturerCvc", 0, 255, "part of the manufacturer's certificate")
         .main("MfgCVCData")
         .repeats(),
@@ -212,11 +250,17 @@ pub const TOP: Scope = &[
     nested(34, "Snmpv3KickstartValue", KICKSTART, "SNMPv3 user and key")
         .main("SnmpV3Kickstart")
         .repeats(),
-    hex(35, "SubscriberManagementControl", 3, 3, "devices, then flags").main("SubMgmtControl"),
-    Field::new(36, "SubscriberManagementCpeIpv4List", Kind::Ipv4List, "devices' addresses")
-        .main("SubscriberManagementCPEIPTable"),
+    hex(top::SUBSCRIBER_CONTROL, "SubscriberManagementControl", 3, 3, "devices, then flags")
+        .main("SubMgmtControl"),
     Field::new(
-        37,
+        top::SUBSCRIBER_IPV4_LIST,
+        "SubscriberManagementCpeIpv4List",
+        Kind::Ipv4List,
+        "devices' addresses",
+    )
+    .main("SubscriberManagementCPEIPTable"),
+    Field::new(
+        top::SUBSCRIBER_FILTER_GROUPS,
         "SubscriberManagementFilterGroups",
         Kind::List { width: 2, low: 4, high: 10 },
         "filter groups",
@@ -226,7 +270,7 @@ pub const TOP: Scope = &[
         .main("SnmpV3TrapReceiver")
         .repeats(),
     u8(39, "Docsis20ModeEnable", 0, 1, "1 turns DOCSIS 2.0 mode on").main("DocsisTwoEnable"),
-    u8(40, "EnableTestModes", 0, 1, "for certification; not for service"),
+    u8(top::TEST_MODES, "EnableTestModes", 0, 1, "for certification; not for service"),
     nested(41, "DownstreamChannelList", CHANNEL_LIST, "channels to try").main("DsChannelList"),
     Field::new(42, "StaticMulticastMacAddress", Kind::Mac, "multicast address to forward")
         .main("MulticastMACAddress")
@@ -241,29 +285,45 @@ pub const TOP: Scope = &[
         .main("ChannelAssignmentConfig"),
     Field::new(58, "SoftwareUpgradeIpv6TftpServer", Kind::Ipv6, "where firmware comes from")
         .main("SwUpgradeServer6"),
-    Field::new(59, "TftpServerProvisionedModemIpv6Address", Kind::Ipv6, "modem meant")
-        .main("TFTPProvisionedModemIPv6Address"),
+    Field::new(
+        top::TFTP_MODEM_IPV6,
+        "TftpServerProvisionedModemIpv6Address",
+        Kind::Ipv6,
+        "modem meant",
+    )
+    .main("TFTPProvisionedModemIPv6Address"),
     nested(
-        60,
+        top::DROP_CLASSIFIER,
         "UpstreamDropPacketClassification",
         classifiers::DROP,
         "packets that the modem \
         drops",
     )
     .repeats(),
-    Field::new(61, "SubMgmtCPEIPv6PrefixList", Kind::Ipv6PrefixList, "prefixes of the devices")
-        .repeats(),
     Field::new(
-        62,
+        top::SUBSCRIBER_IPV6_PREFIXES,
+        "SubMgmtCPEIPv6PrefixList",
+        Kind::Ipv6PrefixList,
+        "prefixes of the devices",
+    )
+    .repeats(),
+    Field::new(
+        top::DROP_CLASSIFIER_GROUPS,
         "UpstreamDropClassifierGroupId",
         Kind::List { width: 1, low: 1, high: 255 },
         "groups of drop classifiers at the CMTS",
     )
     .main("UpstreamDropClassifierGroupID"),
-    u16(63, "SubscriberManagementControlMaxCpeIpv6", 0, MAX16, "devices with IPv6")
-        .main("SubMgmtControl6"),
+    u16(
+        top::SUBSCRIBER_MAXIMUM_IPV6,
+        "SubscriberManagementControlMaxCpeIpv6",
+        0,
+        MAX16,
+        "devices with IPv6",
+    )
+    .main("SubMgmtControl6"),
     nested(
-        64,
+        top::STATIC_MULTICAST,
         "CMTSStaticMulticastSessionEncodings",
         services::STATIC_MULTICAST,
         "multicast that the CMTS forwards unasked",
@@ -276,10 +336,15 @@ pub const TOP: Scope = &[
         "aging of addresses in a layer 2 VPN",
     ),
     u32(66, "ManagementEventControl", 0, MAX32, "event to report").repeats(),
-    Field::new(67, "SubscriberManagementCpeIpv6List", Kind::Ipv6List, "devices' addresses")
-        .main("SubscriberManagementCPEIPv6Table"),
+    Field::new(
+        top::SUBSCRIBER_IPV6_LIST,
+        "SubscriberManagementCpeIpv6List",
+        Kind::Ipv6List,
+        "devices' addresses",
+    )
+    .main("SubscriberManagementCPEIPv6Table"),
     u16(
-        68,
+        top::DEFAULT_TARGET_BUFFER,
         "DefaultUpstreamTargetBuffer",
         0,
         MAX16,
@@ -294,7 +359,7 @@ pub const TOP: Scope = &[
         "which devices may take the places of others",
     ),
     nested(
-        70,
+        top::UPSTREAM_AGGREGATE,
         "UpstreamAggregateServiceFlow",
         flows::UPSTREAM_AGGREGATE,
         "upstream flows that \
@@ -302,7 +367,7 @@ pub const TOP: Scope = &[
     )
     .repeats(),
     nested(
-        71,
+        top::DOWNSTREAM_AGGREGATE,
         "DownstreamAggregateServiceFlow",
         flows::DOWNSTREAM_AGGREGATE,
         "downstream flows \
@@ -310,7 +375,7 @@ pub const TOP: Scope = &[
     )
     .repeats(),
     nested(
-        72,
+        top::METRO_ETHERNET,
         "MetroEthernetServiceProfile",
         services::METRO_ETHERNET,
         "bandwidth and color of a Metro Ethernet service",
@@ -320,7 +385,7 @@ pub const TOP: Scope = &[
         .repeats(),
     nested(74, "EnergyManagementParameter", device::ENERGY, "when the modem saves energy"),
     u8(75, "EnergyManagement1x1ModeIndicator", 0, 2, "state of the mode; not for a file"),
-    u8(76, "CmUpstreamAqmDisable", 0, 1, "1 turns AQM off for all upstream flows")
+    u8(top::AQM_DISABLE, "CmUpstreamAqmDisable", 0, 1, "1 turns AQM off for all upstream flows")
         .main("CMUpstreamAQMDisable"),
     nested(
         79,
@@ -338,11 +403,17 @@ pub const TOP: Scope = &[
     u8(83, "DTPModeConfiguration", 0, 2, "DOCSIS time protocol"),
     nested(84, "DiplexerBandEdge", device::DIPLEXER, "split between upstream and downstream"),
     nested(88, "QoSFrameworkforDOCSISEncodings", &[], "framework for quality of service"),
-    u8(91, "LowLatencyDisable", 0, 2, "anything but 0 turns low latency support off"),
-    u8(92, "DistributedHqosEnable", 0, 2, "hierarchical QoS in the modem")
+    u8(
+        top::LOW_LATENCY_DISABLE,
+        "LowLatencyDisable",
+        0,
+        2,
+        "anything but 0 turns low latency support off",
+    ),
+    u8(top::DISTRIBUTED_HQOS, "DistributedHqosEnable", 0, 2, "hierarchical QoS in the modem")
         .main("DistributedHQoSEnable"),
     nested(
-        93,
+        top::UPSTREAM_ENHANCED_AGGREGATE,
         "UpstreamEnhancedHqosAsf",
         flows::ENHANCED_HQOS,
         "upstream flows scheduled together",
@@ -350,7 +421,7 @@ pub const TOP: Scope = &[
     .main("UpstreamEHQoSASF")
     .repeats(),
     nested(
-        94,
+        top::DOWNSTREAM_ENHANCED_AGGREGATE,
         "DownstreamEnhancedHqosAsf",
         flows::ENHANCED_HQOS,
         "downstream flows scheduled \

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::code::top::{CM_MIC, CMTS_MIC};
 use crate::encode::{scope_of, value_bytes};
 use crate::schema::{self, Field, Kind, Scope};
-use crate::tlv::{CM_MIC, CMTS_MIC, Config, Item, Tlv, Value};
+use crate::tlv::{Config, Item, Tlv, Value};
 use crate::value;
 
 /// Writes the settings as the open `docsis` encoder reads them. MICs and pads, which that

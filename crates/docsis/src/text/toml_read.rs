@@ -6,8 +6,9 @@ use toml::{Table, Value as Toml};
 
 use super::toml_write::standard_pads;
 use super::{TextError, check_size, closest, normalise, toml_place};
+use crate::code::top;
 use crate::schema::{self, Field, Kind, Scope};
-use crate::tlv::{CM_MIC, CMTS_MIC, Config, Ending, Item, PAD, Tlv};
+use crate::tlv::{Config, Ending, Item, Tlv};
 use crate::value;
 
 /// Reads a TOML text.
@@ -47,7 +48,7 @@ fn read(text: &str) -> Result<Config, TextError> {
     };
     let items = scope(&table, "", schema::TOP, None)?.into_iter().map(|(code, tlv)| match tlv {
         Some(tlv) => Ok(Item::Tlv(tlv)),
-        None if code == PAD => Ok(Item::Pad),
+        None if code == top::PAD => Ok(Item::Pad),
         None => Err(unlisted("Order", code)),
     });
     let mut config = Config { items: items.collect::<Result<_, _>>()?, ending: Ending::Missing };
@@ -119,13 +120,13 @@ fn reorder(tlvs: Vec<Tlv>, order: &Toml, place: &str) -> Result<Vec<(u8, Option<
         let code = code.as_integer().and_then(|code| u8::try_from(code).ok()).ok_or_else(wrong)?;
         match waiting.get_mut(&code).and_then(VecDeque::pop_front) {
             Some((_, tlv)) => ordered.push((code, Some(tlv))),
-            None if code == PAD => ordered.push((code, None)),
+            None if code == top::PAD => ordered.push((code, None)),
             None => return Err(unlisted(place, code)),
         }
     }
     let mut rest: Vec<_> = waiting.into_values().flatten().collect();
     rest.sort_by_key(|(position, _)| *position);
-    let is_mic = |(code, _): &(u8, Option<Tlv>)| matches!(*code, CM_MIC | CMTS_MIC);
+    let is_mic = |(code, _): &(u8, Option<Tlv>)| matches!(*code, top::CM_MIC | top::CMTS_MIC);
     let at = ordered.iter().position(is_mic).unwrap_or(ordered.len());
     ordered.splice(at..at, rest.into_iter().map(|(_, tlv)| (tlv.code, Some(tlv))));
     Ok(ordered)

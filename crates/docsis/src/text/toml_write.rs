@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::code::top;
 use crate::encode::{scope_of, value_bytes};
 use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Ending, Item, Tlv, Value};
@@ -15,7 +16,7 @@ pub fn to_toml(config: &Config) -> String {
     let mut out = String::from("# DOCSIS cable modem configuration\n");
     let tlvs: Vec<&Tlv> = config.tlvs().collect();
     let order = config.items.iter().map(|item| match item {
-        Item::Pad => crate::tlv::PAD,
+        Item::Pad => top::PAD,
         Item::Tlv(tlv) => tlv.code,
     });
     let end = ending(config);

@@ -3,17 +3,19 @@
 mod buffers;
 mod integrity;
 mod low_latency;
-pub mod rules;
+mod rules;
 mod structure;
 
 use std::fmt;
 
 use serde::Serialize;
 
+pub use rules::Rule;
+
 use crate::decode::Limits;
 use crate::encode::Node;
 use crate::mic::Secret;
-use crate::qos::ServiceFlow;
+use crate::qos::{Direction, ServiceFlow};
 use crate::tlv::{Config, Path};
 
 /// How bad a finding is.
@@ -41,8 +43,8 @@ impl fmt::Display for Severity {
 /// A rule that a file does not keep, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The rule's number.
-    pub rule: &'static str,
+    /// The rule, which tells its number.
+    pub rule: Rule,
     /// How bad it is.
     pub severity: Severity,
     /// Offset in the file of the setting concerned.
@@ -101,16 +103,16 @@ impl<'a> Checker<'a> {
         Self { config, bytes, nodes: config.walk(), findings: Vec::new() }
     }
 
-    fn report(&mut self, rule: &'static str, node: &Node<'_>, message: String, fix: &str) {
+    fn report(&mut self, rule: Rule, node: &Node<'_>, message: String, fix: &str) {
         self.findings.push(finding(rule, node.offset, node.path.clone(), message, fix));
     }
 
     /// A finding about the file as a whole, placed at its end.
-    fn report_file(&mut self, rule: &'static str, message: String, fix: &str) {
+    fn report_file(&mut self, rule: Rule, message: String, fix: &str) {
         self.findings.push(finding(rule, self.bytes, Path::default(), message, fix));
     }
 
-    /// The settings at a path of types, as `[24, 35]`.
+    /// The settings at a path of types from the top level down.
     fn at(&self, codes: &[u8]) -> Vec<Node<'a>> {
         self.nodes.iter().filter(|node| node.path.is(0, codes)).cloned().collect()
     }
@@ -124,14 +126,13 @@ impl<'a> Checker<'a> {
     }
 
     fn flows(&self) -> Vec<FlowNode<'a>> {
-        let nodes = self.at(&[24]).into_iter().chain(self.at(&[25]));
+        let nodes = Direction::BOTH.into_iter().flat_map(|direction| self.at(&[direction.code()]));
         nodes
             .filter_map(|node| Some(FlowNode { flow: ServiceFlow::from_tlv(node.tlv)?, node }))
             .collect()
     }
 }
 
-fn finding(rule: &'static str, offset: usize, path: Path, message: String, fix: &str) -> Finding {
-    let severity = rules::find(rule).map_or(Severity::Error, |rule| rule.severity);
-    Finding { rule, severity, offset, path, message, fix: fix.into() }
+fn finding(rule: Rule, offset: usize, path: Path, message: String, fix: &str) -> Finding {
+    Finding { rule, severity: rule.severity(), offset, path, message, fix: fix.into() }
 }

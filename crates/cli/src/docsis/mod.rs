@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use underload_docsis::check::{Finding, Severity, check, rules::RULES};
+use underload_docsis::check::{Finding, Rule, Severity, check};
 use underload_docsis::mic::Secret;
 use underload_docsis::modem::{Modem, drain_time_us};
 use underload_docsis::qos::{Direction, ServiceFlow};
@@ -211,14 +211,13 @@ impl Encode {
 
     /// Makes the MICs, unless those in the text still fit and there is no secret to make others.
     fn seal(&self, config: &mut Config, secret: Option<&Secret>) -> anyhow::Result<()> {
-        let stored = config.of(6).next().and_then(|mic| mic.as_bytes()).map(<[u8]>::to_vec);
-        let unchanged = stored.is_some() && stored == config.cm_mic().ok().map(|mic| mic.to_vec());
+        let fits = config.cm_mic_fits();
         match secret {
-            None if unchanged && config.has(7) => Ok(()),
+            None if fits == Some(true) && config.has_cmts_mic() => Ok(()),
             None if self.force => Ok(config.seal(None)?),
             None => {
-                let why = match stored {
-                    Some(_) if !unchanged => "the settings were changed since the MICs were made",
+                let why = match fits {
+                    Some(false) => "the settings were changed since the MICs were made",
                     _ => "the CMTS MIC has to be made",
                 };
                 bail!(
@@ -262,8 +261,8 @@ impl Check {
 
 fn rules() -> anyhow::Result<()> {
     let mut text = String::new();
-    for rule in RULES {
-        writeln!(text, "{} {:<8}{}", rule.id, rule.severity, rule.summary)?;
+    for rule in Rule::ALL {
+        writeln!(text, "{rule} {:<8}{}", rule.severity(), rule.summary())?;
     }
     print(&text)
 }
@@ -284,7 +283,7 @@ impl Try {
             .with_context(|| self.file.display().to_string())
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
-        let default_ms = config.of(68).next().and_then(|tlv| u16::try_from(tlv.as_number()?).ok());
+        let default_ms = config.default_target_ms();
         let flows = config.of(Direction::Upstream.code()).filter_map(ServiceFlow::from_tlv);
         let outcomes: Vec<_> = flows.map(|flow| outcome(&modem, &flow, default_ms)).collect();
         if self.json {
