@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use thiserror::Error;
 
 use crate::schema::Kind;
@@ -37,12 +38,8 @@ pub fn parse(kind: &Kind, text: &str) -> Result<Vec<u8>, ValueError> {
 
 /// Bytes as `0x0102`.
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("0x");
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
+    let mut text = String::from("0x");
+    HEXLOWER.encode_append(bytes, &mut text);
     text
 }
 
@@ -222,12 +219,7 @@ fn read_number(text: &str, width: usize) -> Option<Vec<u8>> {
 
 fn read_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
-    if digits.len() % 2 != 0 || !digits.is_ascii() {
-        return None;
-    }
-    let nibble = |byte: u8| char::from(byte).to_digit(16);
-    let pair = |pair: &[u8]| Some((nibble(pair[0])? << 4 | nibble(pair[1])?) as u8);
-    digits.as_bytes().chunks(2).map(pair).collect()
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }
 
 fn read_list(text: &str, one: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
