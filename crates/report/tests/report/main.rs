@@ -5,5 +5,6 @@ mod documentation;
 mod metrics;
 mod page;
 mod run_directory;
+mod shape;
 mod synthetic;
 mod terminal;
