@@ -56,7 +56,7 @@ impl Simulation {
         }
         let flows_rng = rng.child("flows");
         Self {
-            network: Network::new(up, down, &extra, &rng.child("network")),
+            network: Network::new(up, down, &extra, rng),
             agents: flows
                 .iter()
                 .zip(lifetimes)

@@ -11,6 +11,7 @@ mod trace;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 
 pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use docsis::DocsisUpstream;
@@ -23,6 +24,13 @@ use crate::packet::{Meta, Packet};
 use crate::qdisc::{Dequeue, DropReason, Observer, Qdisc};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+
+/// The random numbers of a trial's link and queue, by direction (`up`, `down`) and place in the
+/// chain of links. Every world draws from these, so that one seed gives one course of a cellular
+/// link, simulated and live.
+pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
+    trial.child("network").child(&format!("{direction} hop {hop}"))
+}
 
 /// One direction of a path, without I/O or clock; a simulator's heap and an emulator's timer
 /// drive it alike.

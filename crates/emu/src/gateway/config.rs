@@ -1,5 +1,6 @@
 //! What a gateway is told: a link and a queue for each direction, and how to carry packets.
 
+use underload_aqm::link::hop_stream;
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
@@ -96,6 +97,6 @@ impl GatewayConfig {
 
     /// Where one direction's link and queue draw their random numbers from.
     pub(crate) fn stream(&self, direction: Direction) -> Rng {
-        Rng::new(self.seed).child(direction.name())
+        hop_stream(&Rng::new(self.seed), direction.name(), 0)
     }
 }

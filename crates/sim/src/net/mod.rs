@@ -8,7 +8,7 @@ mod tournament;
 mod watch;
 
 use underload_aqm::config::ConfigError;
-use underload_aqm::link::{Link, RateProcess};
+use underload_aqm::link::{Link, RateProcess, hop_stream};
 use underload_aqm::packet::Packet;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
@@ -276,7 +276,7 @@ fn chain(
     let last = first + configs.len();
     for config in configs {
         let next = hops.len() + 1;
-        let rng = rng.child(&format!("{direction} hop {}", hops.len() - first));
+        let rng = hop_stream(rng, direction.name(), hops.len() - first);
         hops.push(Hop {
             direction,
             link: config.link.build(config.queue.build(&rng), &rng),
