@@ -57,10 +57,7 @@ fn measure(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> {
         flows: (0..flows)
             .map(|index| FlowConfig {
                 start: Some(Time::from_millis(10 * (index as u64 % 100))),
-                ..FlowConfig::new(
-                    format!("bulk-{index}"),
-                    FlowKind::Tcp(TcpConfig { algorithm, ..TcpConfig::default() }),
-                )
+                ..FlowConfig::new(format!("bulk-{index}"), FlowKind::Tcp(TcpConfig::of(algorithm)))
             })
             .collect(),
         phases: Phases { load: Span::from_secs(seconds), ..Phases::default() },

@@ -146,7 +146,7 @@ fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
     let default = TcpConfig::default();
     let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
     let notes_delivery = tcp.delivery;
-    Ok(TcpConfig { algorithm, ecn, receive_window_bytes, notes_delivery, ..default })
+    Ok(TcpConfig { ecn, receive_window_bytes, notes_delivery, ..TcpConfig::of(algorithm) })
 }
 
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {

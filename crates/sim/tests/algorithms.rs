@@ -12,7 +12,7 @@ use underload_sim::trial::{Phases, SimConfig, TrialLabel, TrialOutcome, run};
 
 fn flow(name: &str, algorithm: Algorithm) -> FlowConfig {
     let ecn = algorithm.ecn(EcnUse::Off);
-    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ecn, ..TcpConfig::default() }))
+    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { ecn, ..TcpConfig::of(algorithm) }))
 }
 
 fn simulate(queue: &str, link: &str, flows: Vec<FlowConfig>, seconds: u64) -> TrialOutcome {

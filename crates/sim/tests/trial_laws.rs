@@ -22,7 +22,7 @@ use underload_sim::trial::{
 };
 
 fn tcp(name: &str, algorithm: Algorithm) -> FlowConfig {
-    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ..TcpConfig::default() }))
+    FlowConfig::new(name, FlowKind::Tcp(TcpConfig::of(algorithm)))
 }
 
 fn probe(name: &str) -> FlowConfig {

@@ -44,12 +44,17 @@ fn dropped(outcome: &TrialOutcome) -> u64 {
 #[test]
 fn a_deep_buffer_before_a_varying_rate_makes_no_storm_of_retransmissions() {
     let steps = "steps:0s=12mbit,20s=3mbit,22s=12mbit,26s=2mbit,28s=12mbit,repeat=30s,delay=5ms";
-    let outcome = simulate(Algorithm::Cubic, 1, "fifo:limit=3000kB", steps, 1);
-    let stats = outcome.tcp[0].unwrap();
-    // The kernel: 861 of 63,675 packets, 10.3 Mbit/s.
-    assert!((500..1_200).contains(&dropped(&outcome)), "{}", dropped(&outcome));
-    assert!(stats.retransmits < 2_000, "{stats:?}");
-    assert!(goodput(&outcome, 0) > 9.9, "{}", goodput(&outcome, 0));
+    // The kernel sends again 534 segments of CUBIC, 450 of Reno; before 3 MB its send buffer is
+    // smaller than the queue, and nothing is lost. 10.3 Mbit/s each time.
+    for (algorithm, kernel) in [(Algorithm::Cubic, 534.0), (Algorithm::Reno, 450.0)] {
+        let outcome = simulate(algorithm, 1, "fifo:limit=2000kB", steps, 1);
+        let again = outcome.tcp[0].unwrap().retransmits;
+        assert!((0.7..1.3).contains(&(again as f64 / kernel)), "{}: {again}", algorithm.name());
+        assert!(goodput(&outcome, 0) > 9.9, "{}", goodput(&outcome, 0));
+        let outcome = simulate(algorithm, 1, "fifo:limit=3000kB", steps, 1);
+        assert_eq!(dropped(&outcome), 0, "{}", algorithm.name());
+        assert!(goodput(&outcome, 0) > 9.9, "{}", goodput(&outcome, 0));
+    }
 }
 
 #[test]
@@ -60,14 +65,14 @@ fn next_to_nothing_is_sent_in_vain_on_cellular_links() {
                 let link = format!("cellular:preset={preset},delay=5ms");
                 let outcome = simulate(algorithm, 4, queue, &link, 2);
                 let again: u64 = outcome.tcp.iter().map(|tcp| tcp.unwrap().retransmits).sum();
-                let whole = |outcome: &TrialOutcome| {
+                let in_all = |outcome: &TrialOutcome| {
                     let bottlenecks = &outcome.record.bottlenecks;
                     let drops = |phase: &underload_record::schema::BottleneckSummary| {
                         phase.drops.values().map(|count| count.packets).sum::<u64>()
                     };
-                    bottlenecks.iter().map(drops).max().unwrap()
+                    bottlenecks.iter().map(drops).sum::<u64>()
                 };
-                let (lost, sent) = (whole(&outcome), up_link(&outcome).offered.packets);
+                let (lost, sent) = (in_all(&outcome), up_link(&outcome).offered.packets);
                 let vain = again.saturating_sub(lost);
                 assert!(
                     vain < 20 + sent / 50,

@@ -223,6 +223,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// How slow start ends early in Linux: HyStart belongs to CUBIC there, and to what is built on
+    /// it; Reno and Westwood+ go on to the first loss.
+    pub fn slow_start_exit(self) -> SlowStartExit {
+        match self {
+            Self::Cubic | Self::C2tcp => SlowStartExit::HyStart,
+            _ => SlowStartExit::Loss,
+        }
+    }
+
     /// Every one.
     pub const ALL: [Self; 8] = [
         Self::Reno,

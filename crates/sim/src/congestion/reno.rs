@@ -1,8 +1,9 @@
 //! Reno (RFC 5681): additive increase by one segment per round trip, halving on loss.
 //!
 //! Growth counts acknowledged segments (RFC 3465 without its limit of two, as Linux), so delayed
-//! acknowledgements do not slow it. Deviation: slow start may end early by HyStart or HyStart++,
-//! which RFC 5681 does not have; switch it off with [`SlowStartExit::Loss`].
+//! acknowledgements do not slow it. Slow start may also be ended early by HyStart or
+//! HyStart++, which neither RFC 5681 nor Linux' Reno has: scenarios leave it off
+//! ([`super::Algorithm::slow_start_exit`]).
 
 use super::{Ack, CongestionControl, HyStart, Loss, SlowStartExit, Window};
 

@@ -84,7 +84,7 @@ fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> (TrialOutcome, Del
 /// TCP with a window wide enough to fill the deep queues of these links.
 pub fn tcp(algorithm: Algorithm) -> FlowKind {
     let receive_window_bytes = 64 << 20;
-    FlowKind::Tcp(TcpConfig { algorithm, receive_window_bytes, ..TcpConfig::default() })
+    FlowKind::Tcp(TcpConfig { receive_window_bytes, ..TcpConfig::of(algorithm) })
 }
 
 pub struct Outcome {

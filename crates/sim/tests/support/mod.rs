@@ -18,7 +18,7 @@ use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, TrialOutco
 /// A TCP flow with the ECN that its congestion control needs.
 pub fn flow(name: &str, algorithm: Algorithm) -> FlowConfig {
     let ecn = algorithm.ecn(EcnUse::Off);
-    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { algorithm, ecn, ..TcpConfig::default() }))
+    FlowConfig::new(name, FlowKind::Tcp(TcpConfig { ecn, ..TcpConfig::of(algorithm) }))
 }
 
 /// A trial without warm-up: `seconds` of load through one queue, back at 1 Gbit/s with 20 ms.

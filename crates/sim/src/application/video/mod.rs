@@ -196,7 +196,7 @@ impl Video {
 
 impl Application for Video {
     fn start(&mut self, port: &mut Port<'_>) {
-        let tcp = TcpConfig { algorithm: self.config.algorithm, ..TcpConfig::default() };
+        let tcp = TcpConfig::of(self.config.algorithm);
         self.started = port.now;
         self.connection = Some(Connection::open(port, 1, &tcp, &self.rng));
         self.plan(port.now);

@@ -158,9 +158,8 @@ impl Web {
     pub(super) fn new(config: &WebConfig, stop: Time, rng: Rng) -> Self {
         Self {
             tcp: TcpConfig {
-                algorithm: config.algorithm,
                 initial_window: config.initial_window,
-                ..TcpConfig::default()
+                ..TcpConfig::of(config.algorithm)
             },
             stop,
             rng,
