@@ -1,16 +1,20 @@
-//! The server's endurance: many sessions in a row, clients killed in every state, a flood of forged
-//! openings. Prints what memory and descriptors were before and after.
+//! The server's endurance: many sessions in a row beside connections that let bytes drip,
+//! clients killed in every state, a flood of forged openings. Prints what memory and descriptors
+//! were before and after.
 //!
 //! `cargo run --release -p underload-probe --example service_soak -- [SESSIONS] [OPENINGS]`
 
 #![expect(clippy::print_stdout, reason = "a program that prints its results")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
 use underload_probe::load::{LoadFlow, Transport, start_flow};
 use underload_probe::service::{
     Ask, ConnectOptions, Identity, Remote, Service, ServiceConfig, Trust,
@@ -18,6 +22,8 @@ use underload_probe::service::{
 use underload_probe::{RunClock, current_network};
 use underload_record::schema::{Direction, Marking};
 
+/// Connections that let bytes drip while the sessions go on.
+const DRIPS: usize = 48;
 /// In which state a client is killed.
 const STATES: [&str; 6] = ["connected", "half-hello", "session", "tcp-up", "tcp-down", "udp-down"];
 
@@ -45,11 +51,18 @@ fn main() {
     report("at the start", Instant::now());
 
     let start = Instant::now();
-    for _ in 0..sessions {
-        drop(Remote::connect("soak", &[service.address()], &options(&service)).unwrap());
-    }
+    let over = AtomicBool::new(false);
+    let closed = thread::scope(|scope| {
+        let drips = scope.spawn(|| drip(service.address(), &over));
+        for _ in 0..sessions {
+            drop(Remote::connect("soak", &[service.address()], &options(&service)).unwrap());
+        }
+        over.store(true, Ordering::Relaxed);
+        drips.join().unwrap()
+    });
     settle(&service);
     report(&format!("{sessions} sessions in a row"), start);
+    println!("beside {DRIPS} connections that let bytes drip; closed by the server {closed} times");
 
     let start = Instant::now();
     for state in STATES {
@@ -61,8 +74,45 @@ fn main() {
     let start = Instant::now();
     let (sent, received) = flood(&service, openings);
     report(&format!("{openings} forged openings"), start);
-    println!("octets sent to the server {sent}, from it {received}");
+    println!("bytes sent to the server {sent}, from it {received}");
     println!("{:?}", service.counts());
+}
+
+/// Keeps connections from as many networks open, a third of them silent, a third in the middle of
+/// a TLS hello, a third in the middle of a load request, and sends a byte on each that has begun
+/// every 50 ms. What the server closes is opened again. Returns how often it closed one.
+fn drip(server: SocketAddr, over: &AtomicBool) -> u64 {
+    const HELLO: [u8; 8] = [0x16, 3, 1, 2, 0, 1, 0, 1];
+    const BEGINNINGS: [&[u8]; 3] = [&[], &HELLO, b"ULD"];
+    let begin = |index: usize| {
+        let mut stream = connect_from(Ipv4Addr::new(127, 0, 3 + index as u8, 1), server);
+        let _ = stream.write_all(BEGINNINGS[index % 3]);
+        stream
+    };
+    let mut streams: Vec<TcpStream> = (0..DRIPS).map(begin).collect();
+    let mut closed = 0;
+    while !over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(50));
+        for (index, stream) in streams.iter_mut().enumerate() {
+            if !BEGINNINGS[index % 3].is_empty() {
+                let _ = stream.write(&[0]);
+            }
+            let open = |error: std::io::Error| error.kind() == ErrorKind::WouldBlock;
+            if stream.read(&mut [0; 64]).map_or_else(|error| !open(error), |bytes| bytes == 0) {
+                *stream = begin(index);
+                closed += 1;
+            }
+        }
+    }
+    closed
+}
+
+fn connect_from(address: Ipv4Addr, server: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((address, 0)).into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.into()
 }
 
 fn options(service: &Service) -> ConnectOptions {
