@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_aqm::registry::{LinkFacts, LinkSetup, QueueSetup};
+use underload_aqm::config::LinkFacts;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
 
 fuzz_target!(|text: &str| {
     let facts = LinkFacts::default();

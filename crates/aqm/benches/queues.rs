@@ -17,18 +17,19 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::Criterion;
+use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use underload_aqm::queue::bode::BodeProfile;
 use underload_aqm::queue::codel::CodelProfile;
 use underload_aqm::queue::docsis_pie::DocsisPie;
-use underload_aqm::queue::fair::Fair;
 use underload_aqm::queue::fq_codel::FlowCodel;
 use underload_aqm::queue::pie::{PieLinux, PieMahimahi, PieProfile, PieRfc};
 use underload_aqm::queue::red::Red;
-use underload_aqm::queue::{Limit, NoAqm, Overflow, Single};
+use underload_aqm::queue::store::fair::Fair;
+use underload_aqm::queue::store::{Limit, NoAqm, Overflow, Single};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkFacts, QUEUES, QueueConfig, QueueSetup};
+use underload_aqm::registry::{QUEUES, QueueConfig, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 

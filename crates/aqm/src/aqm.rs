@@ -1,7 +1,7 @@
 //! The decision alone, without the storage: what CoDel, PIE, RED and BoDe are.
 //!
 //! The kernel makes the same cut (`codel_impl.h`, `pie_drop_early`): one algorithm then serves a
-//! single queue ([`Single`](crate::queue::Single)) and each flow of a fair queue alike.
+//! single queue ([`Single`](crate::queue::store::Single)) and each flow of a fair queue alike.
 
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, MarkReason, Observer};

@@ -9,7 +9,7 @@
 //! | [`time`], [`rate`], [`packet`] | the words: instants, rates, what a discipline may know of a packet |
 //! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): nothing disappears silently |
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
-//! | [`queue`] | the disciplines, one file each |
+//! | [`queue`] | the disciplines, and the ways of storing that they share |
 //! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`rng`] | seeded random numbers in labelled child streams |

@@ -185,78 +185,67 @@ impl<P> Observer<P> for () {
     fn dropped(&mut self, _now: Time, _packet: Packet<P>, _reason: DropReason) {}
 }
 
-/// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DropReason {
-    /// The queue was full when it arrived.
-    Overlimit,
-    /// It was at the head when an arrival overfilled the queue.
-    OverlimitHead,
-    /// It was at the head of the fattest flow when an arrival overfilled the queue.
-    OverlimitFattest,
-    /// It alone is larger than the queue or the link can ever take.
-    Oversize,
-    /// An AQM chose it on arrival (RED, PIE).
-    Early,
-    /// An AQM's control law chose it at the head (CoDel).
-    ControlLaw,
-    /// It waited longer than the delay bound (BoDe).
-    Bound,
-    /// The link lost it after transmission.
-    Loss,
+/// An enum of reasons with one list of them: a reason that is added here has its name, and its
+/// place in every array of `ALL.len()` counters.
+macro_rules! reasons {
+    ($(#[$about:meta])* $Reasons:ident { $($(#[$doc:meta])* $Reason:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $Reasons {
+            $($(#[$doc])* $Reason,)*
+        }
+
+        impl $Reasons {
+            /// Every reason, in the order of declaration: `ALL[reason as usize]` is `reason`.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$Reason),*];
+
+            /// The name in files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Reason => $name,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet was dropped.
+    DropReason {
+        /// The queue was full when it arrived.
+        Overlimit = "overlimit",
+        /// It was at the head when an arrival overfilled the queue.
+        OverlimitHead = "overlimit-head",
+        /// It was at the head of the fattest flow when an arrival overfilled the queue.
+        OverlimitFattest = "overlimit-fattest",
+        /// It alone is larger than the queue or the link can ever take.
+        Oversize = "oversize",
+        /// An AQM chose it on arrival (RED, PIE).
+        Early = "early",
+        /// An AQM's control law chose it at the head (CoDel).
+        ControlLaw = "control-law",
+        /// It waited longer than the delay bound (BoDe).
+        Bound = "bound",
+        /// The link lost it after transmission.
+        Loss = "loss",
+    }
 }
 
 impl DropReason {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 8] = [
-        Self::Overlimit,
-        Self::OverlimitHead,
-        Self::OverlimitFattest,
-        Self::Oversize,
-        Self::Early,
-        Self::ControlLaw,
-        Self::Bound,
-        Self::Loss,
-    ];
-
-    /// The name in files: `overlimit`, `control-law`, ...
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Overlimit => "overlimit",
-            Self::OverlimitHead => "overlimit-head",
-            Self::OverlimitFattest => "overlimit-fattest",
-            Self::Oversize => "oversize",
-            Self::Early => "early",
-            Self::ControlLaw => "control-law",
-            Self::Bound => "bound",
-            Self::Loss => "loss",
-        }
-    }
-
     /// Whether the drop happened in an `enqueue` call (the victim may have been stored before).
     pub const fn at_enqueue(self) -> bool {
         !matches!(self, Self::ControlLaw | Self::Bound | Self::Loss)
     }
 }
 
-/// Why a packet was marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MarkReason {
-    /// An AQM would have dropped it on arrival.
-    Early,
-    /// An AQM's control law would have dropped it at the head.
-    ControlLaw,
-    /// It waited longer than the CE threshold.
-    Threshold,
-}
-
-impl MarkReason {
-    /// The name in files: `early`, `control-law`, `threshold`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Early => "early",
-            Self::ControlLaw => "control-law",
-            Self::Threshold => "threshold",
-        }
+reasons! {
+    /// Why a packet was marked.
+    MarkReason {
+        /// An AQM would have dropped it on arrival.
+        Early = "early",
+        /// An AQM's control law would have dropped it at the head.
+        ControlLaw = "control-law",
+        /// It waited longer than the CE threshold.
+        Threshold = "threshold",
     }
 }

@@ -1,9 +1,10 @@
 //! When CoDel drops, per profile: single facts measured from the kernel's and Mahimahi's code and
 //! from RFC 8289's pseudo-code, and those that the ns-3 suite asserts.
 
+use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Dequeue, DropReason, MarkReason, Observer, Qdisc};
-use underload_aqm::registry::{LinkFacts, QueueSetup};
+use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 

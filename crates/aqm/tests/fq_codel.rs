@@ -1,8 +1,9 @@
 //! Single facts about FQ-CoDel that other implementations' suites assert.
 
+use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Ecn, Meta, Packet};
 use underload_aqm::qdisc::{DropReason, MarkReason, Observer, Qdisc};
-use underload_aqm::registry::{LinkFacts, QueueSetup};
+use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 

@@ -2,10 +2,11 @@
 //! passes what its rate says.
 
 use proptest::prelude::*;
+use underload_aqm::config::LinkFacts;
 use underload_aqm::link::Link;
 use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkFacts, LinkSetup, QueueSetup};
+use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 

@@ -5,10 +5,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::Qdisc;
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkFacts, QUEUES, QueueSetup};
+use underload_aqm::registry::{QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 

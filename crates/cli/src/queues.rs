@@ -23,7 +23,7 @@ pub struct Arguments {
 /// Prints the registry.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let queues = QUEUES.iter().map(|entry| ("queue", entry.definition));
-    let links = LINKS.iter().map(|definition| ("link", *definition));
+    let links = LINKS.iter().map(|entry| ("link", entry.definition));
     let all: Vec<_> = queues.chain(links).collect();
     let mut chosen = all.clone();
     if let Some(name) = &arguments.name {
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn no_listed_default_has_empty_brackets_or_a_profile_that_is_missing() {
-        for definition in QUEUES.iter().map(|entry| entry.definition).chain(LINKS.iter().copied()) {
+        let queues = QUEUES.iter().map(|entry| entry.definition);
+        for definition in queues.chain(LINKS.iter().map(|entry| entry.definition)) {
             let known: Vec<&str> = definition.profiles.iter().map(|it| it.name).collect();
             for param in definition.all_params() {
                 let Fallback::PerProfile(_) = param.fallback else { continue };

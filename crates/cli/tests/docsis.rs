@@ -148,7 +148,8 @@ fn an_impossible_tier_is_bad_input() {
 /// The emulated queue and the modem model choose the same size out of the same settings.
 #[test]
 fn the_emulated_modem_and_the_model_select_the_same_buffer() {
-    use underload_aqm::registry::{LinkFacts, QueueSetup};
+    use underload_aqm::config::LinkFacts;
+    use underload_aqm::registry::QueueSetup;
     use underload_docsis::modem::Modem;
     use underload_docsis::qos::{BufferControl, Direction, ServiceFlow};
 

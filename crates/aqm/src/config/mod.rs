@@ -1,7 +1,7 @@
 //! From text to disciplines and links: grammar, units, parameter tables, errors.
 //!
-//! A discipline or link states its parameters once, in a table of [`Param`]; parsing, range
-//! checks, defaults, error messages and `underload queues` all read that table.
+//! A discipline or link states each parameter once, as a [`Key`], and lists them in a table;
+//! parsing, range checks, defaults, error messages and `underload queues` all read that table.
 //!
 //! ```text
 //! SPEC  = NAME [ ":" item { "," item } ]        codel:profile=linux,target=5ms
@@ -10,11 +10,18 @@
 //! ```
 
 mod error;
+mod facts;
+mod key;
 mod quantity;
 mod spec;
 mod table;
 
 pub use error::ConfigError;
+pub use facts::LinkFacts;
+pub use key::{
+    Bytes, BytesOrSpan, Count, DscpSet, Key, Millionths, Packets, PacketsOrBytes, Probability,
+    Quantity,
+};
 pub use quantity::{Kind, Value};
 pub use spec::{Item, Spec};
 pub use table::{Definition, Fallback, Param, Profile, Values};

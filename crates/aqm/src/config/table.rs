@@ -5,9 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::spec::shorten;
-use crate::config::{ConfigError, Kind, Spec, Value};
-use crate::rate::Rate;
-use crate::time::Span;
+use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value};
 
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +64,8 @@ pub struct Definition {
     pub positional: Option<&'static str>,
     /// Accepts items whose key is not in the table (a schedule's times); told the key.
     pub free_key: Option<fn(&str) -> bool>,
+    /// Another word for the key `profile`, where the profiles are presets.
+    pub profile_key: Option<&'static str>,
 }
 
 /// A SPEC understood: every value read, in range, and with its default.
@@ -78,6 +78,19 @@ pub struct Values {
 }
 
 impl Definition {
+    /// No name and nothing else: what a definition leaves out is as here.
+    pub const BARE: Self = Self {
+        name: "",
+        summary: "",
+        source: "",
+        profiles: &[],
+        params: &[],
+        shared: &[],
+        positional: None,
+        free_key: None,
+        profile_key: None,
+    };
+
     /// Every parameter, its own first.
     pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {
         self.params.iter().chain(self.shared)
@@ -94,6 +107,7 @@ impl Definition {
         let mut profile_given = false;
         for item in &spec.items {
             let key = match (&item.key, self.positional) {
+                (Some(key), _) if self.profile_key == Some(key.as_str()) => "profile",
                 (Some(key), _) => key.as_str(),
                 (None, Some(positional)) => positional,
                 (None, None) => return Err(self.keyless(&item.value)),
@@ -116,7 +130,7 @@ impl Definition {
             }
         }
         for param in self.all_params() {
-            if matches!(param.fallback, Fallback::Required) && values.find(param.key).is_none() {
+            if matches!(param.fallback, Fallback::Required) && values.find(param).is_none() {
                 return Err(ConfigError::Missing {
                     name: self.name.to_string(),
                     key: param.key.to_string(),
@@ -224,12 +238,25 @@ impl Values {
         &self.free
     }
 
-    /// The value of `key`, given or by default; `None` where it is absent.
-    pub fn find(&self, key: &str) -> Option<Value> {
-        if let Some((_, value)) = self.given.iter().find(|(known, _)| *known == key) {
+    /// The value of a parameter, given or by default.
+    ///
+    /// # Panics
+    /// Where the definition does not list `key`: a mistake of the program, whatever a user wrote.
+    /// The tests of the registry read every table whole.
+    pub fn get<T: Quantity>(&self, key: Key<T>) -> T::Value {
+        let param = key.param();
+        let listed = self.definition.all_params().find(|listed| listed.key == param.key);
+        let read = listed.filter(|listed| listed.kind == T::KIND);
+        match read.and_then(|listed| T::of(self.find(listed))) {
+            Some(value) => value,
+            None => panic!("the table of `{}` lacks {param:?}", self.definition.name),
+        }
+    }
+
+    fn find(&self, param: &Param) -> Option<Value> {
+        if let Some((_, value)) = self.given.iter().find(|(key, _)| *key == param.key) {
             return Some(value.clone());
         }
-        let param = self.definition.all_params().find(|param| param.key == key)?;
         let text = match param.fallback {
             Fallback::Value(text) => text,
             Fallback::PerProfile(texts) => {
@@ -244,61 +271,16 @@ impl Values {
         param.kind.read(text)
     }
 
-    /// A refusal of `key`'s value by a rule that involves more than this value.
-    pub fn refuse(&self, key: &str, expected: &str) -> ConfigError {
+    /// A refusal of a parameter's value by a rule that involves more than this value.
+    pub fn refuse<T: Quantity>(&self, key: Key<T>, expected: &str) -> ConfigError {
+        let listed = self.definition.all_params().find(|listed| listed.key == key.name());
+        let value = listed.and_then(|listed| self.find(listed));
         ConfigError::OutOfRange {
             name: self.definition.name.to_string(),
-            key: key.to_string(),
-            value: self.find(key).map(|value| value.to_string()).unwrap_or_default(),
+            key: key.name().to_string(),
+            value: value.map(|value| value.to_string()).unwrap_or_default(),
             expected: expected.to_string(),
         }
-    }
-
-    /// The time under `key`.
-    pub fn span(&self, key: &str) -> Option<Span> {
-        match self.find(key)? {
-            Value::Span(span) => Some(span),
-            _ => None,
-        }
-    }
-
-    /// The rate under `key`.
-    pub fn rate(&self, key: &str) -> Option<Rate> {
-        match self.find(key)? {
-            Value::Rate(rate) => Some(rate),
-            _ => None,
-        }
-    }
-
-    /// The number of bytes under `key`.
-    pub fn bytes(&self, key: &str) -> Option<u64> {
-        match self.find(key)? {
-            Value::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// The number of packets under `key`.
-    pub fn packets(&self, key: &str) -> Option<u32> {
-        match self.find(key)? {
-            Value::Packets(packets) => Some(packets),
-            _ => None,
-        }
-    }
-
-    /// The plain, decimal (in millionths) or probability (of 2^32) number under `key`.
-    pub fn number(&self, key: &str) -> Option<u64> {
-        match self.find(key)? {
-            Value::Count(number) | Value::Decimal(number) | Value::Probability(number) => {
-                Some(number)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether `key` is on.
-    pub fn switch(&self, key: &str) -> bool {
-        matches!(self.find(key), Some(Value::Switch(true)))
     }
 }
 

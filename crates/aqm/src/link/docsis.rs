@@ -7,11 +7,14 @@
 //! waits, already taken, for the rest of its tokens. It is then transmitted at P. A packet larger
 //! than B never passes.
 
+use crate::config::{Bytes, ConfigError, Definition, Key, LinkFacts, Values};
 use crate::rate::Rate;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
 
-use super::rate_process::Constant;
+use super::flight::RequestGrant;
+use super::params::{LinkConfig, SHARED};
+use super::rate_process::{Constant, RateProcess};
 
 /// The rate process; its bucket is full at first.
 #[derive(Clone, Debug)]
@@ -58,10 +61,55 @@ impl DocsisUpstream {
     }
 }
 
+const RATE: Key<Rate> =
+    Key::required("rate", "maximum sustained traffic rate").within("1kbit", "400gbit");
+
+const BURST: Key<Bytes> =
+    Key::new("burst", "3044B", "maximum traffic burst").within("1522B", "1024MiB");
+
+const PEAK: Key<Rate> = Key::required("peak", "peak traffic rate, not below the sustained rate")
+    .within("1kbit", "400gbit");
+
+const MAP: Key<Span> = Key::new(
+    "map",
+    "0s",
+    "MAP interval; packets wait for requests and grants behind the queue; 0s: no wait",
+)
+.within("0s", "100ms");
+
+const GRANT: Key<Span> = Key::new(
+    "grant",
+    "4ms",
+    "with `map`: from the MAP boundary that carries a request to its grant",
+)
+.within("0s", "1s");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "docsis",
+    summary: "cable modem upstream: token bucket with a peak rate",
+    source: "DOCSIS MULPIv3.1 annex C.2.2.7; request-grant delay: RFC 8034 section 4.2",
+    params: &[RATE.param(), BURST.param(), PEAK.param(), MAP.param(), GRANT.param()],
+    shared: SHARED,
+    ..Definition::BARE
+};
+
+pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
+    let (rate, peak, burst_bytes) = (values.get(RATE), values.get(PEAK), values.get(BURST));
+    if peak < rate {
+        return Err(values.refuse(PEAK, "at least the sustained rate"));
+    }
+    let (map_interval, to_grant) = (values.get(MAP), values.get(GRANT));
+    let grant = RequestGrant { map_interval, to_grant, peak };
+    Ok(LinkConfig {
+        rate: RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)),
+        facts: LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) },
+        grant: (map_interval > Span::ZERO).then_some(grant),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Span;
     use alloc::vec;
     use alloc::vec::Vec;
     use proptest::prelude::*;

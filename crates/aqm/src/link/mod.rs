@@ -1,13 +1,14 @@
 //! One direction of a path: a queue, a rate process behind it, then loss and delay.
 
-mod cellular;
-mod docsis;
+pub(crate) mod cellular;
+pub(crate) mod docsis;
 mod draw;
 mod flight;
+pub(crate) mod params;
 mod piecewise;
 mod rate_process;
-mod schedule;
-mod trace;
+pub(crate) mod schedule;
+pub(crate) mod trace;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -34,12 +34,11 @@
 use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store};
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, Values};
+use crate::config::{ConfigError, Definition, Key, Packets, Profile, Values};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, Observer, Qdisc};
 use crate::queue::fifo::{self, LIMIT};
-use crate::queue::{Limit, Overflow, Single};
-use crate::registry::{QueueConfig, QueueEntry};
+use crate::queue::store::{Limit, Overflow, Single};
 use crate::time::{Span, Time};
 
 /// BoDe, profile `paper`.
@@ -137,50 +136,36 @@ impl BodeQueue {
     }
 }
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "bode",
-        summary: "BoDe: bounds the sojourn of every packet served, save the last few",
-        source: "Abbasloo and Chao, Bounding Queue Delay in Cellular Networks, section V",
-        profiles: &[
-            Profile { name: "paper", doc: "the paper's section V-C, in nanoseconds" },
-            Profile { name: "patch", doc: "the authors' release v1.5 for Mahimahi" },
-        ],
-        params: &[
-            Param {
-                key: "bound",
-                kind: Kind::Span,
-                fallback: Fallback::Value("20ms"),
-                range: Some(("1us", "60s")),
-                doc: "longest sojourn that is served",
-            },
-            Param {
-                key: "exempt",
-                kind: Kind::Packets,
-                fallback: Fallback::Value("3p"),
-                range: Some(("0p", "16777216p")),
-                doc: "a queue of no more packets, head included, loses none",
-            },
-            LIMIT,
-        ],
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure: |values, _| configure(values),
+const BOUND: Key<Span> =
+    Key::new("bound", "20ms", "longest sojourn that is served").within("1us", "60s");
+
+const EXEMPT: Key<Packets> =
+    Key::new("exempt", "3p", "a queue of no more packets, head included, loses none")
+        .within("0p", "16777216p");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "bode",
+    summary: "BoDe: bounds the sojourn of every packet served, save the last few",
+    source: "Abbasloo and Chao, Bounding Queue Delay in Cellular Networks, section V",
+    profiles: &[
+        Profile { name: "paper", doc: "the paper's section V-C, in nanoseconds" },
+        Profile { name: "patch", doc: "the authors' release v1.5 for Mahimahi" },
+    ],
+    params: &[BOUND.param(), EXEMPT.param(), LIMIT.param()],
+    ..Definition::BARE
 };
 
-fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
-    let bound = values.span("bound").unwrap_or_default();
-    let exempt_packets = values.packets("exempt").unwrap_or_default();
+pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
+    let bound = values.get(BOUND);
+    let exempt_packets = values.get(EXEMPT);
     let profile = match values.profile() {
         "patch" if bound < Span::from_millis(1) => {
-            return Err(values.refuse("bound", "1ms and more: profile=patch counts whole ms"));
+            return Err(values.refuse(BOUND, "1ms and more: profile=patch counts whole ms"));
         }
         "patch" => BodeProfile::Patch(Patch::new(bound, exempt_packets)),
         _ => BodeProfile::Paper(Paper::new(bound, exempt_packets)),
     };
-    Ok(QueueConfig::Bode(BodeQueue { profile, limit: fifo::limit(values)? }))
+    Ok(BodeQueue { profile, limit: fifo::limit(values)? })
 }
 
 /// Drops from the head until `is_served` takes a packet, given what it leaves behind.

@@ -17,10 +17,9 @@
 use alloc::string::ToString;
 use core::fmt;
 
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Values};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values};
 use crate::queue::fifo::FifoConfig;
-use crate::queue::{Limit, Overflow};
-use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
+use crate::queue::store::{Limit, Overflow};
 use crate::time::Span;
 
 /// The three optional sizes of a service flow, in bytes.
@@ -83,78 +82,68 @@ impl BufferControl {
     }
 }
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "buffer-control",
-        summary: "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
-        source: "CM-GL-Buffer-V01 section 6",
-        profiles: &[],
-        params: &[
-            size(
-                "target",
-                "the supplier's choice: 100 ms at the peak rate",
-                "size to come close to",
-            ),
-            size("min", "none", "smallest size accepted; larger than the modem has: rejected"),
-            size("max", "none", "largest size accepted; below the smallest block: rejected"),
-            Param {
-                key: "block",
-                kind: Kind::Bytes,
-                fallback: Fallback::Value("1KiB"),
-                range: Some(("1B", "1024MiB")),
-                doc: "granularity of the modem's sizes",
-            },
-            Param {
-                key: "largest",
-                kind: Kind::Bytes,
-                fallback: Fallback::Value("1024MiB"),
-                range: Some(("64B", "1024MiB")),
-                doc: "what the modem's hardware has; certified modems have 24KiB or more",
-            },
-        ],
-        shared: &[],
-        positional: Some("target"),
-        free_key: None,
-    },
-    configure,
-};
+const TARGET: Key<Option<BytesOrSpan>> = Key::optional(
+    "target",
+    "the supplier's choice: 100 ms at the peak rate",
+    "size to come close to",
+);
 
-const fn size(key: &'static str, absent: &'static str, doc: &'static str) -> Param {
-    Param { key, kind: Kind::BytesOrSpan, fallback: Fallback::Absent(absent), range: None, doc }
-}
+const MIN: Key<Option<BytesOrSpan>> =
+    Key::optional("min", "none", "smallest size accepted; larger than the modem has: rejected");
+
+const MAX: Key<Option<BytesOrSpan>> =
+    Key::optional("max", "none", "largest size accepted; below the smallest block: rejected");
+
+const BLOCK: Key<Bytes> =
+    Key::new("block", "1KiB", "granularity of the modem's sizes").within("1B", "1024MiB");
+
+const LARGEST: Key<Bytes> = Key::new(
+    "largest",
+    "1024MiB",
+    "what the modem's hardware has; certified modems have 24KiB or more",
+)
+.within("64B", "1024MiB");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "buffer-control",
+    summary: "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
+    source: "CM-GL-Buffer-V01 section 6",
+    params: &[TARGET.param(), MIN.param(), MAX.param(), BLOCK.param(), LARGEST.param()],
+    positional: Some(TARGET.name()),
+    ..Definition::BARE
+};
 
 const SUPPLIER_CHOICE: Span = Span::from_millis(100);
 
-fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let bytes = |key: &str| match (values.span(key), link.rate) {
-        (Some(span), Some(rate)) => Ok(Some(rate.bytes_in(span))),
-        (Some(_), None) => Err(values.refuse(key, "a size, because the link has no known rate")),
-        (None, _) => Ok(values.bytes(key)),
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<FifoConfig, ConfigError> {
+    let bytes = |key: Key<Option<BytesOrSpan>>| match (values.get(key), link.rate) {
+        (Some(BytesOrSpan::Span(span)), Some(rate)) => Ok(Some(rate.bytes_in(span))),
+        (Some(BytesOrSpan::Span(_)), None) => {
+            Err(values.refuse(key, "a size, because the link has no known rate"))
+        }
+        (Some(BytesOrSpan::Bytes(bytes)), _) => Ok(Some(bytes)),
+        (None, _) => Ok(None),
     };
-    let control =
-        BufferControl { min: bytes("min")?, target: bytes("target")?, max: bytes("max")? };
-    let hardware = BufferHardware {
-        block: values.bytes("block").unwrap_or_default(),
-        largest: values.bytes("largest").unwrap_or_default(),
-    };
+    let control = BufferControl { min: bytes(MIN)?, target: bytes(TARGET)?, max: bytes(MAX)? };
+    let hardware = BufferHardware { block: values.get(BLOCK), largest: values.get(LARGEST) };
     let fastest = link.peak.max(link.rate);
     let supplier_choice = fastest.map_or(hardware.largest, |rate| rate.bytes_in(SUPPLIER_CHOICE));
     let selected = control.select(hardware, supplier_choice).map_err(|rejected| {
-        let key = if control.min.is_some() { "min" } else { "max" };
+        let key = if control.min.is_some() { MIN } else { MAX };
         ConfigError::Inside {
-            name: "buffer-control".to_string(),
-            key: key.to_string(),
+            name: DEFINITION.name.to_string(),
+            key: key.name().to_string(),
             problem: rejected.to_string(),
         }
     })?;
-    Ok(QueueConfig::Fifo(FifoConfig { limit: Limit::bytes(selected), overflow: Overflow::Tail }))
+    Ok(FifoConfig { limit: Limit::bytes(selected), overflow: Overflow::Tail })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rate::Rate;
-    use crate::registry::QueueSetup;
+    use crate::registry::{QueueConfig, QueueSetup};
 
     const PLENTY: BufferHardware = BufferHardware { block: 1_024, largest: 1 << 30 };
     const MINIMAL: BufferHardware = BufferHardware { block: 1_024, largest: 24_576 };

@@ -32,10 +32,9 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Value, Values};
+use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values};
 use crate::packet::{Dscp, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
-use crate::registry::{LinkFacts, QueueConfig, QueueEntry, QueueSetup};
 use crate::rng::Rng;
 use crate::time::Time;
 
@@ -110,88 +109,78 @@ impl<P> Qdisc<P> for DiffServ<P> {
 const BACKLOG_GAUGES: [&str; 3] =
     ["diffserv.high_bytes", "diffserv.medium_bytes", "diffserv.low_bytes"];
 
-/// DiffServ, ready to build.
+/// DiffServ, ready to build; `Q` is the configuration of any discipline.
 #[derive(Clone, Debug)]
-pub struct DiffServConfig {
+pub struct DiffServConfig<Q> {
     /// Per class, highest priority first: its codepoints as a bit set, and its queue.
-    pub classes: Vec<(u64, QueueConfig)>,
+    pub classes: Vec<(u64, Q)>,
 }
 
-impl DiffServConfig {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        let class = |(number, (set, queue)): (usize, &(u64, QueueConfig))| {
-            (*set, queue.build(&rng.child(&format!("class {number}"))))
+impl<Q> DiffServConfig<Q> {
+    /// An empty queue, whose classes `build` makes out of their configurations.
+    pub(crate) fn build<P: 'static>(
+        &self,
+        rng: &Rng,
+        build: impl Fn(&Q, &Rng) -> Box<dyn Qdisc<P>>,
+    ) -> Box<dyn Qdisc<P>> {
+        let class = |(number, (set, queue)): (usize, &(u64, Q))| {
+            (*set, build(queue, &rng.child(&format!("class {number}"))))
         };
         Box::new(DiffServ::new(self.classes.iter().enumerate().map(class).collect()))
     }
 }
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "diffserv",
-        summary: "strict priority over three classes chosen by DSCP, any queue in each",
-        source: "RFC 2475; classes of the BoDe paper, section VII-C",
-        profiles: &[],
-        params: &[
-            queue("high", "[bode:bound=50ms]", "queue of the class served first"),
-            codepoints("high-dscp", "45+46", "codepoints of the class served first"),
-            queue("medium", "[bode:bound=100ms]", "queue of the class served second"),
-            codepoints("medium-dscp", "34+36+38", "codepoints of the class served second"),
-            queue("low", "[fifo:limit=1000p]", "queue of every other codepoint, served last"),
-        ],
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure,
+const HIGH: Key<Spec> = Key::new("high", "[bode:bound=50ms]", "queue of the class served first");
+
+const HIGH_DSCP: Key<DscpSet> =
+    Key::new("high-dscp", "45+46", "codepoints of the class served first");
+
+const MEDIUM: Key<Spec> =
+    Key::new("medium", "[bode:bound=100ms]", "queue of the class served second");
+
+const MEDIUM_DSCP: Key<DscpSet> =
+    Key::new("medium-dscp", "34+36+38", "codepoints of the class served second");
+
+const LOW: Key<Spec> =
+    Key::new("low", "[fifo:limit=1000p]", "queue of every other codepoint, served last");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "diffserv",
+    summary: "strict priority over three classes chosen by DSCP, any queue in each",
+    source: "RFC 2475; classes of the BoDe paper, section VII-C",
+    params: &[HIGH.param(), HIGH_DSCP.param(), MEDIUM.param(), MEDIUM_DSCP.param(), LOW.param()],
+    ..Definition::BARE
 };
 
-const fn queue(key: &'static str, default: &'static str, doc: &'static str) -> Param {
-    Param { key, kind: Kind::Queue, fallback: Fallback::Value(default), range: None, doc }
-}
-
-const fn codepoints(key: &'static str, default: &'static str, doc: &'static str) -> Param {
-    Param { key, kind: Kind::DscpSet, fallback: Fallback::Value(default), range: None, doc }
-}
-
-fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let high = dscp_set(values, "high-dscp");
-    let medium = dscp_set(values, "medium-dscp");
+/// `understand` makes the configuration of a class out of its SPEC.
+pub(crate) fn configure<Q>(
+    values: &Values,
+    understand: impl Fn(&Spec) -> Result<Q, ConfigError>,
+) -> Result<DiffServConfig<Q>, ConfigError> {
+    let high = values.get(HIGH_DSCP);
+    let medium = values.get(MEDIUM_DSCP);
     if high & medium != 0 {
-        return Err(values.refuse("medium-dscp", "codepoints that high-dscp does not have"));
+        return Err(values.refuse(MEDIUM_DSCP, "codepoints that high-dscp does not have"));
     }
-    let classes = [(high, "high"), (medium, "medium"), (0, "low")];
-    let class = |(set, key): (u64, &str)| Ok((set, class_queue(values, key, link)?));
-    let classes = classes.into_iter().map(class).collect::<Result<_, _>>()?;
-    Ok(QueueConfig::DiffServ(DiffServConfig { classes }))
-}
-
-fn dscp_set(values: &Values, key: &str) -> u64 {
-    match values.find(key) {
-        Some(Value::DscpSet(set)) => set,
-        _ => 0,
-    }
-}
-
-fn class_queue(values: &Values, key: &str, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let Some(Value::Queue(spec)) = values.find(key) else {
-        return Err(values.refuse(key, Kind::Queue.expectation()));
-    };
-    match QueueSetup::from_spec(&spec, link) {
-        Ok(setup) => Ok(setup.config),
-        Err(error) => Err(ConfigError::Inside {
-            name: ENTRY.definition.name.to_string(),
-            key: key.to_string(),
+    let class = |(set, key): (u64, Key<Spec>)| {
+        let queue = understand(&values.get(key)).map_err(|error| ConfigError::Inside {
+            name: DEFINITION.name.to_string(),
+            key: key.name().to_string(),
             problem: error.to_string(),
-        }),
-    }
+        })?;
+        Ok((set, queue))
+    };
+    let classes = [(high, HIGH), (medium, MEDIUM), (0, LOW)];
+    Ok(DiffServConfig { classes: classes.into_iter().map(class).collect::<Result<_, _>>()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LinkFacts;
     use crate::packet::Meta;
     use crate::qdisc::Count;
+    use crate::registry::QueueSetup;
 
     fn diffserv(spec: &str) -> Box<dyn Qdisc<u32>> {
         QueueSetup::parse(spec, &LinkFacts::default()).expect(spec).build(&Rng::new(0))

@@ -1,7 +1,7 @@
 //! FQ-CoDel (RFC 8290): [`Fair`] with a CoDel per flow, in two profiles.
 //!
 //! # Principle
-//! See [`Fair`](crate::queue::fair) for the scheduler and [`codel`] for the
+//! See [`Fair`](crate::queue::store::fair) for the scheduler and [`codel`] for the
 //! law. Victims of an overflow count as signals in their flow's CoDel.
 //!
 //! # Parameters
@@ -32,11 +32,10 @@
 use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, Values};
+use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::codel::{self, Linux, Rfc};
-use crate::queue::fair::{Fair, FairConfig};
-use crate::registry::{QueueConfig, QueueEntry};
+use crate::queue::store::fair::{Fair, FairConfig};
 
 /// FQ-CoDel, ready to build.
 #[derive(Clone, Debug)]
@@ -71,78 +70,60 @@ impl FqCodelConfig {
     }
 }
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "fq-codel",
-        summary: "FQ-CoDel: a queue and a CoDel per flow, new flows first",
-        source: "RFC 8290, defaults of Linux sch_fq_codel",
-        profiles: &[
-            Profile { name: "linux", doc: "Linux 6.12: its CoDel, guard over all flows" },
-            Profile { name: "rfc", doc: "RFC 8290 with RFC 8289's exact CoDel" },
-        ],
-        params: &[
-            codel::TARGET,
-            codel::INTERVAL,
-            codel::MTU,
-            Param { fallback: Fallback::Value("on"), ..codel::ECN },
-            codel::CE_THRESHOLD,
-            Param {
-                key: "limit",
-                kind: Kind::Packets,
-                fallback: Fallback::Value("10240p"),
-                range: Some(("1p", "16777216p")),
-                doc: "packets stored at most, over all flows",
-            },
-        ],
-        shared: SCHEDULER,
-        positional: None,
-        free_key: None,
-    },
-    configure: |values, _| configure(values),
+// A flow with Linux's CoDel is exactly one cache line.
+const _: () = assert!(Fair::<Linux, ()>::BYTES_PER_FLOW == 64);
+
+const ECN: Key<bool> = codel::ECN.or("on");
+
+const LIMIT: Key<Packets> =
+    Key::new("limit", "10240p", "packets stored at most, over all flows").within("1p", "16777216p");
+
+const FLOWS: Key<Count> =
+    Key::new("flows", "1024", "queues that 5-tuples are hashed into").within("1", "65536");
+
+const MEMORY: Key<Bytes> =
+    Key::new("memory", "32MiB", "bytes stored at most, over all flows").within("64B", "4096MiB");
+
+const QUANTUM: Key<Bytes> =
+    Key::new("quantum", "1514B", "bytes that a flow may send per turn").within("64B", "1MiB");
+
+const DROP_BATCH: Key<Packets> =
+    Key::new("drop-batch", "64p", "packets taken from the fattest flow per overflow, at most")
+        .within("1p", "65536p");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "fq-codel",
+    summary: "FQ-CoDel: a queue and a CoDel per flow, new flows first",
+    source: "RFC 8290, defaults of Linux sch_fq_codel",
+    profiles: &[
+        Profile { name: "linux", doc: "Linux 6.12: its CoDel, guard over all flows" },
+        Profile { name: "rfc", doc: "RFC 8290 with RFC 8289's exact CoDel" },
+    ],
+    params: &[
+        codel::TARGET.param(),
+        codel::INTERVAL.param(),
+        codel::MTU.param(),
+        ECN.param(),
+        codel::CE_THRESHOLD.param(),
+        LIMIT.param(),
+        FLOWS.param(),
+        MEMORY.param(),
+        QUANTUM.param(),
+        DROP_BATCH.param(),
+    ],
+    ..Definition::BARE
 };
 
-/// Parameters of the scheduler alone.
-const SCHEDULER: &[Param] = &[
-    Param {
-        key: "flows",
-        kind: Kind::Count,
-        fallback: Fallback::Value("1024"),
-        range: Some(("1", "65536")),
-        doc: "queues that 5-tuples are hashed into",
-    },
-    Param {
-        key: "memory",
-        kind: Kind::Bytes,
-        fallback: Fallback::Value("32MiB"),
-        range: Some(("64B", "4096MiB")),
-        doc: "bytes stored at most, over all flows",
-    },
-    Param {
-        key: "quantum",
-        kind: Kind::Bytes,
-        fallback: Fallback::Value("1514B"),
-        range: Some(("64B", "1MiB")),
-        doc: "bytes that a flow may send per turn",
-    },
-    Param {
-        key: "drop-batch",
-        kind: Kind::Packets,
-        fallback: Fallback::Value("64p"),
-        range: Some(("1p", "65536p")),
-        doc: "packets taken from the fattest flow per overflow, at most",
-    },
-];
-
-fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
+pub(crate) fn configure(values: &Values) -> Result<FqCodelConfig, ConfigError> {
     let codel = codel::config(values);
     let threshold = codel::ce_threshold(values)?;
     let is_linux = values.profile() == "linux";
     let fair = FairConfig {
-        flows: values.number("flows").unwrap_or_default() as u32,
-        limit_packets: values.packets("limit").unwrap_or_default(),
-        memory_bytes: values.bytes("memory").unwrap_or_default(),
-        quantum_bytes: values.bytes("quantum").unwrap_or_default() as u32,
-        drop_batch: values.packets("drop-batch").unwrap_or_default(),
+        flows: values.get(FLOWS) as u32,
+        limit_packets: values.get(LIMIT),
+        memory_bytes: values.get(MEMORY),
+        quantum_bytes: values.get(QUANTUM) as u32,
+        drop_batch: values.get(DROP_BATCH),
         turn_ends_at_zero: is_linux,
     };
     let codel = if is_linux {
@@ -150,5 +131,5 @@ fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
     } else {
         FlowCodel::Rfc(Rfc::new(codel))
     };
-    Ok(QueueConfig::FqCodel(FqCodelConfig { fair, codel }))
+    Ok(FqCodelConfig { fair, codel })
 }

@@ -1,20 +1,20 @@
-//! The queue disciplines, one file each, and the two ways of storing that they share.
+//! The queue disciplines, one file or folder each, and under [`store`] the ways of storing that
+//! they share.
+//!
+//! A discipline has a table of its parameters, a `configure` function that makes its configuration
+//! out of their values, and a `build` function that makes an empty queue out of that. It knows
+//! nothing of other disciplines' configurations: [`registry`](crate::registry) lists them all.
 
 pub mod bode;
 pub mod buffer_control;
 pub mod codel;
+pub(crate) mod control;
 pub mod diffserv;
 pub mod docsis_lld;
 pub mod docsis_pie;
-mod dual;
 pub mod dualpi2;
-pub mod fair;
 pub mod fifo;
 pub mod fq_codel;
 pub mod pie;
 pub mod red;
-mod ring;
-mod single;
-
-pub use ring::Ring;
-pub use single::{Limit, NoAqm, Overflow, Single};
+pub mod store;

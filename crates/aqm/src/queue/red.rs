@@ -30,14 +30,15 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, Value, Values};
+use crate::config::{
+    Bytes, ConfigError, Definition, Key, LinkFacts, PacketsOrBytes, Probability, Profile, Values,
+};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::queue::control::UpdateTimer;
 use crate::queue::fifo::{self, LIMIT};
-use crate::queue::pie::control::UpdateTimer;
-use crate::queue::{Limit, Overflow, Single};
+use crate::queue::store::{Limit, Overflow, Single};
 use crate::rate::Rate;
-use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -267,71 +268,70 @@ impl RedQueue {
     }
 }
 
-const fn switch(key: &'static str, default: &'static str, doc: &'static str) -> Param {
-    Param { key, kind: Kind::Switch, fallback: Fallback::Value(default), range: None, doc }
-}
+const MIN: Key<Option<PacketsOrBytes>> =
+    Key::optional("min", "5p; adaptive: half of `target`", "no drop below this average");
 
-const fn threshold(key: &'static str, absent: &'static str, doc: &'static str) -> Param {
-    Param { key, kind: Kind::Limit, fallback: Fallback::Absent(absent), range: None, doc }
-}
+const MAX: Key<Option<PacketsOrBytes>> =
+    Key::optional("max", "15p; adaptive: 3 x min", "average at which the probability is max-p");
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "red",
-        summary: "RED: drops on arrival by the average queue length; gentle and adaptive",
-        source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
-        profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }],
-        params: &[
-            threshold("min", "5p; adaptive: half of `target`", "no drop below this average"),
-            threshold("max", "15p; adaptive: 3 x min", "average at which the probability is max-p"),
-            Param {
-                key: "weight",
-                kind: Kind::Probability,
-                fallback: Fallback::Absent("0.002; adaptive: 1 - exp(-1/C), C packets per second"),
-                range: None,
-                doc: "weight of a new sample of the queue length",
-            },
-            Param {
-                key: "max-p",
-                kind: Kind::Probability,
-                fallback: Fallback::Value("2%"),
-                range: None,
-                doc: "probability at max (adaptive: to begin with)",
-            },
-            switch("gentle", "on", "rise from max-p to 1 between max and 2 x max"),
-            switch("adaptive", "off", "adapt max-p and derive the defaults from the link"),
-            Param {
-                key: "target",
-                kind: Kind::Span,
-                fallback: Fallback::Value("5ms"),
-                range: Some(("1us", "10s")),
-                doc: "adaptive: delay that min and max are derived from",
-            },
-            Param {
-                key: "mean-packet",
-                kind: Kind::Bytes,
-                fallback: Fallback::Value("1000B"),
-                range: Some(("1B", "64KiB")),
-                doc: "average packet, for the decay while idle and probabilities by size",
-            },
-            switch("ecn", "off", "mark ECN-capable packets instead of dropping them"),
-            switch("harddrop", "off", "drop even ECN-capable packets above the band"),
-            LIMIT,
-        ],
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure,
+const WEIGHT: Key<Option<Probability>> = Key::optional(
+    "weight",
+    "0.002; adaptive: 1 - exp(-1/C), C packets per second",
+    "weight of a new sample of the queue length",
+);
+
+const MAX_P: Key<Probability> =
+    Key::new("max-p", "2%", "probability at max (adaptive: to begin with)");
+
+const GENTLE: Key<bool> = Key::new("gentle", "on", "rise from max-p to 1 between max and 2 x max");
+
+const ADAPTIVE: Key<bool> =
+    Key::new("adaptive", "off", "adapt max-p and derive the defaults from the link");
+
+const TARGET: Key<Span> =
+    Key::new("target", "5ms", "adaptive: delay that min and max are derived from")
+        .within("1us", "10s");
+
+const MEAN_PACKET: Key<Bytes> = Key::new(
+    "mean-packet",
+    "1000B",
+    "average packet, for the decay while idle and probabilities by size",
+)
+.within("1B", "64KiB");
+
+const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+
+const HARD_DROP: Key<bool> =
+    Key::new("harddrop", "off", "drop even ECN-capable packets above the band");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "red",
+    summary: "RED: drops on arrival by the average queue length; gentle and adaptive",
+    source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
+    profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }],
+    params: &[
+        MIN.param(),
+        MAX.param(),
+        WEIGHT.param(),
+        MAX_P.param(),
+        GENTLE.param(),
+        ADAPTIVE.param(),
+        TARGET.param(),
+        MEAN_PACKET.param(),
+        ECN.param(),
+        HARD_DROP.param(),
+        LIMIT.param(),
+    ],
+    ..Definition::BARE
 };
 
-fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let mean_packet_bytes = values.bytes("mean-packet").unwrap_or_default() as u32;
-    let adaptive = values.switch("adaptive");
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, ConfigError> {
+    let mean_packet_bytes = values.get(MEAN_PACKET) as u32;
+    let adaptive = values.get(ADAPTIVE);
     let rate = link.rate.filter(|rate| !rate.is_zero());
     let derived = match (adaptive, rate) {
         (true, Some(rate)) => Defaults::for_link(values, rate, mean_packet_bytes),
-        (true, None) if values.find("min").is_none() || values.find("weight").is_none() => {
+        (true, None) if values.get(MIN).is_none() || values.get(WEIGHT).is_none() => {
             return Err(ConfigError::Missing {
                 name: "red".to_string(),
                 key: "min".to_string(),
@@ -345,39 +345,41 @@ fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigErr
         bytes,
         min,
         max,
-        weight_q32: values.number("weight").unwrap_or(derived.weight_q32),
-        max_p_q32: values.number("max-p").unwrap_or_default(),
-        gentle: values.switch("gentle"),
+        weight_q32: values.get(WEIGHT).unwrap_or(derived.weight_q32),
+        max_p_q32: values.get(MAX_P),
+        gentle: values.get(GENTLE),
         adaptive,
-        ecn: values.switch("ecn"),
-        hard_drop: values.switch("harddrop"),
+        ecn: values.get(ECN),
+        hard_drop: values.get(HARD_DROP),
         mean_packet_bytes,
         mean_packet_time: rate
             .unwrap_or(ASSUMED_RATE)
             .time_for(u64::from(mean_packet_bytes))
             .unwrap_or_default(),
     };
-    Ok(QueueConfig::Red(RedQueue { config, limit: fifo::limit(values)? }))
+    Ok(RedQueue { config, limit: fifo::limit(values)? })
 }
 
 /// Whether they are bytes, then `min` and `max`.
 fn thresholds(values: &Values, derived: &Defaults) -> Result<(bool, u64, u64), ConfigError> {
-    let (bytes, min) = match values.find("min") {
-        Some(Value::Bytes(bytes)) => (true, bytes),
-        Some(Value::Packets(packets)) => (false, u64::from(packets)),
-        _ => (matches!(values.find("max"), Some(Value::Bytes(_))), derived.min_packets),
+    use PacketsOrBytes::{Bytes, Packets};
+    let (given_min, given_max) = (values.get(MIN), values.get(MAX));
+    let (bytes, min) = match given_min {
+        Some(Bytes(bytes)) => (true, bytes),
+        Some(Packets(packets)) => (false, u64::from(packets)),
+        None => (matches!(given_max, Some(Bytes(_))), derived.min_packets),
     };
-    let max = match values.find("max") {
-        Some(Value::Bytes(max)) if bytes && values.find("min").is_some() => max,
-        Some(Value::Packets(max)) if !bytes => u64::from(max),
+    let max = match given_max {
+        Some(Bytes(max)) if bytes && given_min.is_some() => max,
+        Some(Packets(max)) if !bytes => u64::from(max),
         None => min.saturating_mul(3),
-        Some(_) => return Err(values.refuse("max", "the same unit as min, packets or bytes")),
+        Some(_) => return Err(values.refuse(MAX, "the same unit as min, packets or bytes")),
     };
     if min == 0 {
-        return Err(values.refuse("min", "1p or 1B and more"));
+        return Err(values.refuse(MIN, "1p or 1B and more"));
     }
     if max <= min || max > LENGTH_CAP / 2 {
-        return Err(values.refuse("max", "more than min, and at most 128 GiB"));
+        return Err(values.refuse(MAX, "more than min, and at most 128 GiB"));
     }
     Ok((bytes, min, max))
 }
@@ -392,7 +394,7 @@ impl Defaults {
 
     fn for_link(values: &Values, rate: Rate, mean_packet_bytes: u32) -> Self {
         let per_second = rate.bits_per_second() / 8 / u64::from(mean_packet_bytes).max(1);
-        let target = values.span("target").unwrap_or_default();
+        let target = values.get(TARGET);
         let packets_in_target =
             u128::from(per_second) * u128::from(target.as_nanos()) / 1_000_000_000;
         // 1 - exp(-x) = x - x^2/2 + ..., with x = 1/C: two terms suffice from 10 packets/s on.
@@ -407,7 +409,7 @@ impl Defaults {
 mod tests {
     use super::*;
     use crate::packet::Ecn;
-    use crate::registry::QueueSetup;
+    use crate::registry::{QueueConfig, QueueSetup};
 
     fn config(spec: &str) -> Result<RedConfig, ConfigError> {
         let rate = Some(Rate::from_megabits_per_second(80));

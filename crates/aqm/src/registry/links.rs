@@ -4,219 +4,49 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config::{
-    ConfigError, Definition, Fallback, Item, Kind, Param, Profile, Spec, Value, Values,
-};
+use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values};
+use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
 use crate::link::{
-    Constant, DocsisUpstream, Flight, FlightOptions, Jitter, JitterLaw, Link, LinkParts, Loss,
-    Opportunities, RateProcess, Reorder, RequestGrant, Schedule, ScheduleError, Step, Trace,
+    Flight, FlightOptions, Link, LinkParts, Loss, RateProcess, cellular, docsis, schedule, trace,
 };
 use crate::qdisc::Qdisc;
-use crate::rate::Rate;
-use crate::registry::cellular::{self, CELLULAR};
-use crate::registry::{LinkFacts, unknown};
+use crate::registry::unknown;
 use crate::rng::Rng;
 use crate::time::Span;
 
-const DELAY: Param = Param {
-    key: "delay",
-    kind: Kind::Span,
-    fallback: Fallback::Value("0s"),
-    range: Some(("0s", "60s")),
-    doc: "from the end of a transmission to arrival at the far end",
-};
-
-const LOSS: Param = Param {
-    key: "loss",
-    kind: Kind::Probability,
-    fallback: Fallback::Value("0%"),
-    range: None,
-    doc: "independent loss of each transmitted packet",
-};
-
-const OVERHEAD: Param = Param {
-    key: "overhead",
-    kind: Kind::Bytes,
-    fallback: Fallback::Value("0B"),
-    range: Some(("0B", "256B")),
-    doc: "link-layer bytes charged on top of each packet's length",
-};
-
-const JITTER: Param = Param {
-    key: "jitter",
-    kind: Kind::Span,
-    fallback: Fallback::Value("0s"),
-    range: Some(("0s", "10s")),
-    doc: "largest random delay of a packet on top of `delay`",
-};
-
-const JITTER_LAW: Param = Param {
-    key: "jitter-law",
-    kind: Kind::Choice(&["uniform", "normal", "exponential"]),
-    fallback: Fallback::Value("uniform"),
-    range: None,
-    doc: "over 0 to `jitter`: even; mean 1/2, deviation 1/6; or mean 1/8 with a tail",
-};
-
-const JITTER_ORDER: Param = Param {
-    key: "jitter-order",
-    kind: Kind::Choice(&["kept", "free"]),
-    fallback: Fallback::Value("kept"),
-    range: None,
-    doc: "kept: a packet waits for those before it; free: it may overtake them",
-};
-
-const REORDER: Param = Param {
-    key: "reorder",
-    kind: Kind::Probability,
-    fallback: Fallback::Value("0%"),
-    range: None,
-    doc: "probability that a packet falls behind, so that later ones overtake it",
-};
-
-const REORDER_BY: Param = Param {
-    key: "reorder-by",
-    kind: Kind::Span,
-    fallback: Fallback::Value("10ms"),
-    range: Some(("1us", "10s")),
-    doc: "how far such a packet falls behind",
-};
-
-/// Parameters that every link has.
-pub(super) const SHARED: &[Param] =
-    &[DELAY, LOSS, JITTER, JITTER_LAW, JITTER_ORDER, REORDER, REORDER_BY, OVERHEAD];
-
-/// The same for links with an `overhead` of their own.
-const SHARED_WITHOUT_OVERHEAD: &[Param] =
-    &[DELAY, LOSS, JITTER, JITTER_LAW, JITTER_ORDER, REORDER, REORDER_BY];
-
-const RATE: Definition = Definition {
-    name: "rate",
-    summary: "constant rate; written as the bare rate, such as 20mbit",
-    source: "serialisation at a fixed rate, remainders of rounding carried",
-    profiles: &[],
-    params: &[Param {
-        key: "rate",
-        kind: Kind::Rate,
-        fallback: Fallback::Required,
-        range: Some(("1bit", "400gbit")),
-        doc: "bits per second, link-layer overhead included",
-    }],
-    shared: SHARED,
-    positional: Some("rate"),
-    free_key: None,
-};
-
-const STEPS: Definition = Definition {
-    name: "steps",
-    summary: "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
-    source: "piecewise constant, exact in mid-packet; rate 0bit is an outage",
-    profiles: &[],
-    params: &[Param {
-        key: "repeat",
-        kind: Kind::Span,
-        fallback: Fallback::Absent("the last rate holds for ever"),
-        range: Some(("1us", "31536000s")),
-        doc: "start over after this time",
-    }],
-    shared: SHARED,
-    positional: None,
-    free_key: Some(|key| Kind::Span.read(key).is_some()),
-};
-
-const TRACE: Definition = Definition {
-    name: "trace",
-    summary: "recorded delivery opportunities: trace:FILE",
-    source: "Mahimahi's trace format: a time in ms per opportunity",
-    profiles: &[
-        Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
-        Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
-    ],
-    params: &[
-        Param {
-            key: "file",
-            kind: Kind::Text,
-            fallback: Fallback::Required,
-            range: None,
-            doc: "the recording",
-        },
-        Param {
-            key: "opportunity",
-            kind: Kind::Bytes,
-            fallback: Fallback::Value("1504B"),
-            range: Some(("64B", "64KiB")),
-            doc: "bytes that an opportunity carries, overhead included",
-        },
-        Param { fallback: Fallback::Value("4B"), ..OVERHEAD },
-    ],
-    shared: SHARED_WITHOUT_OVERHEAD,
-    positional: Some("file"),
-    free_key: None,
-};
-
-const DOCSIS: Definition = Definition {
-    name: "docsis",
-    summary: "cable modem upstream: token bucket with a peak rate",
-    source: "DOCSIS MULPIv3.1 annex C.2.2.7; request-grant delay: RFC 8034 section 4.2",
-    profiles: &[],
-    params: &[
-        Param {
-            key: "rate",
-            kind: Kind::Rate,
-            fallback: Fallback::Required,
-            range: Some(("1kbit", "400gbit")),
-            doc: "maximum sustained traffic rate",
-        },
-        Param {
-            key: "burst",
-            kind: Kind::Bytes,
-            fallback: Fallback::Value("3044B"),
-            range: Some(("1522B", "1024MiB")),
-            doc: "maximum traffic burst",
-        },
-        Param {
-            key: "peak",
-            kind: Kind::Rate,
-            fallback: Fallback::Required,
-            range: Some(("1kbit", "400gbit")),
-            doc: "peak traffic rate, not below the sustained rate",
-        },
-        Param {
-            key: "map",
-            kind: Kind::Span,
-            fallback: Fallback::Value("0s"),
-            range: Some(("0s", "100ms")),
-            doc: "MAP interval; packets wait for requests and grants behind the queue; 0s: no wait",
-        },
-        Param {
-            key: "grant",
-            kind: Kind::Span,
-            fallback: Fallback::Value("4ms"),
-            range: Some(("0s", "1s")),
-            doc: "with `map`: from the MAP boundary that carries a request to its grant",
-        },
-    ],
-    shared: SHARED,
-    positional: None,
-    free_key: None,
-};
-
-const UNLIMITED: Definition = Definition {
-    name: "unlimited",
-    summary: "no rate limit: only delay and loss",
-    source: "none needed",
-    profiles: &[],
-    params: &[],
-    shared: SHARED,
-    positional: None,
-    free_key: None,
-};
-
-/// Every link, in the order in which `underload queues` lists them.
-pub const LINKS: &[&Definition] = &[&RATE, &STEPS, &TRACE, &CELLULAR, &DOCSIS, &UNLIMITED];
-
 /// Reads the file that a link names, such as a trace; the error is said to the user.
 pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
+
+/// A link as the registry knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkEntry {
+    /// Its parameters and source.
+    pub definition: &'static Definition,
+    /// Makes its rate process out of values.
+    configure: fn(&Values, &mut LoadFile<'_>) -> Result<LinkConfig, ConfigError>,
+}
+
+/// Every link, in the order in which `underload queues` lists them.
+pub const LINKS: &[LinkEntry] = &[
+    LinkEntry {
+        definition: &params::CONSTANT,
+        configure: |values, _| Ok(params::constant(values)),
+    },
+    LinkEntry {
+        definition: &schedule::DEFINITION,
+        configure: |values, _| schedule::configure(values),
+    },
+    LinkEntry {
+        definition: &trace::DEFINITION,
+        configure: |values, load| trace::configure(values, load),
+    },
+    LinkEntry {
+        definition: &cellular::DEFINITION,
+        configure: |values, _| cellular::configure(values),
+    },
+    LinkEntry { definition: &docsis::DEFINITION, configure: |values, _| docsis::configure(values) },
+    LinkEntry { definition: &params::UNLIMITED, configure: |_, _| Ok(params::unlimited()) },
+];
 
 /// A link ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
@@ -279,33 +109,19 @@ impl LinkSetup {
                 expected: Kind::Rate.expectation().to_string(),
             });
         }
-        let definition = LINKS.iter().find(|link| link.name == spec.name);
-        let names = LINKS.iter().map(|link| link.name);
-        let definition = definition.ok_or_else(|| unknown("link", spec, names))?;
-        let values = definition.resolve(&with_profile(definition, spec))?;
-        let (rate, facts) = match definition.name {
-            "steps" => steps(&values)?,
-            "trace" => trace(&values, load)?,
-            "docsis" => docsis(&values)?,
-            "cellular" => {
-                let process = cellular::configure(&values)?;
-                let facts = facts_of(process.nominal_rate());
-                (RateProcess::Cellular(Box::new(process)), facts)
-            }
-            "unlimited" => (RateProcess::Unlimited, LinkFacts::default()),
-            _ => {
-                let rate = values.rate("rate").unwrap_or_default();
-                (RateProcess::Constant(Constant::new(rate)), facts_of(rate))
-            }
-        };
+        let entry = LINKS.iter().find(|entry| entry.definition.name == spec.name);
+        let names = LINKS.iter().map(|entry| entry.definition.name);
+        let entry = entry.ok_or_else(|| unknown("link", spec, names))?;
+        let values = entry.definition.resolve(spec)?;
+        let LinkConfig { rate, facts, grant } = (entry.configure)(&values, load)?;
         Ok(Self {
             label: values.label(),
             rate,
             facts,
-            delay: values.span("delay").unwrap_or_default(),
-            flight: flight(&values),
-            loss_q32: values.number("loss").unwrap_or_default(),
-            overhead_bytes: values.bytes("overhead").unwrap_or_default() as u32,
+            delay: values.get(DELAY),
+            flight: params::flight(&values, grant),
+            loss_q32: values.get(LOSS),
+            overhead_bytes: values.get(OVERHEAD) as u32,
         })
     }
 
@@ -336,102 +152,10 @@ impl LinkSetup {
     }
 }
 
-/// `preset=` is another word for `profile=` where the profiles are presets.
-fn with_profile(definition: &Definition, spec: &Spec) -> Spec {
-    let mut spec = spec.clone();
-    if definition.name == CELLULAR.name {
-        let keys = spec.items.iter_mut().filter_map(|item| item.key.as_mut());
-        keys.filter(|key| *key == "preset").for_each(|key| *key = "profile".to_string());
-    }
-    spec
-}
-
-fn flight(values: &Values) -> FlightOptions {
-    let span = |key: &str| values.span(key).filter(|span| *span > Span::ZERO);
-    let word = |key: &str| match values.find(key) {
-        Some(Value::Choice(word)) => word,
-        _ => "",
-    };
-    let law = match word("jitter-law") {
-        "normal" => JitterLaw::Normal,
-        "exponential" => JitterLaw::Exponential,
-        _ => JitterLaw::Uniform,
-    };
-    let keep_order = word("jitter-order") != "free";
-    let by = values.span("reorder-by").unwrap_or_default();
-    let probability_q32 = values.number("reorder").unwrap_or_default();
-    FlightOptions {
-        jitter: span("jitter").map(|most| Jitter { most, law, keep_order }),
-        reorder: (probability_q32 > 0).then_some(Reorder { probability_q32, by }),
-        grant: span("map").map(|map_interval| RequestGrant {
-            map_interval,
-            to_grant: values.span("grant").unwrap_or_default(),
-            peak: values.rate("peak").unwrap_or_default(),
-        }),
-    }
-}
-
-fn facts_of(rate: Rate) -> LinkFacts {
-    LinkFacts { rate: Some(rate), ..LinkFacts::default() }
-}
-
-fn steps(values: &Values) -> Result<(RateProcess, LinkFacts), ConfigError> {
-    let name = "steps".to_string();
-    let mut steps = Vec::new();
-    for (key, value) in values.free() {
-        let (Some(Value::Span(start)), Some(Value::Rate(rate))) =
-            (Kind::Span.read(key), Kind::Rate.read(value))
-        else {
-            let expected = Kind::Rate.expectation().to_string();
-            let (key, value) = (key.clone(), value.clone());
-            return Err(ConfigError::BadValue { name, key, value, expected });
-        };
-        steps.push(Step { start, rate });
-    }
-    let schedule = Schedule::new(steps, values.span("repeat")).map_err(|error| {
-        let key = if error == ScheduleError::ShortRepeat { "repeat" } else { "TIME=RATE" };
-        ConfigError::Inside { name, key: key.to_string(), problem: error.to_string() }
-    })?;
-    let facts = facts_of(schedule.nominal_rate());
-    Ok((RateProcess::Schedule(schedule), facts))
-}
-
-fn trace(
-    values: &Values,
-    load: &mut LoadFile<'_>,
-) -> Result<(RateProcess, LinkFacts), ConfigError> {
-    let file = values.find("file").map(|value| value.to_string()).unwrap_or_default();
-    let inside = |problem: String| ConfigError::Inside {
-        name: "trace".to_string(),
-        key: file.clone(),
-        problem,
-    };
-    let bytes = load(&file).map_err(inside)?;
-    let trace = Trace::parse(&bytes).map_err(|error| inside(error.to_string()))?;
-    let opportunity_bytes = values.bytes("opportunity").unwrap_or_default() as u32;
-    let facts = facts_of(trace.mean_rate(opportunity_bytes));
-    let process = if values.profile() == "exact" {
-        RateProcess::Schedule(trace.to_schedule(opportunity_bytes))
-    } else {
-        RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
-    };
-    Ok((process, facts))
-}
-
-fn docsis(values: &Values) -> Result<(RateProcess, LinkFacts), ConfigError> {
-    let rate = values.rate("rate").unwrap_or_default();
-    let peak = values.rate("peak").unwrap_or_default();
-    let burst_bytes = values.bytes("burst").unwrap_or_default();
-    if peak < rate {
-        return Err(values.refuse("peak", "at least the sustained rate"));
-    }
-    let facts = LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) };
-    Ok((RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)), facts))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::Rate;
 
     #[test]
     fn a_bare_rate_is_a_link() {
@@ -481,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_preset_builds_and_its_rate_is_known() {
-        for preset in CELLULAR.profiles {
+        for preset in cellular::DEFINITION.profiles {
             let text = "cellular:preset=".to_string() + preset.name;
             let link = LinkSetup::parse(&text).expect(preset.name);
             let rate = link.facts().rate.unwrap_or_default().bits_per_second();

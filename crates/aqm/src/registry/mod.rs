@@ -1,31 +1,17 @@
 //! Every discipline and link by name: what exists, with which parameters, and how to build it.
 //!
-//! To add a discipline: give it a [`Definition`](crate::config::Definition) and a `configure`
-//! function beside its code, then
-//! name it in `queues::ALL` and in [`QueueConfig`]. The law suite, `underload queues` and the
-//! benchmarks find it there.
+//! To add a discipline or link: give it a [`Definition`](crate::config::Definition) and a
+//! `configure` function beside its code, then name both in [`QUEUES`] (and its configuration in
+//! [`QueueConfig`]) or in [`LINKS`]. The law suite, `underload queues` and the benchmarks find it
+//! there.
 
-mod cellular;
 mod links;
 mod queues;
 
-pub use links::{LINKS, LinkSetup, LoadFile};
+pub use links::{LINKS, LinkEntry, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
 
-use crate::config::{ConfigError, Spec};
-use crate::config::{closest, join};
-use crate::rate::Rate;
-
-/// What a queue may know of the link that it stands in front of, for defaults that depend on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkFacts {
-    /// Rate in the long run.
-    pub rate: Option<Rate>,
-    /// Rate while a burst lasts, where it differs.
-    pub peak: Option<Rate>,
-    /// Bytes that may pass at the peak rate.
-    pub burst_bytes: Option<u64>,
-}
+use crate::config::{ConfigError, Spec, closest, join};
 
 fn unknown<'a>(
     what: &'static str,
@@ -43,11 +29,17 @@ fn unknown<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Definition, Fallback, Kind};
-    use alloc::string::ToString;
+    use crate::config::{Definition, Fallback, Kind, LinkFacts, Param};
+    use crate::rate::Rate;
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+    use core::mem::discriminant;
 
     fn definitions() -> impl Iterator<Item = &'static Definition> {
-        QUEUES.iter().map(|entry| entry.definition).chain(LINKS.iter().copied())
+        QUEUES
+            .iter()
+            .map(|entry| entry.definition)
+            .chain(LINKS.iter().map(|entry| entry.definition))
     }
 
     #[test]
@@ -96,6 +88,111 @@ mod tests {
                 let again = QueueSetup::from_spec(&setup.label, &facts).expect("its own label");
                 assert_eq!(setup.label, again.label);
             }
+        }
+    }
+
+    /// A SPEC with what must be given; a link without any such parameter needs no more than a name.
+    fn minimal(definition: &Definition) -> Spec {
+        let spec = Spec::new(definition.name);
+        match definition.name {
+            "rate" => spec.with("rate", "20mbit"),
+            "steps" => spec.with("0s", "6mbit"),
+            "trace" => spec.with("file", "up.trace"),
+            "docsis" => spec.with("rate", "10mbit").with("peak", "12mbit"),
+            _ => spec,
+        }
+    }
+
+    fn with_profiles(definition: &Definition) -> impl Iterator<Item = Spec> {
+        let profiles = definition.profiles.iter().map(|profile| Some(profile.name)).chain([None]);
+        profiles.map(|profile| match profile {
+            Some(profile) => minimal(definition).with("profile", profile),
+            None => minimal(definition),
+        })
+    }
+
+    /// Values that a user might write, among them the ends of the range and every word of a choice.
+    fn attempts(param: &Param) -> Vec<&'static str> {
+        let bounds = param.range.into_iter().flat_map(|(low, high)| [low, high]);
+        let words: &[&'static str] = match param.kind {
+            Kind::Span => &["0s", "3ms"],
+            Kind::Rate => &["0bit", "11mbit"],
+            Kind::Bytes => &["0B", "3000B"],
+            Kind::Packets => &["0p", "7p"],
+            Kind::Limit => &["0B", "64B", "7p"],
+            Kind::BytesOrSpan => &["0B", "0s", "30ms", "3000B"],
+            Kind::Count => &["0", "7"],
+            Kind::Decimal => &["0", "0.125", "2.5"],
+            Kind::Probability => &["0%", "50%", "100%"],
+            Kind::Switch => &["on", "off"],
+            Kind::Choice(words) => words,
+            Kind::DscpSet => &["0", "45+46"],
+            Kind::Text => &["up.trace"],
+            Kind::Queue => &["[fifo]", "[diffserv]"],
+        };
+        bounds.chain(words.iter().copied()).collect()
+    }
+
+    fn link(spec: &Spec) -> Result<LinkSetup, ConfigError> {
+        LinkSetup::from_spec_with(spec, &mut |_| Ok(b"4\n".to_vec()))
+    }
+
+    /// What is read is listed and of its kind, or reading panics; what is listed is accepted by one
+    /// profile at least, and every word of a choice by all of them.
+    #[test]
+    fn every_parameter_can_be_given_in_every_profile() {
+        let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(10));
+        let understand = |definition: &Definition, spec: &Spec| {
+            if QUEUES.iter().any(|entry| entry.definition.name == definition.name) {
+                for facts in [&facts, &LinkFacts::UNKNOWN] {
+                    let _ = QueueSetup::from_spec(spec, facts);
+                }
+                return QueueSetup::from_spec(spec, &facts).map(|_| ());
+            }
+            link(spec).map(|_| ())
+        };
+        for definition in definitions() {
+            for param in definition.all_params() {
+                let mut accepted = 0;
+                for plain in with_profiles(definition) {
+                    for value in attempts(param) {
+                        let mut spec = plain.clone();
+                        spec.items.retain(|item| item.key.as_deref() != Some(param.key));
+                        let spec = spec.with(param.key, value);
+                        let result = understand(definition, &spec);
+                        accepted += u32::from(result.is_ok());
+                        let is_choice = matches!(param.kind, Kind::Choice(_));
+                        assert!(result.is_ok() || !is_choice, "{spec}: {result:?}");
+                    }
+                }
+                assert!(accepted > 0, "{}: {}", definition.name, param.key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_has_each_key_once_and_those_that_it_points_to() {
+        for definition in definitions() {
+            let keys: Vec<&str> = definition.all_params().map(|param| param.key).collect();
+            for (index, key) in keys.iter().enumerate() {
+                assert!(!keys[..index].contains(key), "{}: {key}", definition.name);
+            }
+            assert!(definition.positional.is_none_or(|key| keys.contains(&key)));
+            assert!(!keys.contains(&"profile"));
+        }
+    }
+
+    #[test]
+    fn every_link_becomes_a_rate_process_of_its_own_kind() {
+        let mut seen: Vec<(String, LinkSetup)> = Vec::new();
+        for entry in LINKS {
+            let spec = minimal(entry.definition);
+            let setup = link(&spec).expect(entry.definition.name);
+            for (other, known) in &seen {
+                let same = discriminant(&known.rate) == discriminant(&setup.rate);
+                assert!(!same, "{spec} is of the kind of {other}");
+            }
+            seen.push((spec.to_string(), setup));
         }
     }
 }

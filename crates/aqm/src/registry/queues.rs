@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::format;
 
-use crate::config::{ConfigError, Definition, Spec, Values};
+use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::qdisc::Qdisc;
+use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
-    NoAqm, Single, bode, buffer_control, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
-    fq_codel, pie, red,
+    bode, buffer_control, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel, pie,
+    red,
 };
-use crate::registry::{LinkFacts, unknown};
+use crate::registry::unknown;
 use crate::rng::Rng;
 
 /// A discipline as the registry knows it.
@@ -18,23 +19,62 @@ pub struct QueueEntry {
     /// Its parameters and source.
     pub definition: &'static Definition,
     /// Makes its configuration out of values.
-    pub configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
+    configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
 }
 
 /// Every discipline, in the order in which `underload queues` lists them.
 pub const QUEUES: &[QueueEntry] = &[
-    fifo::TAIL_DROP,
-    fifo::HEAD_DROP,
-    buffer_control::ENTRY,
-    codel::ENTRY,
-    fq_codel::ENTRY,
-    pie::ENTRY,
-    docsis_pie::ENTRY,
-    dualpi2::ENTRY,
-    docsis_lld::ENTRY,
-    red::ENTRY,
-    bode::ENTRY,
-    diffserv::ENTRY,
+    QueueEntry {
+        definition: &fifo::TAIL_DROP,
+        configure: |values, _| fifo::configure(values, Overflow::Tail).map(QueueConfig::Fifo),
+    },
+    QueueEntry {
+        definition: &fifo::HEAD_DROP,
+        configure: |values, _| fifo::configure(values, Overflow::Head).map(QueueConfig::Fifo),
+    },
+    QueueEntry {
+        definition: &buffer_control::DEFINITION,
+        configure: |values, link| buffer_control::configure(values, link).map(QueueConfig::Fifo),
+    },
+    QueueEntry {
+        definition: &codel::DEFINITION,
+        configure: |values, _| codel::configure(values).map(QueueConfig::Codel),
+    },
+    QueueEntry {
+        definition: &fq_codel::DEFINITION,
+        configure: |values, _| fq_codel::configure(values).map(QueueConfig::FqCodel),
+    },
+    QueueEntry {
+        definition: &pie::DEFINITION,
+        configure: |values, _| pie::configure(values).map(QueueConfig::Pie),
+    },
+    QueueEntry {
+        definition: &docsis_pie::DEFINITION,
+        configure: |values, link| docsis_pie::configure(values, link).map(QueueConfig::DocsisPie),
+    },
+    QueueEntry {
+        definition: &dualpi2::DEFINITION,
+        configure: |values, link| dualpi2::configure(values, link).map(QueueConfig::DualPi2),
+    },
+    QueueEntry {
+        definition: &docsis_lld::DEFINITION,
+        configure: |values, link| docsis_lld::configure(values, link).map(QueueConfig::DocsisLld),
+    },
+    QueueEntry {
+        definition: &red::DEFINITION,
+        configure: |values, link| red::configure(values, link).map(QueueConfig::Red),
+    },
+    QueueEntry {
+        definition: &bode::DEFINITION,
+        configure: |values, _| bode::configure(values).map(QueueConfig::Bode),
+    },
+    QueueEntry {
+        definition: &diffserv::DEFINITION,
+        configure: |values, link| {
+            let inner = |spec: &Spec| QueueSetup::from_spec(spec, link).map(|setup| setup.config);
+            diffserv::configure(values, inner).map(QueueConfig::DiffServ)
+        },
+    },
 ];
 
 /// The configuration of any discipline: everything that is needed to build it.
@@ -49,7 +89,7 @@ pub enum QueueConfig {
     /// BoDe.
     Bode(bode::BodeQueue),
     /// DiffServ.
-    DiffServ(diffserv::DiffServConfig),
+    DiffServ(diffserv::DiffServConfig<QueueConfig>),
     /// PIE.
     Pie(pie::PieQueue),
     /// DOCSIS-PIE.
@@ -113,7 +153,7 @@ impl QueueConfig {
             Self::Codel(config) => config.build(),
             Self::FqCodel(config) => config.build(),
             Self::Bode(config) => config.build(),
-            Self::DiffServ(config) => config.build(rng),
+            Self::DiffServ(config) => config.build(rng, Self::build),
             Self::Pie(config) => config.build(rng),
             Self::DocsisPie(config) => config.build(rng),
             Self::DualPi2(config) => config.build(rng),

@@ -1,8 +1,9 @@
 //! Places where queue disciplines are known to go wrong.
 
+use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Dequeue};
-use underload_aqm::registry::{LinkFacts, QueueSetup};
+use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 

@@ -1,9 +1,9 @@
 //! What the laws are checked on: every discipline and profile of the registry, with variants.
 
-use underload_aqm::config::{Definition, Kind, Spec};
+use underload_aqm::config::{Definition, Kind, LinkFacts, Spec};
 use underload_aqm::qdisc::{Backlog, Qdisc};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkFacts, QUEUES, QueueSetup};
+use underload_aqm::registry::{QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 
 /// The link that every subject stands in front of.

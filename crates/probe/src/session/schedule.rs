@@ -26,9 +26,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Slots per class at most: the sequence field of the packets has 32 bits.
-    pub const SLOTS_MAX: u64 = u32::MAX as u64;
-
     /// A schedule without an end, see [`Schedule::end_at`]. An interval of 0 is taken as 1 ns and
     /// no class as one class.
     pub fn new(start_ns: u64, interval_ns: u64, classes: u16) -> Self {
@@ -77,6 +74,8 @@ impl Schedule {
         self.skipped.get(usize::from(class)).copied().unwrap_or(0)
     }
 
+    /// `None` after the end, and once a class has no sequence number left: the packets' field has
+    /// 32 bits.
     fn slot(&self, index: u64) -> Option<Slot> {
         let classes = u64::from(self.classes);
         let (round, class) = (index / classes, index % classes);

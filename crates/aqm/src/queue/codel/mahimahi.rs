@@ -26,9 +26,6 @@ pub struct Mahimahi {
 }
 
 impl Mahimahi {
-    /// Bytes of one packet with Mahimahi's 4-byte header: the guard.
-    pub const GUARD_BYTES: u32 = 1_504;
-
     /// CoDel in its initial state; `target` and `interval` are rounded down to milliseconds.
     pub const fn new(target: Span, interval: Span, guard_bytes: u32) -> Self {
         Self {

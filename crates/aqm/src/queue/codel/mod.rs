@@ -41,7 +41,9 @@ mod rfc;
 
 pub use linux::Linux;
 pub use mahimahi::Mahimahi;
-pub(crate) use params::{CE_THRESHOLD, ECN, ENTRY, INTERVAL, MTU, TARGET, ce_threshold, config};
+pub(crate) use params::{
+    CE_THRESHOLD, DEFINITION, ECN, INTERVAL, MTU, TARGET, ce_threshold, config, configure,
+};
 pub use params::{CodelProfile, CodelQueue};
 pub use rfc::Rfc;
 

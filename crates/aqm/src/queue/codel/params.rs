@@ -3,11 +3,10 @@
 use alloc::boxed::Box;
 
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, Values};
+use crate::config::{Bytes, ConfigError, Definition, Key, Profile, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::fifo::{self, LIMIT};
-use crate::queue::{Limit, Overflow, Single};
-use crate::registry::{QueueConfig, QueueEntry};
+use crate::queue::store::{Limit, Overflow, Single};
 use crate::time::Span;
 
 /// CoDel on one queue, ready to build.
@@ -46,65 +45,51 @@ impl CodelQueue {
     }
 }
 
-pub(crate) const TARGET: Param = Param {
-    key: "target",
-    kind: Kind::Span,
-    fallback: Fallback::Value("5ms"),
-    range: Some(("1us", "10s")),
-    doc: "acceptable standing sojourn",
+pub(crate) const TARGET: Key<Span> =
+    Key::new("target", "5ms", "acceptable standing sojourn").within("1us", "10s");
+
+pub(crate) const INTERVAL: Key<Span> =
+    Key::new("interval", "100ms", "window of the minimum sojourn, about the longest round trip")
+        .within("1us", "60s");
+
+pub(crate) const MTU: Key<Bytes> = Key::per_profile(
+    "mtu",
+    &[("mahimahi", "1504B"), ("", "1514B")],
+    "no signal while no more than this is left behind the head",
+)
+.within("0B", "1MiB");
+
+pub(crate) const ECN: Key<bool> =
+    Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+
+pub(crate) const CE_THRESHOLD: Key<Option<Span>> = Key::optional(
+    "ce-threshold",
+    "no threshold",
+    "profile linux: mark whatever waited longer, apart from the control law",
+)
+.within("0s", "10s");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "codel",
+    summary: "CoDel: keeps the minimum sojourn of an interval below a target",
+    source: "RFC 8289",
+    profiles: &[
+        Profile { name: "linux", doc: "Linux 6.12 codel_impl.h, bit for bit" },
+        Profile { name: "rfc", doc: "RFC 8289 section 5 with an exact square root" },
+        Profile { name: "mahimahi", doc: "Mahimahi's queue, which drops the wrong packet" },
+    ],
+    params: &[
+        TARGET.param(),
+        INTERVAL.param(),
+        MTU.param(),
+        ECN.param(),
+        CE_THRESHOLD.param(),
+        LIMIT.param(),
+    ],
+    ..Definition::BARE
 };
 
-pub(crate) const INTERVAL: Param = Param {
-    key: "interval",
-    kind: Kind::Span,
-    fallback: Fallback::Value("100ms"),
-    range: Some(("1us", "60s")),
-    doc: "window of the minimum sojourn, about the longest round trip",
-};
-
-pub(crate) const MTU: Param = Param {
-    key: "mtu",
-    kind: Kind::Bytes,
-    fallback: Fallback::PerProfile(&[("mahimahi", "1504B"), ("", "1514B")]),
-    range: Some(("0B", "1MiB")),
-    doc: "no signal while no more than this is left behind the head",
-};
-
-pub(crate) const ECN: Param = Param {
-    key: "ecn",
-    kind: Kind::Switch,
-    fallback: Fallback::Value("off"),
-    range: None,
-    doc: "mark ECN-capable packets instead of dropping them",
-};
-
-pub(crate) const CE_THRESHOLD: Param = Param {
-    key: "ce-threshold",
-    kind: Kind::Span,
-    fallback: Fallback::Absent("no threshold"),
-    range: Some(("0s", "10s")),
-    doc: "profile linux: mark whatever waited longer, apart from the control law",
-};
-
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "codel",
-        summary: "CoDel: keeps the minimum sojourn of an interval below a target",
-        source: "RFC 8289",
-        profiles: &[
-            Profile { name: "linux", doc: "Linux 6.12 codel_impl.h, bit for bit" },
-            Profile { name: "rfc", doc: "RFC 8289 section 5 with an exact square root" },
-            Profile { name: "mahimahi", doc: "Mahimahi's queue, which drops the wrong packet" },
-        ],
-        params: &[TARGET, INTERVAL, MTU, ECN, CE_THRESHOLD, LIMIT],
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure: |values, _| configure(values),
-};
-
-fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
+pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
     let config = config(values);
     let threshold = ce_threshold(values)?;
     let profile = match values.profile() {
@@ -112,33 +97,33 @@ fn configure(values: &Values) -> Result<QueueConfig, ConfigError> {
         "rfc" => CodelProfile::Rfc(Rfc::new(config)),
         _ => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
     };
-    Ok(QueueConfig::Codel(CodelQueue { profile, limit: fifo::limit(values)? }))
+    Ok(CodelQueue { profile, limit: fifo::limit(values)? })
 }
 
 /// The parameters that every profile has.
 pub(crate) fn config(values: &Values) -> CodelConfig {
     CodelConfig {
-        target: values.span("target").unwrap_or_default(),
-        interval: values.span("interval").unwrap_or_default(),
-        guard_bytes: values.bytes("mtu").unwrap_or_default() as u32,
-        ecn: values.switch("ecn"),
+        target: values.get(TARGET),
+        interval: values.get(INTERVAL),
+        guard_bytes: values.get(MTU) as u32,
+        ecn: values.get(ECN),
     }
 }
 
 /// The CE threshold, which only profile `linux` has.
 pub(crate) fn ce_threshold(values: &Values) -> Result<Option<Span>, ConfigError> {
-    let threshold = values.span(CE_THRESHOLD.key);
+    let threshold = values.get(CE_THRESHOLD);
     if threshold.is_some() && values.profile() != "linux" {
-        return Err(values.refuse(CE_THRESHOLD.key, "nothing: only profile=linux has it"));
+        return Err(values.refuse(CE_THRESHOLD, "nothing: only profile=linux has it"));
     }
     Ok(threshold)
 }
 
 fn mahimahi(values: &Values, config: CodelConfig) -> Result<Mahimahi, ConfigError> {
     if config.ecn {
-        return Err(values.refuse("ecn", "off: profile=mahimahi has no ECN"));
+        return Err(values.refuse(ECN, "off: profile=mahimahi has no ECN"));
     }
-    for (key, span) in [("target", config.target), ("interval", config.interval)] {
+    for (key, span) in [(TARGET, config.target), (INTERVAL, config.interval)] {
         if span < Span::from_millis(1) {
             return Err(values.refuse(key, "1ms and more: profile=mahimahi counts whole ms"));
         }

@@ -1,7 +1,7 @@
 //! The immediate AQM's ramp (MULPIv3.1 annex N).
 
+use crate::queue::control::ONE_Q56;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
-use crate::queue::pie::control::ONE_Q56;
 use crate::rate::Rate;
 use crate::time::Span;
 

@@ -38,15 +38,15 @@ use crate::aqm::Store;
 use crate::aqm::Verdict;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
+use crate::queue::control::{ONE_Q56, Recur, UpdateTimer, q56_to_f64};
 use crate::queue::docsis_pie::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
-use crate::queue::dual::{Credit, Pair, Recur, Side};
-use crate::queue::pie::control::{ONE_Q56, UpdateTimer, q56_to_f64};
+use crate::queue::store::dual::{Credit, Pair, Side};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 use immediate::Ramp;
 pub use params::DocsisLldConfig;
-pub(crate) use params::ENTRY;
+pub(crate) use params::{DEFINITION, configure};
 use protection::Protection;
 
 /// The dual queue.

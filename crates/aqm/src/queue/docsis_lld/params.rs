@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use super::DocsisLld;
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Value, Values};
+use crate::config::{
+    BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, LinkFacts, Millionths, Values,
+};
 use crate::packet::Dscp;
 use crate::qdisc::Qdisc;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
-use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
 use crate::rng::Rng;
 use crate::time::Span;
 
@@ -72,162 +73,131 @@ impl DocsisLldConfig {
 /// The low latency buffer holds at least twenty largest frames.
 const LEAST_LIMIT_BYTES: u64 = 20 * MAX_PACKET_BYTES;
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "docsis-lld",
-        summary: "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
-        source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957",
-        profiles: &[],
-        params: PARAMS,
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure,
+const RATE: Key<Option<Rate>> = Key::optional(
+    "rate",
+    "the rate of the link behind it",
+    "maximum sustained rate of the aggregate",
+)
+.within("1kbit", "400gbit");
+
+const TARGET: Key<Span> =
+    Key::new("target", "10ms", "latency target of the classic queue").within("1ms", "1s");
+
+const CLASSIC_LIMIT: Key<BytesOrSpan> =
+    Key::new("classic-limit", "100ms", "buffer of the classic queue; a time is taken at the rate");
+
+const LOW_LATENCY_LIMIT: Key<BytesOrSpan> = Key::new(
+    "low-latency-limit",
+    "10ms",
+    "buffer of the low latency queue; a time is taken at the rate, at least 40000B",
+);
+
+const THRESHOLD: Key<Span> = Key::new(
+    "threshold",
+    "1ms",
+    "delay from which on every packet is marked (MAXTH); later on slow links",
+)
+.within("1us", "65535us");
+
+const RANGE: Key<Count> =
+    Key::new("range", "19", "length of the marking ramp, as a power of two of nanoseconds")
+        .within("0", "25");
+
+const COUPLING: Key<Millionths> =
+    Key::new("coupling", "2", "coupling factor, in steps of a tenth").within("0", "25.4");
+
+const WEIGHT: Key<Count> =
+    Key::new("weight", "230", "weight of the low latency queue, of 256").within("1", "255");
+
+const PROTECTION: Key<bool> = Key::new(
+    "protection",
+    "on",
+    "send flows that keep the low latency queue long to the classic one",
+);
+
+const CRITICAL_DELAY: Key<Option<Span>> = Key::optional(
+    "critical-delay",
+    "where every packet is marked",
+    "delay above which flows can be sent away",
+)
+.within("1us", "65535us");
+
+const CRITICAL_SCORE: Key<Span> =
+    Key::new("critical-score", "4ms", "score that a flow may have at that delay")
+        .within("0s", "65535us");
+
+const AGING: Key<Count> =
+    Key::new("aging", "19", "drain rate of scores, as a power of two of bytes per second")
+        .within("0", "30");
+
+const DSCP: Key<DscpSet> =
+    Key::new("dscp", "45", "codepoints of the low latency queue, beside ECT(1) and CE");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "docsis-lld",
+    summary: "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
+    source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957",
+    params: &[
+        RATE.param(),
+        TARGET.param(),
+        CLASSIC_LIMIT.param(),
+        LOW_LATENCY_LIMIT.param(),
+        THRESHOLD.param(),
+        RANGE.param(),
+        COUPLING.param(),
+        WEIGHT.param(),
+        PROTECTION.param(),
+        CRITICAL_DELAY.param(),
+        CRITICAL_SCORE.param(),
+        AGING.param(),
+        DSCP.param(),
+    ],
+    ..Definition::BARE
 };
 
-const PARAMS: &[Param] = &[
-    Param {
-        key: "rate",
-        kind: Kind::Rate,
-        fallback: Fallback::Absent("the rate of the link behind it"),
-        range: Some(("1kbit", "400gbit")),
-        doc: "maximum sustained rate of the aggregate",
-    },
-    Param {
-        key: "target",
-        kind: Kind::Span,
-        fallback: Fallback::Value("10ms"),
-        range: Some(("1ms", "1s")),
-        doc: "latency target of the classic queue",
-    },
-    Param {
-        key: "classic-limit",
-        kind: Kind::BytesOrSpan,
-        fallback: Fallback::Value("100ms"),
-        range: None,
-        doc: "buffer of the classic queue; a time is taken at the rate",
-    },
-    Param {
-        key: "low-latency-limit",
-        kind: Kind::BytesOrSpan,
-        fallback: Fallback::Value("10ms"),
-        range: None,
-        doc: "buffer of the low latency queue; a time is taken at the rate, at least 40000B",
-    },
-    Param {
-        key: "threshold",
-        kind: Kind::Span,
-        fallback: Fallback::Value("1ms"),
-        range: Some(("1us", "65535us")),
-        doc: "delay from which on every packet is marked (MAXTH); later on slow links",
-    },
-    Param {
-        key: "range",
-        kind: Kind::Count,
-        fallback: Fallback::Value("19"),
-        range: Some(("0", "25")),
-        doc: "length of the marking ramp, as a power of two of nanoseconds",
-    },
-    Param {
-        key: "coupling",
-        kind: Kind::Decimal,
-        fallback: Fallback::Value("2"),
-        range: Some(("0", "25.4")),
-        doc: "coupling factor, in steps of a tenth",
-    },
-    Param {
-        key: "weight",
-        kind: Kind::Count,
-        fallback: Fallback::Value("230"),
-        range: Some(("1", "255")),
-        doc: "weight of the low latency queue, of 256",
-    },
-    Param {
-        key: "protection",
-        kind: Kind::Switch,
-        fallback: Fallback::Value("on"),
-        range: None,
-        doc: "send flows that keep the low latency queue long to the classic one",
-    },
-    Param {
-        key: "critical-delay",
-        kind: Kind::Span,
-        fallback: Fallback::Absent("where every packet is marked"),
-        range: Some(("1us", "65535us")),
-        doc: "delay above which flows can be sent away",
-    },
-    Param {
-        key: "critical-score",
-        kind: Kind::Span,
-        fallback: Fallback::Value("4ms"),
-        range: Some(("0s", "65535us")),
-        doc: "score that a flow may have at that delay",
-    },
-    Param {
-        key: "aging",
-        kind: Kind::Count,
-        fallback: Fallback::Value("19"),
-        range: Some(("0", "30")),
-        doc: "drain rate of scores, as a power of two of bytes per second",
-    },
-    Param {
-        key: "dscp",
-        kind: Kind::DscpSet,
-        fallback: Fallback::Value("45"),
-        range: None,
-        doc: "codepoints of the low latency queue, beside ECT(1) and CE",
-    },
-];
-
-fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let rate = values.rate("rate").or(link.rate).filter(|rate| !rate.is_zero());
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldConfig, ConfigError> {
+    let rate = values.get(RATE).or(link.rate).filter(|rate| !rate.is_zero());
     let rate = rate.ok_or_else(|| ConfigError::Missing {
         name: "docsis-lld".to_string(),
         key: "rate".to_string(),
         expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
     })?;
-    let coupling = values.number("coupling").unwrap_or_default();
-    if !coupling.is_multiple_of(100_000) {
-        return Err(values.refuse("coupling", "whole tenths, such as 2.0"));
+    let coupling_millionths = values.get(COUPLING);
+    if !coupling_millionths.is_multiple_of(100_000) {
+        return Err(values.refuse(COUPLING, "whole tenths, such as 2.0"));
     }
-    let number = |key| values.number(key).unwrap_or_default() as u8;
-    let low_latency = limit(values, "low-latency-limit", rate)?;
-    let is_time = values.span("low-latency-limit").is_some();
-    Ok(QueueConfig::DocsisLld(DocsisLldConfig {
-        target: values.span("target").unwrap_or_default(),
-        classic_limit_bytes: limit(values, "classic-limit", rate)?,
+    let low_latency = limit(values, LOW_LATENCY_LIMIT, rate)?;
+    let is_time = matches!(values.get(LOW_LATENCY_LIMIT), BytesOrSpan::Span(_));
+    Ok(DocsisLldConfig {
+        target: values.get(TARGET),
+        classic_limit_bytes: limit(values, CLASSIC_LIMIT, rate)?,
         low_latency_limit_bytes: if is_time {
             low_latency.max(LEAST_LIMIT_BYTES)
         } else {
             low_latency
         },
-        threshold: values.span("threshold").unwrap_or_default(),
-        range_exponent: number("range"),
-        coupling_tenths: (coupling / 100_000) as u8,
-        weight: number("weight"),
-        protection: values.switch("protection"),
-        critical_delay: values.span("critical-delay"),
-        critical_score: values.span("critical-score").unwrap_or_default(),
-        aging_exponent: number("aging"),
-        dscp_set: match values.find("dscp") {
-            Some(Value::DscpSet(set)) => set,
-            _ => 0,
-        },
+        threshold: values.get(THRESHOLD),
+        range_exponent: values.get(RANGE) as u8,
+        coupling_tenths: (coupling_millionths / 100_000) as u8,
+        weight: values.get(WEIGHT) as u8,
+        protection: values.get(PROTECTION),
+        critical_delay: values.get(CRITICAL_DELAY),
+        critical_score: values.get(CRITICAL_SCORE),
+        aging_exponent: values.get(AGING) as u8,
+        dscp_set: values.get(DSCP),
         rate,
-    }))
+    })
 }
 
 /// A buffer in bytes; a time is taken at `rate`, and is at least one largest frame.
-fn limit(values: &Values, key: &str, rate: Rate) -> Result<u64, ConfigError> {
-    if let Some(span) = values.span(key) {
-        return Ok(rate.bytes_in(span).max(MAX_PACKET_BYTES));
+fn limit(values: &Values, key: Key<BytesOrSpan>, rate: Rate) -> Result<u64, ConfigError> {
+    match values.get(key) {
+        BytesOrSpan::Span(span) => Ok(rate.bytes_in(span).max(MAX_PACKET_BYTES)),
+        BytesOrSpan::Bytes(bytes) if bytes >= MAX_PACKET_BYTES => Ok(bytes),
+        BytesOrSpan::Bytes(_) => {
+            Err(values.refuse(key, "a buffer of at least 2000 bytes, one full packet"))
+        }
     }
-    let bytes = values.bytes(key).unwrap_or_default();
-    if bytes < MAX_PACKET_BYTES {
-        return Err(values.refuse(key, "a buffer of at least 2000 bytes, one full packet"));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Queue protection: who keeps the low latency queue long (MULPIv3.1 annex P, RFC 9957).
 
-use crate::queue::pie::control::ONE_Q56;
+use crate::queue::control::ONE_Q56;
 use crate::time::{Span, Time};
 
 /// Scores of the flows that congest the queue. A bucket holds the instant at which its score will

@@ -2,7 +2,7 @@
 
 use crate::aqm::Verdict;
 use crate::qdisc::Backlog;
-use crate::queue::pie::control::{
+use crate::queue::control::{
     Gains, ONE_Q56, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
 };
 use crate::rng::Rng;

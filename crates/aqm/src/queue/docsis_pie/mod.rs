@@ -33,17 +33,16 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{ConfigError, Definition, Fallback, Kind, Param, Values};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
-use crate::queue::{Limit, Overflow, Single};
+use crate::queue::store::{Limit, Overflow, Single};
 use crate::rate::Rate;
-use crate::registry::{LinkFacts, QueueConfig, QueueEntry};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::token_bucket::{NANOBITS_PER_BYTE, TokenBucket};
 
-use super::pie::control::UpdateTimer;
+use crate::queue::control::UpdateTimer;
 
 mod controller;
 
@@ -170,88 +169,72 @@ impl DocsisPieQueue {
     }
 }
 
-pub(crate) const ENTRY: QueueEntry = QueueEntry {
-    definition: &Definition {
-        name: "docsis-pie",
-        summary: "PIE of cable modems: delay known from the token bucket, drops by packet size",
-        source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M",
-        profiles: &[],
-        params: &[
-            Param {
-                key: "target",
-                kind: Kind::Span,
-                fallback: Fallback::Value("10ms"),
-                range: Some(("1ms", "1s")),
-                doc: "latency target",
-            },
-            Param {
-                key: "rate",
-                kind: Kind::Rate,
-                fallback: Fallback::Absent("the rate of the link behind it"),
-                range: Some(("1kbit", "400gbit")),
-                doc: "maximum sustained rate",
-            },
-            Param {
-                key: "peak",
-                kind: Kind::Rate,
-                fallback: Fallback::Absent("the peak rate of the link behind it, else its rate"),
-                range: Some(("1kbit", "400gbit")),
-                doc: "peak rate, while the burst lasts",
-            },
-            Param {
-                key: "burst",
-                kind: Kind::Bytes,
-                fallback: Fallback::Absent("the maximum burst of the link behind it, else none"),
-                range: Some(("0B", "1024MiB")),
-                doc: "maximum burst: size of the token bucket",
-            },
-            Param {
-                key: "limit",
-                kind: Kind::BytesOrSpan,
-                fallback: Fallback::Value("100ms"),
-                range: None,
-                doc: "buffer; a time is taken at the peak rate. A third of it wakes the AQM",
-            },
-        ],
-        shared: &[],
-        positional: None,
-        free_key: None,
-    },
-    configure,
+const TARGET: Key<Span> = Key::new("target", "10ms", "latency target").within("1ms", "1s");
+
+const RATE: Key<Option<Rate>> =
+    Key::optional("rate", "the rate of the link behind it", "maximum sustained rate")
+        .within("1kbit", "400gbit");
+
+const PEAK: Key<Option<Rate>> = Key::optional(
+    "peak",
+    "the peak rate of the link behind it, else its rate",
+    "peak rate, while the burst lasts",
+)
+.within("1kbit", "400gbit");
+
+const BURST: Key<Option<Bytes>> = Key::optional(
+    "burst",
+    "the maximum burst of the link behind it, else none",
+    "maximum burst: size of the token bucket",
+)
+.within("0B", "1024MiB");
+
+const LIMIT: Key<BytesOrSpan> = Key::new(
+    "limit",
+    "100ms",
+    "buffer; a time is taken at the peak rate. A third of it wakes the AQM",
+);
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "docsis-pie",
+    summary: "PIE of cable modems: delay known from the token bucket, drops by packet size",
+    source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M",
+    params: &[TARGET.param(), RATE.param(), PEAK.param(), BURST.param(), LIMIT.param()],
+    ..Definition::BARE
 };
 
-fn configure(values: &Values, link: &LinkFacts) -> Result<QueueConfig, ConfigError> {
-    let rate = values.rate("rate").or(link.rate).filter(|rate| !rate.is_zero());
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisPieQueue, ConfigError> {
+    let rate = values.get(RATE).or(link.rate).filter(|rate| !rate.is_zero());
     let rate = rate.ok_or_else(|| ConfigError::Missing {
         name: "docsis-pie".to_string(),
         key: "rate".to_string(),
         expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
     })?;
-    let peak = values.rate("peak").or(link.peak).unwrap_or(rate).max(rate);
-    if values.rate("peak").is_some_and(|peak| peak < rate) {
-        return Err(values.refuse("peak", "at least the sustained rate"));
+    let peak = values.get(PEAK).or(link.peak).unwrap_or(rate).max(rate);
+    if values.get(PEAK).is_some_and(|peak| peak < rate) {
+        return Err(values.refuse(PEAK, "at least the sustained rate"));
     }
-    let buffer_bytes = match values.span("limit") {
-        Some(span) => peak.bytes_in(span),
-        None => values.bytes("limit").unwrap_or_default(),
+    let buffer_bytes = match values.get(LIMIT) {
+        BytesOrSpan::Span(span) => peak.bytes_in(span),
+        BytesOrSpan::Bytes(bytes) => bytes,
     };
     if buffer_bytes < MAX_PACKET_BYTES {
-        return Err(values.refuse("limit", "a buffer of at least 2000 bytes, one full packet"));
+        return Err(values.refuse(LIMIT, "a buffer of at least 2000 bytes, one full packet"));
     }
-    Ok(QueueConfig::DocsisPie(DocsisPieQueue(DocsisPieConfig {
-        target: values.span("target").unwrap_or_default(),
+    Ok(DocsisPieQueue(DocsisPieConfig {
+        target: values.get(TARGET),
         rate,
         peak,
-        burst_bytes: values.bytes("burst").or(link.burst_bytes).unwrap_or(0),
+        burst_bytes: values.get(BURST).or(link.burst_bytes).unwrap_or(0),
         buffer_bytes,
-    })))
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::controller::{Activity, LIMIT_Q56, State, packet_probability_q56};
     use super::*;
-    use crate::queue::pie::control::q56_to_f64;
+    use crate::queue::control::q56_to_f64;
 
     fn config() -> DocsisPieConfig {
         DocsisPieConfig {

@@ -2,7 +2,7 @@
 
 use crate::packet::{Ecn, Meta};
 use crate::qdisc::{Backlog, MarkReason};
-use crate::queue::Limit;
+use crate::queue::store::Limit;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 

@@ -42,12 +42,12 @@ mod rfc;
 use crate::aqm::Store;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
-use crate::queue::dual::{Credit, Pair, Side};
-use crate::queue::pie::control::UpdateTimer;
+use crate::queue::control::UpdateTimer;
+use crate::queue::store::dual::{Credit, Pair, Side};
 use crate::time::{Span, Time};
 
 pub use linux::{DualPi2Linux, DualPi2LinuxConfig};
-pub(crate) use params::ENTRY;
+pub(crate) use params::{DEFINITION, configure};
 pub use params::{DualPi2Config, DualPi2Profile};
 pub use rfc::{DualPi2Rfc, DualPi2RfcConfig};
 

@@ -2,8 +2,8 @@
 
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, MarkReason};
-use crate::queue::dual::Recur;
-use crate::queue::pie::control::{Gains, ONE_Q56, add_clamped_q56, q56_to_f64};
+use crate::queue::control::Recur;
+use crate::queue::control::{Gains, ONE_Q56, add_clamped_q56, q56_to_f64};
 use crate::time::{Span, Time};
 
 use super::{Controller, Decision};
@@ -142,7 +142,7 @@ impl Controller for DualPi2Rfc {
 mod tests {
     use super::*;
     use crate::packet::Ecn;
-    use crate::queue::pie::control::ratio_q56;
+    use crate::queue::control::ratio_q56;
 
     pub(crate) fn config() -> DualPi2RfcConfig {
         DualPi2RfcConfig {

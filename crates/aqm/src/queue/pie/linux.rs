@@ -6,7 +6,7 @@ use crate::qdisc::{Backlog, Observer};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-use super::control::UpdateTimer;
+use crate::queue::control::UpdateTimer;
 
 /// Parameters of [`PieLinux`], as `tc qdisc add ... pie` takes them.
 #[derive(Clone, Debug)]

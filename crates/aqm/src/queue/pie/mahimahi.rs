@@ -10,7 +10,7 @@ use crate::qdisc::{Backlog, Observer};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-use super::control::{ONE_Q56, add_clamped_q56, q56_to_f64, ratio_q56};
+use crate::queue::control::{ONE_Q56, add_clamped_q56, q56_to_f64, ratio_q56};
 
 /// Parameters of [`PieMahimahi`], both in whole milliseconds, rounded down.
 #[derive(Clone, Debug)]

@@ -39,7 +39,6 @@
 //! user space. `rfc`: drop rate p within three standard deviations, bounds, levels. `mahimahi`:
 //! hand-computed updates of the published code.
 
-pub(crate) mod control;
 mod linux;
 mod mahimahi;
 mod params;
@@ -47,6 +46,6 @@ mod rfc;
 
 pub use linux::{PieLinux, PieLinuxConfig};
 pub use mahimahi::{PieMahimahi, PieMahimahiConfig};
-pub(crate) use params::ENTRY;
+pub(crate) use params::{DEFINITION, configure};
 pub use params::{PieProfile, PieQueue};
 pub use rfc::{PieRfc, PieRfcConfig};

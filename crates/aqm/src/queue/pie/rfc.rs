@@ -6,7 +6,7 @@ use crate::qdisc::{Backlog, Observer};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-use super::control::{
+use crate::queue::control::{
     Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
 };
 
@@ -213,7 +213,7 @@ const SPREAD_HIGH_Q56: u64 = ratio_q56(85, 10);
 mod tests {
     use super::*;
     use crate::qdisc::{Dequeue, Qdisc};
-    use crate::queue::{Limit, Overflow, Single};
+    use crate::queue::store::{Limit, Overflow, Single};
 
     const FULL: Backlog = Backlog { packets: 100, bytes: 150_000 };
 

@@ -22,11 +22,15 @@
 //! few tens of nanoseconds per tick. Everything follows from the link's stream of random numbers
 //! and the tick's number, never from when or how often the link is asked.
 
+mod params;
+
 use super::draw::{exp_minus_q63, exponential_span, normal_q16, pareto_span, poisson};
 use super::piecewise::{Pieces, Transmitter};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+
+pub(crate) use params::{DEFINITION, configure};
 
 /// What a cellular link is like. See the module for how they work together.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +88,8 @@ impl Cellular {
     /// A link whose rate is drawn from `rng`.
     pub fn new(config: CellularConfig, rng: &Rng) -> Self {
         assert!(config.max > config.min, "configuration refuses an empty range of rates");
-        assert!(config.tick > Span::ZERO && config.opportunity_bytes > 0, "nor zeros");
+        assert!(config.tick > Span::ZERO, "configuration refuses a tick of zero");
+        assert!(config.opportunity_bytes > 0, "configuration refuses empty opportunities");
         Self { process: Process::new(config, rng), transmitter: Transmitter::default() }
     }
 

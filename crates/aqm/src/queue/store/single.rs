@@ -3,7 +3,7 @@
 use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
 use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
-use crate::queue::Ring;
+use crate::queue::store::Ring;
 use crate::time::Time;
 
 /// How much a queue may hold; an arrival that would pass either limit overflows it.

@@ -1,4 +1,9 @@
-//! What the variants of PIE share: the proportional integral step and the update timer.
+//! What controllers have in common: the proportional integral step of PIE's variants, the update
+//! timer, signals spread evenly, and probabilities as fixed-point numbers.
+
+mod recur;
+
+pub(crate) use recur::Recur;
 
 use crate::time::{Span, Time};
 

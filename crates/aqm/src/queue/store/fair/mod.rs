@@ -74,8 +74,6 @@ struct Flow<A> {
     credit: i32,
 }
 
-const _: () = assert!(size_of::<Flow<crate::queue::codel::Linux>>() == 64);
-
 impl<A> Flow<A> {
     /// Whether it is in the new or the old list.
     fn is_active(&self) -> bool {
@@ -96,6 +94,11 @@ struct Shared<P> {
     bytes: Fattest,
     backlog: Backlog,
     stats: Stats,
+}
+
+impl<A, P> Fair<A, P> {
+    /// What a flow costs, beside the packets that it stores.
+    pub(crate) const BYTES_PER_FLOW: usize = size_of::<Flow<A>>();
 }
 
 impl<A: Aqm, P> Fair<A, P> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::packet::Meta;
-use crate::queue::NoAqm;
+use crate::queue::store::NoAqm;
 use alloc::vec::Vec;
 
 const LINUX: FairConfig = FairConfig {

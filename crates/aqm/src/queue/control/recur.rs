@@ -1,6 +1,6 @@
 //! Signals spread evenly over packets.
 
-use crate::queue::pie::control::ONE_Q56;
+use crate::queue::control::ONE_Q56;
 
 /// `recur()` of RFC 9332 appendix A: probabilities add up, and each whole one is a signal. Unlike
 /// chance, this never signals twice in a row at a low probability.
@@ -24,7 +24,7 @@ impl Recur {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::pie::control::ratio_q56;
+    use crate::queue::control::ratio_q56;
 
     #[test]
     fn one_in_eight_is_every_eighth() {

@@ -3,7 +3,7 @@
 use crate::aqm::{Marking, Store, mark_if_capable};
 use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, DropReason, MarkReason, Observer, Stats};
-use crate::queue::Ring;
+use crate::queue::store::Ring;
 use crate::time::{Span, Time};
 
 /// One of the two.

@@ -1,0 +1,24 @@
+//! What a queue may know of the link that it stands in front of.
+
+use crate::rate::Rate;
+
+/// Facts about a link, for defaults of a queue that depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Rate in the long run.
+    pub rate: Option<Rate>,
+    /// Rate while a burst lasts, where it differs.
+    pub peak: Option<Rate>,
+    /// Bytes that may pass at the peak rate.
+    pub burst_bytes: Option<u64>,
+}
+
+impl LinkFacts {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { rate: None, peak: None, burst_bytes: None };
+
+    /// A link of that rate, without bursts.
+    pub const fn of_rate(rate: Rate) -> Self {
+        Self { rate: Some(rate), peak: None, burst_bytes: None }
+    }
+}

@@ -1,0 +1,204 @@
+//! Parameters as constants with a type: the table that lists a parameter and the code that reads
+//! its value name the same constant, so that neither can misspell the other.
+
+use alloc::string::String;
+use core::marker::PhantomData;
+
+use crate::config::{Fallback, Kind, Param, Spec, Value};
+use crate::rate::Rate;
+use crate::time::Span;
+
+/// A parameter whose value is a `T`: [`Values::get`](crate::config::Values::get) takes one.
+#[derive(Debug)]
+pub struct Key<T> {
+    param: Param,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Key<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Key<T> {}
+
+impl<T: Quantity> Key<T> {
+    const fn with(key: &'static str, fallback: Fallback, doc: &'static str) -> Self {
+        let param = Param { key, kind: T::KIND, fallback, range: None, doc };
+        Self { param, value: PhantomData }
+    }
+
+    /// A parameter that is `default` where it is not given; written as a user would.
+    pub const fn new(key: &'static str, default: &'static str, doc: &'static str) -> Self {
+        Self::with(key, Fallback::Value(default), doc)
+    }
+
+    /// A parameter whose default depends on the profile, see [`Fallback::PerProfile`].
+    pub const fn per_profile(
+        key: &'static str,
+        defaults: &'static [(&'static str, &'static str)],
+        doc: &'static str,
+    ) -> Self {
+        Self::with(key, Fallback::PerProfile(defaults), doc)
+    }
+
+    /// A parameter that must be given.
+    pub const fn required(key: &'static str, doc: &'static str) -> Self {
+        Self::with(key, Fallback::Required, doc)
+    }
+
+    /// The same parameter, `low` to `high` inclusive; see [`Param::range`].
+    #[must_use]
+    pub const fn within(mut self, low: &'static str, high: &'static str) -> Self {
+        self.param.range = Some((low, high));
+        self
+    }
+
+    /// The same parameter with another default.
+    #[must_use]
+    pub const fn or(mut self, default: &'static str) -> Self {
+        self.param.fallback = Fallback::Value(default);
+        self
+    }
+
+    /// How it is written in a SPEC.
+    pub const fn name(self) -> &'static str {
+        self.param.key
+    }
+
+    /// Its row in a table.
+    pub const fn param(self) -> Param {
+        self.param
+    }
+}
+
+impl<T: Quantity> Key<Option<T>> {
+    /// A parameter without a default; `meaning` says what holds where it is not given.
+    pub const fn optional(key: &'static str, meaning: &'static str, doc: &'static str) -> Self {
+        Self::with(key, Fallback::Absent(meaning), doc)
+    }
+}
+
+/// What a parameter's value can be: how it is written, and what it is once read.
+pub trait Quantity {
+    /// What the program works with.
+    type Value;
+
+    /// How a user writes it.
+    const KIND: Kind;
+
+    /// What was read, or holds by default, as the program works with it; `None` where there is
+    /// nothing, or something of another kind.
+    fn of(value: Option<Value>) -> Option<Self::Value>;
+}
+
+/// A value that may be absent.
+impl<T: Quantity> Quantity for Option<T> {
+    type Value = Option<T::Value>;
+
+    const KIND: Kind = T::KIND;
+
+    fn of(value: Option<Value>) -> Option<Self::Value> {
+        match value {
+            None => Some(None),
+            value => T::of(value).map(Some),
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug)]
+pub enum Bytes {}
+/// A number of packets.
+#[derive(Debug)]
+pub enum Packets {}
+/// A plain whole number.
+#[derive(Debug)]
+pub enum Count {}
+/// A decimal number, in millionths.
+#[derive(Debug)]
+pub enum Millionths {}
+/// A probability, as a fraction of 2^32.
+#[derive(Debug)]
+pub enum Probability {}
+/// Differentiated Services codepoints: bit `n` stands for codepoint `n`.
+#[derive(Debug)]
+pub enum DscpSet {}
+
+/// A number of packets or of bytes, whichever the user wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketsOrBytes {
+    /// So many packets, of any size.
+    Packets(u32),
+    /// So many bytes, in any number of packets.
+    Bytes(u64),
+}
+
+/// A number of bytes, or the time that they take at a link's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BytesOrSpan {
+    /// The size itself.
+    Bytes(u64),
+    /// The size by its time.
+    Span(Span),
+}
+
+macro_rules! quantities {
+    ($($quantity:ty: $kind:ident => $value:ty;)*) => {$(
+        impl Quantity for $quantity {
+            type Value = $value;
+
+            const KIND: Kind = Kind::$kind;
+
+            fn of(value: Option<Value>) -> Option<Self::Value> {
+                match value? {
+                    Value::$kind(value) => Some(value),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+quantities! {
+    Span: Span => Self;
+    Rate: Rate => Self;
+    bool: Switch => Self;
+    Bytes: Bytes => u64;
+    Packets: Packets => u32;
+    Count: Count => u64;
+    Millionths: Decimal => u64;
+    Probability: Probability => u64;
+    DscpSet: DscpSet => u64;
+    String: Text => Self;
+    Spec: Queue => Self;
+}
+
+impl Quantity for PacketsOrBytes {
+    type Value = Self;
+
+    const KIND: Kind = Kind::Limit;
+
+    fn of(value: Option<Value>) -> Option<Self> {
+        match value? {
+            Value::Packets(packets) => Some(Self::Packets(packets)),
+            Value::Bytes(bytes) => Some(Self::Bytes(bytes)),
+            _ => None,
+        }
+    }
+}
+
+impl Quantity for BytesOrSpan {
+    type Value = Self;
+
+    const KIND: Kind = Kind::BytesOrSpan;
+
+    fn of(value: Option<Value>) -> Option<Self> {
+        match value? {
+            Value::Bytes(bytes) => Some(Self::Bytes(bytes)),
+            Value::Span(span) => Some(Self::Span(span)),
+            _ => None,
+        }
+    }
+}
