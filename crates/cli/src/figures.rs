@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_record::schema::World;
 use underload_report::{Figure, figures_markdown, figures_table};
-use underload_sim::scenario::{Options, Scenario, builtin};
+use underload_run::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;
 use crate::run;

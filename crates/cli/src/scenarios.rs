@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use underload_record::schema::World;
-use underload_sim::scenario::{Options, Scenario, builtin};
+use underload_run::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;
 use crate::run::progress::words;
@@ -68,7 +68,7 @@ struct Row {
 fn row(builtin: builtin::BuiltIn) -> anyhow::Result<Row> {
     let whole = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;
     let options = Options { short: true, ..Options::default() };
-    let load = &mut underload_sim::scenario::builtin::load_file;
+    let load = &mut underload_run::scenario::builtin::load_file;
     let short = Scenario::parse_with(builtin.text, builtin.name, &options, load).or_bad_input()?;
     Ok(Row {
         name: builtin.name,

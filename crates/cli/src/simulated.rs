@@ -8,9 +8,9 @@ use std::thread::available_parallelism;
 
 use anyhow::Context;
 use underload_report::RunDir;
-use underload_sim::plan::configure;
+use underload_run::scenario::Scenario;
+use underload_run::world::sim::configure;
 use underload_sim::runner::spread;
-use underload_sim::scenario::Scenario;
 use underload_sim::trial::{
     Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
 };

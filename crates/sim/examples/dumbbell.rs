@@ -9,6 +9,8 @@
 //! data's. Prints packets delivered by that link, CPU seconds, packets per CPU second, drops,
 //! goodput and memory.
 
+#![expect(clippy::disallowed_methods, reason = "measures real time and memory")]
+
 use std::process::ExitCode;
 use std::time::Instant;
 

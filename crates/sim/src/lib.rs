@@ -1,4 +1,4 @@
-//! Virtual time: scenarios, event loop, transports and applications.
+//! Virtual time: event loop, transports and applications.
 //!
 //! A trial is one thread, one seed and one event loop over virtual nanoseconds. What makes it fast:
 //! constant delays keep order, so packets in flight wait in rings and only the heads of the rings
@@ -10,9 +10,6 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`scenario`] | the file model of experiments |
-//! | [`study`] | distributions that a cohort's conditions are drawn from |
-//! | [`plan`] | from an arm of a scenario to a trial |
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`runner`] | trials spread over cores |
 //! | [`net`] | links in chains, delays, packets |
@@ -27,12 +24,9 @@ pub mod congestion;
 pub mod flow;
 mod flow_curves;
 pub mod net;
-pub mod plan;
 pub mod runner;
-pub mod scenario;
 mod simulation;
 pub mod sprout;
-pub mod study;
 mod sys;
 pub mod tcp;
 pub mod trial;

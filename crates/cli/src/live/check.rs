@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use underload_probe::load::available_congestion_controls;
-use underload_sim::scenario::{Arm, Flow, FlowKind, Scenario};
+use underload_run::scenario::{Arm, Flow, FlowKind, Scenario};
 
 /// Refuses what the live world cannot run.
 ///
@@ -66,7 +66,7 @@ fn check_flow(flow: &Flow, available: &str) -> anyhow::Result<()> {
         }
         FlowKind::Probe(_) | FlowKind::Exec(_) => {}
         FlowKind::Application(application) => {
-            bail!("kind: `{}` runs in the sim world only", application.application)
+            bail!("kind: `{}` runs in the sim world only", application.config.name())
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use underload_emu::machine::{CLIENT_V4, Lab, Namespace, Process, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
-use underload_sim::scenario::{Arm, ExecFlow, FlowKind};
+use underload_run::scenario::{Arm, ExecFlow, FlowKind};
 
 use super::plan::duration;
 use crate::run::Output;

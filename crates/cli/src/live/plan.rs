@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::LabConfig;
 use underload_probe::endpoint::{ProbeClass, ProberConfig};
 use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
-use underload_record::schema::{self, Direction, Marking};
-use underload_sim::scenario::{
-    self, Arm, Class, Flow, FlowDirection, FlowKind, Lane, Path, Phases, ProbeFlow,
-};
+use underload_record::schema::{self, Marking};
+use underload_run::flows;
+use underload_run::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
 
 use super::check::ecn_of;
 use crate::run::Trial;
@@ -73,39 +71,22 @@ fn ramp(phases: &Phases) -> Ramp {
 }
 
 fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
-    let class = |(index, class): (usize, &Class)| ProbeClass {
-        // The first class is the headline and keeps the flow's name.
-        name: if index == 0 {
-            name.to_owned()
-        } else {
-            format!("{name}-{}", class.label().replace(' ', "-"))
-        },
-        marking: marking(*class),
-    };
+    let class = |(name, class)| ProbeClass { name, marking: marking(class) };
     ProberConfig {
-        classes: probe.classes.iter().enumerate().map(class).collect(),
+        classes: flows::probes(name, probe).map(class).collect(),
         interval: duration(probe.interval),
         ..ProberConfig::default()
     }
 }
 
 fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
-    let class = probe.classes.first().filter(|_| probe.closed_loop)?;
-    Some(RequestResponse {
-        name: format!("{name}-request-response"),
-        marking: marking(*class),
-        payload_octets: ProberConfig::default().payload_octets,
-    })
+    let (name, class) = flows::request_response(name, probe)?;
+    let payload_octets = ProberConfig::default().payload_octets;
+    Some(RequestResponse { name, marking: marking(class), payload_octets })
 }
 
 fn marking(class: Class) -> Marking {
-    let ecn = match class.ecn() {
-        Ecn::NotEct => schema::Ecn::NotEct,
-        Ecn::Ect0 => schema::Ecn::Ect0,
-        Ecn::Ect1 => schema::Ecn::Ect1,
-        Ecn::Ce => schema::Ecn::Ce,
-    };
-    Marking { dscp: class.dscp, ecn }
+    Marking { dscp: class.dscp, ecn: schema::Ecn::from_bits(class.ecn().bits()) }
 }
 
 /// The load flows of one entry: as many as it counts, in each of its directions.
@@ -131,43 +112,12 @@ fn loads(flow: &Flow) -> Vec<LoadFlow> {
         ),
         FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => return Vec::new(),
     };
-    let mut loads = Vec::new();
-    for one in directions(direction) {
-        for number in 0..count {
-            loads.push(LoadFlow {
-                name: load_name(&flow.name, direction, *one, count, number),
-                direction: *one,
-                transport: transport.clone(),
-                marking,
-                start_after: duration(start),
-            });
-        }
-    }
-    loads
-}
-
-fn directions(direction: FlowDirection) -> &'static [Direction] {
-    match direction {
-        FlowDirection::Up => &[Direction::Up],
-        FlowDirection::Down => &[Direction::Down],
-        FlowDirection::Both => &[Direction::Up, Direction::Down],
-    }
-}
-
-/// `bulk`, `bulk-3`, `bulk-up-3`: as much as is needed to tell flows apart.
-fn load_name(
-    name: &str,
-    direction: FlowDirection,
-    one: Direction,
-    count: u32,
-    number: u32,
-) -> String {
-    let mut full = name.to_owned();
-    if direction == FlowDirection::Both {
-        full = format!("{full}-{one}");
-    }
-    if count > 1 {
-        full = format!("{full}-{number}");
-    }
-    full
+    let load = |(direction, name)| LoadFlow {
+        name,
+        direction,
+        transport: transport.clone(),
+        marking,
+        start_after: duration(start),
+    };
+    flows::loads(&flow.name, direction, count).map(load).collect()
 }

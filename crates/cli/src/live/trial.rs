@@ -17,7 +17,7 @@ use underload_record::schema::{
     FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
 use underload_record::trial_latencies;
-use underload_sim::scenario::Arm;
+use underload_run::scenario::Arm;
 
 use super::exec::Commands;
 use super::plan;

@@ -252,7 +252,7 @@ fn hexadecimal(digest: &Digest) -> String {
 #[cfg(test)]
 mod tests {
     use underload_disk::faults;
-    use underload_sim::scenario::{Arm, Scenario};
+    use underload_run::scenario::{Arm, Scenario};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_report::RunDir;
-use underload_sim::scenario::{Arm, Conditions, Path, Scenario};
+use underload_run::scenario::{Arm, Conditions, Path, Scenario};
 
 use super::Interrupt;
 use super::cache::{Cache, Found, Key};

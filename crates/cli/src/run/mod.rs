@@ -24,7 +24,7 @@ use clap::{Args, ValueEnum};
 use underload_aqm::rng::Rng;
 use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
 use underload_report::{RunDir, StoreError, one_line};
-use underload_sim::scenario::{Options, Scenario};
+use underload_run::scenario::{Options, Scenario};
 
 use crate::exit::OrBadInput;
 use crate::present;
@@ -303,7 +303,7 @@ impl Arguments {
     }
 
     fn record(&self, source: &Source, scenario: &Scenario, world: &World) -> RunRecord {
-        let arm = |arm: &underload_sim::scenario::Arm| ArmRecord {
+        let arm = |arm: &underload_run::scenario::Arm| ArmRecord {
             name: arm.name.clone(),
             label: match scenario.cohort {
                 Some(_) => format!("typically {}", arm.label()),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use underload_sim::scenario::builtin;
+use underload_run::scenario::builtin;
 
 use crate::exit::OrBadInput;
 use crate::link_spec;

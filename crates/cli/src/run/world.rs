@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use underload_emu::machine::privilege::{self, Privilege};
 use underload_record::schema;
-use underload_sim::scenario::Scenario;
+use underload_run::scenario::Scenario;
 
 use super::{Trial, TrialData, WorldChoice};
 use crate::exit::OrBadInput;

@@ -154,6 +154,17 @@ pub enum FlowDirection {
     Both,
 }
 
+impl FlowDirection {
+    /// Each direction that it includes.
+    pub fn ways(self) -> &'static [Direction] {
+        match self {
+            Self::Up => &[Direction::Up],
+            Self::Down => &[Direction::Down],
+            Self::Both => &[Direction::Up, Direction::Down],
+        }
+    }
+}
+
 /// A flow and what it got.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowRecord {

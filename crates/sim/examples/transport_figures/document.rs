@@ -1,5 +1,7 @@
 //! The page that figures and numbers go to.
 
+#![expect(clippy::disallowed_methods, reason = "reads and writes the documentation")]
+
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;

@@ -10,7 +10,6 @@
 //! encoding, decoding, display). A frame is late that takes longer than the quickest one by more
 //! than a frame's time: the display has shown the one before twice.
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
@@ -19,11 +18,9 @@ use underload_record::schema::{Direction, Metric};
 
 use crate::flow::{Port, nth};
 use crate::net::{Body, Segment};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::{RateText, SpanText};
 
 use super::samples::Samples;
-use super::{Application, Keys, metric, normal, percent};
+use super::{Application, metric, normal, percent};
 
 /// A cloud game.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,31 +35,6 @@ impl Default for CloudGameConfig {
     /// 15 Mbit/s (1080p at 60 Hz as services recommend), 30 ms at both ends.
     fn default() -> Self {
         Self { rate: Rate::from_bits_per_second(15_000_000), processing: Span::from_millis(30) }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CloudGameKeys {
-    rate: Option<RateText>,
-    processing: Option<SpanText>,
-}
-
-impl Keys for CloudGameKeys {
-    type Config = CloudGameConfig;
-
-    fn check(self) -> Result<CloudGameConfig, Fault> {
-        let default = CloudGameConfig::default();
-        let rate = self.rate.map_or(default.rate, |rate| rate.0);
-        if !(MIN_RATE..=MAX_RATE).contains(&rate.bits_per_second()) {
-            return Err(Fault::new("rate", "is out of range; expected 100kbit to 1gbit"));
-        }
-        let processing = self.processing.map_or(default.processing, |span| span.0);
-        if processing > MAX_PROCESSING {
-            let problem = format!("{processing} is out of range; expected 0ms to 1s");
-            return Err(Fault::new("processing", problem));
-        }
-        Ok(CloudGameConfig { rate, processing })
     }
 }
 
@@ -235,6 +207,3 @@ const FRAME_INTERVAL: Span = Span::from_nanos(16_666_667);
 const PACKET_BYTES: u32 = 1_200;
 /// Of frame sizes, as a share of their mean.
 const SIZE_DEVIATION: f64 = 0.1;
-const MIN_RATE: u64 = 100_000;
-const MAX_RATE: u64 = 1_000_000_000;
-const MAX_PROCESSING: Span = Span::from_secs(1);

@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -17,26 +16,13 @@ use underload_record::schema::{Direction, Metric};
 
 use crate::flow::Port;
 use crate::net::{Body, Segment};
-use crate::scenario::error::Fault;
 
 use super::samples::Samples;
-use super::{Application, Keys, metric, normal, percent};
+use super::{Application, metric, normal, percent};
 
 /// A game; it has nothing to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GameConfig;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GameKeys {}
-
-impl Keys for GameKeys {
-    type Config = GameConfig;
-
-    fn check(self) -> Result<GameConfig, Fault> {
-        Ok(GameConfig)
-    }
-}
 
 /// Packets of one direction.
 #[derive(Debug)]

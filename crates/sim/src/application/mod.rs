@@ -27,18 +27,13 @@ pub mod web;
 
 use std::fmt;
 
-use serde::Deserialize;
-use toml::Table;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_record::schema::{Direction, Metric};
 
-use crate::congestion::Algorithm;
 use crate::flow::Port;
 use crate::net::Segment;
-use crate::scenario::error::Fault;
-use crate::scenario::section::read_section;
 
 use cloud_game::{CloudGame, CloudGameConfig};
 use game::{Game, GameConfig};
@@ -65,20 +60,6 @@ pub enum ApplicationConfig {
 }
 
 impl ApplicationConfig {
-    /// Reads an application's own keys.
-    pub(crate) fn read(name: &str, table: Table) -> Result<Self, Fault> {
-        match name {
-            "voip" => read_keys::<voip::VoipKeys>(table).map(Self::Voip),
-            "web" => read_keys::<web::WebKeys>(table).map(Self::Web),
-            "game" => read_keys::<game::GameKeys>(table).map(Self::Game),
-            "cloud-game" => read_keys::<cloud_game::CloudGameKeys>(table).map(Self::CloudGame),
-            "video" => read_keys::<video::VideoKeys>(table).map(Self::Video),
-            "interactive-video" => read_keys::<interactive_video::InteractiveVideoKeys>(table)
-                .map(Self::InteractiveVideo),
-            other => Err(Fault::new("kind", format!("`{other}` is not simulated"))),
-        }
-    }
-
     /// Its name in scenarios and records.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -115,26 +96,6 @@ pub(crate) trait Application: fmt::Debug {
     fn metrics(&self) -> Vec<Metric>;
     /// Bytes of memory beyond the structure itself.
     fn bytes_reserved(&self) -> usize;
-}
-
-/// The keys of an application in a scenario, and their meaning.
-trait Keys: for<'de> Deserialize<'de> {
-    type Config;
-
-    fn check(self) -> Result<Self::Config, Fault>;
-}
-
-fn read_keys<K: Keys>(table: Table) -> Result<K::Config, Fault> {
-    read_section::<K>(table).and_then(K::check)
-}
-
-/// The congestion control of a connection; CUBIC where none is named.
-fn algorithm(name: Option<&str>) -> Result<Algorithm, Fault> {
-    let name = name.unwrap_or(Algorithm::Cubic.name());
-    Algorithm::from_name(name).ok_or_else(|| {
-        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
-        Fault::new("congestion_control", format!("`{name}` is not simulated; expected {known}"))
-    })
 }
 
 /// A number for the record.

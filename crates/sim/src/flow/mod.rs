@@ -205,7 +205,7 @@ impl Agent {
 }
 
 /// IP and UDP headers, bytes.
-pub(crate) const UDP_HEADER_BYTES: u32 = 28;
+pub const UDP_HEADER_BYTES: u32 = 28;
 
 /// The ECN field in the terms of the record.
 pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {

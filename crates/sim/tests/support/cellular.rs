@@ -56,6 +56,7 @@ fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> (TrialOutcome, Del
     flows.extend(kind.map(|kind| FlowConfig::new("flow", kind)));
     let link = format!("{link},delay=20ms");
     // A recorded link is a file.
+    #[expect(clippy::disallowed_methods, reason = "no other test reads one")]
     let mut load = |path: &str| std::fs::read(path).map_err(|error| error.to_string());
     let link = LinkSetup::parse_with(&link, &mut load).unwrap();
     let queue = QueueSetup::parse("fifo:limit=100000p", &link.facts()).unwrap();

@@ -211,7 +211,7 @@ pub fn rate_name(bps: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_sim::scenario::Scenario;
+    use underload_run::scenario::Scenario;
 
     const TIER: Upstream =
         Upstream { sustained_bps: 10_000_000, peak_bps: 12_000_000, burst_bytes: 40_960 };

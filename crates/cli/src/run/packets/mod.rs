@@ -16,10 +16,10 @@ mod sequence;
 use anyhow::{Context as _, anyhow, bail};
 use underload_record::schema::PacketSighting;
 use underload_report::{PacketTable, RunDir};
+use underload_run::scenario::Arm;
+use underload_run::world::sim::configure;
 use underload_sim::flow::FlowKind;
 use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
-use underload_sim::plan::configure;
-use underload_sim::scenario::Arm;
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{SimConfig, TrialLabel};
 

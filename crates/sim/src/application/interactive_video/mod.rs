@@ -19,7 +19,6 @@ mod trend;
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
@@ -30,11 +29,9 @@ pub use control::RateControl;
 
 use crate::flow::{Port, nth};
 use crate::net::{Body, Message, Segment};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::RateText;
 
 use super::samples::Samples;
-use super::{Application, Keys, metric, normal, percent};
+use super::{Application, metric, normal, percent};
 use control::{Controller, Fate};
 
 /// One direction of a video call.
@@ -53,29 +50,6 @@ impl Default for InteractiveVideoConfig {
     fn default() -> Self {
         let max_rate = Rate::from_bits_per_second(2_500_000);
         Self { direction: Direction::Down, control: RateControl::Gcc, max_rate }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InteractiveVideoKeys {
-    direction: Option<Direction>,
-    #[serde(default)]
-    control: RateControl,
-    max_rate: Option<RateText>,
-}
-
-impl Keys for InteractiveVideoKeys {
-    type Config = InteractiveVideoConfig;
-
-    fn check(self) -> Result<InteractiveVideoConfig, Fault> {
-        let default = InteractiveVideoConfig::default();
-        let max_rate = self.max_rate.map_or(default.max_rate, |rate| rate.0);
-        if !(MIN_MAX_RATE..=MAX_MAX_RATE).contains(&max_rate.bits_per_second()) {
-            return Err(Fault::new("max_rate", "is out of range; expected 300kbit to 8mbit"));
-        }
-        let direction = self.direction.unwrap_or(default.direction);
-        Ok(InteractiveVideoConfig { direction, control: self.control, max_rate })
     }
 }
 
@@ -394,5 +368,3 @@ const MAX_WAIT_S: f64 = 0.5;
 const PROCESSING: Span = Span::from_millis(30);
 /// A longer gap between frames is a freeze.
 const LONGEST_GAP: Span = Span::from_millis(183);
-const MIN_MAX_RATE: u64 = 300_000;
-const MAX_MAX_RATE: u64 = 8_000_000;

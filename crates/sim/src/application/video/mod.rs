@@ -13,7 +13,6 @@ mod adaptation;
 
 use std::fmt;
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -24,12 +23,10 @@ pub use adaptation::Player;
 use crate::congestion::Algorithm;
 use crate::flow::Port;
 use crate::net::{Body, Segment};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::{Application, Keys, metric};
+use super::{Application, metric};
 use adaptation::{Adaptation, View};
 
 /// A video.
@@ -47,29 +44,6 @@ impl Default for VideoConfig {
     /// BB, a minute of buffer, CUBIC.
     fn default() -> Self {
         Self { player: Player::Bb, buffer: Span::from_secs(60), algorithm: Algorithm::Cubic }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct VideoKeys {
-    #[serde(default)]
-    player: Player,
-    buffer: Option<SpanText>,
-    congestion_control: Option<String>,
-}
-
-impl Keys for VideoKeys {
-    type Config = VideoConfig;
-
-    fn check(self) -> Result<VideoConfig, Fault> {
-        let buffer = self.buffer.map_or(VideoConfig::default().buffer, |buffer| buffer.0);
-        if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
-            let problem = format!("{buffer} is out of range; expected 10s to 600s");
-            return Err(Fault::new("buffer", problem));
-        }
-        let algorithm = super::algorithm(self.congestion_control.as_deref())?;
-        Ok(VideoConfig { player: self.player, buffer, algorithm })
     }
 }
 
@@ -278,8 +252,6 @@ const CHUNK: Span = Span::from_nanos(4_020_833_333);
 const REBUFFERING_PENALTY: f64 = 4.3;
 const REQUEST_BYTES: u64 = 400;
 const RESPONSE_HEADER_BYTES: u64 = 300;
-const MIN_BUFFER: Span = Span::from_secs(10);
-const MAX_BUFFER: Span = Span::from_secs(600);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@
 mod playout;
 pub mod quality;
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -19,10 +18,8 @@ pub use playout::JitterBuffer;
 
 use crate::flow::Port;
 use crate::net::{Body, Segment};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
 
-use super::{Application, Keys, metric, percent};
+use super::{Application, metric, percent};
 use playout::Playout;
 use quality::Impairment;
 
@@ -41,61 +38,6 @@ impl Default for VoipConfig {
         let jitter_buffer = JitterBuffer::Fixed { delay: Span::from_millis(40) };
         Self { jitter_buffer, concealment: true }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct VoipKeys {
-    #[serde(default)]
-    jitter_buffer: JitterBufferName,
-    delay: Option<SpanText>,
-    max_delay: Option<SpanText>,
-    #[serde(default = "yes")]
-    concealment: bool,
-}
-
-#[derive(Deserialize, Default, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-enum JitterBufferName {
-    #[default]
-    Fixed,
-    Adaptive,
-}
-
-impl Keys for VoipKeys {
-    type Config = VoipConfig;
-
-    fn check(self) -> Result<VoipConfig, Fault> {
-        let bounded = |key: &str, text: Option<SpanText>, default: Span| {
-            let delay = text.map_or(default, |text| text.0);
-            if delay > MAX_BUFFER {
-                let problem = format!("{delay} is out of range; expected 0ms to 1s");
-                return Err(Fault::new(key, problem));
-            }
-            Ok(delay)
-        };
-        let jitter_buffer = match self.jitter_buffer {
-            JitterBufferName::Fixed => {
-                if self.max_delay.is_some() {
-                    return Err(Fault::new("max_delay", "is for an adaptive jitter_buffer only"));
-                }
-                let delay = bounded("delay", self.delay, Span::from_millis(40))?;
-                JitterBuffer::Fixed { delay }
-            }
-            JitterBufferName::Adaptive => {
-                if self.delay.is_some() {
-                    return Err(Fault::new("delay", "is for a fixed jitter_buffer only"));
-                }
-                let max = bounded("max_delay", self.max_delay, Span::from_millis(200))?;
-                JitterBuffer::Adaptive { max }
-            }
-        };
-        Ok(VoipConfig { jitter_buffer, concealment: self.concealment })
-    }
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Both ends of a call.
@@ -271,7 +213,6 @@ impl Listener {
 const FRAME: Span = Span::from_millis(20);
 const FRAME_BYTES: u32 = 160;
 const RTP_HEADER_BYTES: u32 = 12;
-const MAX_BUFFER: Span = Span::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,6 @@ mod browser;
 
 use std::fmt;
 
-use serde::Deserialize;
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -27,12 +26,10 @@ pub use browser::Browser;
 use crate::congestion::Algorithm;
 use crate::flow::Port;
 use crate::net::{Body, Segment};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::{Application, Keys, metric};
+use super::{Application, metric};
 
 /// A page, loaded several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,53 +59,6 @@ impl Default for WebConfig {
             algorithm: Algorithm::Cubic,
             initial_window: 10,
         }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WebKeys {
-    #[serde(default)]
-    browser: Browser,
-    loads: Option<u32>,
-    pause: Option<SpanText>,
-    #[serde(default)]
-    script: Script,
-    congestion_control: Option<String>,
-    initial_window: Option<u32>,
-}
-
-#[derive(Deserialize, Default, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-enum Script {
-    #[default]
-    Cached,
-    Fetched,
-}
-
-impl Keys for WebKeys {
-    type Config = WebConfig;
-
-    fn check(self) -> Result<WebConfig, Fault> {
-        let default = WebConfig::default();
-        let loads = self.loads.unwrap_or(default.loads);
-        if !(1..=MAX_LOADS).contains(&loads) {
-            let problem = format!("{loads} is out of range; expected 1 to {MAX_LOADS}");
-            return Err(Fault::new("loads", problem));
-        }
-        let initial_window = self.initial_window.unwrap_or(default.initial_window);
-        if !(1..=100).contains(&initial_window) {
-            let problem = format!("{initial_window} is out of range; expected 1 to 100 segments");
-            return Err(Fault::new("initial_window", problem));
-        }
-        Ok(WebConfig {
-            browser: self.browser,
-            loads,
-            pause: self.pause.map_or(default.pause, |pause| pause.0),
-            fetches_script: self.script == Script::Fetched,
-            algorithm: super::algorithm(self.congestion_control.as_deref())?,
-            initial_window,
-        })
     }
 }
 
@@ -337,8 +287,6 @@ const DNS_QUERY_BYTES: u32 = 40;
 const DNS_ANSWER_BYTES: u32 = 56;
 /// Wait for the first attempt to resolve a name; it doubles each time.
 const FIRST_PATIENCE: Span = Span::from_secs(1);
-/// Loads per flow.
-const MAX_LOADS: u32 = 100_000;
 
 #[cfg(test)]
 mod tests {

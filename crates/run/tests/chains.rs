@@ -2,8 +2,8 @@
 
 use underload_aqm::time::Span;
 use underload_record::schema::{BottleneckSummary, Direction, Phase, World};
-use underload_sim::plan::configure;
-use underload_sim::scenario::{Options, Path, Scenario, ScenarioError, builtin};
+use underload_run::scenario::{Options, Path, Scenario, ScenarioError, builtin};
+use underload_run::world::sim::configure;
 use underload_sim::trial::{TrialLabel, TrialOutcome, run};
 
 const CHAIN: &str = r#"[path]

@@ -43,7 +43,6 @@
 
 mod arm;
 pub mod builtin;
-mod cellular;
 mod cohort;
 mod document;
 pub(crate) mod error;
@@ -65,12 +64,10 @@ use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Expectation, World, names_arm};
 
 pub use arm::Arm;
-pub use cellular::CellularModel;
 pub use cohort::{Cohort, Conditions};
 pub use error::ScenarioError;
 pub use flow::{
-    APPLICATIONS, Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowDirection, FlowKind,
-    ProbeFlow, TcpFlow, UdpFlow,
+    Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow,
 };
 pub use path::{Lane, Path};
 pub use phases::{Phases, Ramp};

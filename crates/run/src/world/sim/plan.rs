@@ -1,25 +1,24 @@
 //! From a scenario's arm to a trial in virtual time.
 //!
-//! Names, directions and phases are those of the live world, so that one record can be held against
-//! the other: the first class of a probe keeps the flow's name, a second view by request-response
-//! is called `NAME-request-response`, several equal flows are numbered from 0.
-//!
 //! A ramp that ends when the load is steady is not searched for: in virtual time it costs nothing
 //! to wait, so it lasts as long as the scenario allows, but 10 s at most.
 
 use underload_aqm::packet::Dscp;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Direction;
+use underload_record::schema::FlowDirection;
+use underload_sim::congestion::Algorithm;
+use underload_sim::flow::{
+    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
+};
+use underload_sim::net::{ExtraDelay, HopConfig};
+use underload_sim::sprout;
+use underload_sim::tcp::{EcnUse, TcpConfig};
+use underload_sim::trial::{Phases, SimConfig, TrialLabel};
 
-use crate::congestion::Algorithm;
-use crate::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern};
-use crate::net::{ExtraDelay, HopConfig};
+use crate::flows;
 use crate::scenario::{
     self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow,
 };
-use crate::sprout;
-use crate::tcp::{EcnUse, TcpConfig};
-use crate::trial::{Phases, SimConfig, TrialLabel};
 
 /// Why an arm cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,17 +103,11 @@ fn add_probes(flows: &mut Vec<FlowConfig>, name: &str, probe: &ProbeFlow) {
             ..FlowConfig::new(name, FlowKind::Probe(config))
         });
     };
-    for (index, &class) in probe.classes.iter().enumerate() {
-        let name = if index == 0 {
-            name.to_owned()
-        } else {
-            format!("{name}-{}", class.label().replace(' ', "-"))
-        };
+    for (name, class) in flows::probes(name, probe) {
         add(name, class, ProbeSchedule::Open { interval: probe.interval });
     }
-    if let Some(&class) = probe.classes.first().filter(|_| probe.closed_loop) {
-        let schedule = ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT };
-        add(format!("{name}-request-response"), class, schedule);
+    if let Some((name, class)) = flows::request_response(name, probe) {
+        add(name, class, ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT });
     }
 }
 
@@ -152,7 +145,7 @@ fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {
     let config = UdpConfig {
         rate: udp.rate,
-        payload_bytes: udp.packet_bytes.saturating_sub(crate::flow::UDP_HEADER_BYTES) as u16,
+        payload_bytes: udp.packet_bytes.saturating_sub(UDP_HEADER_BYTES) as u16,
         pattern: UdpPattern::Constant,
         ecn: udp.class.ecn(),
     };
@@ -174,7 +167,7 @@ fn application(name: &str, flow: &ApplicationFlow, phases: &Phases) -> FlowConfi
 /// Equal flows of one entry.
 struct Group<'a> {
     name: &'a str,
-    direction: scenario::FlowDirection,
+    direction: FlowDirection,
     count: u32,
 }
 
@@ -188,28 +181,14 @@ impl Group<'_> {
         phases: &Phases,
     ) {
         let ramp_start = Time::ZERO + phases.idle;
-        let directions = [
-            (Direction::Up, self.direction.goes_up()),
-            (Direction::Down, self.direction.goes_down()),
-        ];
-        let both = directions.iter().all(|(_, used)| *used);
-        for (direction, _) in directions.iter().filter(|(_, used)| *used) {
-            for index in 0..self.count {
-                let mut name = self.name.to_owned();
-                if both {
-                    name = format!("{name}-{direction}");
-                }
-                if self.count > 1 {
-                    name = format!("{name}-{index}");
-                }
-                flows.push(FlowConfig {
-                    direction: *direction,
-                    dscp,
-                    start: Some(ramp_start + activity.start),
-                    stop: activity.stop.map(|stop| ramp_start + stop),
-                    ..FlowConfig::new(name, kind.clone())
-                });
-            }
+        for (direction, name) in flows::loads(self.name, self.direction, self.count) {
+            flows.push(FlowConfig {
+                direction,
+                dscp,
+                start: Some(ramp_start + activity.start),
+                stop: activity.stop.map(|stop| ramp_start + stop),
+                ..FlowConfig::new(name, kind.clone())
+            });
         }
     }
 }
@@ -223,9 +202,10 @@ const ANSWER_TIMEOUT: Span = Span::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use underload_sim::trial::run;
+
     use super::*;
     use crate::scenario::{Options, Scenario, builtin};
-    use crate::trial::run;
 
     const SCENARIO: &str = r#"
         [path]

@@ -1,4 +1,4 @@
-//! The synthetic cellular trace that `bode/trace` uses by default.
+//! Prints the synthetic cellular trace that `bode/trace` uses by default.
 //!
 //! Nobody's recording: a rate in Brownian motion, as the Sprout paper models a cellular link
 //! (Winstein, Sivaraman and Balakrishnan 2013, section 3.1), with outages. Every 20 ms the rate
@@ -9,27 +9,34 @@
 //! gives the same bytes everywhere.
 
 use std::fmt::Write as _;
+use std::io;
 
 use underload_aqm::rng::Rng;
 
+fn main() -> io::Result<()> {
+    let (seed, seconds) = (CellularModel::SHIPPED_SEED, CellularModel::SHIPPED_SECONDS);
+    let text = CellularModel::SHIPPED.generate(seed, seconds);
+    io::Write::write_all(&mut io::stdout(), text.as_bytes())
+}
+
 /// What the generator takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CellularModel {
+struct CellularModel {
     /// Rate at the start, opportunities per second; 500 are 6 Mbit/s.
-    pub start_per_s: u32,
+    start_per_s: u32,
     /// Greatest rate, opportunities per second.
-    pub greatest_per_s: u32,
+    greatest_per_s: u32,
     /// Standard deviation of the rate after a second, opportunities per second.
-    pub sigma_per_s: u32,
+    sigma_per_s: u32,
     /// Seconds between outages, on average.
-    pub outage_every_s: u32,
+    outage_every_s: u32,
     /// Length of an outage on average, ms.
-    pub outage_ms: u32,
+    outage_ms: u32,
 }
 
 impl CellularModel {
     /// The shipped trace: about 6 Mbit/s, from outages to 18 Mbit/s; Sprout's sigma of 200.
-    pub const SHIPPED: Self = Self {
+    const SHIPPED: Self = Self {
         start_per_s: 500,
         greatest_per_s: 1_500,
         sigma_per_s: 200,
@@ -38,12 +45,12 @@ impl CellularModel {
     };
 
     /// Seed and length of the shipped trace.
-    pub const SHIPPED_SEED: u64 = 1;
+    const SHIPPED_SEED: u64 = 1;
     /// Length of the shipped trace, s.
-    pub const SHIPPED_SECONDS: u32 = 40;
+    const SHIPPED_SECONDS: u32 = 40;
 
     /// A trace in Mahimahi's format: a line per opportunity, its time in ms.
-    pub fn generate(self, seed: u64, seconds: u32) -> String {
+    fn generate(self, seed: u64, seconds: u32) -> String {
         let (mut steps, mut outages) =
             (Rng::new(seed).child("steps"), Rng::new(seed).child("outages"));
         let mut text = String::new();
@@ -97,8 +104,9 @@ fn exponential_ms(mean_ms: u32, rng: &mut Rng) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use underload_run::scenario::builtin;
+
     use super::*;
-    use crate::scenario::builtin;
 
     #[test]
     fn the_shipped_trace_is_what_the_generator_gives() {
@@ -106,7 +114,7 @@ mod tests {
         let text = model.generate(CellularModel::SHIPPED_SEED, CellularModel::SHIPPED_SECONDS);
         let shipped = builtin::load_file("bode/synthetic-cellular.trace").expect("it is shipped");
         let same = text.as_bytes() == shipped;
-        assert!(same, "make it anew: cargo run -p underload-sim --example cellular_trace > FILE");
+        assert!(same, "make it anew: cargo run -p underload-run --example cellular_trace > FILE");
     }
 
     #[test]

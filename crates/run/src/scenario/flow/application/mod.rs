@@ -1,0 +1,91 @@
+//! Applications: `kind = "voip"` and others, each with keys of its own.
+
+mod cloud_game;
+mod interactive_video;
+mod video;
+mod voip;
+mod web;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+use underload_aqm::packet::Ecn;
+use underload_aqm::time::Span;
+use underload_sim::application::ApplicationConfig;
+use underload_sim::application::game::GameConfig;
+use underload_sim::congestion::Algorithm;
+
+use super::{checked_activity, checked_class};
+use crate::scenario::error::Fault;
+use crate::scenario::quantity::SpanText;
+use crate::scenario::section::read_section;
+
+pub(super) use cloud_game::CloudGameKeys;
+pub(super) use interactive_video::InteractiveVideoKeys;
+pub(super) use video::VideoKeys;
+pub(super) use voip::VoipKeys;
+pub(super) use web::WebKeys;
+
+/// An application that only the sim world can run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApplicationFlow {
+    /// Which, with its own keys.
+    pub config: ApplicationConfig,
+    /// Differentiated Services codepoint of all of its packets.
+    pub dscp: u8,
+    /// Since the start of the ramp; `None`: with the load phase.
+    pub start: Option<Span>,
+    /// Since the start of the ramp; `None`: at the end of the load phase.
+    pub stop: Option<Span>,
+}
+
+/// The keys that all applications share.
+#[derive(Deserialize)]
+struct SharedKeys {
+    #[serde(default)]
+    dscp: u8,
+    start: Option<SpanText>,
+    stop: Option<SpanText>,
+}
+
+/// The keys of one application, and what they mean.
+pub(super) trait Keys: DeserializeOwned {
+    fn check(self) -> Result<ApplicationConfig, Fault>;
+}
+
+/// Reads an application: the keys that all share, and its own.
+pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> {
+    let shared: Table = ["dscp", "start", "stop"]
+        .into_iter()
+        .filter_map(|key| table.remove(key).map(|value| (key.to_owned(), value)))
+        .collect();
+    let SharedKeys { dscp, start, stop } = read_section(shared)?;
+    let has_start = start.is_some();
+    let activity = checked_activity(start, stop)?;
+    Ok(ApplicationFlow {
+        config: read_section::<K>(table).and_then(K::check)?,
+        dscp: checked_class(dscp, Ecn::NotEct)?.dscp,
+        start: has_start.then_some(activity.start),
+        stop: activity.stop,
+    })
+}
+
+/// A game has nothing to set.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GameKeys {}
+
+impl Keys for GameKeys {
+    fn check(self) -> Result<ApplicationConfig, Fault> {
+        Ok(ApplicationConfig::Game(GameConfig))
+    }
+}
+
+/// The congestion control of a connection; CUBIC where none is named.
+fn algorithm(name: Option<&str>) -> Result<Algorithm, Fault> {
+    let name = name.unwrap_or(Algorithm::Cubic.name());
+    Algorithm::from_name(name).ok_or_else(|| {
+        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
+        Fault::new("congestion_control", format!("`{name}` is not simulated; expected {known}"))
+    })
+}

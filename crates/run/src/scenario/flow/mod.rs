@@ -1,0 +1,220 @@
+//! `[[flow]]`: what sends packets over the path.
+
+mod application;
+mod exec;
+mod probe;
+mod tcp;
+mod udp;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::time::Span;
+
+use super::error::{Fault, alternatives};
+use super::quantity::SpanText;
+use super::section::read_section;
+
+pub use application::ApplicationFlow;
+pub use exec::ExecFlow;
+pub use probe::ProbeFlow;
+pub use tcp::TcpFlow;
+pub use udp::UdpFlow;
+
+use application::{CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys};
+use exec::ExecKeys;
+use probe::ProbeKeys;
+use tcp::TcpKeys;
+use udp::UdpKeys;
+
+/// A flow, or a group of equal ones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Unique in the scenario.
+    pub name: String,
+    /// What it is.
+    pub kind: FlowKind,
+    /// How much longer its base round trip is than the path's, as if its other end were further
+    /// away; half of it each way. Only in the sim world.
+    pub extra_rtt: Span,
+}
+
+/// What a flow is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlowKind {
+    /// Bulk transfer over TCP.
+    Tcp(TcpFlow),
+    /// Measures latency and does nothing else.
+    Probe(ProbeFlow),
+    /// UDP at a constant rate.
+    Udp(UdpFlow),
+    /// A command inside the lab; not in the sim world.
+    Exec(ExecFlow),
+    /// An application; only in the sim world.
+    Application(ApplicationFlow),
+}
+
+/// When a flow is active, from the start of the ramp on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// Since the start of the ramp.
+    pub start: Span,
+    /// Since the start of the ramp; `None`: until the load phase ends.
+    pub stop: Option<Span>,
+}
+
+/// The traffic class of a packet: what its sender writes into the former type-of-service byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// Differentiated Services codepoint.
+    pub dscp: u8,
+    /// ECN codepoint, by its bits.
+    ecn_bits: u8,
+}
+
+impl Class {
+    /// A class; `None` for a DSCP above 63.
+    pub fn new(dscp: u8, ecn: Ecn) -> Option<Self> {
+        Dscp::new(dscp).map(|dscp| Self { dscp: dscp.value(), ecn_bits: ecn.bits() })
+    }
+
+    /// Its ECN codepoint.
+    pub fn ecn(self) -> Ecn {
+        Ecn::from_bits(self.ecn_bits)
+    }
+
+    /// As printed: `dscp 45 ect1`.
+    pub fn label(self) -> String {
+        match self.ecn() {
+            Ecn::NotEct => format!("dscp {}", self.dscp),
+            ecn => format!("dscp {} {}", self.dscp, ecn.name()),
+        }
+    }
+}
+
+/// Reads the keys of one kind of flow.
+type Read = fn(Table) -> Result<FlowKind, Fault>;
+
+/// Every kind of flow by its name, and how its keys are read.
+const KINDS: [(&str, Read); 10] = [
+    ("tcp", |table| read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp)),
+    ("probe", |table| read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe)),
+    ("udp", |table| read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp)),
+    ("exec", |table| read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec)),
+    ("voip", read_application::<VoipKeys>),
+    ("web", read_application::<WebKeys>),
+    ("video", read_application::<VideoKeys>),
+    ("interactive-video", read_application::<InteractiveVideoKeys>),
+    ("game", read_application::<GameKeys>),
+    ("cloud-game", read_application::<CloudGameKeys>),
+];
+
+fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Fault> {
+    application::read::<K>(table).map(FlowKind::Application)
+}
+
+/// Flows of one entry, at most.
+const MAX_COUNT: u32 = 10_000;
+/// As for the path's own delays.
+const MAX_EXTRA_RTT: Span = Span::from_secs(10);
+
+impl Flow {
+    pub(super) fn read(name: &str, mut table: Table) -> Result<Self, Fault> {
+        let at_flow = |fault: Fault| fault.under(&format!("flow.{name}"));
+        let Some(Value::String(kind)) = table.remove("kind") else {
+            return Err(at_flow(Fault::new("kind", "expected a text in quotes")));
+        };
+        let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
+        let Some((_, read)) = KINDS.iter().find(|(known, _)| *known == kind) else {
+            let known = alternatives(KINDS.iter().map(|(name, _)| *name));
+            let problem = format!("`{kind}` is no kind of flow; expected {known}");
+            return Err(at_flow(Fault::new("kind", problem)));
+        };
+        let kind = read(table);
+        Ok(Self { name: name.to_owned(), kind: kind.map_err(at_flow)?, extra_rtt })
+    }
+
+    /// Whether only the simulator knows how to run it.
+    pub fn is_sim_only(&self) -> bool {
+        self.sim_only_key().is_some()
+    }
+
+    /// The key that only the simulator knows how to run, if any.
+    pub fn sim_only_key(&self) -> Option<&'static str> {
+        match &self.kind {
+            FlowKind::Application(_) => Some("kind"),
+            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => Some("receive_window"),
+            FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
+            _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
+        }
+    }
+}
+
+/// Takes the key that every simulated kind has.
+fn take_extra_rtt(table: &mut Table, kind: &str) -> Result<Span, Fault> {
+    let key = "extra_rtt";
+    let Some(value) = table.remove(key) else { return Ok(Span::ZERO) };
+    if kind == "exec" {
+        return Err(Fault::new(key, "is for simulated flows; an exec flow has the path's delays"));
+    }
+    let keys: ExtraKeys = read_section(Table::from_iter([(key.to_owned(), value)]))?;
+    let SpanText(extra) = keys.extra_rtt;
+    if extra > MAX_EXTRA_RTT {
+        return Err(Fault::new(key, format!("{extra} is out of range; expected 0s to 10s")));
+    }
+    Ok(extra)
+}
+
+#[derive(Deserialize)]
+struct ExtraKeys {
+    extra_rtt: SpanText,
+}
+
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+enum EcnName {
+    #[default]
+    NotEct,
+    Ect0,
+    Ect1,
+    Ce,
+}
+
+impl EcnName {
+    fn codepoint(self) -> Ecn {
+        match self {
+            Self::NotEct => Ecn::NotEct,
+            Self::Ect0 => Ecn::Ect0,
+            Self::Ect1 => Ecn::Ect1,
+            Self::Ce => Ecn::Ce,
+        }
+    }
+}
+
+fn checked_count(count: u32) -> Result<u32, Fault> {
+    if count > MAX_COUNT {
+        return Err(Fault::new("count", format!("{count} is out of range; expected 0 to 10000")));
+    }
+    Ok(count)
+}
+
+fn checked_class(dscp: u8, ecn: Ecn) -> Result<Class, Fault> {
+    let problem = || format!("{dscp} is out of range; expected 0 to 63");
+    Class::new(dscp, ecn).ok_or_else(|| Fault::new("dscp", problem()))
+}
+
+fn checked_activity(start: Option<SpanText>, stop: Option<SpanText>) -> Result<Activity, Fault> {
+    let start = start.map_or(Span::ZERO, |start| start.0);
+    let stop = stop.map(|stop| stop.0);
+    match stop {
+        Some(stop) if stop <= start => {
+            let problem = format!("{stop} is not after the start at {start}");
+            Err(Fault::new("stop", problem))
+        }
+        _ => Ok(Activity { start, stop }),
+    }
+}
+
+fn one() -> u32 {
+    1
+}

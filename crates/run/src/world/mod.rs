@@ -1,0 +1,3 @@
+//! What executes an arm.
+
+pub mod sim;

@@ -1,0 +1,5 @@
+//! The sim world: virtual time.
+
+mod plan;
+
+pub use plan::{PlanError, configure};
