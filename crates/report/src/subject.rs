@@ -17,6 +17,8 @@ const PLAIN_KINDS: [&str; 4] = ["probe", "tcp", "udp", "exec"];
 #[derive(Debug, Clone)]
 pub(crate) struct Subject<'a> {
     pub(crate) run: &'a RunData,
+    /// Position of the run among those of the report.
+    pub(crate) run_number: usize,
     pub(crate) arm: &'a ArmRecord,
     pub(crate) summary: &'a ArmSummary,
     /// Its valid trials.
@@ -30,7 +32,7 @@ pub(crate) struct Subject<'a> {
 /// Every arm that has a summary, in order of runs and arms.
 pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     let mut all = Vec::new();
-    for (number, run) in runs.iter().enumerate() {
+    for (run_number, run) in runs.iter().enumerate() {
         let summaries: BTreeMap<&str, &ArmSummary> =
             run.record.summaries.iter().map(|summary| (summary.arm.as_str(), summary)).collect();
         let mut trials: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
@@ -40,8 +42,9 @@ pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
         for arm in &run.record.arms {
             let Some(summary) = summaries.get(arm.name.as_str()) else { continue };
             let trials = trials.remove(arm.name.as_str()).unwrap_or_default();
-            let name = format!("{}{}", arm.name, run_suffix(runs, number));
-            all.push(Subject { run, arm, summary, trials, name, position: all.len() });
+            let name = format!("{}{}", arm.name, run_suffix(runs, run_number));
+            let position = all.len();
+            all.push(Subject { run, run_number, arm, summary, trials, name, position });
         }
     }
     all

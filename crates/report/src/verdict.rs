@@ -42,21 +42,23 @@ const FEW_REPEATS: usize = 5;
 
 /// The result in sentences: first the headline, then what qualifies it. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
-    let subjects = subjects(runs);
+    sentences(runs, &subjects(runs))
+}
+
+/// The same, of arms that are known already.
+pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
     // Arms are compared within one run; runs are compared arm by arm.
-    let first_run = runs.first();
-    let is_of_first =
-        |subject: &&Subject<'_>| first_run.is_some_and(|run| std::ptr::eq(subject.run, run));
-    let own: Vec<&Subject<'_>> = subjects.iter().filter(is_of_first).collect();
+    let own: Vec<&Subject<'_>> =
+        subjects.iter().filter(|subject| subject.run_number == 0).collect();
     let loaded: Vec<&Subject<'_>> =
         own.iter().copied().filter(|subject| working(subject).is_some()).collect();
     let alike = like_the_first(&own);
     let mut lines = match loaded.as_slice() {
-        [] => vec![no_latency(&subjects)],
+        [] => vec![no_latency(subjects)],
         [only] => vec![single(only)],
         several => latency_lines(several, &alike),
     };
-    lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, &subjects)));
+    lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     lines.extend(applications(&own, &alike));
     lines.extend(expectations(runs));
     lines.iter().map(|line| one_line(line)).collect()
@@ -387,7 +389,7 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
         let p99 = p99.map_or(String::new(), |p99| format!(", {} at p99", ms(p99)));
         format!("{} ms at p50{change}{p99}", ms(p50))
     };
-    let same = |other: &&Subject<'_>| !std::ptr::eq(other.run, arm.run) && is_same_arm(arm, other);
+    let same = |other: &&Subject<'_>| other.run_number != arm.run_number && is_same_arm(arm, other);
     let line = |other: &Subject<'_>| {
         let load = working(other)?;
         let others = load.value_ns(Quantile::P50)?;

@@ -1,56 +1,56 @@
 //! Every arm that differs from the first in one thing against it, trial by trial: is it slower, by
 //! how much, and how sure is that?
 
-use std::fmt::Write as _;
-
+use maud::{Markup, html};
 use underload_record::CONFIDENCE;
 use underload_record::schema::{Phase, Quantile};
 use underload_record::stats::{
     Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
 
-use super::{arm_row, table};
+use super::parts::{arm_row, below, head, signed, table, unit_head, words_head};
 use crate::likeness;
-use crate::plot::escape;
 use crate::subject::Subject;
-use crate::words::significant;
 
 /// Trials per arm from which a comparison says something.
 const FEWEST_TRIALS: usize = 5;
 
-pub(super) fn section(subjects: &[Subject<'_>]) -> String {
-    let Some((first, others)) = subjects.split_first() else { return String::new() };
-    let mut rows = String::new();
+pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+    let Some((first, others)) = subjects.split_first() else { return html! {} };
+    let mut rows = Vec::new();
     for other in others.iter().filter(|other| likeness::is_like(first, other)) {
-        let of_arm: String = [Quantile::P50, Quantile::P99, Quantile::Mean]
-            .into_iter()
-            .filter_map(|quantile| row(first, other, quantile))
-            .collect();
+        let quantiles = [Quantile::P50, Quantile::P99, Quantile::Mean].into_iter();
+        let of_arm: Vec<Markup> =
+            quantiles.filter_map(|quantile| row(first, other, quantile)).collect();
         if !of_arm.is_empty() {
-            rows += &arm_row(other, 5);
-            rows += &of_arm;
+            rows.push(arm_row(other, 5));
+            rows.extend(of_arm);
         }
     }
     if rows.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let head = "<th class=\"text\">working latency</th>\
-                <th>difference<br><span class=\"unit\">ms</span></th>\
-                <th>ratio</th>\
-                <th>pairs slower<br><span class=\"unit\">%</span></th>\
-                <th>p-value</th>";
-    format!(
-        "<h2>Compared with {}</h2>\n<p class=\"note\">The arms that differ from it in one thing. One \
-         value per valid trial. Difference and \
-         ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % \
-         intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs in \
-         which this arm's trial is the slower one.</p>\n{}",
-        escape(&first.title()),
-        table(head, &rows)
-    )
+    let head = html! {
+        (words_head("working latency"))
+        (unit_head("difference", "ms"))
+        (head("ratio"))
+        (unit_head("pairs slower", "%"))
+        (head("p-value"))
+    };
+    html! {
+        h2 { "Compared with " (first.title()) } "\n"
+        p.note {
+            "The arms that differ from it in one thing. One value per valid trial. Difference and "
+            "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
+            "intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs "
+            "in which this arm's trial is the slower one."
+        }
+        "\n"
+        (table(&head, &rows))
+    }
 }
 
-fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<String> {
+fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<Markup> {
     let (ours, base) = (values(other, quantile), values(first, quantile));
     if ours.len().min(base.len()) < FEWEST_TRIALS {
         return None;
@@ -59,17 +59,16 @@ fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<S
     let ratio = hodges_lehmann_ratio(&ours, &base, CONFIDENCE)?;
     let test = mann_whitney(&ours, &base, Alternative::TwoSided)?;
     let p_value =
-        if test.p_value < 0.001 { "&lt; 0.001".to_owned() } else { format!("{:.3}", test.p_value) };
-    let mut html = String::new();
-    let _ = writeln!(
-        html,
-        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{p_value}</td></tr>",
-        quantile.name(),
-        cell(&difference),
-        cell(&ratio),
-        test.superiority * 100.0
-    );
-    Some(html)
+        if test.p_value < 0.001 { "< 0.001".to_owned() } else { format!("{:.3}", test.p_value) };
+    Some(html! {
+        tr {
+            td.text { (quantile.name()) }
+            td { (estimate(&difference)) }
+            td { (estimate(&ratio)) }
+            td { (format!("{:.0}", test.superiority * 100.0)) }
+            td { (p_value) }
+        }
+    })
 }
 
 fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
@@ -79,17 +78,11 @@ fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
     told.map(|distribution| quantile.of(&distribution) as f64 / 1e6).collect()
 }
 
-fn cell(shift: &Shift) -> String {
-    let estimate = signed(shift.estimate);
-    match (shift.low, shift.high) {
-        (Some(low), Some(high)) => {
-            let (low, high) = (signed(low), signed(high));
-            format!("<b>{estimate}</b><br><span class=\"interval\">{low} to {high}</span>")
-        }
-        _ => format!("<b>{estimate}</b>"),
+fn estimate(shift: &Shift) -> Markup {
+    let interval = shift.low.zip(shift.high);
+    let interval = interval.map(|(low, high)| format!("{} to {}", signed(low), signed(high)));
+    html! {
+        b { (signed(shift.estimate)) }
+        @if let Some(interval) = interval { (below(&interval)) }
     }
-}
-
-fn signed(value: f64) -> String {
-    significant(value).replace('-', "−")
 }

@@ -1,65 +1,79 @@
 //! Idle and working latency: the overview plot and the table of every arm.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
+use underload_record::schema::{ArmLatency, ArmMetric, LatencyMeasure, Phase, Quantile};
 
-use underload_record::schema::{ArmLatency, Interval, LatencyMeasure, Phase, Quantile};
-
-use super::{Headings, arm_row, figures, phase_words, table};
-use crate::plot::{Plot, escape};
+use super::figures::{Headings, figures};
+use super::parts::{
+    Least, NOTHING, arm_row, below, folded, head, phase_words, range, table, unit_head, words_head,
+};
+use crate::plot::Plot;
 use crate::subject::Subject;
-use crate::words::{metric_words, significant, thousands};
+use crate::words::{metric_words, ms, significant, thousands};
 
 /// Numbers of an application beside the latency: its users' first; another table has all.
 const SHOWN_METRICS: usize = 3;
 
-pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> String {
-    let mut html = String::from("<h2>Idle and working latency</h2>\n");
-    html += "<p class=\"note\">Round-trip time of a probe sent on a fixed schedule: idle before \
-             the load begins, working while it is steady. Quantiles pool every sample of an arm's \
-             valid trials (nearest rank). The small line is the 95 % interval of the mean of the \
-             trials' own quantiles (Student's t).</p>\n";
-    html += &figures(overview, Headings::Hidden);
-    let mut rows = String::new();
+/// Columns after the one that says what a row is about: quantiles, samples, lost, window.
+const COLUMNS: usize = Quantile::ALL.len() + 3;
+
+pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> Markup {
+    let mut rows = Vec::new();
     for subject in subjects {
         let phases = [Phase::Idle, Phase::Load];
         let latencies: Vec<&ArmLatency> =
             phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
-        rows += &arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned());
-        rows += &application_rows(subject, latencies.is_empty());
+        rows.extend(arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned()));
+        rows.extend(application_rows(subject, latencies.is_empty()));
     }
-    html += &table(&head("phase"), &rows);
-    html + &other_probes(subjects)
+    html! {
+        h2 { "Idle and working latency" } "\n"
+        p.note {
+            "Round-trip time of a probe sent on a fixed schedule: idle before the load begins, "
+            "working while it is steady. Quantiles pool every sample of an arm's valid trials "
+            "(nearest rank). The small line is the 95 % interval of the mean of the trials' own "
+            "quantiles (Student's t)."
+        }
+        "\n"
+        (figures(overview, Headings::Hidden))
+        (table(&heads("phase"), &rows))
+        (other_probes(subjects))
+    }
 }
 
 /// What each application felt, below the latency that it had.
-fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> String {
-    let columns = 3 + Quantile::ALL.len();
-    let mut rows = String::new();
-    for (flow, metrics) in subject.applications() {
-        let words: Vec<String> = metrics
-            .into_iter()
-            .take(SHOWN_METRICS)
-            .enumerate()
-            .map(|(position, metric)| {
-                let text = escape(&metric_words(metric));
-                let range = range(&metric.value, 1.0, Least::None).filter(|_| position == 0);
-                let range = range.map(|range| format!(" <span class=\"interval\">{range}</span>"));
-                let text = if position == 0 { format!("<b>{text}</b>") } else { text };
-                text + &range.unwrap_or_default()
-            })
-            .collect();
-        let (flow, words) = (escape(flow), words.join(", "));
-        let _ = writeln!(
-            rows,
-            "<tr><td class=\"text\">{flow}</td><td class=\"text\" colspan=\"{columns}\">{words}</td></tr>"
-        );
+fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> Vec<Markup> {
+    let applications = subject.applications();
+    let mut rows = Vec::new();
+    if needs_arm && !applications.is_empty() {
+        rows.push(arm_row(subject, COLUMNS + 1));
     }
-    if needs_arm && !rows.is_empty() { arm_row(subject, columns + 1) + &rows } else { rows }
+    rows.extend(applications.into_iter().map(|(flow, metrics)| application_row(flow, &metrics)));
+    rows
+}
+
+fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
+    html! {
+        tr {
+            td.text { (flow) }
+            td.text colspan=(COLUMNS) {
+                @if let Some(first) = metrics.first() {
+                    b { (metric_words(first)) }
+                    @if let Some(range) = range(&first.value, 1.0, Least::None) {
+                        " " span.interval { (range) }
+                    }
+                }
+                @for metric in metrics.iter().take(SHOWN_METRICS).skip(1) {
+                    ", " (metric_words(metric))
+                }
+            }
+        }
+    }
 }
 
 /// Every other probe, delay and phase, for those who look for it.
-fn other_probes(subjects: &[Subject<'_>]) -> String {
-    let mut rows = String::new();
+fn other_probes(subjects: &[Subject<'_>]) -> Markup {
+    let mut rows = Vec::new();
     for subject in subjects {
         let headline = |latency: &ArmLatency| {
             subject.summary.headline(latency.phase).is_some_and(|headline| headline == latency)
@@ -67,7 +81,7 @@ fn other_probes(subjects: &[Subject<'_>]) -> String {
         };
         let others: Vec<&ArmLatency> =
             subject.summary.latencies.iter().filter(|latency| !headline(latency)).collect();
-        rows += &arm_rows(subject, &others, |latency| {
+        rows.extend(arm_rows(subject, &others, |latency| {
             let mut words = vec![latency.probe.as_str(), phase_words(latency.phase)];
             if latency.measure != LatencyMeasure::RoundTrip {
                 words.push(latency.measure.name());
@@ -76,111 +90,71 @@ fn other_probes(subjects: &[Subject<'_>]) -> String {
                 words.push("closed loop: its percentiles hide load");
             }
             words.join(", ")
-        });
+        }));
     }
     if rows.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let table = table(&head("probe and phase"), &rows);
-    format!("<details>\n<summary>Every probe, delay and phase</summary>\n{table}</details>\n")
+    let table = table(&heads("probe and phase"), &rows);
+    folded("Every probe, delay and phase", false, &table)
 }
 
-fn head(what: &str) -> String {
-    let mut html = format!("<th class=\"text\">{what}</th>");
-    for quantile in Quantile::ALL {
-        let _ = write!(html, "<th>{}<br><span class=\"unit\">ms</span></th>", quantile.name());
+fn heads(what: &str) -> Markup {
+    html! {
+        (words_head(what))
+        @for quantile in Quantile::ALL { (unit_head(quantile.name(), "ms")) }
+        (head("samples")) (head("lost")) (unit_head("window", "s"))
     }
-    html + "<th>samples</th><th>lost</th><th>window<br><span class=\"unit\">s</span></th>"
 }
 
 fn arm_rows(
     subject: &Subject<'_>,
     latencies: &[&ArmLatency],
     describe: impl Fn(&ArmLatency) -> String,
-) -> String {
+) -> Vec<Markup> {
     if latencies.is_empty() {
-        return String::new();
+        return Vec::new();
     }
-    let mut rows = arm_row(subject, 4 + Quantile::ALL.len());
+    let mut rows = vec![arm_row(subject, COLUMNS + 1)];
     for latency in latencies {
-        let _ = write!(rows, "<tr><td class=\"text\">{}</td>", escape(&describe(latency)));
-        for quantile in Quantile::ALL {
-            rows += &quantile_cell(latency, quantile);
-        }
-        let (sent, lost) = (thousands(latency.sent), thousands(latency.lost));
-        let window = significant(latency.window_ns as f64 / 1e9);
-        let _ = writeln!(rows, "<td>{sent}</td><td>{lost}</td><td>{window}</td></tr>");
+        rows.push(html! {
+            tr {
+                td.text { (describe(latency)) }
+                @for quantile in Quantile::ALL { td { (quantile_value(latency, quantile)) } }
+                td { (thousands(latency.sent)) }
+                td { (thousands(latency.lost)) }
+                td { (significant(latency.window_ns as f64 / 1e9)) }
+            }
+        });
         if !latency.time_weighted.is_empty() {
-            rows += &time_weighted_row(latency);
+            rows.push(time_weighted_row(latency));
         }
     }
     rows
 }
 
 /// What a closed-loop probe would say if it had watched the clock.
-fn time_weighted_row(latency: &ArmLatency) -> String {
-    let mut row = format!("<tr><td class=\"text\">{}, by time</td>", escape(&latency.probe));
-    for quantile in Quantile::ALL {
+fn time_weighted_row(latency: &ArmLatency) -> Markup {
+    let mean = |quantile| {
         let interval = latency.time_weighted.get(&quantile);
-        let mean = interval.map_or("–".to_owned(), |interval| significant(interval.mean / 1e6));
-        let _ = write!(row, "<td>{mean}</td>");
+        interval.map_or(NOTHING.to_owned(), |interval| significant(interval.mean / 1e6))
+    };
+    html! {
+        tr {
+            td.text { (latency.probe) ", by time" }
+            @for quantile in Quantile::ALL { td { (mean(quantile)) } }
+            td {} td {} td {}
+        }
     }
-    row + "<td></td><td></td><td></td></tr>\n"
 }
 
-fn quantile_cell(latency: &ArmLatency, quantile: Quantile) -> String {
-    let Some(value) = latency.told_ns(quantile) else { return "<td>–</td>".to_owned() };
-    let value = crate::words::ms(value);
-    let strong = matches!(quantile, Quantile::P50 | Quantile::P99);
-    let value = if strong { format!("<b>{value}</b>") } else { value };
+fn quantile_value(latency: &ArmLatency, quantile: Quantile) -> Markup {
+    let Some(value_ns) = latency.told_ns(quantile) else { return html! { (NOTHING) } };
+    let is_strong = matches!(quantile, Quantile::P50 | Quantile::P99);
     let interval = latency.told_over_repeats(quantile);
     let interval = interval.and_then(|interval| range(interval, 1e6, Least::Zero));
-    let interval = interval
-        .map(|range| format!("<br><span class=\"interval\">{range}</span>"))
-        .unwrap_or_default();
-    format!("<td>{value}{interval}</td>")
-}
-
-/// What a quantity cannot be less than.
-#[derive(Clone, Copy)]
-pub(super) enum Least {
-    /// A delay, a rate.
-    Zero,
-    /// A score may be negative.
-    None,
-}
-
-/// `23.9–25.1`, in units of `divisor`; words between numbers below zero.
-pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<String> {
-    let low = match least {
-        Least::Zero => interval.low?.max(0.0),
-        Least::None => interval.low?,
-    };
-    let (low, high) = (low / divisor, interval.high? / divisor);
-    let between = if low < 0.0 { " to " } else { "–" };
-    Some(format!("{}{between}{}", signed(low), signed(high)))
-}
-
-/// With the sign that typesetters use.
-fn signed(value: f64) -> String {
-    significant(value).replace('-', "−")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_below_zero_stays_there() {
-        let interval = Interval {
-            low: Some(-80.2),
-            high: Some(-64.2),
-            mean: -72.2,
-            confidence: 0.95,
-            repeats: 20,
-        };
-        assert_eq!(range(&interval, 1.0, Least::None).as_deref(), Some("−80.2 to −64.2"));
-        let delay = Interval { low: Some(-1e6), high: Some(3e6), ..interval };
-        assert_eq!(range(&delay, 1e6, Least::Zero).as_deref(), Some("0–3.00"));
+    html! {
+        @if is_strong { b { (ms(value_ns)) } } @else { (ms(value_ns)) }
+        @if let Some(interval) = interval { (below(&interval)) }
     }
 }

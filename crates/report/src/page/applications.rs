@@ -1,0 +1,103 @@
+//! Numbers in the applications' own terms; the probes' counters folded away.
+
+use maud::{Markup, html};
+use underload_record::schema::ArmMetric;
+
+use super::parts::{Least, arm_name, folded, mean, table, unit_head, words_head};
+use crate::subject::Subject;
+
+/// Arms that have a column each; more have a row each.
+const MOST_ARM_COLUMNS: usize = 5;
+
+pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+    let is_probe = |number: &Number<'_>| {
+        let flows = subjects.iter().flat_map(Subject::trials).flat_map(|trial| &trial.flows);
+        flows.into_iter().any(|known| known.name == number.flow && known.kind == "probe")
+    };
+    let mut numbers: Vec<Number<'_>> = Vec::new();
+    for metric in subjects.iter().flat_map(|subject| &subject.summary.metrics) {
+        let number = Number::of(metric);
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    let (probes, applications): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_probe);
+    html! {
+        @if !applications.is_empty() {
+            h2 { "What the applications felt" } "\n"
+            (tables(subjects, &applications))
+        }
+        @if !probes.is_empty() {
+            (folded("Counters of the probes", false, &tables(subjects, &probes)))
+        }
+    }
+}
+
+/// One thing that a flow counts or computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number<'a> {
+    flow: &'a str,
+    name: &'a str,
+    unit: &'a str,
+}
+
+impl<'a> Number<'a> {
+    fn of(metric: &'a ArmMetric) -> Self {
+        Self { flow: &metric.flow, name: &metric.name, unit: &metric.unit }
+    }
+
+    fn words(&self) -> String {
+        self.name.replace('_', " ")
+    }
+
+    /// Its cell in the row or column of an arm.
+    fn cell(&self, subject: &Subject<'_>) -> Markup {
+        let found = subject.summary.metrics.iter().find(|metric| Number::of(metric) == *self);
+        html! { td { (mean(found.map(|metric| &metric.value), 1.0, Least::None)) } }
+    }
+}
+
+fn tables(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
+    if subjects.len() <= MOST_ARM_COLUMNS {
+        return column_per_arm(subjects, numbers);
+    }
+    let mut flows: Vec<&str> = numbers.iter().map(|number| number.flow).collect();
+    flows.dedup();
+    let of_flow = |flow| numbers.iter().filter(move |number| number.flow == flow).copied();
+    html! {
+        @for flow in flows { (row_per_arm(subjects, flow, &of_flow(flow).collect::<Vec<_>>())) }
+    }
+}
+
+fn column_per_arm(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
+    let head = html! {
+        (words_head("flow")) (words_head("what"))
+        @for subject in subjects { th { (arm_name(subject)) } }
+    };
+    let row = |number: &Number<'_>| {
+        html! {
+            tr {
+                td.text { (number.flow) }
+                td.text { (number.words()) " " span.interval { (number.unit) } }
+                @for subject in subjects { (number.cell(subject)) }
+            }
+        }
+    };
+    table(&head, &numbers.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row_per_arm(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>]) -> Markup {
+    let head = html! {
+        (words_head(flow))
+        @for number in numbers { (unit_head(&number.words(), number.unit)) }
+    };
+    let row = |subject: &Subject<'_>| {
+        html! {
+            tr {
+                th.text { (arm_name(subject)) }
+                @for number in numbers { (number.cell(subject)) }
+            }
+        }
+    };
+    table(&head, &subjects.iter().map(row).collect::<Vec<_>>())
+}

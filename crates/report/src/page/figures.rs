@@ -1,0 +1,72 @@
+//! Sections that are plots: how often each delay was met, and what happened over time.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::plot::{MOST_TIMELINES, Plot, Plots};
+use crate::subject::Subject;
+
+/// Whether figures carry their title as a heading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Headings {
+    Shown,
+    Hidden,
+}
+
+pub(super) fn distribution_section(plots: &Plots) -> Markup {
+    if plots.distributions.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "How often it is how bad" } "\n"
+        p.note {
+            "A curve further left is better; a steep one means that every moment is like the "
+            "others."
+        }
+        "\n"
+        (figures(&plots.distributions, Headings::Shown))
+        (figures(&plots.histograms, Headings::Shown))
+    }
+}
+
+pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots) -> Markup {
+    if plots.timelines.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "Over time" } "\n"
+        p.note {
+            "One trial per arm. All arms have the same scales. Curves are thinned to the smallest "
+            "and the largest value per pixel, so every peak is there."
+        }
+        "\n"
+        @if subjects.len() > MOST_TIMELINES {
+            p.note {
+                "The first " (MOST_TIMELINES) " of " (subjects.len()) " arms are drawn; the series "
+                "of all are in " code { "series.parquet" } "."
+            }
+            "\n"
+        }
+        (figures(&plots.timelines, Headings::Shown))
+    }
+}
+
+pub(super) fn figures(plots: &[Plot], headings: Headings) -> Markup {
+    if plots.is_empty() {
+        return html! {};
+    }
+    html! {
+        div.figures {
+            "\n"
+            @for plot in plots {
+                figure {
+                    "\n"
+                    @if headings == Headings::Shown { h3 { (plot.title) } "\n" }
+                    (PreEscaped(plot.inline()))
+                    figcaption { (plot.caption) } "\n"
+                }
+                "\n"
+            }
+        }
+        "\n"
+    }
+}

@@ -1,0 +1,72 @@
+//! The result in sentences, before any table.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::RunData;
+use crate::plot::{COLOURS, ink_rules};
+use crate::subject::Subject;
+use crate::verdict::{sentences, warnings};
+use crate::words::count;
+
+/// A whole document around what it shows.
+pub(super) fn document(run: &RunData, content: &Markup) -> Markup {
+    let style = format!("\n{COLOURS}{}{}\n", include_str!("page.css"), ink_rules());
+    html! {
+        (DOCTYPE) "\n"
+        html lang="en" {
+            "\n"
+            head {
+                "\n" meta charset="utf-8"; "\n"
+                meta name="viewport" content="width=device-width, initial-scale=1"; "\n"
+                meta name="color-scheme" content="light dark"; "\n"
+                title { (title(run)) ": latency under load" } "\n"
+                style { (PreEscaped(style)) } "\n"
+            }
+            "\n"
+            body { "\n" main { "\n" (content) } "\n" } "\n"
+        }
+        "\n"
+    }
+}
+
+pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]) -> Markup {
+    let kinds: Vec<String> = runs.iter().map(kind).collect();
+    let warnings = warnings(runs);
+    html! {
+        header {
+            "\n"
+            p.kind { (kinds.join(" · ")) } "\n"
+            h1 { (title(first)) } "\n"
+            @for (number, line) in sentences(runs, subjects).iter().enumerate() {
+                p.verdict.minor[number > 0] { (line) } "\n"
+            }
+            @if !warnings.is_empty() {
+                div.warning role="note" {
+                    "\n"
+                    @for warning in warnings {
+                        p { strong { "Careful." } " " (warning) } "\n"
+                    }
+                }
+                "\n"
+            }
+            @if subjects.is_empty() {
+                p.note { "No arm of this run has finished a trial." } "\n"
+            }
+        }
+        "\n"
+    }
+}
+
+fn title(run: &RunData) -> &str {
+    let scenario = &run.record.scenario;
+    if scenario.title.is_empty() { &scenario.name } else { &scenario.title }
+}
+
+fn kind(run: &RunData) -> String {
+    let record = &run.record;
+    let trials = count(record.trials.len() as u64, "trial");
+    let name = &record.scenario.name;
+    let day = record.host.started.split('T').next().unwrap_or_default();
+    let parts = [name.as_str(), record.world.description(), trials.as_str(), day];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,144 @@
+//! What the sections are made of: tables, rows that name an arm, numbers with their interval.
+
+use maud::{Markup, html};
+use underload_record::schema::{Interval, Phase};
+
+use crate::subject::Subject;
+use crate::words::significant;
+
+/// What stands where there is no number.
+pub(super) const NOTHING: &str = "–";
+
+/// A table; where it is wider than the page it scrolls by itself.
+pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table {
+                "\n" thead { tr { (head) } } "\n"
+                tbody {
+                    "\n"
+                    @for row in rows { (row) "\n" }
+                }
+                "\n"
+            }
+        }
+        "\n"
+    }
+}
+
+/// The head of a column of words.
+pub(super) fn words_head(name: &str) -> Markup {
+    html! { th.text { (name) } }
+}
+
+/// The head of a column of numbers.
+pub(super) fn head(name: &str) -> Markup {
+    html! { th { (name) } }
+}
+
+/// The head of a column of numbers with a unit, or with a word on what they are.
+pub(super) fn unit_head(name: &str, unit: &str) -> Markup {
+    html! { th { (name) br; span.unit { (unit) } } }
+}
+
+/// A table row that names the arm of the rows below it, with disciplines and profiles.
+pub(super) fn arm_row(subject: &Subject<'_>, columns: usize) -> Markup {
+    let label = &subject.arm.label;
+    let says_more = !label.is_empty() && *label != subject.arm.name;
+    html! {
+        tr.arm {
+            th.text colspan=(columns) scope="rowgroup" {
+                span.pin {
+                    (arm_name(subject))
+                    @if says_more { " " span.spec { (label) } }
+                }
+            }
+        }
+    }
+}
+
+/// The name of an arm after a piece of its line.
+pub(super) fn arm_name(subject: &Subject<'_>) -> Markup {
+    let ink = format!("s-a{}", subject.position % 32);
+    html! {
+        svg.swatch viewBox="0 0 24 9" aria-hidden="true" {
+            line class=(ink) x1="0" y1="4.5" x2="24" y2="4.5" {}
+        }
+        (subject.name)
+    }
+}
+
+/// A section that unfolds.
+pub(super) fn folded(summary: &str, is_open: bool, content: &Markup) -> Markup {
+    html! { details open[is_open] { "\n" summary { (summary) } "\n" (content) } "\n" }
+}
+
+/// What a quantity cannot be less than.
+#[derive(Clone, Copy)]
+pub(super) enum Least {
+    /// A delay, a rate.
+    Zero,
+    /// A score may be negative.
+    None,
+}
+
+/// A mean and, below it, its interval; in units of `divisor`.
+pub(super) fn mean(interval: Option<&Interval>, divisor: f64, least: Least) -> Markup {
+    let Some(interval) = interval else { return html! { (NOTHING) } };
+    with_range(&significant(interval.mean / divisor), range(interval, divisor, least))
+}
+
+/// A number and, below it, its interval where there is one.
+pub(super) fn with_range(number: &str, range: Option<String>) -> Markup {
+    html! { (number) @if let Some(range) = range { (below(&range)) } }
+}
+
+/// A smaller line below.
+pub(super) fn below(line: &str) -> Markup {
+    html! { br; span.interval { (line) } }
+}
+
+/// `23.9–25.1`, in units of `divisor`; words between numbers below zero.
+pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<String> {
+    let low = match least {
+        Least::Zero => interval.low?.max(0.0),
+        Least::None => interval.low?,
+    };
+    let (low, high) = (low / divisor, interval.high? / divisor);
+    let between = if low < 0.0 { " to " } else { "–" };
+    Some(format!("{}{between}{}", signed(low), signed(high)))
+}
+
+/// With the sign that typesetters use.
+pub(super) fn signed(value: f64) -> String {
+    significant(value).replace('-', "−")
+}
+
+pub(super) fn phase_words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "idle",
+        Phase::Ramp => "ramp-up",
+        Phase::Load => "under load",
+        Phase::Drain => "draining",
+        Phase::Whole => "whole trial",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_below_zero_stays_there() {
+        let interval = Interval {
+            low: Some(-80.2),
+            high: Some(-64.2),
+            mean: -72.2,
+            confidence: 0.95,
+            repeats: 20,
+        };
+        assert_eq!(range(&interval, 1.0, Least::None).as_deref(), Some("−80.2 to −64.2"));
+        let delay = Interval { low: Some(-1e6), high: Some(3e6), ..interval };
+        assert_eq!(range(&delay, 1e6, Least::Zero).as_deref(), Some("0–3.00"));
+    }
+}

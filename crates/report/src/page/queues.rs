@@ -1,0 +1,129 @@
+//! What the bottlenecks carried, dropped and marked, and how long packets waited there.
+
+use maud::{Markup, html};
+use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quantile};
+
+use super::parts::{Least, NOTHING, arm_row, mean, phase_words, table, unit_head, words_head};
+use crate::subject::Subject;
+use crate::words::{significant, thousands};
+
+pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+    let mut rows = Vec::new();
+    for subject in subjects {
+        let directions = [Direction::Up, Direction::Down].into_iter();
+        let of_arm: Vec<Markup> =
+            directions.flat_map(|direction| direction_rows(subject, direction)).collect();
+        if !of_arm.is_empty() {
+            rows.push(arm_row(subject, 8));
+            rows.extend(of_arm);
+        }
+    }
+    if rows.is_empty() {
+        return html! {};
+    }
+    let head = html! {
+        (words_head("bottleneck"))
+        (unit_head("goodput", "Mbit/s"))
+        (unit_head("link", "Mbit/s"))
+        (unit_head("in use", "%"))
+        (unit_head("dropped", "packets, %"))
+        (unit_head("marked", "packets, %"))
+        (unit_head("sojourn p50", "ms"))
+        (unit_head("p99", "ms"))
+    };
+    html! {
+        h2 { "Throughput and queues" } "\n"
+        p.note {
+            "Goodput is the payload of all flows in the load phase; link is what the bottleneck "
+            "sent. Drops and marks are totals of all valid trials with their share of the packets "
+            "offered. Sojourn is the time in the queue, without the packet's own transmission, "
+            "mean over repeats."
+        }
+        "\n"
+        (table(&head, &rows))
+    }
+}
+
+/// A row per hop of a direction; one where there is no queue but something was carried.
+fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Markup> {
+    let hops = subject.summary.hops(direction);
+    if hops.is_empty() {
+        let carried = subject.summary.throughput(direction);
+        return carried.map(|_| row(subject, direction, None)).into_iter().collect();
+    }
+    hops.into_iter().map(|queue| row(subject, direction, Some(queue))).collect()
+}
+
+fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> Markup {
+    let carried = subject.summary.throughput(direction);
+    let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
+    // Of a link in a chain its own rate, of the only one the direction's.
+    let (link, used) = match queue.filter(|queue| !queue.hop.is_empty()) {
+        Some(hop) => (hop.link_bit_per_s, hop.utilisation_percent),
+        None => carried.map_or((None, None), |it| (it.link_bit_per_s, it.utilisation_percent)),
+    };
+    let rate = |rate: Option<Interval>| mean(rate.as_ref(), 1e6, Least::Zero);
+    html! {
+        tr {
+            td.text.wide { (described(direction, queue)) }
+            td { (rate(goodput)) }
+            td { (rate(link)) }
+            td { (mean(used.as_ref(), 1.0, Least::Zero)) }
+            td {
+                (share(queue, ArmBottleneck::dropped_packets))
+                @if let Some(queue) = queue { (reasons(queue)) }
+            }
+            td { (share(queue, ArmBottleneck::marked_packets)) }
+            td { (sojourn(subject, direction, queue, Quantile::P50)) }
+            td { (sojourn(subject, direction, queue, Quantile::P99)) }
+        }
+    }
+}
+
+fn described(direction: Direction, queue: Option<&ArmBottleneck>) -> String {
+    let Some(queue) = queue else { return format!("{direction}stream") };
+    let ArmBottleneck { hop, link, phase, queue, .. } = queue;
+    let gap = if hop.is_empty() { "" } else { " " };
+    format!("{direction}{gap}{hop}: {queue} into {link}, {}", phase_words(*phase))
+}
+
+/// In the load phase, whatever phase the row is about.
+fn sojourn(
+    subject: &Subject<'_>,
+    direction: Direction,
+    queue: Option<&ArmBottleneck>,
+    quantile: Quantile,
+) -> Markup {
+    let hop = queue.map_or("", |queue| &queue.hop);
+    let is_load = |other: &&ArmBottleneck| {
+        (other.direction, other.phase, other.hop.as_str()) == (direction, Phase::Load, hop)
+    };
+    let load = subject.summary.bottlenecks.iter().find(is_load).or(queue);
+    mean(load.and_then(|queue| queue.sojourn.get(&quantile)), 1e6, Least::Zero)
+}
+
+fn share(queue: Option<&ArmBottleneck>, part: impl Fn(&ArmBottleneck) -> u64) -> String {
+    let Some(queue) = queue else { return NOTHING.to_owned() };
+    let percent = part(queue) as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
+    format!("{}, {}", thousands(part(queue)), significant(percent))
+}
+
+fn reasons(queue: &ArmBottleneck) -> Markup {
+    let dropped: Vec<String> = queue
+        .drops
+        .iter()
+        .filter(|(_, count)| count.packets > 0)
+        .map(|(reason, count)| format!("{} {reason}", thousands(count.packets)))
+        .collect();
+    html! {
+        @if !dropped.is_empty() {
+            br;
+            span.interval {
+                @for (position, line) in dropped.iter().enumerate() {
+                    @if position > 0 { br; }
+                    (line)
+                }
+            }
+        }
+    }
+}

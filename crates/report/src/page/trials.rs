@@ -1,0 +1,90 @@
+//! Every trial in a line, and whether it counts.
+
+use maud::{Markup, html};
+use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord, Validity};
+
+use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
+use crate::RunData;
+use crate::subject::run_suffix;
+use crate::words::{mbit, ms, thousands};
+
+/// Trials listed one by one; more are in `run.json`.
+const MOST_TRIALS: usize = 200;
+
+pub(super) fn section(runs: &[RunData]) -> Markup {
+    let mut rows = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        let suffix = run_suffix(runs, number);
+        let listed = run.record.trials.iter().take(MOST_TRIALS);
+        rows.extend(listed.map(|trial| row(trial, &suffix)));
+    }
+    let head = html! {
+        (head("trial")) (words_head("arm")) (head("repeat")) (head("seed"))
+        (unit_head("load p50", "ms"))
+        (unit_head("load p99", "ms"))
+        (unit_head("goodput up/down", "Mbit/s"))
+        (unit_head("lateness p99", "emulator/prober, ms"))
+        (words_head("counts?"))
+    };
+    let all: usize = runs.iter().map(|run| run.record.trials.len()).sum();
+    let content = html! {
+        @if runs.iter().any(|run| run.record.trials.len() > MOST_TRIALS) {
+            p.note { "The first " (MOST_TRIALS) " of each run; all are in run.json." } "\n"
+        }
+        (table(&head, &rows))
+    };
+    // Where nothing counts, what was measured all the same is what the reader wants to see.
+    let mut trials = runs.iter().flat_map(|run| &run.record.trials);
+    let nothing_counts = !trials.any(|trial| trial.validity.is_valid());
+    html! {
+        h2 { "Trials and provenance" } "\n"
+        (folded(&format!("All {} trials", thousands(all as u64)), nothing_counts, &content))
+    }
+}
+
+fn row(trial: &TrialRecord, suffix: &str) -> Markup {
+    let up: Vec<u64> = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
+    let down: Vec<u64> =
+        trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
+    let timeliness = &trial.timeliness;
+    html! {
+        tr {
+            td { (trial.index) }
+            td.text { (trial.arm) (suffix) }
+            td { (trial.repeat) }
+            td { (trial.seed) }
+            td { (working_latency(trial, Quantile::P50)) }
+            td { (working_latency(trial, Quantile::P99)) }
+            td { (sum(&up)) " / " (sum(&down)) }
+            td { (late(timeliness.emulator_lateness)) " / " (late(timeliness.prober_lateness)) }
+            td.text { (verdict(&trial.validity)) }
+        }
+    }
+}
+
+fn working_latency(trial: &TrialRecord, quantile: Quantile) -> String {
+    let mut latencies = trial.latencies.iter();
+    let load = latencies
+        .find(|latency| latency.window.phase == Phase::Load && !latency.closed_loop)
+        .and_then(|latency| latency.distribution)
+        .filter(|load| load.count >= quantile.fewest_samples());
+    load.map_or(NOTHING.to_owned(), |load| ms(quantile.of(&load)))
+}
+
+fn sum(rates: &[u64]) -> String {
+    if rates.is_empty() { NOTHING.to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
+}
+
+fn late(lateness: Option<Distribution>) -> String {
+    lateness.map_or(NOTHING.to_owned(), |lateness| ms(lateness.p99_ns))
+}
+
+fn verdict(validity: &Validity) -> Markup {
+    match validity {
+        Validity::Valid => html! { "yes" },
+        Validity::Invalid { reasons } => {
+            let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+            html! { span.missed { "no" } ": " (reasons.join("; ")) }
+        }
+    }
+}
