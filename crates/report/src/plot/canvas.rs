@@ -1,11 +1,9 @@
 //! SVG whose colours are names: the page's style sheet decides light, dark and print.
 //!
-//! Plotters lays out axes and maps coordinates; this backend writes what it draws. A colour's red
-//! byte is the role of the ink, its green byte the arm. Coordinates are tenths of a pixel, because
-//! plotters counts in whole ones.
+//! Plotters lays out axes and maps coordinates; this backend writes what it draws. Coordinates are
+//! tenths of a pixel, because plotters counts in whole ones.
 
-use std::convert::Infallible;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use plotters::style::RGBColor;
 use plotters_backend::text_anchor::{HPos, VPos};
@@ -49,41 +47,109 @@ pub(super) enum Ink {
 }
 
 impl Ink {
+    /// The only thing that plotters hands on to a backend.
     pub(super) fn color(self) -> RGBColor {
+        let Class { role, arm } = Class::of(self);
+        RGBColor(role as u8, arm, 0)
+    }
+}
+
+/// What an ink is for, whichever arm's it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Role {
+    // Not from 0 on: black is what plotters draws with by itself.
+    Text = 1,
+    Muted,
+    Grid,
+    Axis,
+    Band,
+    Alert,
+    Arm,
+    Pale,
+    Solid,
+    Faint,
+}
+
+impl Role {
+    const WITHOUT_ARM: [Self; 6] =
+        [Self::Text, Self::Muted, Self::Grid, Self::Axis, Self::Band, Self::Alert];
+    const OF_ARM: [Self; 4] = [Self::Arm, Self::Pale, Self::Solid, Self::Faint];
+
+    fn name(self) -> &'static str {
         match self {
-            Ink::Text => RGBColor(1, 0, 0),
-            Ink::Muted => RGBColor(2, 0, 0),
-            Ink::Grid => RGBColor(3, 0, 0),
-            Ink::Axis => RGBColor(4, 0, 0),
-            Ink::Band => RGBColor(5, 0, 0),
-            Ink::Alert => RGBColor(6, 0, 0),
-            Ink::Arm(arm) => RGBColor(7, (arm % (COLOURS * DASHES.len())) as u8, 0),
-            Ink::Solid(arm) => RGBColor(9, (arm % COLOURS) as u8, 0),
-            Ink::Pale(arm) => RGBColor(8, (arm % COLOURS) as u8, 0),
-            Ink::Faint(arm) => RGBColor(10, (arm % COLOURS) as u8, 0),
+            Self::Text => "text",
+            Self::Muted => "muted",
+            Self::Grid => "grid",
+            Self::Axis => "axis",
+            Self::Band => "band",
+            Self::Alert => "alert",
+            Self::Arm => "a",
+            Self::Pale => "p",
+            Self::Solid => "c",
+            Self::Faint => "b",
+        }
+    }
+}
+
+/// An ink as the style sheet knows it. On its way through plotters it is a colour: the red byte is
+/// the role, the green byte the arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Class {
+    role: Role,
+    arm: u8,
+}
+
+impl Class {
+    fn of(ink: Ink) -> Self {
+        let plain = |role| Self { role, arm: 0 };
+        let of_arm = |role, arm: usize, most| Self { role, arm: (arm % most) as u8 };
+        match ink {
+            Ink::Text => plain(Role::Text),
+            Ink::Muted => plain(Role::Muted),
+            Ink::Grid => plain(Role::Grid),
+            Ink::Axis => plain(Role::Axis),
+            Ink::Band => plain(Role::Band),
+            Ink::Alert => plain(Role::Alert),
+            Ink::Arm(arm) => of_arm(Role::Arm, arm, COLOURS * DASHES.len()),
+            Ink::Solid(arm) => of_arm(Role::Solid, arm, COLOURS),
+            Ink::Pale(arm) => of_arm(Role::Pale, arm, COLOURS),
+            Ink::Faint(arm) => of_arm(Role::Faint, arm, COLOURS),
         }
     }
 
-    fn name(color: BackendColor) -> String {
-        match color.rgb.0 {
-            1 => "text".to_owned(),
-            3 => "grid".to_owned(),
-            4 => "axis".to_owned(),
-            5 => "band".to_owned(),
-            6 => "alert".to_owned(),
-            7 => format!("a{}", color.rgb.1),
-            8 => format!("p{}", color.rgb.1),
-            9 => format!("c{}", color.rgb.1),
-            10 => format!("b{}", color.rgb.1),
-            _ => "muted".to_owned(),
-        }
+    /// The inverse of [`Ink::color`].
+    fn from_color(color: BackendColor) -> Result<Self, NotAnInk> {
+        let (red, arm, _) = color.rgb;
+        let mut roles = Role::WITHOUT_ARM.into_iter().chain(Role::OF_ARM);
+        let role = roles.find(|role| *role as u8 == red).ok_or(NotAnInk(color.rgb))?;
+        Ok(Self { role, arm })
+    }
+}
+
+/// `text`, or `a3` for the third arm's.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.role.name())?;
+        if Role::OF_ARM.contains(&self.role) { write!(f, "{}", self.arm) } else { Ok(()) }
+    }
+}
+
+/// Something was drawn in a colour instead of an ink, so that no style sheet could change it.
+#[derive(Debug, thiserror::Error)]
+#[error("drawn in the colour {0:?}, which is no ink")]
+pub(super) struct NotAnInk((u8, u8, u8));
+
+impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
+    fn from(error: NotAnInk) -> Self {
+        Self::DrawingError(error)
     }
 }
 
 /// The rules that give every ink its colour, for up to 32 arms. The variables are in `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
-    for name in ["text", "muted", "grid", "axis", "band", "alert"] {
+    for name in Role::WITHOUT_ARM.map(Role::name) {
         let _ = write!(css, ".s-{name}{{stroke:var(--{name})}}.f-{name}{{fill:var(--{name})}}");
     }
     for colour in 0..COLOURS {
@@ -123,10 +189,10 @@ impl Canvas<'_> {
     }
 }
 
-type Drawn = Result<(), DrawingErrorKind<Infallible>>;
+type Drawn = Result<(), DrawingErrorKind<NotAnInk>>;
 
 impl DrawingBackend for Canvas<'_> {
-    type ErrorType = Infallible;
+    type ErrorType = NotAnInk;
 
     fn get_size(&self) -> (u32, u32) {
         (self.width * UNIT, self.height * UNIT)
@@ -157,7 +223,7 @@ impl DrawingBackend for Canvas<'_> {
         let _ = writeln!(
             self.body,
             r#"<line {} x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#,
-            stroke(style)
+            stroke(style)?
         );
         Ok(())
     }
@@ -172,7 +238,7 @@ impl DrawingBackend for Canvas<'_> {
         let (x, y) = (pixels(upper_left.0), pixels(upper_left.1));
         let width = pixels((bottom_right.0 - upper_left.0).max(0));
         let height = pixels((bottom_right.1 - upper_left.1).max(0));
-        let paint = if fill { filled(style.color()) } else { stroke(style) };
+        let paint = if fill { filled(style.color())? } else { stroke(style)? };
         let _ = writeln!(
             self.body,
             r#"<rect {paint} x="{x}" y="{y}" width="{width}" height="{height}"/>"#
@@ -188,7 +254,7 @@ impl DrawingBackend for Canvas<'_> {
         if style.color().alpha == 0.0 {
             return Ok(());
         }
-        let _ = write!(self.body, r#"<polyline {} points=""#, stroke(style));
+        let _ = write!(self.body, r#"<polyline {} points=""#, stroke(style)?);
         self.points(path);
         self.body.push_str("\"/>\n");
         Ok(())
@@ -202,7 +268,7 @@ impl DrawingBackend for Canvas<'_> {
         fill: bool,
     ) -> Drawn {
         let (x, y, r) = (pixels(center.0), pixels(center.1), pixels(radius as i32));
-        let paint = if fill { filled(style.color()) } else { stroke(style) };
+        let paint = if fill { filled(style.color())? } else { stroke(style)? };
         let _ = writeln!(self.body, r#"<circle {paint} cx="{x}" cy="{y}" r="{r}"/>"#);
         Ok(())
     }
@@ -212,7 +278,7 @@ impl DrawingBackend for Canvas<'_> {
         vert: I,
         style: &S,
     ) -> Drawn {
-        let _ = write!(self.body, r#"<polygon {} points=""#, filled(style.color()));
+        let _ = write!(self.body, r#"<polygon {} points=""#, filled(style.color())?);
         self.points(vert);
         self.body.push_str("\"/>\n");
         Ok(())
@@ -244,12 +310,9 @@ impl DrawingBackend for Canvas<'_> {
             FontStyle::Bold => r#" font-weight="600""#,
             _ => "",
         };
-        let _ = writeln!(
-            self.body,
-            r#"<text {} x="{x}" y="{y:.1}" font-size="{size:.1}" text-anchor="{anchor}"{weight}{turn}>{}</text>"#,
-            filled(style.color()),
-            escape(text)
-        );
+        let (paint, text) = (filled(style.color())?, escape(text));
+        let _ = write!(self.body, r#"<text {paint} x="{x}" y="{y:.1}" font-size="{size:.1}""#);
+        let _ = writeln!(self.body, r#" text-anchor="{anchor}"{weight}{turn}>{text}</text>"#);
         Ok(())
     }
 }
@@ -279,13 +342,13 @@ fn pixels(units: i32) -> String {
     if tenth == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{tenth}") }
 }
 
-fn stroke<S: BackendStyle>(style: &S) -> String {
-    let width = pixels(style.stroke_width() as i32);
-    format!(r#"class="s-{}" fill="none" stroke-width="{width}""#, Ink::name(style.color()))
+fn stroke<S: BackendStyle>(style: &S) -> Result<String, NotAnInk> {
+    let (class, width) = (Class::from_color(style.color())?, pixels(style.stroke_width() as i32));
+    Ok(format!(r#"class="s-{class}" fill="none" stroke-width="{width}""#))
 }
 
-fn filled(color: BackendColor) -> String {
-    format!(r#"class="f-{}""#, Ink::name(color))
+fn filled(color: BackendColor) -> Result<String, NotAnInk> {
+    Ok(format!(r#"class="f-{}""#, Class::from_color(color)?))
 }
 
 #[cfg(test)]
@@ -295,6 +358,25 @@ mod tests {
     #[test]
     fn text_cannot_leave_its_element() {
         assert_eq!(escape("a<b>&\"'\u{0}"), "a&lt;b&gt;&amp;&quot;&#39;\u{fffd}");
+    }
+
+    #[test]
+    fn every_ink_comes_back_from_its_color_and_no_other_color_is_one() {
+        let arms = [0, 7, 8, 31, 32, 100];
+        let of_arm = [Ink::Arm, Ink::Solid, Ink::Pale, Ink::Faint];
+        let inks = arms.iter().flat_map(|arm| of_arm.map(|ink| ink(*arm)));
+        let plain = [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert];
+        let through = |RGBColor(red, green, blue)| {
+            Class::from_color(BackendColor { alpha: 1.0, rgb: (red, green, blue) })
+        };
+        for ink in inks.chain(plain) {
+            assert_eq!(through(ink.color()).ok(), Some(Class::of(ink)), "{ink:?}");
+        }
+        assert_eq!(Class::of(Ink::Arm(33)).to_string(), "a1");
+        assert_eq!(Class::of(Ink::Faint(9)).to_string(), "b1");
+        assert_eq!(Class::of(Ink::Muted).to_string(), "muted");
+        assert!(through(RGBColor(0, 0, 0)).is_err(), "black");
+        assert!(through(RGBColor(255, 255, 255)).is_err(), "white");
     }
 
     #[test]
