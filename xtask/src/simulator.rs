@@ -144,7 +144,8 @@ fn by_flows(program: &Path) -> anyhow::Result<()> {
             }
             let added = f64::from(flows - 1).max(1.0);
             println!(
-                "{queue:<12}{flows:>8}{per_packet:>12.0}{:>9.0}%{per_offered:>14.0}{:>7.1}x{:>14.1}",
+                "{queue:<12}{flows:>8}{per_packet:>12.0}{:>9.0}%{per_offered:>14.0}{:>7.1}x\
+                 {:>14.1}",
                 100.0 * (1.0 - offered_share),
                 per_offered / single,
                 (memory_kib - single_kib) / added,

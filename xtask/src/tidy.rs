@@ -10,21 +10,28 @@ use anyhow::{Context, bail};
 const MAX_LINES: usize = 800;
 /// Columns of a source line, at most.
 const MAX_COLUMNS: usize = 100;
+/// The page that every other page of the documentation is named on.
+const INDEX: &str = "docs/README.md";
 
 /// Checks every file that git tracks.
 pub fn check() -> anyhow::Result<()> {
     let output = Command::new("git").args(["ls-files", "-z"]).output().context("git ls-files")?;
     let files = String::from_utf8(output.stdout).context("git ls-files")?;
-    let mut problems = Vec::new();
-    for file in files.split('\0').filter(|file| !file.is_empty()) {
+    // What was deleted or moved and is not committed yet is still listed.
+    let is_there = |file: &&str| !file.is_empty() && Path::new(file).exists();
+    let files: Vec<&str> = files.split('\0').filter(is_there).collect();
+    let mut problems = modules_beside_folders(&files);
+    for file in &files {
         let Ok(text) = fs::read_to_string(file) else { continue };
-        if Path::new(file).extension().is_some_and(|extension| extension == "rs") {
+        if has_extension(file, "rs") {
             check_source(file, &text, &mut problems);
         }
         if has_conflict_marker(&text) {
             problems.push(format!("{file}: a merge conflict marker"));
         }
     }
+    let index = fs::read_to_string(INDEX).context(INDEX)?;
+    problems.extend(index_problems(&index, &files));
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -34,6 +41,10 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn has_extension(file: &str, wanted: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == wanted)
+}
+
 fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {
     let lines = text.lines().count();
     if lines > MAX_LINES {
@@ -41,9 +52,8 @@ fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {
     }
     for (number, line) in (1..).zip(text.lines()) {
         let columns = line.chars().count();
-        // A long literal cannot be broken without changing it, nor can a row of a table.
-        let breakable = !line.contains('"') && !line.trim_start().starts_with("//! |");
-        if columns > MAX_COLUMNS && breakable {
+        // A row of a table cannot be broken.
+        if columns > MAX_COLUMNS && !line.trim_start().starts_with("//! |") {
             problems.push(format!("{file}:{number}: {columns} columns; at most {MAX_COLUMNS}"));
         }
         for word in forbidden() {
@@ -68,4 +78,71 @@ fn forbidden() -> [String; 3] {
 
 fn has_conflict_marker(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "))
+}
+
+/// A module with files of its own has its first file among them: one style everywhere.
+fn modules_beside_folders(files: &[&str]) -> Vec<String> {
+    let modules = files.iter().filter_map(|file| file.strip_suffix(".rs"));
+    let has_files = |module: &&str| {
+        let inside = |file: &&&str| file.strip_prefix(module).is_some_and(|f| f.starts_with('/'));
+        files.iter().filter(inside).any(|file| has_extension(file, "rs"))
+    };
+    let beside = modules.filter(has_files);
+    beside.map(|it| format!("{it}.rs: stands beside its folder; move it to {it}/mod.rs")).collect()
+}
+
+/// Every page is named in the index, and every link of the index leads to a page.
+fn index_problems(index: &str, files: &[&str]) -> Vec<String> {
+    let links: Vec<&str> = index
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(link, _)| link)
+        .filter(|link| has_extension(link, "md") && !link.starts_with("../"))
+        .collect();
+    let pages: Vec<&str> = files
+        .iter()
+        .filter(|file| has_extension(file, "md") && **file != INDEX)
+        .filter_map(|file| file.strip_prefix("docs/"))
+        .collect();
+    let unnamed = pages.iter().filter(|page| !links.contains(page));
+    let unnamed = unnamed.map(|page| format!("docs/{page}: {INDEX} does not name it"));
+    let broken = links.iter().filter(|link| !pages.contains(link));
+    let broken = broken.map(|link| format!("{INDEX}: there is no page docs/{link}"));
+    unnamed.chain(broken).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_lies_in_its_folder() {
+        let files = ["src/a.rs", "src/a/b.rs", "src/ab.rs", "src/c/mod.rs", "src/c/d.rs"];
+        let found = modules_beside_folders(&files);
+        assert_eq!(found, ["src/a.rs: stands beside its folder; move it to src/a/mod.rs"]);
+        assert!(modules_beside_folders(&["tests/e.rs", "tests/e/data.csv"]).is_empty());
+    }
+
+    #[test]
+    fn the_index_names_every_page_and_no_other() {
+        let index = "[a](a.md), [b](queues/b.md), [there](../README.md), [gone](c.md)";
+        let files = ["docs/README.md", "docs/a.md", "docs/queues/b.md", "docs/d.md", "README.md"];
+        let unnamed = "docs/d.md: docs/README.md does not name it";
+        let broken = "docs/README.md: there is no page docs/c.md";
+        assert_eq!(index_problems(index, &files), [unnamed, broken]);
+    }
+
+    #[test]
+    fn a_quoted_line_is_as_long_as_any_other() {
+        let found = |text: &str| {
+            let mut problems = Vec::new();
+            check_source("a.rs", text, &mut problems);
+            problems
+        };
+        let long = "x".repeat(MAX_COLUMNS);
+        let quoted = format!("//! File.\nlet text = \"{long}\";\n");
+        assert_eq!(found(&quoted), ["a.rs:2: 114 columns; at most 100"]);
+        assert_eq!(found(&format!("//! | {long} |\n")), [""; 0], "a row of a table");
+    }
 }

@@ -98,7 +98,8 @@ impl Drip {
             }
             Phase::Question => Self::secure(socket, &[0x10, 0], false)?,
             Phase::Held => {
-                let question = br#"{"protocol":2,"token":null,"up_bit_per_s":1000,"down_bit_per_s":1000,"duration_ms":1500}"#;
+                let question = b"{\"protocol\":2,\"token\":null,\"up_bit_per_s\":1000,\
+                    \"down_bit_per_s\":1000,\"duration_ms\":1500}";
                 let mut message = (question.len() as u16).to_be_bytes().to_vec();
                 message.extend(question);
                 Self::secure(socket, &message, true)?

@@ -97,8 +97,8 @@ fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
     let (number, all) = (invalid.len(), count(record.trials.len() as u64, "trial"));
     let verb = if number == 1 { "is" } else { "are" };
     Some(format!(
-        "{number} of {all}{suffix} {verb} invalid and left out{example}: the machine, not the line, \
-         may have caused the delay. Run again on an idle machine."
+        "{number} of {all}{suffix} {verb} invalid and left out{example}: the machine, not the \
+         line, may have caused the delay. Run again on an idle machine."
     ))
 }
 
@@ -212,8 +212,8 @@ fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
     let line = found.and_then(|(quantile, values)| {
         let (low, high) = (values.iter().min()?, values.iter().max()?);
         Some(format!(
-            "The working latency of the {} arms lies between {} and {} ms at {}; no arm is \
-             known to differ from the first in its queue or its load alone, so none is compared with it.",
+            "The working latency of the {} arms lies between {} and {} ms at {}; no arm is known \
+             to differ from the first in its queue or its load alone, so none is compared with it.",
             values.len(),
             ms(*low),
             ms(*high),
@@ -341,8 +341,8 @@ impl<'a> Comparison<'a> {
             return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
         }
         Some(format!(
-            "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} ({percent} % \
-             interval).",
+            "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
+             ({percent} % interval).",
             quantile.name(),
             significant(low),
             significant(high)

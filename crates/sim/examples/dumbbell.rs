@@ -79,7 +79,8 @@ fn measure(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!(
         "queue={} mbit={mbit} flows={flows} seconds={seconds} delivered={delivered} \
          cpu={cpu:.3} wall={wall:.3} per_cpu_second={:.0} events_per_packet={:.2} drops={} \
-         retransmits={retransmits} timeouts={timeouts} goodput_mbit={:.2} reserved_kib={} rss_mib={:.1}",
+         retransmits={retransmits} timeouts={timeouts} goodput_mbit={:.2} reserved_kib={} \
+         rss_mib={:.1}",
         bottleneck.queue,
         delivered as f64 / cpu,
         outcome.cost.events as f64 / delivered as f64,

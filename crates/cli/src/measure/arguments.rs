@@ -266,8 +266,8 @@ fn tier(text: &str) -> Result<Tier, String> {
 
 fn class(text: &str) -> Result<Marking, String> {
     let wrong = || {
-        "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such as \
-         45/ect1"
+        "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such \
+         as 45/ect1"
             .to_owned()
     };
     let (dscp, ecn) = text.split_once('/').unwrap_or((text, "not-ect"));

@@ -41,7 +41,8 @@ fn of_step(finding: &Finding) -> Vec<String> {
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
         let mut lines = vec![format!(
-            "{name}: INVALID, no verdict: {reasons}. This machine, not the line, may have been slow."
+            "{name}: INVALID, no verdict: {reasons}. This machine, not the line, may have been \
+             slow."
         )];
         lines.extend(finding.headline(Phase::Load).map(|load| {
             let rates = rates(finding);
@@ -100,7 +101,8 @@ fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
         String::new()
     };
     format!(
-        "{name}: {rates}; working latency {}{idle}. The load adds {added:.0} ms, which is {}{lost}.",
+        "{name}: {rates}; working latency {}{idle}. The load adds {added:.0} ms, which is \
+         {}{lost}.",
         quantiles(load),
         grade(added)
     )

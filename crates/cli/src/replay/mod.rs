@@ -42,7 +42,8 @@ INCOMPLETE, and the exit status is 2. The senders do not react: the packets are 
 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
-  tcpdump -r all.pcap -w - 'src 192.0.2.7' | underload replay - --link 10mbit --queue pie > fates.csv")]
+  tcpdump -r all.pcap -w - 'src 192.0.2.7' | \
+underload replay - --link 10mbit --queue pie > fates.csv")]
 pub struct Arguments {
     /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,

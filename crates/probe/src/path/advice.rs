@@ -118,7 +118,8 @@ fn about_queue(examination: &Examination, advice: &mut Vec<String>) {
                 }
             };
             advice.push(format!(
-                "The {way} buffer is a plain one and holds {standing_ms:.0} ms when full: {setting}."
+                "The {way} buffer is a plain one and holds {standing_ms:.0} ms when full: \
+                 {setting}."
             ));
         }
         Some(QueueFamily::DropTail) => advice.push(format!(

@@ -150,7 +150,9 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,40}", body in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_text_is_read_or_refused(
+            text in "\\PC{0,40}", body in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
             let _ = from_hex::<16>(&text);
             let _ = octets_from_hex(&text);
             let _ = decode::<Question>(&body);

@@ -375,7 +375,10 @@ mod tests {
     fn three_tests(mbit: [u64; 4]) -> serde_json::Value {
         let at = |ms: u64| json!({"secs": ms / 1000, "nanos": ms % 1000 * 1_000_000});
         let group = |download: bool, both: bool, from_ms: u64, mbit: u64| {
-            let point = |step: u64| json!({"time": at(from_ms + 50 * step), "bytes": mbit * 125 * 50 * step});
+            let point = |step: u64| {
+                let bytes = mbit * 125 * 50 * step;
+                json!({"time": at(from_ms + 50 * step), "bytes": bytes})
+            };
             let mut points: Vec<_> = (1..=200).map(point).collect();
             points.insert(0, json!({"time": at(if download { from_ms } else { 30 }), "bytes": 0}));
             json!({"download": download, "both": both, "streams": [{"data": points}]})

@@ -25,7 +25,10 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A file that would be replaced is not one of ours.
-    #[error("{}: already there and not written by this program; name another folder", path.display())]
+    #[error(
+        "{}: already there and not written by this program; name another folder",
+        path.display()
+    )]
     NotOurs {
         /// The file.
         path: PathBuf,
