@@ -1,5 +1,7 @@
 //! The steps of CI, each of which can be run alone.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -11,8 +13,57 @@ pub fn all() -> anyhow::Result<()> {
     step("tidy", crate::tidy::check)?;
     step("clippy", clippy)?;
     step("doc", doc)?;
+    step("fuzz-check", fuzz_check)?;
+    step("msrv", msrv)?;
+    step("audit", crate::audit::where_installed)?;
     step("test", || crate::test_run::run(&[]))?;
     step("fuzz-time", fuzz_time)
+}
+
+/// The fuzz targets, a workspace of their own, still compile. Stable Rust will do, and no C++
+/// compiler is asked for: nothing is linked.
+pub fn fuzz_check() -> anyhow::Result<()> {
+    // The same versions of the same libraries. The copy is not kept, so it cannot fall behind.
+    fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
+    let mut command = Command::new("cargo");
+    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]);
+    command.env("CARGO_TARGET_DIR", target().join("fuzz-check"));
+    command.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
+    succeed(command.env("RUSTFLAGS", "--cfg fuzzing -Dwarnings"))
+}
+
+/// Everything compiles with the oldest Rust that `Cargo.toml` promises. Where that is the Rust that
+/// runs all checks, they have shown it; where it is not installed, only clippy's
+/// `incompatible_msrv` has looked.
+pub fn msrv() -> anyhow::Result<()> {
+    let manifest = fs::read_to_string("Cargo.toml").context("Cargo.toml")?;
+    let oldest = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+        .context("Cargo.toml has no rust-version")?;
+    let version = |toolchain: &[&str]| {
+        let output = Command::new("rustc").args(toolchain).arg("--version").output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let is_oldest = |version: &String| version.starts_with(&format!("rustc {oldest}."));
+    let toolchain = format!("+{oldest}");
+    if version(&[]).is_some_and(|version| is_oldest(&version)) {
+        eprintln!("    this is Rust {oldest}");
+        return Ok(());
+    }
+    if !version(&[&toolchain]).is_some_and(|version| is_oldest(&version)) {
+        eprintln!("SKIPPED msrv: rustup toolchain install {oldest} --profile minimal");
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command.args([&toolchain, "check", "--quiet", "--workspace", "--all-targets", "--locked"]);
+    succeed(command.env("CARGO_TARGET_DIR", target().join("msrv")))
+}
+
+/// Where what is built lies.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
 /// Conversations of a server with clients that pause at random, for a minute.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints its results")]
 
+mod audit;
 mod bench;
 mod checks;
 mod measure;
@@ -17,14 +18,17 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci        everything that CI checks: fmt, clippy, doc, tidy, test
-  fmt       formatting
-  clippy    lints, warnings denied
-  doc       documentation, warnings denied
-  tidy      this repository's own rules: file and line lengths, words
-  test      all tests, with a count of what passed, failed and was skipped, and why
-  fuzz-time time limits against bytes at random pauses, in virtual time, for a minute
-  bench     the benchmarks behind the numbers in the docs; `bench` alone lists them";
+  ci         everything that CI checks: all of these but bench
+  fmt        formatting
+  clippy     lints, warnings denied
+  doc        documentation, warnings denied
+  tidy       this repository's own rules: files, lines, modules, the index of the documentation
+  test       all tests, with a count of what passed, failed and was skipped, and why
+  fuzz-check the fuzz targets still compile
+  msrv       all compiles with the oldest Rust that Cargo.toml promises
+  audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
+  fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
+  bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -35,6 +39,9 @@ fn main() -> ExitCode {
         ["clippy"] => checks::clippy(),
         ["doc"] => checks::doc(),
         ["tidy"] => tidy::check(),
+        ["fuzz-check"] => checks::fuzz_check(),
+        ["msrv"] => checks::msrv(),
+        ["audit"] => audit::run(),
         ["fuzz-time"] => checks::fuzz_time(),
         ["test", rest @ ..] => test_run::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
