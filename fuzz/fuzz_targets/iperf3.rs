@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_probe::compat::iperf3::{
+use underload_compat::iperf3::{
     Datagram, Iperf3Limits, Parameters, Reception, check_results,
 };
 

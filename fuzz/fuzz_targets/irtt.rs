@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use libfuzzer_sys::fuzz_target;
 use underload_probe::Instants;
-use underload_probe::compat::irtt::{IrttLimits, Responder, ResponderReply};
+use underload_compat::irtt::{IrttLimits, Responder, ResponderReply};
 use underload_probe::service::CompatLedger;
 
 fn token() -> Option<u64> {

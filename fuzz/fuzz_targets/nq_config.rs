@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_probe::compat::nq::{NqConfig, NqTarget};
+use underload_compat::nq::{NqConfig, NqTarget};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = NqConfig::decode(bytes);

@@ -15,11 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
+use underload_probe::RunClock;
 use underload_probe::load::{LoadFlow, Transport, start_flow};
+use underload_probe::network::current_network;
 use underload_probe::service::{
     Ask, ConnectOptions, Identity, Remote, Service, ServiceConfig, Trust,
 };
-use underload_probe::{RunClock, current_network};
 use underload_record::schema::{Direction, Marking};
 
 /// Connections that let bytes drip while the sessions go on.

@@ -5,7 +5,7 @@
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
 //! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
-//! - [`compat`]: servers for clients of other tools.
+//! - [`network`]: sockets, waiting, and connecting to the first address that answers.
 //! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
 //! - [`preset`]: measurements with a name.
 //! - [`rpm`]: responsiveness, by formula.
@@ -13,14 +13,12 @@
 //!   connection.
 
 mod clock;
-pub mod compat;
 pub mod endpoint;
 pub mod load;
 pub mod measure;
-mod network;
+pub mod network;
 pub mod path;
 pub mod preset;
-mod race;
 pub mod rpm;
 pub mod service;
 pub mod session;
@@ -28,4 +26,3 @@ mod sys;
 pub mod wire;
 
 pub use clock::{Instants, RunClock};
-pub use network::{SocketSource, current_network};

@@ -4,11 +4,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use underload_probe::RunClock;
 use underload_probe::load::{
     FlowLog, LoadError, LoadFlow, LoadServer, LoadServerConfig, Token, Transport, start_flow,
 };
+use underload_probe::network::current_network;
 use underload_probe::wire::MarkingPolicy;
-use underload_probe::{RunClock, current_network};
 use underload_record::schema::{Direction, Ecn, Marking};
 
 const NO_TOKEN: Token = Token([0; 16]);

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use underload_probe::RunClock;
 use underload_probe::endpoint::{
     ProbeClass, ProberConfig, Reflector, ReflectorConfig, ThreadTiming,
 };
@@ -12,7 +13,7 @@ use underload_probe::measure::{
     Endpoints, FarClock, MeasureError, Measurement, MeasurementConfig, MeasurementResult, Progress,
     Ramp, RampEnd, RequestResponse,
 };
-use underload_probe::{RunClock, current_network};
+use underload_probe::network::current_network;
 use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
 struct FarEnd {

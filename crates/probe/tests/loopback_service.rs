@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use underload_probe::RunClock;
 use underload_probe::load::{LoadFlow, Token, Transport, start_flow};
 use underload_probe::measure::{Measurement, MeasurementConfig, Ramp};
+use underload_probe::network::current_network;
 use underload_probe::service::{
     Access, Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, ServiceError,
     SessionNews, TokenKeys, TokenTerms, Trust,
 };
-use underload_probe::{RunClock, current_network};
 use underload_record::schema::{Direction, Marking};
 
 fn config(limits: Limits) -> ServiceConfig {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
+use underload_probe::RunClock;
 use underload_probe::load::{LoadFlow, Transport, start_flow};
+use underload_probe::network::SocketSource;
 use underload_probe::service::{
     Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, ServiceError, Trust,
 };
-use underload_probe::{RunClock, SocketSource};
 use underload_record::schema::{Direction, Marking};
 
 fn socket_from(address: Ipv4Addr, domain: Domain, kind: Type) -> std::io::Result<Socket> {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
+use underload_probe::RunClock;
 use underload_probe::load::{LoadFlow, Transport, start_flow};
+use underload_probe::network::current_network;
 use underload_probe::service::{
     Ask, ConnectOptions, Identity, Limits, Remote, Service, ServiceConfig, Trust,
 };
-use underload_probe::{RunClock, current_network};
 use underload_record::schema::{Direction, Marking};
 
 /// How long flows try their best.

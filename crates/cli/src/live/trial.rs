@@ -8,11 +8,12 @@ use anyhow::Context;
 use socket2::{Domain, Socket, Type};
 use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
 use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
+use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
+use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
-use underload_probe::{RunClock, SocketSource};
 use underload_record::schema::{
     FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
 };

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use underload_probe::compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
+use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
 
 use super::Arguments;
 use crate::exit::OrBadInput;

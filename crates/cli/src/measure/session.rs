@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use underload_probe::RunClock;
 use underload_probe::load::Token;
 use underload_probe::measure::Measurement;
+use underload_probe::network::current_network;
 use underload_probe::preset::{Knobs, Step, session_duration};
 use underload_probe::service::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
 };
-use underload_probe::{RunClock, current_network};
 use underload_report::RunDir;
 
 use super::arguments::Arguments;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
-use underload_probe::current_network;
+use underload_probe::network::current_network;
 use underload_probe::path::{
     Examination, ExamineConfig, HopChange, HopTrace, HopsError, MarkSurvey, Part, TRACED_MAX,
     advice, examine, survey_marks, trace_hops,

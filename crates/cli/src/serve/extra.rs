@@ -11,10 +11,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use underload_probe::compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
-use underload_probe::compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
-use underload_probe::compat::nq::{NQ_PORT, NqLimits, NqServer};
-use underload_probe::compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
+use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
+use underload_compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
+use underload_compat::nq::{NQ_PORT, NqLimits, NqServer};
+use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::service::{CompatLedger, Identity, Limits};
 use underload_probe::wire::{MarkingPolicy, StampKey};
 

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use underload_probe::network::is_temporary;
 use underload_probe::service::Service;
 
 /// The listener; dropping it ends it.
@@ -124,10 +125,6 @@ impl<S: Read + Write> Client<S> {
         }
         Ok(())
     }
-}
-
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn answer(request: &[u8], page: &dyn Fn() -> String) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come
 //! from the caller, so the two ends may live in different network namespaces of one process.
 
+mod bucket;
 mod prober;
 mod recent;
 mod reflector;
@@ -11,10 +12,10 @@ mod requester;
 mod socket;
 mod thread;
 
+pub use bucket::Bucket;
 pub(crate) use prober::encode_request;
 pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
 pub use recent::RecentLatency;
-pub(crate) use reflector::Bucket;
 pub use reflector::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 pub use requester::{Requester, RequesterConfig};
 pub use socket::{ProbeSocket, Received};

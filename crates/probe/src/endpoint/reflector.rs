@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::{EndpointError, ProbeSocket, Received, ThreadTiming};
+use super::{Bucket, EndpointError, ProbeSocket, Received, ThreadTiming};
 use crate::clock::RunClock;
 use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
@@ -215,64 +215,5 @@ fn respond<'a>(
     match socket.send(&answer[..reply.len], reply.traffic_class, received.peer) {
         Ok(_) => &shared.answered,
         Err(_) => &shared.refused,
-    }
-}
-
-/// A token bucket over packets, exact to the nanosecond.
-#[derive(Clone, Debug)]
-pub(crate) struct Bucket {
-    rate_per_second: u64,
-    /// Tokens in units of 10^-9 packets, so that a nanosecond adds exactly `rate_per_second`.
-    nano_tokens: u64,
-    filled_ns: u64,
-}
-
-const NANO_TOKENS_PER_PACKET: u64 = 1_000_000_000;
-
-impl Bucket {
-    pub(crate) fn new(packets_per_second_max: u32) -> Self {
-        let rate_per_second = u64::from(packets_per_second_max);
-        let mut bucket = Self { rate_per_second, nano_tokens: 0, filled_ns: 0 };
-        bucket.nano_tokens = bucket.capacity();
-        bucket
-    }
-
-    /// A tenth of a second's worth, at least one packet unless the rate is 0.
-    fn capacity(&self) -> u64 {
-        if self.rate_per_second == 0 {
-            return 0;
-        }
-        (self.rate_per_second * (NANO_TOKENS_PER_PACKET / 10)).max(NANO_TOKENS_PER_PACKET)
-    }
-
-    /// Whether a packet may pass now.
-    pub(crate) fn take(&mut self, now_ns: u64) -> bool {
-        let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
-        self.filled_ns = now_ns;
-        let added = elapsed_ns.saturating_mul(self.rate_per_second);
-        self.nano_tokens = self.nano_tokens.saturating_add(added).min(self.capacity());
-        match self.nano_tokens.checked_sub(NANO_TOKENS_PER_PACKET) {
-            Some(rest) => {
-                self.nano_tokens = rest;
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rate_limit_passes_a_burst_and_then_the_rate() {
-        let mut bucket = Bucket::new(100);
-        let burst = (0..50).filter(|_| bucket.take(0)).count();
-        assert_eq!(burst, 10);
-        // 20 ms at 100 packets per second are two packets.
-        let later = (0..50).filter(|_| bucket.take(20_000_000)).count();
-        assert_eq!(later, 2);
-        assert!(!Bucket::new(0).take(u64::MAX));
     }
 }

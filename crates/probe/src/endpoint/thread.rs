@@ -29,7 +29,7 @@ const TIMER_SLACK_NS: u64 = 1;
 
 impl ThreadTiming {
     /// Applies it to the calling thread.
-    pub(crate) fn apply(self) {
+    pub fn apply(self) {
         // Both are improvements, not conditions: what they would have given shows in the lateness.
         let _ = set_timerslack(TIMER_SLACK_NS);
         if let Some(priority) = self.real_time_priority {
@@ -37,9 +37,9 @@ impl ThreadTiming {
         }
     }
 
-    /// Sleeps and then spins until `deadline_ns`, or for [`SLEEP_MAX_NS`] if that is sooner.
-    /// Returns the time.
-    pub(crate) fn wait_until(self, clock: RunClock, deadline_ns: u64) -> u64 {
+    /// Sleeps and then spins until `deadline_ns` of `clock`, or for 50 ms if that is sooner: the
+    /// caller is to notice when it should stop. Returns the time.
+    pub fn wait_until(self, clock: RunClock, deadline_ns: u64) -> u64 {
         let now_ns = clock.now_ns();
         let wake_ns = deadline_ns.saturating_sub(self.spin_ns);
         if wake_ns > now_ns.saturating_add(SLEEP_MAX_NS) {

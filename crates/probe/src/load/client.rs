@@ -17,7 +17,7 @@ use super::{
     tcp_client, udp_client,
 };
 use crate::clock::RunClock;
-use crate::network::SocketSource;
+use crate::network::{POLL_INTERVAL, SocketSource};
 
 /// A running flow. Dropping it ends and joins it.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
         if context.stop.load(Ordering::Relaxed) {
             return Ok(FlowLog::default());
         }
-        let next_look_ns = context.clock.now_ns() + super::POLL_INTERVAL.as_nanos() as u64;
+        let next_look_ns = context.clock.now_ns() + POLL_INTERVAL.as_nanos() as u64;
         context.clock.sleep_until(start_ns.min(next_look_ns));
     }
     let opened = match open(context, socket) {

@@ -49,7 +49,7 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
 ///
 /// # Errors
 /// What there is, in words for the stranger.
-pub(crate) fn check_present(name: &str) -> Result<(), String> {
+pub fn check_present(name: &str) -> Result<(), String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !may_load_modules(&status) {
         return Ok(());

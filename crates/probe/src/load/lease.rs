@@ -11,10 +11,11 @@ use underload_record::schema::Direction;
 
 use super::RECORD_INTERVAL;
 use super::pace::{Pace, PacedCounts, header_octets, send_paced};
-use super::peer::{Peer, is_temporary};
+use super::peer::Peer;
 use super::protocol::{BLOCK_OCTETS, BlockHeader, DatagramHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, UdpEnd};
+use crate::network::is_temporary;
 use crate::service::Share;
 
 /// An accepted flow and its time limit.

@@ -32,21 +32,17 @@ use underload_record::schema::{Direction, Marking};
 pub use protocol::read_reports;
 
 pub use client::{FlowHandle, start_flow};
-pub(crate) use congestion::check_present;
 pub use congestion::{
-    available_congestion_controls, check_congestion_control, set_congestion_control,
+    available_congestion_controls, check_congestion_control, check_present, set_congestion_control,
 };
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, octets_at};
-pub(crate) use peer::{is_temporary, wait_for};
 pub(crate) use protocol::MAGIC;
-pub(crate) use protocol::payload;
-pub use protocol::{FlowKind, Request, Response, Token};
+pub use protocol::{FlowKind, Request, Response, Token, payload};
 pub(crate) use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
-pub use tcp_info::TcpInfo;
-pub(crate) use tcp_info::acknowledged_bytes;
+pub use tcp_info::{TcpInfo, acknowledged_bytes};
 pub(crate) use udp_port::UdpFlows;
 
 /// A flow to start.
@@ -180,15 +176,13 @@ pub enum LoadError {
 
 /// From one record to the next.
 pub(crate) const RECORD_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a thread may sleep before it looks whether it should stop.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the other end may take to say hello.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Records per flow at most: 28 hours.
 pub(crate) const RECORDS_MAX: usize = 1_000_000;
-/// What TCP may hold that is not yet sent: little, so that "stop" means stop, and enough for
-/// bursts.
-pub(crate) const NOT_SENT_OCTETS: u32 = 128 << 10;
+/// What TCP may hold that is not yet sent (`TCP_NOTSENT_LOWAT`): little, so that "stop" means stop,
+/// and enough for bursts.
+pub const NOT_SENT_BYTES: u32 = 128 << 10;
 
 #[cfg(test)]
 mod tests {

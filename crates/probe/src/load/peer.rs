@@ -3,36 +3,18 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Socket};
 use underload_record::schema::Marking;
 
-use super::{LoadError, NOT_SENT_OCTETS, POLL_INTERVAL};
+use super::{LoadError, NOT_SENT_BYTES};
 use crate::clock::RunClock;
-
-/// Waits until one of `flags` holds or `timeout` is over; which ones hold.
-///
-/// # Errors
-/// What the kernel says; a signal is no error, just an early end.
-pub(crate) fn wait_for(
-    descriptor: BorrowedFd<'_>,
-    flags: PollFlags,
-    timeout: Duration,
-) -> io::Result<PollFlags> {
-    let mut descriptors = [PollFd::new(descriptor, flags)];
-    // Rounded up: a wait of 0.3 ms must not become a busy loop.
-    let millis = u16::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
-    match poll(&mut descriptors, PollTimeout::from(millis)) {
-        Ok(_) => Ok(descriptors[0].revents().unwrap_or(PollFlags::empty())),
-        Err(nix::errno::Errno::EINTR) => Ok(PollFlags::empty()),
-        Err(errno) => Err(errno.into()),
-    }
-}
+use crate::network::{POLL_INTERVAL, is_temporary, wait_for};
 
 /// One end of a flow's connection.
 #[derive(Debug)]
@@ -57,7 +39,7 @@ impl Peer {
         let options = SockRef::from(&peer.stream);
         peer.stream.set_nonblocking(true).map_err(peer.failed("not blocking"))?;
         options.set_tcp_nodelay(true).map_err(peer.failed("sending without delay"))?;
-        let not_sent = options.set_tcp_notsent_lowat(NOT_SENT_OCTETS);
+        let not_sent = options.set_tcp_notsent_lowat(NOT_SENT_BYTES);
         not_sent.map_err(peer.failed("limiting unsent data"))?;
         let reset = options.set_linger(Some(Duration::ZERO));
         reset.map_err(peer.failed("closing by reset"))?;
@@ -204,8 +186,4 @@ pub(super) fn set_marking(
         return Ok(());
     }
     socket.set_tos_v4(class)
-}
-
-pub(crate) fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

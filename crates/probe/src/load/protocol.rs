@@ -328,7 +328,7 @@ pub fn read_reports(bytes: &[u8]) {
 }
 
 /// `octets` of payload that no link on the way can compress: xorshift64* from a fixed seed.
-pub(crate) fn payload(octets: usize) -> Vec<u8> {
+pub fn payload(octets: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(octets + 8);
     while bytes.len() < octets {

@@ -15,12 +15,12 @@ use underload_record::schema::Direction;
 use super::congestion::check_present;
 use super::lease::Lease;
 use super::pace::{Pace, header_octets};
-use super::peer::{Peer, is_temporary, set_marking, wait_for};
+use super::peer::{Peer, set_marking};
 use super::protocol::{DatagramHeader, FlowKind, Request, Response, Token};
 use super::udp_port::{SharedEnd, UdpEnd, UdpFlows};
-use super::{HANDSHAKE_MAX, LoadError, POLL_INTERVAL, set_congestion_control};
+use super::{HANDSHAKE_MAX, LoadError, set_congestion_control};
 use crate::clock::RunClock;
-use crate::network::SocketSource;
+use crate::network::{POLL_INTERVAL, SocketSource, is_temporary, wait_for};
 use crate::service::{FlowPlace, Sessions, Share};
 use crate::wire::MarkingPolicy;
 

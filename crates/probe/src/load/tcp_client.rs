@@ -7,10 +7,10 @@ use socket2::SockRef;
 
 use super::client::{FlowContext, Opened};
 use super::congestion::congestion_control_of;
-use super::peer::is_temporary;
 use super::protocol::{BLOCK_OCTETS, BlockHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
+use crate::network::is_temporary;
 
 /// Octets per call: enough that calls are no cost, and a multiple of the block.
 const CHUNK_OCTETS: usize = 256 << 10;
@@ -175,7 +175,7 @@ mod tests {
         end(listener.accept().unwrap().0);
         // The other end's last words are here before the flow looks.
         let words = PollFlags::POLLIN | PollFlags::POLLHUP;
-        let waited = super::super::peer::wait_for(
+        let waited = crate::network::wait_for(
             std::os::fd::AsFd::as_fd(&peer.stream),
             words,
             Duration::from_secs(10),

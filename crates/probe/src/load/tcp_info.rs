@@ -88,7 +88,7 @@ impl TcpInfo {
 ///
 /// # Errors
 /// As [`TcpInfo::of`].
-pub(crate) fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
+pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
 }
 

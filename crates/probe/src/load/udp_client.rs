@@ -10,10 +10,11 @@ use socket2::{Domain, SockRef, Type};
 
 use super::client::{FlowContext, Opened};
 use super::pace::{Pace, PacedCounts, send_paced};
-use super::peer::{is_temporary, set_marking};
+use super::peer::set_marking;
 use super::protocol::DatagramHeader;
 use super::tcp_client::ReportReader;
 use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL, Transport};
+use crate::network::is_temporary;
 
 /// Sends at the flow's rate until told to stop, and notes what the server says arrived.
 pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, LoadError> {

@@ -15,9 +15,9 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Type};
 use underload_record::schema::Marking;
 
-use super::peer::{is_temporary, set_marking};
+use super::peer::set_marking;
 use super::protocol::DatagramHeader;
-use crate::network::SocketSource;
+use crate::network::{SocketSource, is_temporary};
 
 /// Flows that wait for their client's first datagram, or have just met it.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use socket2::{Domain, Type};
 
 use super::ServiceError;
 use super::control::{
-    CONVERSATION_MAX, Flagged, Limited, NoLease, is_temporary, prepare, read_message, write_message,
+    CONVERSATION_MAX, Flagged, Limited, NoLease, prepare, read_message, write_message,
 };
 use super::identity::{Fingerprint, Names, Pin, Trust};
 use super::join::join;
@@ -21,8 +21,7 @@ use super::message::{Answer, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, 
 use super::token::server_of;
 use crate::load::Token;
 use crate::measure::{Endpoints, FarClock};
-use crate::network::SocketSource;
-use crate::race::connect_first;
+use crate::network::{SocketSource, connect_first, is_temporary};
 
 /// How to connect.
 #[derive(Clone)]

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::ServiceError;
 use super::message::{body_len, decode, encode};
 use crate::clock::RunClock;
+use crate::network::is_temporary;
 
 /// How long one call may wait before the time limit and the stop signal are looked at.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -218,16 +219,11 @@ fn read_exact(stream: &mut impl Read, bytes: &mut [u8]) -> Result<(), ServiceErr
     Ok(())
 }
 
-/// What a call achieved; nothing, if it only took too long for one look.
+/// What a call achieved; nothing, if it only took too long for one look, which is `WouldBlock`.
+/// `TimedOut` is what a dead connection or a [`Limited`] says, and final.
 fn progress(outcome: io::Result<usize>, step: &'static str) -> Result<usize, ServiceError> {
     match outcome {
         Err(error) if is_temporary(&error) => Ok(0),
         other => other.map_err(|source| ServiceError::Socket { step, source }),
     }
-}
-
-/// True if the call may be tried again. A wait that took too long is `WouldBlock`; `TimedOut` is
-/// what a dead connection or a [`Limited`] says, and final.
-pub(super) fn is_temporary(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::ServiceError;
-use super::control::{
-    CONVERSATION_MAX, Lease, Limited, Watch, is_temporary, read_message, write_message,
-};
+use super::control::{CONVERSATION_MAX, Lease, Limited, Watch, read_message, write_message};
 use super::message::{Answer, Notice, Question};
+use crate::network::is_temporary;
 
 /// How long the client may take to receive a notice before it is given up.
 const NOTICE_MAX: Duration = Duration::from_secs(1);

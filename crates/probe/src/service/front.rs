@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::control::{LOOK_INTERVAL, is_temporary, prepare};
+use super::control::{LOOK_INTERVAL, prepare};
 use super::host::Host;
 use super::line::LineMeter;
-use super::quota::Payer;
 use crate::clock::RunClock;
 use crate::load::MAGIC;
+use crate::network::{CustomerNetwork, is_temporary};
 
 /// Connections that have not yet shown a session, from everywhere.
 const STRANGERS_MAX: usize = 256;
@@ -47,7 +47,7 @@ struct Waiting {
 }
 
 struct Stranger {
-    network: Payer,
+    network: CustomerNetwork,
     since: Duration,
     /// Ends its connection.
     evict: Box<dyn FnOnce() + Send>,
@@ -76,7 +76,7 @@ impl Strangers {
         has_session: bool,
         evict: impl FnOnce() + Send + 'static,
     ) -> Option<StrangerPlace> {
-        let network = Payer::of(from);
+        let network = CustomerNetwork::of(from);
         let mut waiting = self.lock();
         let evicted = waiting.make_room(now, network, has_session).ok()?;
         let number = waiting.came;
@@ -102,10 +102,10 @@ impl Waiting {
     fn make_room(
         &mut self,
         now: Duration,
-        network: Payer,
+        network: CustomerNetwork,
         has_session: bool,
     ) -> Result<Option<Stranger>, Crowded> {
-        let mut counts: BTreeMap<Payer, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
         for stranger in self.places.values() {
             *counts.entry(stranger.network).or_insert(0) += 1;
         }

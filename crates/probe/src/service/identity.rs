@@ -46,6 +46,14 @@ impl Fingerprint {
         Ok(names.key())
     }
 
+    /// TLS 1.3 for a client that accepts the server of this fingerprint and no other.
+    ///
+    /// # Errors
+    /// [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
+        Pin::new(&[self]).client_config()
+    }
+
     fn of(bytes: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
         let mut fingerprint = [0; 32];
@@ -261,7 +269,10 @@ impl Identity {
     }
 
     /// For the server's end of a connection: TLS 1.3 and nothing older.
-    pub(crate) fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
+    ///
+    /// # Errors
+    /// [`ServiceError::Tls`] if the key does not fit the certificate.
+    pub fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()));
         let config = builder
             .with_protocol_versions(&[&version::TLS13])

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use ring::hmac;
 
 use crate::load::Token;
+use crate::network::is_temporary;
 
 const MAGIC: [u8; 4] = *b"JUL1";
 /// Octets of every message.
@@ -200,7 +201,7 @@ fn receive(socket: &UdpSocket, until: Instant) -> io::Result<Option<Message>> {
                     return Ok(Some(message));
                 }
             }
-            Err(error) if super::control::is_temporary(&error) => {}
+            Err(error) if is_temporary(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::thread::sleep(left);
             }

@@ -53,7 +53,6 @@ use std::time::Duration;
 pub use client::{ConnectOptions, Granted, Remote, SessionNews};
 pub use compat_share::{CompatLedger, CompatShare};
 pub use counters::{ServiceCounts, ServiceState};
-pub(crate) use identity::Pin;
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
 pub use line::Line;

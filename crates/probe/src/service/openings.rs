@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::quota::Payer;
+use crate::network::CustomerNetwork;
 
 /// The instants up to which networks, by a keyed hash, and all together have used their rate.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Openings {
 
     /// True if one from this address may be answered now.
     pub(super) fn admits(&self, now_ns: u64, address: IpAddr) -> bool {
-        let index = self.keyed.hash_one(Payer::of(address)) as usize % PLACES;
+        let index = self.keyed.hash_one(CustomerNetwork::of(address)) as usize % PLACES;
         let Some(network) = self.networks.get(index) else { return false };
         takes(network, now_ns, NETWORK_COST_NS, NETWORK_BURST_NS)
             && takes(&self.all, now_ns, ALL_COST_NS, ALL_BURST_NS)

@@ -14,10 +14,10 @@ use underload_record::schema::Direction;
 
 use super::allowance::Allowance;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};
-use super::quota::Payer;
 use super::share::{Ended, FlowPlace, Share};
 use crate::clock::RunClock;
 use crate::load::Token;
+use crate::network::CustomerNetwork;
 
 /// All running sessions of a server.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Running {
     id: u64,
     token: Token,
     address: IpAddr,
-    network: Payer,
+    network: CustomerNetwork,
     share: Share,
 }
 
@@ -94,7 +94,7 @@ impl Sessions {
         let mut ledger = self.ledger();
         let grant = ledger.grant(self.now_ns(), ask, address, payer)?;
         let share = Share::new(Arc::clone(self), &grant);
-        let (id, network) = (grant.id, Payer::of(address));
+        let (id, network) = (grant.id, CustomerNetwork::of(address));
         self.running().push(Running { id, token, address, network, share: share.clone() });
         self.generation.fetch_add(1, Ordering::Release);
         self.apply_rates(&ledger);

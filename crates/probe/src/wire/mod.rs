@@ -8,7 +8,7 @@
 //! Two choices of ours, both allowed by the RFCs:
 //! - short test packets of TWAMP Light (14 to 43 octets) are accepted, absent fields read as zero,
 //!   and the answer is cut to the length of the request, so that a reflector never sends more than
-//!   it got ([`crate::compat::stamp`] makes an exception for senders that its owner named);
+//!   it got;
 //! - octets after the base packet whose TLV type would be 0 (reserved) are padding of a TWAMP Light
 //!   sender: they are carried back unchanged instead of being called malformed.
 
@@ -64,7 +64,7 @@ pub enum WireError {
 }
 
 /// Copies `N` octets at `offset` out of `bytes`, zero-filled where `bytes` is shorter.
-pub(crate) fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut value = [0; N];
     for (target, source) in value.iter_mut().zip(bytes.iter().skip(offset)) {
         *target = *source;

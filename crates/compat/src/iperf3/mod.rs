@@ -1,0 +1,95 @@
+//! A server for `iperf3 -c`: TCP and UDP load, both directions, several tests at once.
+//!
+//! A client opens a control connection with a cookie, sends its parameters as JSON, opens data
+//! connections with the same cookie (UDP: a datagram that says hello), and runs until it says so or
+//! its time is up; then both sides exchange results.
+//!
+//! Where it differs from iperf3's own server:
+//!
+//! - **Several tests at once**, each with a place ([`Iperf3Limits::tests_max`], per network too);
+//!   who finds none gets iperf3's "busy" at once.
+//! - Every test has a lease by this machine's clock: its own declared time, never longer than
+//!   [`Iperf3Limits::duration_max`], and an end when nothing moves.
+//! - `-n` and `-k` of what the server sends over TCP end it after a whole block; iperf3's goes on
+//!   until the client has said that it has enough. Over UDP both do so, since datagrams get lost.
+//! - The rate limit is kept by pacing what is sent and what is read, so that TCP slows down instead
+//!   of being cut off. UDP towards the server cannot be slowed down: it has to declare its rate
+//!   (`-b`), and is ended if it exceeds the limit.
+//! - UDP streams share one socket; a client's hello is answered, octet for octet, only while a test
+//!   of the same address waits for it. Two UDP tests of one address open their streams one after
+//!   the other, since a hello does not say whose it is.
+//! - Payload is generated here. DSCP is sent only from an allow-list, and ECN not at all.
+//! - Not there: SCTP, authentication with RSA-encrypted passwords, MSS, zero copy, GSO. A client
+//!   that asks for SCTP is refused; the others make no difference to what travels.
+
+mod control;
+mod parameters;
+mod results;
+mod server;
+mod stream;
+mod test;
+mod udp;
+
+use std::time::Duration;
+
+use underload_probe::wire::MarkingPolicy;
+
+pub use parameters::{Direction, Parameters, Protocol, Refusal};
+pub use results::check_results;
+pub use server::{Iperf3Counts, Iperf3Server};
+pub use udp::{Datagram, Reception};
+
+/// The TCP and UDP port that iperf3's client uses.
+pub const IPERF3_PORT: u16 = 5201;
+
+/// What clients may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iperf3Limits {
+    /// Tests at once.
+    pub tests_max: usize,
+    /// Tests at once from one network: a /24 of IPv4, a /56 of IPv6.
+    pub tests_per_network_max: usize,
+    /// Streams of one test, per direction.
+    pub streams_max: u32,
+    /// Length of a test, omitted seconds included.
+    pub duration_max: Duration,
+    /// Rate of one test in one direction, bit/s of payload; `None` for no limit. The tests together
+    /// have at most [`Iperf3Limits::tests_max`] times as much.
+    pub bit_per_s_max: Option<u64>,
+    /// A test in which nothing moves for this long is ended.
+    pub idle_timeout: Duration,
+    /// Markings that the server sends on request.
+    pub policy: MarkingPolicy,
+}
+
+impl Default for Iperf3Limits {
+    /// Four tests, two per network, 32 streams, two minutes, 1 Gbit/s, 15 s without progress.
+    fn default() -> Self {
+        Self {
+            tests_max: 4,
+            tests_per_network_max: 2,
+            streams_max: 32,
+            duration_max: Duration::from_mins(2),
+            bit_per_s_max: Some(1_000_000_000),
+            idle_timeout: Duration::from_secs(15),
+            policy: MarkingPolicy::PUBLIC,
+        }
+    }
+}
+
+/// What the two ends of a control connection say, one octet each.
+mod state {
+    pub const TEST_START: i8 = 1;
+    pub const TEST_RUNNING: i8 = 2;
+    pub const TEST_END: i8 = 4;
+    pub const PARAM_EXCHANGE: i8 = 9;
+    pub const CREATE_STREAMS: i8 = 10;
+    pub const SERVER_TERMINATE: i8 = 11;
+    pub const EXCHANGE_RESULTS: i8 = 13;
+    pub const DISPLAY_RESULTS: i8 = 14;
+    pub const ACCESS_DENIED: i8 = -1;
+    pub const SERVER_ERROR: i8 = -2;
+}
+
+/// How long a client may take for each step of opening and closing a test.
+const STEP_MAX: Duration = Duration::from_secs(10);

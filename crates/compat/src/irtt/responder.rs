@@ -1,0 +1,223 @@
+//! The server as a state machine: a datagram in, at most one out, no sockets.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use underload_probe::Instants;
+use underload_probe::load::payload;
+use underload_probe::network::CustomerNetwork;
+use underload_probe::service::CompatLedger;
+use underload_record::schema::Direction;
+
+use super::address::Addresses;
+use super::answer::{self, Probe};
+use super::packet::{self, CLOSE, OPEN, Request, RequestKind};
+use super::parameters::PROTOCOL_VERSION;
+use super::session::Session;
+use super::{IrttLimits, Parameters};
+
+/// All sessions of a server.
+pub struct Responder {
+    limits: IrttLimits,
+    key: Option<Vec<u8>>,
+    ledger: CompatLedger,
+    tokens: fn() -> Option<u64>,
+    sessions: BTreeMap<u64, Session>,
+    addresses: Addresses,
+    filling: Vec<u8>,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponderReply {
+    /// The reply is to be sent with this DSCP and ECN.
+    Send {
+        /// As the IP header's octet.
+        traffic_class: u8,
+    },
+    /// No request of this protocol, of no session here, or with a wrong digest: no answer.
+    Ignored,
+    /// Over a limit: no answer.
+    Limited,
+    /// A session was closed: no answer.
+    Closed,
+}
+
+impl Responder {
+    /// A server without sessions. With a `key`, only packets with its digest are answered.
+    /// Who finds nothing left in `ledger` gets no session. `tokens` gives unguessable numbers;
+    /// `None` opens no session.
+    pub fn new(
+        limits: IrttLimits,
+        key: Option<Vec<u8>>,
+        ledger: CompatLedger,
+        tokens: fn() -> Option<u64>,
+    ) -> Self {
+        Self {
+            limits,
+            key,
+            ledger,
+            tokens,
+            sessions: BTreeMap::new(),
+            addresses: Addresses::new(),
+            filling: payload(usize::from(limits.length_max)),
+        }
+    }
+
+    /// Sessions under way.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Takes a datagram that `client` sent and that arrived at `received`; writes the reply, if
+    /// there is one, into `out`, with the time of sending from `now`.
+    pub fn answer(
+        &mut self,
+        received: Instants,
+        client: SocketAddr,
+        datagram: &[u8],
+        now: impl Fn() -> Instants,
+        out: &mut Vec<u8>,
+    ) -> ResponderReply {
+        let Some(request) = Request::decode(datagram, self.key.as_deref()) else {
+            return ResponderReply::Ignored;
+        };
+        match request.kind {
+            RequestKind::Open { and_close } => {
+                let Ok(asked) = Parameters::decode(request.payload) else {
+                    return ResponderReply::Ignored;
+                };
+                let octets = datagram.len();
+                self.open(received.run_ns, client, octets, &asked, and_close, out)
+            }
+            RequestKind::Close { token } => {
+                if self.sessions.get(&token).is_some_and(|session| session.client == client) {
+                    self.sessions.remove(&token);
+                    return ResponderReply::Closed;
+                }
+                ResponderReply::Ignored
+            }
+            RequestKind::Echo { token, sequence } => {
+                let octets = datagram.len();
+                self.echo(received, client, octets, (token, sequence), now, out)
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        now_ns: u64,
+        client: SocketAddr,
+        octets: usize,
+        asked: &Parameters,
+        and_close: bool,
+        out: &mut Vec<u8>,
+    ) -> ResponderReply {
+        let deal = asked.clone().restricted(&self.limits);
+        let is_closed = and_close || asked.version != PROTOCOL_VERSION;
+        self.write_open_reply(&deal, if is_closed { None } else { Some(0) }, out);
+        if !self.addresses.may_get(now_ns, client.ip(), octets, out.len()) {
+            return ResponderReply::Limited;
+        }
+        if !is_closed {
+            let token = self.session_for(now_ns, client, &deal);
+            self.write_open_reply(&deal, token, out);
+        }
+        ResponderReply::Send { traffic_class: deal.traffic_class as u8 }
+    }
+
+    /// `None` says that no session was opened.
+    fn write_open_reply(&self, deal: &Parameters, token: Option<u64>, out: &mut Vec<u8>) {
+        let key = self.key.as_deref();
+        let flags = if token.is_some() { OPEN } else { OPEN | CLOSE };
+        packet::begin(out, flags, token.unwrap_or(0), key);
+        deal.encode(out);
+        packet::seal(out, key);
+    }
+
+    fn session_for(&mut self, now_ns: u64, client: SocketAddr, deal: &Parameters) -> Option<u64> {
+        let limits = self.limits;
+        self.sessions.retain(|_, session| !session.is_idle(now_ns, &limits));
+        let waits = |session: &Session| session.client == client && !session.is_used();
+        let waiting = self.sessions.iter_mut().find(|(_, session)| waits(session));
+        if let Some((token, session)) = waiting {
+            let share = session.share.clone();
+            *session = Session::new(now_ns, client, deal.clone(), share, &limits);
+            return Some(*token);
+        }
+        let network = CustomerNetwork::of(client.ip());
+        let of_network =
+            self.sessions.values().filter(|s| CustomerNetwork::of(s.client.ip()) == network);
+        if of_network.count() >= limits.sessions_per_network_max {
+            return None;
+        }
+        if self.sessions.len() >= limits.sessions_max {
+            let unused = self.sessions.iter().filter(|(_, session)| !session.is_used());
+            let (&oldest, _) = unused.min_by_key(|(_, session)| session.opened_ns())?;
+            self.sessions.remove(&oldest);
+        }
+        // 0 means "no session" to the client.
+        let token = (self.tokens)().filter(|token| *token != 0)?;
+        if self.sessions.contains_key(&token) {
+            return None;
+        }
+        let time = limits.duration_max + limits.unused_timeout + limits.idle_timeout;
+        let share = self.ledger.enter(client.ip(), time).ok()?;
+        let session = Session::new(now_ns, client, deal.clone(), share, &limits);
+        self.sessions.insert(token, session);
+        Some(token)
+    }
+
+    fn echo(
+        &mut self,
+        received: Instants,
+        client: SocketAddr,
+        octets: usize,
+        (token, sequence): (u64, u32),
+        now: impl Fn() -> Instants,
+        out: &mut Vec<u8>,
+    ) -> ResponderReply {
+        let now_ns = received.run_ns;
+        let Some(session) = self.sessions.get_mut(&token).filter(|s| s.client == client) else {
+            return ResponderReply::Ignored;
+        };
+        if session.is_idle(now_ns, &self.limits) {
+            self.sessions.remove(&token);
+            return ResponderReply::Ignored;
+        }
+        self.addresses.prove(now_ns, client.ip());
+        let Some(so_far) = session.note(now_ns, sequence) else {
+            return ResponderReply::Limited;
+        };
+        let is_overtime = session.is_overtime(now_ns);
+        // The answer is never longer than the probe.
+        let bytes = octets as u64;
+        let is_beyond = session.share.charge(Direction::Up, bytes).is_err();
+        if is_beyond || session.share.take(Direction::Down, bytes).is_err() {
+            return ResponderReply::Limited;
+        }
+        let flags = if is_overtime { CLOSE } else { 0 };
+        let probe = Probe { flags, token, sequence, so_far, received, octets };
+        let key = self.key.as_deref();
+        let written = answer::write(&session.deal, &probe, key, &self.filling, now, out);
+        let traffic_class = session.deal.traffic_class as u8;
+        if is_overtime {
+            self.sessions.remove(&token);
+        }
+        match written {
+            Some(()) => ResponderReply::Send { traffic_class },
+            None => ResponderReply::Limited,
+        }
+    }
+}
+
+impl std::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Neither the key nor the tokens.
+        f.debug_struct("Responder").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "responder_tests.rs"]
+mod tests;

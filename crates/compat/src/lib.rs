@@ -1,0 +1,42 @@
+//! Speaking to what people already run: servers for clients of other tools.
+//!
+//! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
+//! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
+//! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
+//!   servers.
+//! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
+//!
+//! They stand on `underload-probe`: its sockets, clocks and STAMP packets, and its ledger
+//! ([`CompatLedger`](underload_probe::service::CompatLedger)), which says what all of them together
+//! may take from a server that also serves our own clients.
+//!
+//! Each protocol is written from its description, without its authors' code, and answers as their
+//! servers do, with what a public server needs beside: bounded state, leases by the server's own
+//! clock, no amplification, payload that is generated here and never echoed, and no panic on any
+//! octets. `docs/interoperability.md` has the transcripts.
+
+pub mod iperf3;
+pub mod irtt;
+pub mod nq;
+mod places;
+pub mod stamp;
+
+use places::Places;
+
+/// Why a server for other tools could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum CompatError {
+    /// A socket operation failed.
+    #[error("{protocol} server: {step}")]
+    Socket {
+        /// Which server.
+        protocol: &'static str,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A UDP socket could not be prepared.
+    #[error(transparent)]
+    Endpoint(#[from] underload_probe::endpoint::EndpointError),
+}

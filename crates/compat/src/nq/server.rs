@@ -1,0 +1,310 @@
+//! The server: connections with a lease, four resources.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use underload_probe::load::NOT_SENT_BYTES;
+use underload_probe::service::{CompatLedger, Identity, ServiceError};
+use underload_record::schema::Direction;
+
+use super::NqLimits;
+use super::answer::{Content, InFlight, Lease};
+use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
+use crate::{CompatError, Places};
+
+/// A running responsiveness server. Dropping it ends its connections.
+#[derive(Debug)]
+pub struct NqServer {
+    address: SocketAddr,
+    host: Arc<Host>,
+    runtime: Option<Runtime>,
+}
+
+/// What a server did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NqCounts {
+    /// Connections that got through TLS.
+    pub connections: u64,
+    /// Connections closed because there was no place.
+    pub busy: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Connections open now.
+    pub open: usize,
+}
+
+struct Host {
+    limits: NqLimits,
+    ledger: CompatLedger,
+    places: Places,
+    tls: TlsAcceptor,
+    connections: AtomicU64,
+    busy: AtomicU64,
+    requests: AtomicU64,
+    sent: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The acceptor holds the key.
+        f.debug_struct("Host").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// What the draft demands of the large resource.
+const LARGE_OCTETS: u64 = 8 << 30;
+/// How long a client may take for TLS, and for the head of a request.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// A connection without a request for this long is closed.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+const STREAMS_MAX: u32 = 128;
+/// Said to who is too much, s.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
+
+impl NqServer {
+    /// Serves on `listener`, which the caller bound, as `identity`; load pays from `ledger`.
+    ///
+    /// # Errors
+    /// [`ServiceError`]: an unusable certificate; [`CompatError`]: a socket option refused, no
+    /// threads.
+    pub fn start(
+        listener: TcpListener,
+        identity: Identity,
+        limits: NqLimits,
+        ledger: CompatLedger,
+    ) -> Result<Self, NqStartError> {
+        let failed = |step| move |source| CompatError::Socket { protocol: "nq", step, source };
+        let address = listener.local_addr().map_err(failed("reading its address"))?;
+        listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        let mut tls = identity.server_config()?.as_ref().clone();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("nq")
+            .enable_all()
+            .build()
+            .map_err(failed("starting its threads"))?;
+        let host = Arc::new(Host {
+            limits,
+            ledger,
+            places: Places::new(limits.connections_max, limits.connections_per_network_max),
+            tls: TlsAcceptor::from(Arc::new(tls)),
+            connections: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            sent: Arc::default(),
+        });
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(listener).map_err(failed("watching its port"))?
+        };
+        runtime.spawn(serve(Arc::clone(&host), listener));
+        Ok(Self { address, host, runtime: Some(runtime) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> NqCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        NqCounts {
+            connections: read(&self.host.connections),
+            busy: read(&self.host.busy),
+            requests: read(&self.host.requests),
+            open: self.host.places.taken(),
+        }
+    }
+}
+
+impl Drop for NqServer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NqStartError {
+    /// A socket or a thread.
+    #[error(transparent)]
+    Compat(#[from] CompatError),
+    /// The certificate.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {
+    loop {
+        let Ok((stream, from)) = listener.accept().await else {
+            // Out of descriptors, or a connection that died before it was accepted.
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Some(place) = host.places.take(from.ip()) else {
+            host.busy.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        let host = Arc::clone(&host);
+        tokio::spawn(async move {
+            let _place = place;
+            // Whatever ends a connection, there is nobody left to tell.
+            let _ = host.converse(stream, from.ip()).await;
+        });
+    }
+}
+
+impl Host {
+    async fn converse(self: &Arc<Self>, stream: TcpStream, from: IpAddr) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        // Little unsent data, so that self probes wait in the network and not in this socket.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES);
+        let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let duration = self.limits.duration_max;
+        let lease = Lease::new(duration, self.limits.octets_max);
+        let (host, of_service) = (Arc::clone(self), Arc::clone(&lease));
+        let service = service_fn(move |request| {
+            let (host, in_flight) = (Arc::clone(&host), of_service.enter());
+            async move { host.answer(request, from, in_flight).await }
+        });
+        let mut http = Builder::new(TokioExecutor::new());
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_MAX);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HANDSHAKE_MAX)
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(self.limits.window_bytes / 2)
+            .initial_connection_window_size(self.limits.window_bytes);
+        let mut served = pin!(http.serve_connection(TokioIo::new(tls), service));
+        let mut before = None;
+        while !lease.is_over() {
+            if timeout(IDLE_MAX, served.as_mut()).await.is_ok() {
+                return Ok(());
+            }
+            let now = lease.requests_at_rest();
+            if now.is_some() && now == before {
+                break;
+            }
+            before = now;
+        }
+        served.as_mut().graceful_shutdown();
+        // A body in the middle, or a client that does not listen, gets a second to end.
+        let _ = timeout(IDLE_MAX, served).await;
+        Ok(())
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        from: IpAddr,
+        in_flight: InFlight,
+    ) -> Result<Response<Content>, hyper::Error> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let path = request.uri().path().to_owned();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let writes = matches!(*request.method(), Method::POST | Method::PUT);
+        let answer = match path.as_str() {
+            WELL_KNOWN | OLD if reads => self.configuration(&request, from),
+            SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
+            LARGE | UPLOAD if !self.may_load(in_flight.lease(), from) => busy(),
+            LARGE if reads => {
+                let sent = Arc::clone(&self.sent);
+                payload_response(Content::generated(LARGE_OCTETS, in_flight, sent), LARGE_OCTETS)
+            }
+            UPLOAD if writes => return swallow(request.into_body(), in_flight.lease()).await,
+            WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
+            _ => status(StatusCode::NOT_FOUND),
+        };
+        Ok(if request.method() == Method::HEAD { without_body(answer) } else { answer })
+    }
+
+    fn may_load(&self, lease: &Lease, from: IpAddr) -> bool {
+        lease.has_share(|| self.ledger.enter(from, self.limits.duration_max)) && !lease.is_over()
+    }
+
+    /// Not for who has taken all his places: a client that gets no configuration does not test.
+    fn configuration(&self, request: &Request<Incoming>, from: IpAddr) -> Response<Content> {
+        if self.places.is_full_for(from) {
+            return busy();
+        }
+        let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
+        let json = authority.or_else(header).and_then(NqConfig::encode_for);
+        let Some(json) = json else { return status(StatusCode::BAD_REQUEST) };
+        let len = json.len() as u64;
+        let mut response = payload_response(Content::of(json), len);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+/// Reads an upload to its end, or to the end of the lease.
+async fn swallow(mut body: Incoming, lease: &Lease) -> Result<Response<Content>, hyper::Error> {
+    while let Some(frame) = body.frame().await {
+        let mut arrived = frame?.data_ref().map_or(0, bytes_len);
+        lease.spend(arrived);
+        // What is not read yet fills the client's window, which slows it down.
+        while arrived > 0 && !lease.is_over() {
+            match lease.take(Direction::Up, arrived) {
+                Ok(bytes) => arrived -= bytes,
+                Err(wait) => sleep(wait).await,
+            }
+        }
+        if lease.is_over() {
+            return Ok(busy());
+        }
+    }
+    Ok(status(StatusCode::OK))
+}
+
+fn bytes_len(data: &hyper::body::Bytes) -> usize {
+    data.len()
+}
+
+fn payload_response(content: Content, len: u64) -> Response<Content> {
+    let mut response = Response::new(content);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    response
+}
+
+fn status(status: StatusCode) -> Response<Content> {
+    let mut response = Response::new(Content::Ready(None));
+    *response.status_mut() = status;
+    response
+}
+
+fn busy() -> Response<Content> {
+    let mut response = status(StatusCode::TOO_MANY_REQUESTS);
+    response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+    response
+}
+
+fn without_body(response: Response<Content>) -> Response<Content> {
+    response.map(|_| Content::Ready(None))
+}

@@ -1,0 +1,51 @@
+//! Whose certificates are good: those of the system's authorities, or one that is known.
+
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore, version};
+use std::sync::Arc;
+
+use underload_probe::service::Fingerprint;
+
+use super::NqError;
+
+/// How a server proves who it is. There is no way to believe everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NqTrust {
+    /// As in a browser: by the authorities that the operating system trusts.
+    System,
+    /// By the fingerprint of its certificate, as for one of our own servers.
+    Pinned(Fingerprint),
+}
+
+impl NqTrust {
+    /// For a client's connections: TLS 1.3, whose handshake takes one round trip, and HTTP/2.
+    pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, NqError> {
+        let mut config = match self {
+            Self::Pinned(fingerprint) => {
+                let config = fingerprint.client_config();
+                config.map_err(|error| NqError::Tls(error.to_string()))?.as_ref().clone()
+            }
+            Self::System => ClientConfig::builder_with_provider(Arc::new(default_provider()))
+                .with_protocol_versions(&[&version::TLS13])
+                .map_err(|error| NqError::Tls(error.to_string()))?
+                .with_root_certificates(system_authorities()?)
+                .with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        // Every fresh connection makes its handshake in full.
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+fn system_authorities() -> Result<RootCertStore, NqError> {
+    let mut authorities = RootCertStore::empty();
+    let loaded = rustls_native_certs::load_native_certs();
+    // Some systems carry certificates that nobody can read; those that can be read do.
+    authorities.add_parsable_certificates(loaded.certs);
+    if authorities.is_empty() {
+        let what = "the system has no certificate authorities; give the server's fingerprint";
+        return Err(NqError::Tls(what.to_owned()));
+    }
+    Ok(authorities)
+}

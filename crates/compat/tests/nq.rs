@@ -1,0 +1,125 @@
+//! The responsiveness client against the responsiveness server, both ours, over loopback.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use underload_compat::nq::{
+    LoadDirection, NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust,
+};
+use underload_probe::service::{
+    CompatLedger, Fingerprint, Identity, Limits, Service, ServiceConfig,
+};
+
+fn server(limits: NqLimits) -> (NqServer, String, Fingerprint) {
+    server_within(limits, CompatLedger::unlimited())
+}
+
+fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, Fingerprint) {
+    let directory = tempfile::tempdir().unwrap();
+    let identity = Identity::load_or_create(directory.path()).unwrap();
+    let fingerprint = identity.fingerprint();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = NqServer::start(listener, identity, limits, ledger).unwrap();
+    let url = format!("https://{}", server.address());
+    (server, url, fingerprint)
+}
+
+#[test]
+fn both_directions_are_measured_and_the_formulas_are_told_apart() {
+    let (server, url, fingerprint) = server(NqLimits::default());
+    let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
+    for direction in [LoadDirection::Down, LoadDirection::Up] {
+        let options = NqOptions {
+            interval: Duration::from_millis(300),
+            connections_max: 2,
+            duration_max: Duration::from_millis(1_500),
+            ..NqOptions::new(direction)
+        };
+        let result = client.measure(&options).unwrap();
+        assert!(result.goodput_bit_per_s > 1e6, "{result:?}");
+        assert!(result.responsiveness.is_some_and(|rpm| rpm.draft_09 > 1.0), "{result:?}");
+        assert!((1..=2).contains(&result.connections), "{result:?}");
+    }
+    assert!(server.counts().requests > 10);
+}
+
+#[test]
+fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
+    let (_server, url, _) = server(NqLimits::default());
+    let other: Fingerprint = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
+    let Err(error) = NqClient::open(&url, NqTrust::Pinned(other)) else {
+        panic!("a certificate that nobody knows was accepted");
+    };
+    assert!(matches!(error, NqError::Connect { step: "TLS with", .. }), "{error}");
+
+    // One place, which the asking connection takes itself.
+    let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };
+    let (_server, url, fingerprint) = server(limits);
+    let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {
+        panic!("a server without places was used");
+    };
+    assert!(matches!(error, NqError::Status { status: 429, .. }), "{error}");
+}
+
+#[test]
+fn no_octets_keep_a_place_for_long() {
+    let (server, url, _) = server(NqLimits::default());
+    let address = url.trim_start_matches("https://");
+    for octets in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1], &[0; 64]] {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.write_all(octets).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // An alert or nothing, and then the end.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while server.counts().open > 0 {
+        assert!(std::time::Instant::now() < until, "{:?}", server.counts());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn load_stays_within_what_the_server_gives_to_clients_of_other_tools() {
+    let limits = Limits { compat_bit_per_s: 8_000_000, ..Limits::generous() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let windows = NqLimits { window_bytes: 128 << 10, ..NqLimits::default() };
+    let (_server, url, fingerprint) = server_within(windows, service.compat());
+    let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
+    for direction in [LoadDirection::Down, LoadDirection::Up] {
+        let options = NqOptions {
+            interval: Duration::from_millis(500),
+            connections_max: 4,
+            duration_max: Duration::from_secs(4),
+            ..NqOptions::new(direction)
+        };
+        let result = client.measure(&options).unwrap();
+        // Without the limit loopback carries hundreds; windows and bursts come on top of it.
+        assert!(result.goodput_bit_per_s < 20e6, "{direction:?}: {}", result.goodput_bit_per_s);
+        assert!(result.goodput_bit_per_s > 0.0, "{direction:?}");
+    }
+}
+
+/// A handshake that trickles in is closed at its time limit, and the end of the server at once.
+#[test]
+fn bytes_that_trickle_in_keep_no_place() {
+    let (server, url, _) = server(NqLimits::default());
+    let mut stream = std::net::TcpStream::connect(url.trim_start_matches("https://")).unwrap();
+    let mut hello = vec![0x16, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3];
+    hello.resize(16_000, 0);
+    let until = std::time::Instant::now() + Duration::from_mins(1);
+    for byte in hello {
+        assert!(std::time::Instant::now() < until, "open after a minute of 5 s");
+        if stream.write_all(&[byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    while server.counts().open > 0 {
+        assert!(std::time::Instant::now() < until, "{:?}", server.counts());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

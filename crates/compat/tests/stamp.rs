@@ -1,0 +1,156 @@
+//! The reflector for STAMP and TWAMP-light senders over loopback: whom it answers, and how much.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use underload_compat::stamp::{StampConfig, StampServer};
+use underload_probe::wire::{BASE_LEN, KEYED_LEN, NtpTimestamp, ReflectorPacket, StampKey};
+
+fn reflector(config: StampConfig) -> StampServer {
+    StampServer::start(UdpSocket::bind("127.0.0.1:0").unwrap(), config).unwrap()
+}
+
+fn listing(source: &str) -> StampConfig {
+    StampConfig { sources: vec![source.parse().unwrap()], ..StampConfig::default() }
+}
+
+/// Until a condition holds; a machine may be busy.
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn sender() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket
+}
+
+/// The answer to a datagram.
+fn asked(socket: &UdpSocket, reflector: &StampServer, datagram: &[u8]) -> Vec<u8> {
+    socket.send_to(datagram, reflector.address()).unwrap();
+    let mut answer = [0; 2048];
+    let (len, from) = socket.recv_from(&mut answer).expect("an answer within 30 s");
+    assert_eq!(from, reflector.address());
+    answer[..len].to_vec()
+}
+
+/// Forges one packet of one reflector to the other, and carries what they send to each other over
+/// a path with a delay. Returns how many packets travelled it, the forged one included.
+fn packets_between(make: impl Fn() -> StampConfig, forged: &[u8]) -> u64 {
+    let ends = [reflector(make()), reflector(make())];
+    // What an end sends to relay n reaches the other end from relay 1 - n: each end seems to the
+    // other to be at a relay, whose port is neither's own.
+    let relays = [sender(), sender()];
+    let addresses = ends.each_ref().map(StampServer::address);
+    for relay in &relays {
+        relay.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    }
+    relays[0].send_to(forged, addresses[1]).unwrap();
+    let mut carried = 1;
+    let judged = |end: &StampServer| {
+        let counts = end.counts();
+        counts.answered + counts.reflectors + counts.strangers + counts.limited + counts.refused
+    };
+    let mut quiet_since = Instant::now();
+    let mut datagram = [0; 2048];
+    let until = Instant::now() + Duration::from_mins(1);
+    // All that was carried has been judged, and for a while nothing has come out.
+    while judged(&ends[0]) + judged(&ends[1]) < carried
+        || quiet_since.elapsed() < Duration::from_millis(300)
+    {
+        assert!(Instant::now() < until, "carried {carried}");
+        for (index, relay) in relays.iter().enumerate() {
+            while let Ok((len, _)) = relay.recv_from(&mut datagram) {
+                // What reaches relay 0 was meant for end 0, and comes from relay 1 there.
+                relays[1 - index].send_to(&datagram[..len], addresses[index]).unwrap();
+                carried += 1;
+                quiet_since = Instant::now();
+                if carried > 20 {
+                    return carried;
+                }
+            }
+        }
+    }
+    carried
+}
+
+#[test]
+fn two_reflectors_answer_one_forged_packet_at_most_once() {
+    let mut long = vec![0; 1400];
+    long[..4].copy_from_slice(&7u32.to_be_bytes());
+    for forged in [&long[..], &long[..BASE_LEN], &long[..14]] {
+        for make in [StampConfig::default, || listing("127.0.0.0/8")] {
+            let carried = packets_between(make, forged);
+            assert!(carried <= 2, "{carried} packets after one of {} bytes", forged.len());
+        }
+    }
+}
+
+#[test]
+fn two_reflectors_with_the_same_key_do_not_answer_each_other_either() {
+    let make = || StampConfig { key: Some(StampKey::new(b"secret")), ..listing("127.0.0.1") };
+    let mut recorded = vec![0; KEYED_LEN];
+    StampKey::new(b"secret").seal(&mut recorded, NtpTimestamp(1 << 40));
+    assert_eq!(packets_between(make, &recorded), 2, "answered once");
+}
+
+#[test]
+fn the_reflectors_own_port_and_those_of_services_are_not_answered() {
+    let reflector = reflector(StampConfig::default());
+    let address: SocketAddr = ([127, 0, 0, 9], reflector.address().port()).into();
+    let other = UdpSocket::bind(address).unwrap();
+    other.send_to(&[0; BASE_LEN], reflector.address()).unwrap();
+    wait_for("it is counted", || reflector.counts().reflectors == 1);
+    assert_eq!(reflector.counts().answered, 0);
+}
+
+/// What `twampy sender` sends by default: sequence, time, error estimate, no padding.
+#[test]
+fn a_sender_on_the_list_gets_a_whole_answer_to_14_bytes() {
+    let listed = reflector(listing("127.0.0.0/8"));
+    let mut datagram = [0; 14];
+    datagram[..4].copy_from_slice(&5u32.to_be_bytes());
+    datagram[4..12].copy_from_slice(&NtpTimestamp::from_unix_nanos(1 << 60).to_octets());
+    datagram[12..].copy_from_slice(&[0x3f, 0xff]);
+    let answer = asked(&sender(), &listed, &datagram);
+    assert_eq!(answer.len(), BASE_LEN, "twampy reads 41");
+    let (packet, _) = ReflectorPacket::decode(&answer).unwrap();
+    assert_eq!((packet.sequence, packet.sender.sequence), (5, 5));
+    assert_eq!(packet.sender.timestamp, NtpTimestamp::from_unix_nanos(1 << 60));
+    assert!(packet.received.0 > 0 && packet.timestamp >= packet.received && packet.sender_ttl > 0);
+
+    let open = reflector(StampConfig::default());
+    let socket = sender();
+    socket.send_to(&datagram, open.address()).unwrap();
+    wait_for("it is counted", || open.counts().strangers == 1);
+    // Who is not on the list gets as much as he sent.
+    assert_eq!(asked(&socket, &open, &[0; BASE_LEN]).len(), BASE_LEN);
+    let elsewhere = reflector(listing("192.0.2.0/24"));
+    socket.send_to(&[0; BASE_LEN], elsewhere.address()).unwrap();
+    wait_for("it is counted", || elsewhere.counts().strangers == 1);
+}
+
+#[test]
+fn with_a_key_only_signed_packets_are_answered_and_answers_are_signed() {
+    let key = StampKey::new(b"a shared secret");
+    let keyed = reflector(StampConfig { key: Some(key.clone()), ..StampConfig::default() });
+    let mut request = vec![0; KEYED_LEN];
+    request[3] = 9;
+    key.seal(&mut request, NtpTimestamp(1 << 40));
+    let answer = asked(&sender(), &keyed, &request);
+    assert_eq!((answer.len(), &answer[48..52]), (KEYED_LEN, &[0, 0, 0, 9][..]));
+    let mut again = answer.clone();
+    key.seal(&mut again, NtpTimestamp(u64::from_be_bytes(answer[16..24].try_into().unwrap())));
+    assert_eq!(again, answer, "signed as sent");
+    let socket = sender();
+    request[3] = 8;
+    for unsigned in [&request[..], &[0; BASE_LEN], &[0; KEYED_LEN], &answer] {
+        socket.send_to(unsigned, keyed.address()).unwrap();
+    }
+    wait_for("they are counted", || keyed.counts().strangers == 4);
+    assert_eq!(keyed.counts().answered, 1);
+}

@@ -1,0 +1,38 @@
+//! The network of one customer, which limits and quotas count by.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What one customer has at most: a /24 of IPv4, a /56 of IPv6.
+///
+/// An IPv4 address counts as the same whether it came over an IPv4 or a dual-stack socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CustomerNetwork {
+    first_address: IpAddr,
+}
+
+impl CustomerNetwork {
+    /// The network that `address` belongs to.
+    pub fn of(address: IpAddr) -> Self {
+        let first_address = match address.to_canonical() {
+            IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0 << 8).into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !0 << 72).into(),
+        };
+        Self { first_address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_customer_and_strangers_are_not() {
+        let of = |text: &str| CustomerNetwork::of(text.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), of("192.0.2.254"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.9"));
+        assert_eq!(of("2001:db8:0:1ff::1"), of("2001:db8:0:100:ffff::"));
+        assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
+        assert_ne!(of("::1"), of("0.0.0.0"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Waiting on a descriptor for a limited time.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// How long a thread may sleep before it looks whether it should stop.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Waits until one of `flags` holds or `timeout` is over; which ones hold.
+///
+/// # Errors
+/// What the kernel says; a signal is no error, just an early end.
+pub fn wait_for(
+    descriptor: BorrowedFd<'_>,
+    flags: PollFlags,
+    timeout: Duration,
+) -> io::Result<PollFlags> {
+    let mut descriptors = [PollFd::new(descriptor, flags)];
+    // Rounded up: a wait of 0.3 ms must not become a busy loop.
+    let millis = u16::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
+    match poll(&mut descriptors, PollTimeout::from(millis)) {
+        Ok(_) => Ok(descriptors[0].revents().unwrap_or(PollFlags::empty())),
+        Err(nix::errno::Errno::EINTR) => Ok(PollFlags::empty()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// True for what says "not now" and nothing about the connection: a socket that would block, or a
+/// signal.
+pub fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
