@@ -10,35 +10,31 @@ use nix::poll::PollFlags;
 use underload_record::schema::Direction;
 
 use super::RECORD_INTERVAL;
+use super::admission::FlowShare;
 use super::pace::{Pace, PacedCounts, header_octets, send_paced};
 use super::peer::Peer;
 use super::protocol::{BLOCK_OCTETS, BlockHeader, DatagramHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, UdpEnd};
 use crate::network::is_temporary;
-use crate::service::Share;
 
 /// An accepted flow and its time limit.
-pub(super) struct Lease<'a> {
+pub(super) struct Lease<'a, S> {
     pub peer: &'a Peer,
     pub accepted_ns: u64,
     pub end_ns: u64,
-    /// Of the session that the flow belongs to, where there are sessions.
-    pub share: Option<Share>,
+    pub share: S,
 }
 
-impl Lease<'_> {
+impl<S: FlowShare> Lease<'_, S> {
     fn is_over(&self) -> bool {
-        self.peer.is_stopped()
-            || self.peer.clock.now_ns() >= self.end_ns
-            || self.share.as_ref().is_some_and(Share::is_over)
+        self.peer.is_stopped() || self.peer.clock.now_ns() >= self.end_ns || self.share.is_over()
     }
 
-    /// Takes bytes off the session before they are moved; false if they may not be moved now, after
-    /// a wait in which other things may have become due.
+    /// Takes bytes off the flow's share before they are moved; false if they may not be moved now,
+    /// after a wait in which other things may have become due.
     fn take(&self, direction: Direction, bytes: usize) -> bool {
-        let Some(share) = &self.share else { return true };
-        let taken = share.take(direction, bytes as u64);
+        let taken = self.share.take(direction, bytes as u64);
         if let Err(wait) = taken {
             std::thread::sleep(wait.min(HELD_UP_MAX));
         }
@@ -47,21 +43,17 @@ impl Lease<'_> {
 
     /// Gives back what was taken and not moved.
     fn give_back(&self, direction: Direction, bytes: usize) {
-        if let Some(share) = &self.share {
-            share.give_back(direction, bytes as u64);
-        }
+        self.share.give_back(direction, bytes as u64);
     }
 
     /// How much to take at a time.
     fn take_bytes(&self, direction: Direction) -> usize {
-        self.share.as_ref().map_or(CHUNK_BYTES, |share| share.take_bytes(direction))
+        self.share.take_bytes(direction)
     }
 
     /// Counts what came and could not be held back.
     fn charge(&self, direction: Direction, bytes: u64) {
-        if let Some(share) = &self.share {
-            share.charge(direction, bytes);
-        }
+        self.share.charge(direction, bytes);
     }
 
     /// Counts what arrives and says so every 100 ms.
@@ -166,7 +158,7 @@ impl Lease<'_> {
     fn meet(
         &self,
         mut end: UdpEnd,
-        mut reporter: Option<&mut Reporter<'_>>,
+        mut reporter: Option<&mut Reporter<'_, S>>,
     ) -> io::Result<Option<Meeting>> {
         while !self.is_over() {
             if let Some(reporter) = reporter.as_deref_mut() {
@@ -190,10 +182,7 @@ impl Lease<'_> {
         let counts = PacedCounts::default();
         let client_gone = AtomicBool::new(false);
         let over = || client_gone.load(Ordering::Relaxed) || self.is_over();
-        let admits = |bytes: u16| match &self.share {
-            Some(share) => share.take(Direction::Down, u64::from(bytes)),
-            None => Ok(()),
-        };
+        let admits = |bytes: u16| self.share.take(Direction::Down, u64::from(bytes));
         std::thread::scope(|scope| {
             let sender = Builder::new().name("paced-sender".to_owned());
             sender.spawn_scoped(scope, || {
@@ -234,13 +223,13 @@ const CHUNK_BYTES: usize = 16 * BLOCK_OCTETS;
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
 
 /// Says every 100 ms what was counted.
-struct Reporter<'a> {
-    lease: &'a Lease<'a>,
+struct Reporter<'a, S> {
+    lease: &'a Lease<'a, S>,
     next_ns: u64,
 }
 
-impl<'a> Reporter<'a> {
-    fn new(lease: &'a Lease<'a>) -> Self {
+impl<'a, S> Reporter<'a, S> {
+    fn new(lease: &'a Lease<'a, S>) -> Self {
         Self { lease, next_ns: lease.accepted_ns }
     }
 

@@ -9,6 +9,7 @@
 //! route's `ecn` feature); a socket cannot ask for it, so it is no parameter here. UDP flows carry
 //! any ECN.
 
+mod admission;
 mod client;
 mod congestion;
 mod delivered;
@@ -31,6 +32,7 @@ use underload_record::schema::{Direction, Marking};
 #[cfg(fuzzing)]
 pub use protocol::read_reports;
 
+pub(crate) use admission::{Admission, FlowShare};
 pub use client::{FlowHandle, start_flow};
 pub use congestion::{
     available_congestion_controls, check_congestion_control, check_present, set_congestion_control,

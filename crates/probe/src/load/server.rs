@@ -12,6 +12,7 @@ use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
 use underload_record::schema::Direction;
 
+use super::admission::{Admission, Everybody, FlowShare};
 use super::congestion::check_present;
 use super::lease::Lease;
 use super::pace::{Pace, header_octets};
@@ -21,7 +22,6 @@ use super::udp_port::{SharedEnd, UdpEnd, UdpFlows};
 use super::{HANDSHAKE_MAX, LoadError, set_congestion_control};
 use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, SocketSource, is_temporary, wait_for};
-use crate::service::{FlowPlace, Sessions, Share};
 use crate::wire::MarkingPolicy;
 
 /// What a load server allows.
@@ -88,11 +88,12 @@ impl LoadServer {
             |step| move |source| LoadError::Socket { flow: "load server".to_owned(), step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
         listener.set_nonblocking(true).map_err(failed("not blocking"))?;
-        let host = FlowHost::new(network, config, None, UdpPort::Own);
+        let everybody = Arc::new(Everybody { token: config.token });
+        let host = FlowHost::new(network, config, everybody, UdpPort::Own);
         let (stop, flows) = (Arc::clone(&host.stop), Arc::clone(&host.flows));
         let thread = Builder::new()
             .name("load-server".to_owned())
-            .spawn(move || host.serve(&listener))
+            .spawn(move || serve(&Arc::new(host), &listener))
             .map_err(failed("starting its thread"))?;
         Ok(Self { address, stop, flows, thread: Some(thread) })
     }
@@ -118,11 +119,10 @@ impl Drop for LoadServer {
 }
 
 /// What every flow's thread shares.
-#[derive(Clone)]
-pub(crate) struct FlowHost {
+pub(crate) struct FlowHost<A> {
     network: Arc<dyn SocketSource>,
     config: LoadServerConfig,
-    sessions: Option<Arc<Sessions>>,
+    admission: Arc<A>,
     udp: UdpPort,
     clock: RunClock,
     stop: Arc<AtomicBool>,
@@ -130,7 +130,6 @@ pub(crate) struct FlowHost {
 }
 
 /// Where UDP flows come.
-#[derive(Clone)]
 pub(crate) enum UdpPort {
     /// Each to a port of its own.
     Own,
@@ -147,22 +146,22 @@ impl Drop for Place {
     }
 }
 
-impl std::fmt::Debug for FlowHost {
+impl<A> std::fmt::Debug for FlowHost<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FlowHost").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl FlowHost {
-    /// With `sessions` every flow has to carry the token of a running one, and ends with it.
+impl<A: Admission> FlowHost<A> {
+    /// Flows have to be admitted, and end with what they may move.
     pub(crate) fn new(
         network: Arc<dyn SocketSource>,
         config: LoadServerConfig,
-        sessions: Option<Arc<Sessions>>,
+        admission: Arc<A>,
         udp: UdpPort,
     ) -> Self {
         let (stop, flows) = (Arc::default(), Arc::default());
-        Self { network, config, sessions, udp, clock: RunClock::start(), stop, flows }
+        Self { network, config, admission, udp, clock: RunClock::start(), stop, flows }
     }
 
     /// Flows under way.
@@ -180,42 +179,6 @@ impl FlowHost {
     pub(crate) fn carry(&self, stream: TcpStream, from: SocketAddr, stranger: impl Sized) {
         // What goes wrong here is the client's to notice: it sees the connection close.
         let _ = self.run_flow(stream, from, None, stranger);
-    }
-
-    fn serve(&self, listener: &TcpListener) {
-        let mut threads: Vec<JoinHandle<()>> = Vec::new();
-        while !self.stop.load(Ordering::Relaxed) {
-            threads.retain(|thread| !thread.is_finished());
-            if wait_for(listener.as_fd(), PollFlags::POLLIN, POLL_INTERVAL).is_err() {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-            match listener.accept() {
-                Ok((stream, from)) => threads.extend(self.welcome(stream, from)),
-                Err(error) if is_temporary(&error) => {}
-                // Out of descriptors, or a connection that died before it was accepted.
-                Err(_) => std::thread::sleep(POLL_INTERVAL),
-            }
-        }
-        for thread in threads {
-            let _ = thread.join();
-        }
-    }
-
-    /// Starts a flow's thread; one too many is told so by this thread, which never waits for it.
-    fn welcome(&self, stream: TcpStream, from: SocketAddr) -> Option<JoinHandle<()>> {
-        let place = match self.take_place() {
-            Ok(place) => place,
-            Err(reason) => {
-                let _ = stream.set_nonblocking(true);
-                let _ = (&stream).write(&Response::Refused { reason }.encode());
-                return None;
-            }
-        };
-        let host = self.clone();
-        let body = move || {
-            let _ = host.run_flow(stream, from, Some(place), ());
-        };
-        Builder::new().name("load-flow".to_owned()).spawn(body).ok()
     }
 
     /// A place for one more flow, or what to tell the client.
@@ -242,8 +205,8 @@ impl FlowHost {
         let request = Request::decode(&octets)?;
         let begun = self.admit(&request, from.ip()).and_then(|claimed| {
             let place = place.map_or_else(|| self.take_place(), Ok)?;
-            let (share, flow_place) = claimed.unzip();
-            let (response, task) = self.begin(&peer, &request, from, share.as_ref())?;
+            let (share, flow_place) = claimed;
+            let (response, task) = self.begin(&peer, &request, from, &share)?;
             Ok((response, task, share, (place, flow_place)))
         });
         match begun {
@@ -271,21 +234,15 @@ impl FlowHost {
     }
 
     /// The limits, in words for the client.
-    fn admit(&self, request: &Request, from: IpAddr) -> Result<Option<(Share, FlowPlace)>, String> {
+    fn admit(&self, request: &Request, from: IpAddr) -> Result<(A::Share, A::Place), String> {
         let config = &self.config;
-        let claimed = match &self.sessions {
-            None => None,
-            Some(sessions) => Some(sessions.claim(&request.token, from.to_canonical())?),
-        };
+        let (share, place) = self.admission.admit(&request.token, from.to_canonical())?;
         let direction = match request.kind {
             FlowKind::TcpUp | FlowKind::UdpUp => Direction::Up,
             FlowKind::TcpDown | FlowKind::UdpDown => Direction::Down,
         };
-        if claimed.as_ref().is_some_and(|(share, _)| share.bit_per_s(direction) == 0) {
+        if share.bit_per_s(direction) == 0 {
             return Err(format!("the session was granted nothing {direction}"));
-        }
-        if config.token.is_some_and(|token| !token.matches(&request.token)) {
-            return Err("the token is wrong or missing".to_owned());
         }
         let duration_max_ms = config.duration_max.as_millis();
         if u128::from(request.duration_max_ms) > duration_max_ms {
@@ -306,7 +263,7 @@ impl FlowHost {
         if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > rate_max {
             return Err(format!("the rate is too high, at most {rate_max} bit/s"));
         }
-        Ok(claimed)
+        Ok((share, place))
     }
 
     fn begin(
@@ -314,19 +271,17 @@ impl FlowHost {
         peer: &Peer,
         request: &Request,
         from: SocketAddr,
-        share: Option<&Share>,
+        share: &A::Share,
     ) -> Result<(Response, Task), String> {
         let domain = Domain::for_address(from);
         match request.kind {
             FlowKind::TcpUp => {
-                if let Some(share) = share {
-                    keep_window_small(&SockRef::from(&peer.stream), share);
-                }
+                keep_window_small(&SockRef::from(&peer.stream), share);
                 Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSink))
             }
             FlowKind::TcpDown => {
                 let options = SockRef::from(&peer.stream);
-                if share.is_some() {
+                if A::ADMITS_STRANGERS {
                     check_present(&request.congestion_control)?;
                 }
                 set_congestion_control(&options, &request.congestion_control)
@@ -338,7 +293,7 @@ impl FlowHost {
             FlowKind::UdpUp | FlowKind::UdpDown => {
                 let cookie = random_cookie().map_err(|error| format!("no cookie: {error}"))?;
                 let mut addresses = vec![from.ip().to_canonical()];
-                addresses.extend(share.map(Share::joined).unwrap_or_default());
+                addresses.extend(share.joined());
                 let opened = self.open_udp(peer, request, from, cookie, addresses);
                 let (end, udp_port) = opened.map_err(|error| format!("UDP: {error}"))?;
                 let pace = Pace {
@@ -387,9 +342,50 @@ impl FlowHost {
     }
 }
 
+/// Accepts connections until told to stop, a thread per flow.
+fn serve<A: Admission>(host: &Arc<FlowHost<A>>, listener: &TcpListener) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !host.stop.load(Ordering::Relaxed) {
+        threads.retain(|thread| !thread.is_finished());
+        if wait_for(listener.as_fd(), PollFlags::POLLIN, POLL_INTERVAL).is_err() {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        match listener.accept() {
+            Ok((stream, from)) => threads.extend(welcome(host, stream, from)),
+            Err(error) if is_temporary(&error) => {}
+            // Out of descriptors, or a connection that died before it was accepted.
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+/// Starts a flow's thread; one too many is told so by this thread, which never waits for it.
+fn welcome<A: Admission>(
+    host: &Arc<FlowHost<A>>,
+    stream: TcpStream,
+    from: SocketAddr,
+) -> Option<JoinHandle<()>> {
+    let place = match host.take_place() {
+        Ok(place) => place,
+        Err(reason) => {
+            let _ = stream.set_nonblocking(true);
+            let _ = (&stream).write(&Response::Refused { reason }.encode());
+            return None;
+        }
+    };
+    let host = Arc::clone(host);
+    let body = move || {
+        let _ = host.run_flow(stream, from, Some(place), ());
+    };
+    Builder::new().name("load-flow".to_owned()).spawn(body).ok()
+}
+
 /// What the kernel takes in before we read it counts on the line all the same: at a low rate it
 /// may not be much. A high rate needs the window that the kernel finds by itself.
-fn keep_window_small(socket: &SockRef<'_>, share: &Share) {
+fn keep_window_small(socket: &SockRef<'_>, share: &impl FlowShare) {
     let half_second_bytes = share.bit_per_s(Direction::Up) / 16;
     if half_second_bytes < u64::from(WINDOW_BYTES.1) {
         // The kernel may refuse: then the window is as it was.
@@ -401,9 +397,8 @@ fn keep_window_small(socket: &SockRef<'_>, share: &Share) {
 /// The smallest window that is set, and from where on none is; every kernel allows these.
 const WINDOW_BYTES: (u32, u32) = (16 << 10, 200 << 10);
 
-/// What a UDP flow down is paced at: what it asked for, or what its session has if that is less.
-fn rate_of(request: &Request, share: Option<&Share>) -> u64 {
-    let Some(share) = share else { return request.rate_bit_per_s };
+/// What a UDP flow down is paced at: what it asked for, or what its share has if that is less.
+fn rate_of(request: &Request, share: &impl FlowShare) -> u64 {
     let granted = share.bit_per_s(Direction::Down);
     if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > granted {
         share.note_limited(Direction::Down);

@@ -31,7 +31,7 @@ pub(super) struct Host {
     pub dscp_allowed: u64,
     pub udp_port: u16,
     pub sessions: Arc<Sessions>,
-    pub flows: FlowHost,
+    pub flows: Arc<FlowHost<Sessions>>,
     pub strangers: Arc<Strangers>,
     pub counters: Arc<Counters>,
     pub stop: Arc<AtomicBool>,

@@ -57,9 +57,7 @@ pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
 pub use line::Line;
 pub use server::{Access, Service, ServiceConfig};
-pub(crate) use sessions::Sessions;
 pub use share::TooFast;
-pub(crate) use share::{FlowPlace, Share};
 pub use token::{TokenKeys, TokenTerms};
 
 /// Why a server or a client of it could not work.

@@ -90,7 +90,7 @@ pub struct Service {
     limits: Limits,
     sessions: Arc<Sessions>,
     counters: Arc<Counters>,
-    flows: FlowHost,
+    flows: Arc<FlowHost<Sessions>>,
     stop: Arc<AtomicBool>,
     drains: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -133,8 +133,8 @@ impl Service {
             token: None,
         };
         let shared_port = UdpPort::Shared(udp_port, udp_flows);
-        let known = Some(Arc::clone(&sessions));
-        let flows = FlowHost::new(current_network(), load, known, shared_port);
+        let flows = FlowHost::new(current_network(), load, Arc::clone(&sessions), shared_port);
+        let flows = Arc::new(flows);
         let (stop, drains) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let counters = Arc::new(Counters::default());
         let host = Arc::new(Host {
@@ -144,7 +144,7 @@ impl Service {
             dscp_allowed: config.policy.dscp_allowed,
             udp_port,
             sessions: Arc::clone(&sessions),
-            flows: flows.clone(),
+            flows: Arc::clone(&flows),
             strangers: Arc::new(Strangers::default()),
             counters: Arc::clone(&counters),
             stop: Arc::clone(&stop),

@@ -16,12 +16,12 @@ use super::allowance::Allowance;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};
 use super::share::{Ended, FlowPlace, Share};
 use crate::clock::RunClock;
-use crate::load::Token;
+use crate::load::{Admission, FlowShare, Token};
 use crate::network::CustomerNetwork;
 
 /// All running sessions of a server.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub(super) struct Sessions {
     clock: RunClock,
     ledger: Mutex<Ledger>,
     running: Mutex<Vec<Running>>,
@@ -99,32 +99,6 @@ impl Sessions {
         self.generation.fetch_add(1, Ordering::Release);
         self.apply_rates(&ledger);
         Ok(Granted { id, grant, share, sessions: Arc::clone(self) })
-    }
-
-    /// The session that `token` names, if it is this address's and not over, and a place for one
-    /// more flow of it. Every token is compared, so that the time it takes says nothing.
-    pub(crate) fn claim(
-        &self,
-        token: &Token,
-        address: IpAddr,
-    ) -> Result<(Share, FlowPlace), &'static str> {
-        let running = self.running();
-        let mut found = None;
-        for session in running.iter() {
-            let is_named = session.token.matches(token);
-            if is_named && session.address == address && !session.share.is_over() {
-                found = Some(session);
-            }
-        }
-        let session = found.ok_or("no session has this token at this address")?;
-        let of_network = running.iter().filter(|other| other.network == session.network);
-        if session.share.flows() >= FLOWS_PER_SESSION_MAX {
-            return Err("the session has all the flows that it may have");
-        }
-        if of_network.map(|other| other.share.flows()).sum::<usize>() >= FLOWS_PER_NETWORK_MAX {
-            return Err("your network has all the flows that it may have");
-        }
-        Ok((session.share.clone(), session.share.enter()))
     }
 
     /// Notes that `address`, which proved that it receives what is sent to it, belongs to the
@@ -223,6 +197,35 @@ impl Sessions {
     }
 }
 
+impl Admission for Sessions {
+    type Share = Share;
+    type Place = FlowPlace;
+
+    const ADMITS_STRANGERS: bool = true;
+
+    /// The session that `token` names, if it is this address's and not over, and a place for one
+    /// more flow of it. Every token is compared, so that the time it takes says nothing.
+    fn admit(&self, token: &Token, address: IpAddr) -> Result<(Share, FlowPlace), &'static str> {
+        let running = self.running();
+        let mut found = None;
+        for session in running.iter() {
+            let is_named = session.token.matches(token);
+            if is_named && session.address == address && !session.share.is_over() {
+                found = Some(session);
+            }
+        }
+        let session = found.ok_or("no session has this token at this address")?;
+        let of_network = running.iter().filter(|other| other.network == session.network);
+        if session.share.flows() >= FLOWS_PER_SESSION_MAX {
+            return Err("the session has all the flows that it may have");
+        }
+        if of_network.map(|other| other.share.flows()).sum::<usize>() >= FLOWS_PER_NETWORK_MAX {
+            return Err("your network has all the flows that it may have");
+        }
+        Ok((session.share.clone(), session.share.enter()))
+    }
+}
+
 /// Who may probe, as the reader of one socket knows it.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeIndex {
@@ -306,14 +309,14 @@ mod tests {
         let (here, elsewhere) = (address(1), address(2));
         let granted = sessions.open(ask(), here, Token([1; 16]), None).unwrap();
         assert!(granted.left() > Duration::from_secs(50));
-        assert!(sessions.claim(&Token([1; 16]), elsewhere).is_err());
-        assert!(sessions.claim(&Token([2; 16]), here).is_err());
-        let (share, _place) = sessions.claim(&Token([1; 16]), here).unwrap();
+        assert!(sessions.admit(&Token([1; 16]), elsewhere).is_err());
+        assert!(sessions.admit(&Token([2; 16]), here).is_err());
+        let (share, _place) = sessions.admit(&Token([1; 16]), here).unwrap();
         assert!(sessions.knows(here) && !sessions.knows(elsewhere));
         drop(granted);
         assert!(share.is_over());
         assert_eq!(sessions.count(), 0);
-        assert!(sessions.claim(&Token([1; 16]), here).is_err());
+        assert!(sessions.admit(&Token([1; 16]), here).is_err());
     }
 
     #[test]
@@ -338,7 +341,7 @@ mod tests {
             .iter()
             .map(|token| sessions.open(ask(), address(1), *token, None).unwrap())
             .collect();
-        let claim = |token: &Token| sessions.claim(token, address(1));
+        let claim = |token: &Token| sessions.admit(token, address(1));
         let mut flows = Vec::new();
         while let Ok(flow) = claim(&tokens[0]) {
             flows.push(flow);

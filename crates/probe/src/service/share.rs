@@ -14,6 +14,7 @@ use underload_record::schema::Direction;
 use super::allowance::Allowance;
 use super::ledger::Grant;
 use super::sessions::Sessions;
+use crate::load::FlowShare;
 
 /// The numbers of a session, as functions of the time.
 #[derive(Debug)]
@@ -192,7 +193,7 @@ impl Account {
 
 /// What a flow needs of its session.
 #[derive(Clone, Debug)]
-pub(crate) struct Share(Arc<Shared>);
+pub(super) struct Share(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -205,7 +206,7 @@ struct Shared {
 
 /// A flow's place in its session, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct FlowPlace(Share);
+pub(super) struct FlowPlace(Share);
 
 impl Drop for FlowPlace {
     fn drop(&mut self) {
@@ -238,51 +239,9 @@ impl Share {
         self.0.sessions.now_ns()
     }
 
-    /// True once the session is over, by time, by volume or because it was ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.account.is_over(self.now_ns())
-    }
-
     /// Why it is over by itself; `None` while it is not.
     pub(super) fn end(&self) -> Option<&'static str> {
         self.0.account.end(self.now_ns())
-    }
-
-    /// Takes what is about to be sent or read, a packet or at most [`Share::take_bytes`], off the
-    /// rate and the volume; if not now, how long to wait before asking again.
-    pub(crate) fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
-        let taken = self.0.account.take(self.now_ns(), direction, bytes);
-        if taken.is_ok() {
-            self.0.sessions.count_moved(direction, bytes);
-        }
-        taken
-    }
-
-    /// Gives back what was taken and neither sent nor read.
-    pub(crate) fn give_back(&self, direction: Direction, bytes: u64) {
-        self.0.account.give_back(direction, bytes);
-        self.0.sessions.uncount_moved(direction, bytes);
-    }
-
-    /// Counts what came and could not be held back; ends the session if that is too fast.
-    pub(crate) fn charge(&self, direction: Direction, bytes: u64) {
-        self.0.account.charge(self.now_ns(), direction, bytes);
-        self.0.sessions.count_moved(direction, bytes);
-    }
-
-    /// A good size for a take: what of the volume is left, up to 256 KiB.
-    pub(crate) fn take_bytes(&self, direction: Direction) -> usize {
-        self.0.account.take_bytes(direction) as usize
-    }
-
-    /// Granted now, bit/s.
-    pub(crate) fn bit_per_s(&self, direction: Direction) -> u64 {
-        self.0.account.allowance(direction).bit_per_s()
-    }
-
-    /// Notes that the client wanted more than the granted rate.
-    pub(crate) fn note_limited(&self, direction: Direction) {
-        self.0.account.allowance(direction).note_limited();
     }
 
     /// Whether the rate held it up so far, up and down.
@@ -291,13 +250,48 @@ impl Share {
         (account.up.has_limited(), account.down.has_limited())
     }
 
-    /// UDP addresses that were proved to be the client's.
-    pub(crate) fn joined(&self) -> Vec<IpAddr> {
-        self.joined_addresses().clone()
-    }
-
     pub(super) fn joined_addresses(&self) -> MutexGuard<'_, Vec<IpAddr>> {
         self.0.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FlowShare for Share {
+    fn is_over(&self) -> bool {
+        self.0.account.is_over(self.now_ns())
+    }
+
+    fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
+        let taken = self.0.account.take(self.now_ns(), direction, bytes);
+        if taken.is_ok() {
+            self.0.sessions.count_moved(direction, bytes);
+        }
+        taken
+    }
+
+    fn give_back(&self, direction: Direction, bytes: u64) {
+        self.0.account.give_back(direction, bytes);
+        self.0.sessions.uncount_moved(direction, bytes);
+    }
+
+    fn charge(&self, direction: Direction, bytes: u64) {
+        self.0.account.charge(self.now_ns(), direction, bytes);
+        self.0.sessions.count_moved(direction, bytes);
+    }
+
+    fn take_bytes(&self, direction: Direction) -> usize {
+        self.0.account.take_bytes(direction) as usize
+    }
+
+    fn bit_per_s(&self, direction: Direction) -> u64 {
+        self.0.account.allowance(direction).bit_per_s()
+    }
+
+    fn note_limited(&self, direction: Direction) {
+        self.0.account.allowance(direction).note_limited();
+    }
+
+    fn joined(&self) -> Vec<IpAddr> {
+        self.joined_addresses().clone()
     }
 }
 
