@@ -51,7 +51,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
     let Err(error) = NqClient::open(&url, NqTrust::Pinned(other)) else {
         panic!("a certificate that nobody knows was accepted");
     };
-    assert!(matches!(error, NqError::Connect { step: "TLS with", .. }), "{error}");
+    assert!(matches!(error, NqError::Connect { step: "the TLS handshake with", .. }), "{error}");
 
     // One place, which the asking connection takes itself.
     let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };

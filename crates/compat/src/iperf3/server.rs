@@ -89,7 +89,7 @@ impl Iperf3Server {
     ) -> Result<Self, CompatError> {
         let failed = |step| move |source| CompatError::Socket { protocol: "iperf3", step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
-        listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
         let hub = Arc::new(UdpHub::new(socket).map_err(failed("preparing the UDP socket"))?);
         // The streams of a test come one after the other, and leave their places as soon as they
         // have said whose they are.

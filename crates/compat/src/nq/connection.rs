@@ -64,7 +64,7 @@ impl Peer {
             move |_| NqError::Connect { step, host: host(), source: io::ErrorKind::TimedOut.into() }
         };
         let name = ServerName::try_from(self.target.host.clone())
-            .map_err(|error| NqError::Tls(error.to_string()))?;
+            .map_err(|source| NqError::Name { host: self.target.host.clone(), source })?;
         let start = Instant::now();
         let stream = timeout(STEP_MAX, TcpStream::connect(self.address)).await;
         let stream = stream.map_err(late("connecting to"))?.map_err(failed("connecting to"))?;
@@ -74,16 +74,20 @@ impl Peer {
         let start = Instant::now();
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = timeout(STEP_MAX, connector.connect(name, stream)).await;
-        let stream = stream.map_err(late("TLS with"))?.map_err(failed("TLS with"))?;
+        let stream = stream
+            .map_err(late("the TLS handshake with"))?
+            .map_err(failed("the TLS handshake with"))?;
         let tls = start.elapsed();
         let mut http = Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let (sender, connection) = http
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|source| NqError::Http { step: "HTTP/2 with", host: host(), source })?;
+        let (sender, connection) =
+            http.handshake(TokioIo::new(stream)).await.map_err(|source| NqError::Http {
+                step: "the HTTP/2 opening with",
+                host: host(),
+                source,
+            })?;
         // Its failures show on the requests.
         let driver = tokio::spawn(async move {
             let _ = connection.await;

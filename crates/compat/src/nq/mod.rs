@@ -27,6 +27,9 @@ mod trust;
 
 use std::time::Duration;
 
+use rustls::pki_types::InvalidDnsNameError;
+use underload_probe::service::ServiceError;
+
 pub use client::{LoadDirection, NqClient, NqOptions, NqResult};
 pub use config::{NqConfig, NqTarget};
 pub use server::{NqCounts, NqServer, NqStartError};
@@ -112,8 +115,22 @@ pub enum NqError {
         status: u16,
     },
     /// TLS cannot be set up.
-    #[error("TLS: {0}")]
-    Tls(String),
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+    /// The server cannot be believed by the fingerprint given.
+    #[error(transparent)]
+    Pinned(#[from] ServiceError),
+    /// Nothing says whom to believe.
+    #[error("the system has no certificate authorities; give the server's fingerprint")]
+    NoAuthorities,
+    /// A certificate cannot be for the host.
+    #[error("{host:?} is no name for a certificate")]
+    Name {
+        /// The host of the URL.
+        host: String,
+        /// What is wrong with it.
+        source: InvalidDnsNameError,
+    },
     /// Nothing was measured.
     #[error("{0}")]
     Nothing(&'static str),

@@ -92,7 +92,7 @@ impl NqServer {
     ) -> Result<Self, NqStartError> {
         let failed = |step| move |source| CompatError::Socket { protocol: "nq", step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
-        listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
         let mut tls = identity.server_config()?.as_ref().clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let runtime = tokio::runtime::Builder::new_multi_thread()

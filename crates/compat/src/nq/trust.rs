@@ -21,13 +21,10 @@ impl NqTrust {
     /// For a client's connections: TLS 1.3, whose handshake takes one round trip, and HTTP/2.
     pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, NqError> {
         let mut config = match self {
-            Self::Pinned(fingerprint) => {
-                let config = fingerprint.client_config();
-                config.map_err(|error| NqError::Tls(error.to_string()))?.as_ref().clone()
-            }
+            Self::Pinned(fingerprint) => fingerprint.client_config()?.as_ref().clone(),
             Self::System => ClientConfig::builder_with_provider(Arc::new(default_provider()))
                 .with_protocol_versions(&[&version::TLS13])
-                .map_err(|error| NqError::Tls(error.to_string()))?
+                .map_err(NqError::Tls)?
                 .with_root_certificates(system_authorities()?)
                 .with_no_client_auth(),
         };
@@ -44,8 +41,7 @@ fn system_authorities() -> Result<RootCertStore, NqError> {
     // Some systems carry certificates that nobody can read; those that can be read do.
     authorities.add_parsable_certificates(loaded.certs);
     if authorities.is_empty() {
-        let what = "the system has no certificate authorities; give the server's fingerprint";
-        return Err(NqError::Tls(what.to_owned()));
+        return Err(NqError::NoAuthorities);
     }
     Ok(authorities)
 }

@@ -55,18 +55,18 @@ impl ProbeSocket {
         let _ = options.set_recv_buffer_size(BUFFER_OCTETS);
         let _ = options.set_send_buffer_size(BUFFER_OCTETS);
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
-            .map_err(|errno| failed("receive time stamps")(errno.into()))?;
+            .map_err(|errno| failed("asking for receive time stamps")(errno.into()))?;
         if local.is_ipv6() {
-            options.set_recv_tclass_v6(true).map_err(failed("receiving the traffic class"))?;
+            options.set_recv_tclass_v6(true).map_err(failed("asking for the traffic class"))?;
             setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)
-                .map_err(|errno| failed("receiving the hop limit")(errno.into()))?;
+                .map_err(|errno| failed("asking for the hop limit")(errno.into()))?;
         }
         // On a dual-stack IPv6 socket these serve IPv4 peers; a pure IPv6 socket may refuse them.
         let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| {
             setsockopt(&socket, sockopt::Ipv4RecvTtl, &true).map_err(io::Error::from)
         });
         if local.is_ipv4() {
-            for_ipv4.map_err(failed("receiving the type of service"))?;
+            for_ipv4.map_err(failed("asking for the type of service"))?;
         }
         let control = nix::cmsg_space!(
             nix::sys::time::TimeSpec,

@@ -37,8 +37,8 @@ impl Peer {
     ) -> Result<Self, LoadError> {
         let peer = Self { stream, flow: flow.to_owned(), clock, stop };
         let options = SockRef::from(&peer.stream);
-        peer.stream.set_nonblocking(true).map_err(peer.failed("not blocking"))?;
-        options.set_tcp_nodelay(true).map_err(peer.failed("sending without delay"))?;
+        peer.stream.set_nonblocking(true).map_err(peer.failed("making its socket non-blocking"))?;
+        options.set_tcp_nodelay(true).map_err(peer.failed("setting TCP_NODELAY"))?;
         let not_sent = options.set_tcp_notsent_lowat(NOT_SENT_BYTES);
         not_sent.map_err(peer.failed("limiting unsent data"))?;
         let reset = options.set_linger(Some(Duration::ZERO));

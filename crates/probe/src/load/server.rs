@@ -87,7 +87,7 @@ impl LoadServer {
         let failed =
             |step| move |source| LoadError::Socket { flow: "load server".to_owned(), step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
-        listener.set_nonblocking(true).map_err(failed("not blocking"))?;
+        listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
         let everybody = Arc::new(Everybody { token: config.token });
         let host = FlowHost::new(network, config, everybody, UdpPort::Own);
         let (stop, flows) = (Arc::clone(&host.stop), Arc::clone(&host.flows));

@@ -140,7 +140,7 @@ impl Remote {
         }
         let answer = conversation?;
         let Some(seen) = seen else {
-            return Err(ServiceError::Tls("the server showed no certificate".to_owned()));
+            return Err(ServiceError::NoCertificate);
         };
         let fingerprint = seen.key();
         // The handshake is complete: the server holds the key that it showed.
@@ -286,8 +286,8 @@ fn secure(
     prepare(&socket).map_err(failed("preparing the control connection"))?;
     // Nothing depends on the name: the key is pinned.
     let name = ServerName::IpAddress(address.ip().into());
-    let connection = ClientConnection::new(pin.client_config()?, name)
-        .map_err(|error| ServiceError::Tls(error.to_string()))?;
+    let connection =
+        ClientConnection::new(pin.client_config()?, name).map_err(ServiceError::Tls)?;
     let limited = Limited::new(socket, Flagged::new(&options.cancel), CONVERSATION_MAX);
     Ok(StreamOwned::new(connection, limited))
 }

@@ -37,8 +37,7 @@ pub(super) enum Ended {
 impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
     /// From now on the client has [`CONVERSATION_MAX`] for handshake, question and answer.
     pub(super) fn begin(tls: Arc<ServerConfig>, stream: S, watch: W) -> Result<Self, ServiceError> {
-        let connection =
-            ServerConnection::new(tls).map_err(|error| ServiceError::Tls(error.to_string()))?;
+        let connection = ServerConnection::new(tls).map_err(ServiceError::Tls)?;
         let limited = Limited::new(stream, watch, CONVERSATION_MAX);
         Ok(Self { stream: StreamOwned::new(connection, limited) })
     }

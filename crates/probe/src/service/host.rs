@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use rustls::ServerConfig;
 
 use super::ServiceError;
@@ -14,7 +15,7 @@ use super::counters::Counters;
 use super::front::{StrangerPlace, Strangers};
 use super::identity::{Fingerprint, Identity};
 use super::ledger::{Ask, Denial};
-use super::message::{Answer, PROTOCOL, Question, to_hex};
+use super::message::{Answer, PROTOCOL, Question};
 use super::sessions::{Granted, Sessions};
 use super::share::Share;
 use super::token::{Admitted, TokenDesk, random};
@@ -168,7 +169,7 @@ impl Host {
 
     fn granted(&self, granted: &Granted, session: Token) -> Answer {
         Answer::Granted {
-            session: to_hex(&session.0),
+            session: HEXLOWER.encode(&session.0),
             udp_port: self.udp_port,
             lease_ms: granted.left().as_millis() as u64,
             up_bit_per_s: granted.grant.up_bit_per_s,

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -19,7 +20,7 @@ use rustls::{
 use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
-use super::message::{from_hex, to_hex};
+use super::message::from_hex;
 use super::private;
 use super::stamp::Stamp;
 
@@ -32,17 +33,11 @@ impl Fingerprint {
     /// Of the certificate in a PEM file.
     ///
     /// # Errors
-    /// [`ServiceError::Pem`] if it cannot be read or holds none.
+    /// [`ServiceError::Certificate`] if it cannot be read or holds none.
     pub fn of_pem(path: &Path) -> Result<Self, ServiceError> {
-        let wrong = |error: rustls::pki_types::pem::Error| {
-            let (path, what) = (path.to_owned(), error.to_string());
-            ServiceError::Pem { path, what }
-        };
-        let certificate = CertificateDer::from_pem_file(path).map_err(wrong)?;
-        let names = Names::of(&certificate).map_err(|error| {
-            let (path, what) = (path.to_owned(), error.to_string());
-            ServiceError::Pem { path, what }
-        })?;
+        let certificate =
+            CertificateDer::from_pem_file(path).map_err(|error| unusable(path, error))?;
+        let names = Names::of(&certificate).map_err(|error| unusable(path, error))?;
         Ok(names.key())
     }
 
@@ -90,7 +85,7 @@ impl Names {
 /// As [`Fingerprint::from_str`] reads it.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", to_hex(&self.0))
+        write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
     }
 }
 
@@ -99,10 +94,7 @@ impl FromStr for Fingerprint {
 
     fn from_str(text: &str) -> Result<Self, ServiceError> {
         let octets = text.strip_prefix("sha256:").and_then(from_hex);
-        let wrong = || {
-            let what = format!("fingerprint {text:?} is not \"sha256:\" and 64 hexadecimal digits");
-            ServiceError::Tls(what)
-        };
+        let wrong = || ServiceError::Fingerprint { text: text.to_owned() };
         octets.map(Self).ok_or_else(wrong)
     }
 }
@@ -152,13 +144,12 @@ impl Identity {
     /// A new one, which nobody knows.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`] if there is no randomness.
+    /// [`ServiceError::NewCertificate`] if there is no randomness.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()])
-            .map_err(|error| ServiceError::Tls(error.to_string()))?;
+            .map_err(ServiceError::NewCertificate)?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        Self::new(made.cert.der().clone(), key)
-            .map_err(|error| ServiceError::Tls(error.to_string()))
+        Self::new(made.cert.der().clone(), key).map_err(ServiceError::Tls)
     }
 
     fn new(
@@ -217,11 +208,8 @@ impl Identity {
                 let read = fs::read(&certificate);
                 let failed = |source| ServiceError::File { path: certificate, source };
                 let der = CertificateDer::from(read.map_err(failed)?);
-                let made = Self::new(der, key).map_err(|error| ServiceError::Pem {
-                    path: directory.join(CERTIFICATE),
-                    what: error.to_string(),
-                });
-                made.map(Some)
+                let made = Self::new(der, key);
+                made.map(Some).map_err(|error| unusable(&directory.join(CERTIFICATE), error))
             }
             (false, false) => Ok(None),
             (false, true) if directory.join(WAITING).exists() => Ok(None),
@@ -234,22 +222,18 @@ impl Identity {
     /// certificate is used, because clients pin its key and believe no authority.
     ///
     /// # Errors
-    /// [`ServiceError::Pem`] if a file cannot be read or holds none, [`ServiceError::Keys`] if
-    /// everybody can read the key.
+    /// [`ServiceError::Certificate`] if a file cannot be read or holds none,
+    /// [`ServiceError::Keys`] if everybody can read the key.
     pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, ServiceError> {
-        let wrong = |path: &Path, error: &dyn fmt::Display| ServiceError::Pem {
-            path: path.to_owned(),
-            what: error.to_string(),
-        };
         let files = PemFiles::new(certificate, key);
         let key_path = key;
         let parsed = CertificateDer::from_pem_file(certificate);
-        let der = parsed.map_err(|error| wrong(certificate, &error))?;
+        let der = parsed.map_err(|error| unusable(certificate, error))?;
         // Public authorities' tools let a group of servers read it.
         private::check(key_path, 0o007)?;
         let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
-        let key = key.map_err(|error| wrong(key_path, &error))?;
-        let made = Self::new(der, key).map_err(|error| wrong(certificate, &error))?;
+        let key = key.map_err(|error| unusable(key_path, error))?;
+        let made = Self::new(der, key).map_err(|error| unusable(certificate, error))?;
         Ok(Self { files: Some(files), ..made })
     }
 
@@ -280,9 +264,13 @@ impl Identity {
             .and_then(|builder| {
                 builder.with_single_cert(vec![self.certificate], PrivateKeyDer::Pkcs8(self.key))
             })
-            .map_err(|error| ServiceError::Tls(error.to_string()))?;
+            .map_err(ServiceError::Tls)?;
         Ok(Arc::new(config))
     }
+}
+
+fn unusable(path: &Path, source: impl std::error::Error + Send + Sync + 'static) -> ServiceError {
+    ServiceError::Certificate { path: path.to_owned(), source: Box::new(source) }
 }
 
 /// Whom a client believes.
@@ -375,9 +363,8 @@ impl Pin {
     /// For the client's end of a connection: TLS 1.3 and nothing older.
     pub(crate) fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
-        let builder = builder
-            .with_protocol_versions(&[&version::TLS13])
-            .map_err(|error| ServiceError::Tls(error.to_string()))?;
+        let builder =
+            builder.with_protocol_versions(&[&version::TLS13]).map_err(ServiceError::Tls)?;
         let verifier = Arc::clone(self) as Arc<dyn ServerCertVerifier>;
         let config = builder.dangerous().with_custom_certificate_verifier(verifier);
         Ok(Arc::new(config.with_no_client_auth()))

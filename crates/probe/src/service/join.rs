@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use ring::hmac;
+use subtle::ConstantTimeEq as _;
 
 use crate::load::Token;
 use crate::network::is_temporary;
@@ -142,8 +143,8 @@ impl Door {
 
     fn is_fresh(&self, cookie: &[u8; COOKIE_LEN], from: SocketAddr, now_ns: u64) -> bool {
         let slot = now_ns / SLOT_NS;
-        // Compared as tokens are: whole, whatever differs.
-        let matches = |slot| Token(self.cookie(from, slot)).matches(&Token(*cookie));
+        // In the same time wherever it differs, and both, whichever is right.
+        let matches = |slot| bool::from(self.cookie(from, slot).ct_eq(cookie));
         matches(slot) | slot.checked_sub(1).is_some_and(matches)
     }
 }
@@ -227,7 +228,7 @@ mod tests {
         let mut joined = Vec::new();
         let join = |session: &Token, address| {
             joined.push(address);
-            session.matches(&SESSION)
+            *session == SESSION
         };
         let len = door.answer(message, from.parse().unwrap(), now_ns, &mut room, join)?;
         Some((Message::decode(&room[..len]).unwrap(), joined))

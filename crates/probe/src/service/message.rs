@@ -1,6 +1,7 @@
 //! What is said on the control connection: one question, one answer, then notices of the server, in
 //! JSON behind a length.
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +67,9 @@ pub(super) enum Notice {
 
 /// A message with its length in front.
 pub(super) fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
-    let wrong = |what: String| ServiceError::Protocol { what };
-    let body = serde_json::to_vec(message).map_err(|error| wrong(error.to_string()))?;
+    let body = serde_json::to_vec(message).map_err(ServiceError::Encode)?;
     if body.len() > MESSAGE_MAX {
-        return Err(wrong(format!("a message of {} octets, at most {MESSAGE_MAX}", body.len())));
+        return Err(too_long(body.len()));
     }
     let mut octets = (body.len() as u16).to_be_bytes().to_vec();
     octets.extend(body);
@@ -80,49 +80,29 @@ pub(super) fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> 
 pub(super) fn body_len(octets: [u8; 2]) -> Result<usize, ServiceError> {
     let len = usize::from(u16::from_be_bytes(octets));
     if len > MESSAGE_MAX {
-        let what = format!("a message of {len} octets, at most {MESSAGE_MAX}");
-        return Err(ServiceError::Protocol { what });
+        return Err(too_long(len));
     }
     Ok(len)
 }
 
 /// A message without its length.
 pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
-    serde_json::from_slice(body).map_err(|error| ServiceError::Protocol { what: error.to_string() })
+    serde_json::from_slice(body).map_err(ServiceError::Message)
 }
 
-/// 16 octets as 32 hexadecimal digits.
-pub(super) fn to_hex(octets: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    octets.iter().flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
+fn too_long(len: usize) -> ServiceError {
+    ServiceError::Protocol { what: format!("a message of {len} bytes, at most {MESSAGE_MAX}") }
 }
 
-/// Any number of octets from hexadecimal digits; `None` for anything else.
-pub(super) fn octets_from_hex(text: &str) -> Option<Vec<u8>> {
-    let pair = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).ok()?;
-        pair.bytes().all(|it| it.is_ascii_hexdigit()).then(|| u8::from_str_radix(pair, 16).ok())?
-    };
-    text.len().is_multiple_of(2).then(|| text.as_bytes().chunks(2).map(pair).collect())?
-}
-
-/// The reverse of [`to_hex`]; `None` unless there are exactly `N` octets.
+/// Exactly `N` bytes from hexadecimal digits, large or small; `None` for anything else.
 pub(super) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let digit = |octet: u8| char::from(octet).to_digit(16);
-    let mut octets = [0; N];
-    for (target, pair) in octets.iter_mut().zip(digits.chunks_exact(2)) {
-        *target = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Some(octets)
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use data_encoding::HEXLOWER;
     use proptest::prelude::*;
 
     #[test]
@@ -146,7 +126,7 @@ mod tests {
     proptest! {
         #[test]
         fn hexadecimal_survives_the_round_trip(octets in any::<[u8; 16]>()) {
-            prop_assert_eq!(from_hex(&to_hex(&octets)), Some(octets));
+            prop_assert_eq!(from_hex(&HEXLOWER.encode(&octets)), Some(octets));
         }
 
         #[test]
@@ -154,7 +134,6 @@ mod tests {
             text in "\\PC{0,40}", body in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let _ = from_hex::<16>(&text);
-            let _ = octets_from_hex(&text);
             let _ = decode::<Question>(&body);
             let _ = decode::<Answer>(&body);
             let _ = decode::<Notice>(&body);

@@ -98,13 +98,22 @@ pub enum ServiceError {
         /// Which record.
         path: PathBuf,
     },
-    /// A PEM file cannot be used.
-    #[error("{}: {what}", path.display())]
-    Pem {
-        /// Which file.
+    /// The file of a certificate or of its key cannot be used.
+    #[error("{} cannot be used", path.display())]
+    Certificate {
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
-        what: String,
+        /// What the TLS library found: nothing in PEM, or nothing that it can read.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A certificate of our own could not be made.
+    #[error("making a certificate")]
+    NewCertificate(#[source] rcgen::Error),
+    /// What was given as a fingerprint is none.
+    #[error("fingerprint {text:?} is not \"sha256:\" and 64 hexadecimal digits")]
+    Fingerprint {
+        /// What was given.
+        text: String,
     },
     /// The server's UDP port does not answer, or not from here.
     #[error(
@@ -133,9 +142,15 @@ pub enum ServiceError {
         /// Which line, from 1.
         line: usize,
     },
-    /// Certificates or keys could not be made or used.
-    #[error("TLS: {0}")]
-    Tls(String),
+    /// TLS could not be set up with this certificate, key or name.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+    /// The handshake ended without a certificate of the server.
+    #[error("the server showed no certificate")]
+    NoCertificate,
+    /// The system has no random numbers to give.
+    #[error("the system gives no random numbers")]
+    Randomness,
     /// The server is not the one that is known under this name.
     #[error(
         "{host} shows the key {seen}, known is {known}: if it was replaced on purpose, remove \
@@ -204,6 +219,12 @@ pub enum ServiceError {
         /// What was wrong.
         what: String,
     },
+    /// A message of the other end is none of this protocol.
+    #[error("the other end is no underload server of this version")]
+    Message(#[source] serde_json::Error),
+    /// A message or a token of ours could not be written down.
+    #[error("writing a message as JSON")]
+    Encode(#[source] serde_json::Error),
     /// Part of the server could not start.
     #[error(transparent)]
     Load(#[from] crate::load::LoadError),

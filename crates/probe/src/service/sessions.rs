@@ -106,7 +106,7 @@ impl Sessions {
     pub(super) fn join(&self, token: &Token, address: IpAddr) -> bool {
         let mut is_known = false;
         for session in self.running().iter() {
-            if session.token.matches(token) && !session.share.is_over() {
+            if session.token == *token && !session.share.is_over() {
                 is_known = true;
                 let mut joined = session.share.joined_addresses();
                 if session.address != address
@@ -209,7 +209,7 @@ impl Admission for Sessions {
         let running = self.running();
         let mut found = None;
         for session in running.iter() {
-            let is_named = session.token.matches(token);
+            let is_named = session.token == *token;
             if is_named && session.address == address && !session.share.is_over() {
                 found = Some(session);
             }

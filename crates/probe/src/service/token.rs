@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::ServiceError;
 use super::identity::{Fingerprint, Names};
 use super::ledger::Ask;
-use super::message::{MESSAGE_MAX, from_hex, octets_from_hex, to_hex};
+use super::message::{MESSAGE_MAX, from_hex};
 use super::private;
 use super::stamp::Stamp;
 use super::uses::Uses;
@@ -55,14 +56,17 @@ struct Claims {
 const PREFIX: &str = "ul1";
 /// Clocks of operator and server may differ by this much.
 pub(super) const SKEW: u64 = 60;
-/// Keys that are valid at once.
-const KEYS_MAX: usize = 2;
 /// Words for the operator that wait to be read at most.
 const NEWS_MAX: usize = 16;
 
 /// The keys of a server's tokens.
 #[derive(Clone)]
-pub struct TokenKeys(Vec<Key>);
+pub struct TokenKeys {
+    /// The one that signs.
+    newest: Key,
+    /// Still good, so that rotating does not end its tokens.
+    previous: Option<Key>,
+}
 
 #[derive(Clone)]
 struct Key {
@@ -72,7 +76,7 @@ struct Key {
 
 impl std::fmt::Debug for TokenKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|key| &key.name)).finish()
+        f.debug_list().entries(self.all().map(|key| &key.name)).finish()
     }
 }
 
@@ -95,9 +99,11 @@ impl TokenKeys {
             let bad = || wrong(format!("line {} is not a name and 64 digits", index + 1));
             keys.push(key.ok_or_else(bad)?);
         }
-        match keys.len() {
-            1..=KEYS_MAX => Ok(Self(keys)),
-            count => Err(wrong(format!("it has {count} keys, 1 or {KEYS_MAX} are accepted"))),
+        let count = keys.len();
+        let mut keys = keys.into_iter();
+        match (keys.next(), keys.next(), keys.next()) {
+            (Some(newest), previous, None) => Ok(Self { newest, previous }),
+            _ => Err(wrong(format!("it has {count} keys, 1 or 2 are accepted"))),
         }
     }
 
@@ -107,19 +113,22 @@ impl TokenKeys {
     /// # Errors
     /// As [`TokenKeys::load`].
     pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
-        let mut keys = if path.exists() { Self::load(path)?.0 } else { Vec::new() };
-        let name = to_hex(&random::<4>()?);
-        keys.insert(0, Key { name, secret: random()? });
-        keys.truncate(KEYS_MAX);
-        let line = |key: &Key| format!("{} {}\n", key.name, to_hex(&key.secret));
-        private::write(path, keys.iter().map(line).collect::<String>().as_bytes())?;
-        Ok(Self(keys))
+        let previous = path.exists().then(|| Self::load(path)).transpose()?;
+        let newest = Key { name: HEXLOWER.encode(&random::<4>()?), secret: random()? };
+        let keys = Self { newest, previous: previous.map(|keys| keys.newest) };
+        let line = |key: &Key| format!("{} {}\n", key.name, HEXLOWER.encode(&key.secret));
+        private::write(path, keys.all().map(line).collect::<String>().as_bytes())?;
+        Ok(keys)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.newest).chain(&self.previous)
     }
 
     /// A new token for the server with this key, signed with the newest key.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`] without randomness.
+    /// [`ServiceError::Randomness`].
     pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String, ServiceError> {
         self.issue_at(server, terms, unix_seconds())
     }
@@ -130,23 +139,21 @@ impl TokenKeys {
         terms: &TokenTerms,
         now: u64,
     ) -> Result<String, ServiceError> {
-        let Some(key) = self.0.first() else {
-            return Err(ServiceError::Tls("no key to sign with".to_owned()));
-        };
+        let key = &self.newest;
         let claims = Claims {
             key: key.name.clone(),
             server: server.to_string(),
-            id: to_hex(&random::<16>()?),
+            id: HEXLOWER.encode(&random::<16>()?),
             issued: now,
             expires: now.saturating_add(terms.lifetime.as_secs()),
             uses: terms.uses,
             rate_bit_per_s: terms.rate_bit_per_s,
             duration_s: terms.duration.map(|duration| duration.as_secs()),
         };
-        let json =
-            serde_json::to_vec(&claims).map_err(|error| ServiceError::Tls(error.to_string()))?;
+        let json = serde_json::to_vec(&claims).map_err(ServiceError::Encode)?;
         let tag = hmac::sign(&key.for_signing(), &json);
-        Ok(format!("{PREFIX}.{}.{}", to_hex(&json), to_hex(tag.as_ref())))
+        let [claims, tag] = [json.as_slice(), tag.as_ref()].map(|part| HEXLOWER.encode(part));
+        Ok(format!("{PREFIX}.{claims}.{tag}"))
     }
 
     fn verify(&self, text: &str) -> Result<Claims, &'static str> {
@@ -160,10 +167,11 @@ impl TokenKeys {
         else {
             return Err(NONE);
         };
-        let (json, tag) = (octets_from_hex(claims).ok_or(NONE)?, octets_from_hex(tag).ok_or(NONE)?);
+        let read = |part: &str| HEXLOWER_PERMISSIVE.decode(part.as_bytes()).map_err(|_| NONE);
+        let (json, tag) = (read(claims)?, read(tag)?);
         let signed = |key: &&Key| hmac::verify(&key.for_signing(), &json, &tag).is_ok();
         // The signature is checked before anything that it covers is read.
-        self.0.iter().find(signed).ok_or("the token is not signed with a key of this server")?;
+        self.all().find(signed).ok_or("the token is not signed with a key of this server")?;
         serde_json::from_slice(&json).map_err(|_| NONE)
     }
 }
@@ -172,7 +180,8 @@ impl TokenKeys {
 impl TokenKeys {
     /// One key that no input can know.
     pub(super) fn for_fuzzing() -> Result<Self, ServiceError> {
-        Ok(Self(vec![Key { name: "fuzz".to_owned(), secret: random()? }]))
+        let newest = Key { name: "fuzz".to_owned(), secret: random()? };
+        Ok(Self { newest, previous: None })
     }
 
     /// Whether one of the keys signed this token.
@@ -195,7 +204,8 @@ pub(super) fn server_of(text: &str) -> Option<Fingerprint> {
     if claims.len() > MESSAGE_MAX {
         return None;
     }
-    let claims: Claims = serde_json::from_slice(&octets_from_hex(claims)?).ok()?;
+    let json = HEXLOWER_PERMISSIVE.decode(claims.as_bytes()).ok()?;
+    let claims: Claims = serde_json::from_slice(&json).ok()?;
     claims.server.parse().ok()
 }
 
@@ -341,7 +351,7 @@ fn unix_seconds() -> u64 {
 pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
     let mut octets = [0; N];
     let filled = SystemRandom::new().fill(&mut octets);
-    filled.map_err(|_| ServiceError::Tls("no randomness".to_owned()))?;
+    filled.map_err(|_| ServiceError::Randomness)?;
     Ok(octets)
 }
 
@@ -487,8 +497,9 @@ mod tests {
                 faults::restore(root, tree);
                 let path = root.join("keys");
                 let keys = TokenKeys::load(&path).unwrap();
-                assert_eq!(keys.0.last().map(|key| key.secret), Some(old.0[0].secret), "{fault:?}");
-                assert!(outcome.result.is_err() || keys.0.len() == 2, "{fault:?}");
+                let kept = keys.all().last().map(|key| key.secret);
+                assert_eq!(kept, Some(old.newest.secret), "{fault:?}");
+                assert!(outcome.result.is_err() || keys.previous.is_some(), "{fault:?}");
             }
         });
     }

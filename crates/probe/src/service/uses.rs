@@ -18,10 +18,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
-use super::message::{from_hex, to_hex};
+use super::message::from_hex;
 use super::private;
 
 /// Uses of all tokens.
@@ -232,7 +233,9 @@ impl Record {
 impl Line {
     fn text(&self) -> String {
         let words = match self {
-            Self::Use(id, used) => format!("use {} {} {}", to_hex(id), used.expires, used.count),
+            Self::Use(id, used) => {
+                format!("use {} {} {}", HEXLOWER.encode(id), used.expires, used.count)
+            }
             Self::ForgottenUntil(at) => format!("forgotten-until {at}"),
             Self::VoidBefore(at) => format!("void-before {at}"),
         };
@@ -260,7 +263,7 @@ impl Line {
 /// Against bits that flipped, not against an enemy.
 fn tag(words: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, words.as_bytes());
-    let mut text = to_hex(digest.as_ref());
+    let mut text = HEXLOWER.encode(digest.as_ref());
     text.truncate(TAG_LEN);
     text
 }

@@ -5,6 +5,7 @@
 //! there are any but padding, come back with the I flag, and what they asked for is not done.
 
 use ring::hmac;
+use subtle::ConstantTimeEq as _;
 
 use super::reflect::{Arrival, Reply, answer_tlvs};
 use super::stamp::SenderPacket;
@@ -43,18 +44,23 @@ impl StampKey {
         field(context.sign().as_ref(), 0)
     }
 
+    /// Takes the same time wherever a wrong digest differs from the right one.
+    fn signs(&self, parts: [&[u8]; 2], digest: &[u8]) -> bool {
+        self.digest(parts).as_slice().ct_eq(digest).into()
+    }
+
     /// Whether this is the packet of a sender with this key: not of a reflector, which would answer
     /// the answer to it.
     pub fn is_request(&self, packet: &[u8]) -> bool {
         packet.len() >= KEYED_LEN
             && packet[ZERO_FROM..DIGEST_AT].iter().all(|byte| *byte == 0)
-            && is_equal(&packet[DIGEST_AT..KEYED_LEN], &self.digest([&packet[..DIGEST_AT], &[]]))
+            && self.signs([&packet[..DIGEST_AT], &[]], &packet[DIGEST_AT..KEYED_LEN])
     }
 
     /// Whether the digest at `place` of `extensions` is that of the TLVs before it.
     fn seals(&self, request: &[u8], extensions: &[u8], place: usize) -> bool {
-        let digest = self.digest([&request[..4], &extensions[..place - HEADER_LEN]]);
-        is_equal(&extensions[place..place + DIGEST_LEN], &digest)
+        let parts = [&request[..4], &extensions[..place - HEADER_LEN]];
+        self.signs(parts, &extensions[place..place + DIGEST_LEN])
     }
 
     /// Writes the moment of sending, and then the digest, into an answer of [`reflect_keyed`].
@@ -174,12 +180,6 @@ fn flag_all(extensions: &[u8], answer: &mut [u8]) {
             *byte = flags.0;
         }
     }
-}
-
-/// Takes the same time wherever the two differ.
-fn is_equal(one: &[u8], other: &[u8; DIGEST_LEN]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
-    one.len() == other.len() && std::hint::black_box(differences) == 0
 }
 
 #[cfg(test)]
