@@ -2,20 +2,17 @@
 //!
 //! A listener is started in [`start`] and kept in [`Extra`], whose end is its end.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
 use underload_compat::nq::{NQ_PORT, NqLimits, NqServer};
 use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
-use underload_probe::service::{CompatLedger, Identity, Limits};
+use underload_probe::service::{CompatLedger, Identity, Limits, read_secret};
 use underload_probe::wire::{MarkingPolicy, StampKey};
 
 use crate::exit::OrBadInput;
@@ -142,7 +139,7 @@ enum Running {
 }
 
 /// A longer key is a file that was named by mistake.
-const KEY_LEN_MAX: u64 = 1024;
+const KEY_LEN_MAX: usize = 1024;
 
 /// All that runs beside the service; dropping it ends it.
 #[derive(Debug)]
@@ -259,27 +256,22 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
     }
 }
 
-/// A key is what its file holds, without the line's end. It must be its owner's alone: a key on the
+/// A key is what its file holds, without the line's end. The file must be ours alone: a key on the
 /// command line could be read by everybody on the machine.
 fn read_key(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("{shown}"))?;
-    let metadata = file.metadata().with_context(|| format!("{shown}"))?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        bail!("{shown}: others can read it: chmod 600 {shown}");
-    }
-    let mut key = Vec::new();
-    file.take(KEY_LEN_MAX + 1).read_to_end(&mut key).with_context(|| format!("{shown}"))?;
+    let key = read_secret(path)?;
     let line = key.strip_suffix(b"\n").unwrap_or(&key);
     let key = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
     ensure!(!key.is_empty(), "{shown}: the key is empty");
-    ensure!(key.len() as u64 <= KEY_LEN_MAX, "{shown}: a key has at most {KEY_LEN_MAX} bytes");
+    ensure!(key.len() <= KEY_LEN_MAX, "{shown}: a key has at most {KEY_LEN_MAX} bytes");
     Ok(key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn tools_have_their_usual_port_or_another() {
@@ -330,5 +322,12 @@ mod tests {
         assert!(read(b"secret", 0o640).unwrap_err().contains("chmod 600"));
         assert!(read(b"\n", 0o600).unwrap_err().contains("empty"));
         assert!(read(&[b'a'; 2000], 0o600).unwrap_err().contains("1024"));
+        assert!(read(b"secret", 0o600).is_ok());
+        if std::os::unix::fs::chown(&path, Some(4242), None).is_err() {
+            eprintln!("SKIPPED the key of another user: giving one away needs root");
+            return;
+        }
+        let error = read_key(&path).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 4242"), "{error}");
     }
 }

@@ -186,7 +186,7 @@ impl Identity {
             private::write(&waiting, &made.certificate)?;
             private::write(&directory.join(KEY), made.key.secret_pkcs8_der())?;
         }
-        let certificate = private::read(&waiting)?;
+        let certificate = private::read_secret(&waiting)?;
         private::write(&directory.join(CERTIFICATE), &certificate)?;
         disk::remove(&waiting).map_err(failed)?;
         Self::load(directory)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
@@ -204,7 +204,7 @@ impl Identity {
         };
         match (certificate.exists(), key.exists()) {
             (true, true) => {
-                let key = PrivatePkcs8KeyDer::from(private::read(&key)?);
+                let key = PrivatePkcs8KeyDer::from(private::read_secret(&key)?);
                 let read = fs::read(&certificate);
                 let failed = |source| ServiceError::File { path: certificate, source };
                 let der = CertificateDer::from(read.map_err(failed)?);

@@ -56,6 +56,7 @@ pub use counters::{ServiceCounts, ServiceState};
 pub use identity::{Fingerprint, Identity, Trust};
 pub use ledger::{Ask, Limits};
 pub use line::Line;
+pub use private::read_secret;
 pub use server::{Access, Service, ServiceConfig};
 pub use share::TooFast;
 pub use token::{TokenKeys, TokenTerms};
@@ -81,7 +82,7 @@ pub enum ServiceError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The file of token keys cannot be used.
+    /// A file with a secret cannot be used.
     #[error("{}: {what}", path.display())]
     Keys {
         /// Which file.

@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// [`ServiceError::File`] for what the file system says, [`ServiceError::Keys`] if others have
 /// access to it.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, ServiceError> {
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, ServiceError> {
     let file = open(path, 0o077)?;
     let mut bytes = Vec::new();
     let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, ServiceError> {
 /// Refuses a file that belongs to another user, or whose mode has one of the bits `forbidden`.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read_secret`].
 pub(super) fn check(path: &Path, forbidden: u32) -> Result<(), ServiceError> {
     open(path, forbidden).map(drop)
 }
@@ -75,13 +75,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         write(&path, b"a").unwrap();
-        assert_eq!(read(&path).unwrap(), b"a");
+        assert_eq!(read_secret(&path).unwrap(), b"a");
         if !Uid::effective().is_root() {
             eprintln!("SKIPPED the file of another user: giving one away needs root");
             return;
         }
         std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read_secret(&path).unwrap_err().to_string();
         assert!(error.contains("belongs to user 4242"), "{error}");
     }
 }

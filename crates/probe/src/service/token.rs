@@ -88,7 +88,7 @@ impl TokenKeys {
     /// it or own it, no key, too many, a line that is none.
     pub fn load(path: &Path) -> Result<Self, ServiceError> {
         let wrong = |what: String| ServiceError::Keys { path: path.to_owned(), what };
-        let text = String::from_utf8(private::read(path)?);
+        let text = String::from_utf8(private::read_secret(path)?);
         let text = text.map_err(|_| wrong("it is not text".to_owned()))?;
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
