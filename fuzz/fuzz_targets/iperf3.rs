@@ -1,4 +1,4 @@
-//! No octets make the parsers of an iperf3 control connection or of its datagrams panic, and what
+//! No bytes make the parsers of an iperf3 control connection or of its datagrams panic, and what
 //! is accepted keeps the limits.
 #![no_main]
 
@@ -22,5 +22,5 @@ fuzz_target!(|bytes: &[u8]| {
             reception.note(header, datagram.len(), place as u64);
         }
     }
-    assert!(reception.octets <= bytes.len() as u64 && reception.jitter_s.is_finite());
+    assert!(reception.bytes <= bytes.len() as u64 && reception.jitter_s.is_finite());
 });

@@ -1,5 +1,5 @@
 //! No datagrams make the irtt responder panic, send an unproven address more than it sent, answer
-//! with more octets than the request, or keep more sessions than its limit.
+//! with more bytes than the request, or keep more sessions than its limit.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ fn token() -> Option<u64> {
     Some(0x0101_0101_0101_0101)
 }
 
-// Datagrams, each after its length; the second octet says who sends and whether the first four
-// octets and the token are made right.
+// Datagrams, each after its length; the second byte says who sends and whether the first four
+// bytes and the token are made right.
 fuzz_target!(|bytes: &[u8]| {
     let limits = IrttLimits { sessions_max: 4, ..IrttLimits::default() };
     let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), token);
@@ -41,6 +41,6 @@ fuzz_target!(|bytes: &[u8]| {
             sent += out.len();
         }
         assert!(responder.sessions() <= 4);
-        assert!(sent <= received, "{sent} octets for {received}");
+        assert!(sent <= received, "{sent} bytes for {received}");
     }
 });

@@ -1,4 +1,4 @@
-//! No octets make the parsers of responsiveness configurations and URLs panic; a URL that is
+//! No bytes make the parsers of responsiveness configurations and URLs panic; a URL that is
 //! accepted names its host and port again.
 #![no_main]
 

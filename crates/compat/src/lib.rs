@@ -13,7 +13,7 @@
 //! Each protocol is written from its description, without its authors' code, and answers as their
 //! servers do, with what a public server needs beside: bounded state, leases by the server's own
 //! clock, no amplification, payload that is generated here and never echoed, and no panic on any
-//! octets. `docs/interoperability.md` has the transcripts.
+//! bytes. `docs/interoperability.md` has the transcripts.
 
 pub mod iperf3;
 pub mod irtt;

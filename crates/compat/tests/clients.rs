@@ -366,7 +366,7 @@ fn bytes_that_trickle_in_keep_no_iperf3_connection_open_and_do_not_hold_up_the_e
 fn iperf3_tests_stay_within_the_rate_and_the_quota_of_the_server() {
     let limits = Limits {
         compat_bit_per_s: 8_000_000,
-        anonymous_octets_per_hour: 3 << 20,
+        anonymous_bytes_per_hour: 3 << 20,
         ..Limits::generous()
     };
     let config = ServiceConfig::on_loopback(Identity::generate().unwrap());

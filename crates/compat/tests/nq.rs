@@ -63,12 +63,12 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
 }
 
 #[test]
-fn no_octets_keep_a_place_for_long() {
+fn no_bytes_keep_a_place_for_long() {
     let (server, url, _) = server(NqLimits::default());
     let address = url.trim_start_matches("https://");
-    for octets in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1], &[0; 64]] {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1], &[0; 64]] {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
-        stream.write_all(octets).unwrap();
+        stream.write_all(bytes).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         // An alert or nothing, and then the end.
         let _ = stream.read_to_end(&mut Vec::new());

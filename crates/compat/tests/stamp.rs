@@ -114,7 +114,7 @@ fn a_sender_on_the_list_gets_a_whole_answer_to_14_bytes() {
     let listed = reflector(listing("127.0.0.0/8"));
     let mut datagram = [0; 14];
     datagram[..4].copy_from_slice(&5u32.to_be_bytes());
-    datagram[4..12].copy_from_slice(&NtpTimestamp::from_unix_nanos(1 << 60).to_octets());
+    datagram[4..12].copy_from_slice(&NtpTimestamp::from_unix_nanos(1 << 60).to_bytes());
     datagram[12..].copy_from_slice(&[0x3f, 0xff]);
     let answer = asked(&sender(), &listed, &datagram);
     assert_eq!(answer.len(), BASE_LEN, "twampy reads 41");

@@ -161,7 +161,7 @@ fn running_flow(state: &str, session: &Remote) -> underload_probe::load::FlowHan
     let transport = if state.starts_with("tcp") {
         Transport::Tcp { congestion_control: "cubic".to_owned() }
     } else {
-        Transport::Udp { rate_bit_per_s: 10_000_000, packet_octets: 1000, burst_packets: 1 }
+        Transport::Udp { rate_bit_per_s: 10_000_000, packet_bytes: 1000, burst_packets: 1 }
     };
     let load = LoadFlow {
         name: state.to_owned(),
@@ -173,7 +173,7 @@ fn running_flow(state: &str, session: &Remote) -> underload_probe::load::FlowHan
     let (server, network) = (session.endpoints().load_server, current_network());
     let (clock, lease) = (RunClock::start(), Duration::from_mins(1));
     let flow = start_flow(&load, server, &network, clock, lease, session.token()).unwrap();
-    while flow.delivered_octets() == 0 {
+    while flow.delivered_bytes() == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
     flow
@@ -207,7 +207,7 @@ fn settle(service: &Service) {
     std::thread::sleep(Duration::from_secs(6));
 }
 
-/// Hellos from many addresses; octets sent to the server and from it.
+/// Hellos from many addresses; bytes sent to the server and from it.
 fn flood(service: &Service, openings: u64) -> (u64, u64) {
     let target = SocketAddr::from((Ipv4Addr::LOCALHOST, service.udp_port()));
     let bind = |i: u64| {
@@ -233,13 +233,13 @@ fn flood(service: &Service, openings: u64) -> (u64, u64) {
 }
 
 fn drain(senders: &[UdpSocket]) -> u64 {
-    let mut octets = 0;
+    let mut bytes = 0;
     for sender in senders {
         while let Ok(len) = sender.recv(&mut [0; 2048]) {
-            octets += len as u64;
+            bytes += len as u64;
         }
     }
-    octets
+    bytes
 }
 
 fn report(what: &str, start: Instant) {

@@ -85,8 +85,8 @@ pub struct Knobs {
 pub struct UdpLoad {
     /// Of whole IP packets and all flows of a direction, bit/s.
     pub rate_bit_per_s: u64,
-    /// IP packet, octets.
-    pub packet_octets: u16,
+    /// IP packet, bytes.
+    pub packet_bytes: u16,
     /// Packets that leave back to back; 1 is smooth.
     pub burst_packets: u16,
 }
@@ -288,7 +288,7 @@ impl Plan {
         let request_response = self.request_response.then(|| RequestResponse {
             name: "request-response".to_owned(),
             marking: classes.first().map_or_else(Marking::default, |class| class.marking),
-            payload_octets: 64,
+            payload_bytes: 64,
         });
         let default = ProberConfig::default();
         let interval = knobs.interval.unwrap_or(default.interval);
@@ -376,7 +376,7 @@ fn transport(knobs: &Knobs, flows: usize) -> Transport {
         None => Transport::Tcp { congestion_control: knobs.congestion_control.clone() },
         Some(udp) => Transport::Udp {
             rate_bit_per_s: (udp.rate_bit_per_s / flows.max(1) as u64).max(1),
-            packet_octets: udp.packet_octets,
+            packet_bytes: udp.packet_bytes,
             burst_packets: udp.burst_packets.max(1),
         },
     }
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn every_knob_turns_every_preset() {
-        let udp = UdpLoad { rate_bit_per_s: 9_000_000, packet_octets: 1200, burst_packets: 5 };
+        let udp = UdpLoad { rate_bit_per_s: 9_000_000, packet_bytes: 1200, burst_packets: 5 };
         let class = Marking { dscp: 45, ecn: Ecn::Ect1 };
         let knobs = Knobs {
             directions: LoadDirections::Both,

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::size_of_val;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Octets of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
+/// Bytes of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
 pub(crate) const TCP_INFO_LEN: usize = 216;
 
 /// Gives the calling thread first-in-first-out real-time scheduling at `priority` (1 to 99).
@@ -24,7 +24,7 @@ pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
     }
 }
 
-/// The kernel's `struct tcp_info` as octets; fields that an older kernel lacks read as zero.
+/// The kernel's `struct tcp_info` as bytes; fields that an older kernel lacks read as zero.
 ///
 /// # Errors
 /// What the kernel says, for example because the socket is not TCP.
@@ -32,7 +32,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]>
     let mut info = [0u8; TCP_INFO_LEN];
     let mut len = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the pointers are valid for the length given, and the kernel writes at most `len`
-    // octets of plain data into `info`.
+    // bytes of plain data into `info`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

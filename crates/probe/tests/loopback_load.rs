@@ -39,13 +39,13 @@ fn reno() -> Transport {
     Transport::Tcp { congestion_control: "reno".to_owned() }
 }
 
-/// Runs a flow until `octets` have been delivered, at most ten seconds.
-fn run(flow: &LoadFlow, server: SocketAddr, octets: u64) -> Result<FlowLog, LoadError> {
+/// Runs a flow until `bytes` have been delivered, at most ten seconds.
+fn run(flow: &LoadFlow, server: SocketAddr, bytes: u64) -> Result<FlowLog, LoadError> {
     let clock = RunClock::start();
     let lease = Duration::from_secs(20);
     let handle = start_flow(flow, server, &current_network(), clock, lease, NO_TOKEN)?;
     for _ in 0..200 {
-        if handle.delivered_octets() >= octets || handle.is_over() {
+        if handle.delivered_bytes() >= bytes || handle.is_over() {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -68,8 +68,8 @@ fn assert_tcp_works(address: &str, direction: Direction) {
     let log = run(&flow(direction, reno()), server.address(), 10_000_000).unwrap();
     assert_eq!(log.failure, None);
     let last = log.delivered.last().unwrap();
-    assert!(last.octets >= 10_000_000, "{last:?}");
-    assert!(log.delivered.is_sorted_by(|a, b| a.time_ns < b.time_ns && a.octets <= b.octets));
+    assert!(last.bytes >= 10_000_000, "{last:?}");
+    assert!(log.delivered.is_sorted_by(|a, b| a.time_ns < b.time_ns && a.bytes <= b.bytes));
     assert!(log.tcp.iter().any(|sample| sample.info.congestion_window_segments > 1));
     assert!(log.tcp.is_sorted_by(|a, b| a.time_ns < b.time_ns));
     assert!(log.retransmits().is_some());
@@ -99,15 +99,15 @@ fn tcp_down_over_ipv6() {
 fn assert_udp_works(address: &str, direction: Direction) {
     let Some(server) = server_at(address, LoadServerConfig::default()) else { return };
     let transport =
-        Transport::Udp { rate_bit_per_s: 8_000_000, packet_octets: 1000, burst_packets: 1 };
+        Transport::Udp { rate_bit_per_s: 8_000_000, packet_bytes: 1000, burst_packets: 1 };
     let marking = Marking { dscp: 45, ecn: Ecn::Ect1 };
     let load = LoadFlow { marking, ..flow(direction, transport) };
     let log = run(&load, server.address(), 400_000).unwrap();
     assert_eq!(log.failure, None);
     let last = log.delivered.last().unwrap();
-    assert!(last.octets >= 400_000, "{last:?}");
+    assert!(last.bytes >= 400_000, "{last:?}");
     let header = if address.starts_with('[') { 48 } else { 28 };
-    assert_eq!(last.octets, last.packets * (1000 - header));
+    assert_eq!(last.bytes, last.packets * (1000 - header));
     // The count of the sending end may be up to one report older than ours.
     assert!(log.packets_sent.is_some_and(|sent| sent > 0 && sent + 200 >= last.packets));
     assert!(log.tcp.is_empty() && log.retransmits().is_none());
@@ -126,11 +126,11 @@ fn udp_up_and_down() {
 fn udp_keeps_its_rate() {
     let server = server(LoadServerConfig::default());
     let transport =
-        Transport::Udp { rate_bit_per_s: 4_000_000, packet_octets: 500, burst_packets: 1 };
+        Transport::Udp { rate_bit_per_s: 4_000_000, packet_bytes: 500, burst_packets: 1 };
     let log = run(&flow(Direction::Up, transport), server.address(), 700_000).unwrap();
     let (first, last) = (log.delivered.first().unwrap(), log.delivered.last().unwrap());
     let rate = log.goodput_bit_per_s(first.time_ns, last.time_ns).unwrap() as f64;
-    // 472 of 500 octets are payload. A stalled machine can only make it less.
+    // 472 of 500 bytes are payload. A stalled machine can only make it less.
     assert!(rate < 4_000_000.0 * 0.944 * 1.05, "{rate}");
     let sent = log.packets_sent.unwrap();
     assert!(sent >= last.packets, "{sent} sent, {} arrived", last.packets);
@@ -166,7 +166,7 @@ fn limits_are_refused_with_a_reason() {
     assert!(reason(&flow(Direction::Up, reno()), &short).contains("too long"));
 
     let limited = server(config);
-    let fast = Transport::Udp { rate_bit_per_s: 1_000_001, packet_octets: 1000, burst_packets: 1 };
+    let fast = Transport::Udp { rate_bit_per_s: 1_000_001, packet_bytes: 1000, burst_packets: 1 };
     assert!(reason(&flow(Direction::Down, fast), &limited).contains("at most 1000000"));
     let expedited = LoadFlow {
         marking: Marking { dscp: 46, ecn: Ecn::NotEct },
@@ -223,7 +223,7 @@ fn dropping_a_server_ends_its_flows() {
     let lease = Duration::from_mins(1);
     let load = flow(Direction::Up, reno());
     let handle = start_flow(&load, server.address(), &network, clock, lease, NO_TOKEN).unwrap();
-    while handle.delivered_octets() == 0 && !handle.is_over() {
+    while handle.delivered_bytes() == 0 && !handle.is_over() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let begun = Instant::now();

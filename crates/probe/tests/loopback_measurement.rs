@@ -42,7 +42,7 @@ fn flow(name: &str, direction: Direction) -> LoadFlow {
         // A gentle load: the other tests of this machine want to live.
         transport: Transport::Udp {
             rate_bit_per_s: 8_000_000,
-            packet_octets: 1000,
+            packet_bytes: 1000,
             burst_packets: 1,
         },
         marking: Marking::default(),
@@ -83,7 +83,7 @@ fn phases_flows_and_samples_fit_together() {
     let request_response = Some(RequestResponse {
         name: "request-response".to_owned(),
         marking: Marking::default(),
-        payload_octets: 64,
+        payload_bytes: 64,
     });
     let config = MeasurementConfig { request_response, ..config() };
     let mut seen = Vec::new();
@@ -129,7 +129,7 @@ fn phases_flows_and_samples_fit_together() {
     let sent = result.samples.iter().filter(|sample| !sample.closed_loop).count() as u64;
     assert_eq!(sent + result.timeliness.probe_slots_missed, planned);
     assert_eq!(planned, 2 * 130, "1.3 s at 10 ms in two classes");
-    assert!(seen.iter().any(|now| now.phase == Phase::Load && now.octets_up > 0));
+    assert!(seen.iter().any(|now| now.phase == Phase::Load && now.bytes_up > 0));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_cancelled_measurement_keeps_what_it_has() {
     let cancel = AtomicBool::new(false);
     let mut cancelled_at = None;
     let mut progress = |now: Progress| {
-        if now.phase == Phase::Load && now.octets_up > 0 && cancelled_at.is_none() {
+        if now.phase == Phase::Load && now.bytes_up > 0 && cancelled_at.is_none() {
             cancel.store(true, Ordering::Relaxed);
             cancelled_at = Some(Instant::now());
         }

@@ -38,7 +38,7 @@ fn probe_over(address: &str) {
             class("marked", 8, Ecn::Ce),
         ],
         interval: Duration::from_millis(5),
-        payload_octets: 200,
+        payload_bytes: 200,
         start_ns: 10_000_000,
         timing: LAB.timing,
         first_session: 65_535,
@@ -97,7 +97,7 @@ fn requests_follow_answers() {
     let clock = RunClock::start();
     let config = RequesterConfig {
         marking: Marking::default(),
-        payload_octets: 64,
+        payload_bytes: 64,
         start_ns: 0,
         timeout: Duration::from_secs(1),
         timing: LAB.timing,

@@ -77,7 +77,7 @@ fn udp_flow(direction: Direction) -> LoadFlow {
         direction,
         transport: Transport::Udp {
             rate_bit_per_s: 4_000_000,
-            packet_octets: 1000,
+            packet_bytes: 1000,
             burst_packets: 1,
         },
         marking: Marking::default(),
@@ -128,7 +128,7 @@ fn a_measurement_works_through_a_session() {
 }
 
 #[test]
-fn without_a_session_not_one_octet_comes_back() {
+fn without_a_session_not_one_byte_comes_back() {
     let service = service(Limits::default());
     let remote = connect(&service, &options(&service)).unwrap();
     let (reflector, load_server) = (remote.endpoints().reflector, remote.endpoints().load_server);
@@ -139,7 +139,7 @@ fn without_a_session_not_one_octet_comes_back() {
     }
     assert!(stranger.recv(&mut [0; 2000]).is_err(), "an address without a session got an answer");
 
-    // The same datagram from the address of the session is answered, by as many octets.
+    // The same datagram from the address of the session is answered, by as many bytes.
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.send_to(&[0; 52], reflector).unwrap();
@@ -175,7 +175,7 @@ fn a_session_that_closes_takes_its_flows_along() {
         let token = remote.token();
         handles.push(start_flow(&load, server, &network, clock, lease, token).unwrap());
     }
-    eventually("both flows carry", || handles.iter().all(|h| h.delivered_octets() > 0));
+    eventually("both flows carry", || handles.iter().all(|h| h.delivered_bytes() > 0));
     drop(remote);
     eventually("both flows are over", || {
         handles.iter().all(underload_probe::load::FlowHandle::is_over)
@@ -187,7 +187,7 @@ fn a_session_that_closes_takes_its_flows_along() {
 fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
     // The quota of the network ends it, long before its rate times its length would.
     let rate = Some(900_000_000);
-    let limits = Limits { network_octets_per_hour: 40 << 20, ..Limits::default() };
+    let limits = Limits { network_bytes_per_hour: 40 << 20, ..Limits::default() };
     let service = service(limits);
     let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration: Duration::from_secs(30) };
     let mut remote = connect(&service, &ConnectOptions { ask, ..options(&service) }).unwrap();
@@ -202,8 +202,8 @@ fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
     eventually("the flow is over", || handle.is_over());
     let log = handle.finish().unwrap();
     assert!(log.failure.is_some());
-    let delivered = log.delivered.last().map_or(0, |last| last.octets);
-    assert!(delivered <= (40 << 20) + (1 << 20), "{delivered} octets");
+    let delivered = log.delivered.last().map_or(0, |last| last.bytes);
+    assert!(delivered <= (40 << 20) + (1 << 20), "{delivered} bytes");
     eventually("the client is told", || {
         std::thread::sleep(Duration::from_millis(50));
         service.sessions() == 0
@@ -271,7 +271,7 @@ fn a_session_is_held_to_its_rate_and_told_so() {
     let handle = start_flow(&load, server, &network, clock, lease, remote.token()).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     let log = handle.finish().unwrap();
-    let delivered = log.delivered.last().map_or(0, |last| last.octets);
+    let delivered = log.delivered.last().map_or(0, |last| last.bytes);
     // Loopback would carry a hundred times that: the burst, and 10 MB per second.
     let seconds = clock.now_ns() as f64 / 1e9;
     let most = (2_500_000.0 + 10_000_000.0 * seconds) * 1.1 + 4_500_000.0;
@@ -303,9 +303,9 @@ fn another_certificate_than_the_first_is_noticed() {
 fn clients_that_die_at_any_point_leave_nothing_behind() {
     let service = service(Limits::default());
     // Before the handshake, with nonsense, and in the middle of it.
-    for octets in [&[][..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 2, 0, 1, 0]] {
+    for bytes in [&[][..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 2, 0, 1, 0]] {
         let mut client = TcpStream::connect(service.address()).unwrap();
-        client.write_all(octets).unwrap();
+        client.write_all(bytes).unwrap();
         client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let _ = client.read(&mut [0; 100]);
     }

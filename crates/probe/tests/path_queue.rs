@@ -76,6 +76,6 @@ fn the_plateau_gives_the_buffers_size() {
     let fifo = fifo.expect("a recorded fifo");
     let digits = fifo.cell.trim_start_matches("fifo:limit=").split('B').next();
     let limit: f64 = digits.and_then(|text| text.parse().ok()).expect("a size");
-    let found = fifo.evidence.buffer_octets() as f64;
+    let found = fifo.evidence.buffer_bytes() as f64;
     assert!((found / limit - 1.0).abs() < 0.15, "{}: {found}", fifo.cell);
 }

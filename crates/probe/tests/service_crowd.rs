@@ -64,12 +64,12 @@ fn measures(service: &Service, address: Ipv4Addr) {
     let (server, lease) = (remote.endpoints().load_server, Duration::from_secs(50));
     let handle = start_flow(&flow, server, &network, clock, lease, remote.token()).unwrap();
     for _ in 0..400 {
-        if handle.delivered_octets() > 0 || handle.is_over() {
+        if handle.delivered_bytes() > 0 || handle.is_over() {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let delivered = handle.delivered_octets();
+    let delivered = handle.delivered_bytes();
     let log = handle.finish().unwrap();
     assert!(delivered > 0, "{address}: {:?}", log.failure);
 }

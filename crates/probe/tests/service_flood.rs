@@ -56,7 +56,7 @@ fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
     assert_eq!(service.probes().answered, 0);
     for sender in &senders {
         sender.set_nonblocking(true).unwrap();
-        assert!(sender.recv(&mut [0; 300]).is_err(), "an octet came back");
+        assert!(sender.recv(&mut [0; 300]).is_err(), "an byte came back");
     }
     // Hellos are answered, by as many bytes as they had, and so many per second of one network.
     let mut hello = [0; 52];

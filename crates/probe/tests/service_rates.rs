@@ -97,7 +97,7 @@ fn run(direction: Direction, transport: &Transport, flows: usize, bit_per_s: u64
     }
     let seconds = begun.elapsed().as_secs_f64();
     let bytes = (carried_bytes() - before) as f64;
-    let moved = service.state().moved_octets;
+    let moved = service.state().moved_bytes;
     Outcome { bytes, counted_bytes: (moved.0 + moved.1) as f64, seconds, ended }
 }
 
@@ -111,7 +111,7 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
             } else {
                 // Twice what was granted, or much more.
                 let rate_bit_per_s = (2 * bit_per_s / flows as u64).max(4_000_000);
-                Transport::Udp { rate_bit_per_s, packet_octets: 1_200, burst_packets: 1 }
+                Transport::Udp { rate_bit_per_s, packet_bytes: 1_200, burst_packets: 1 }
             };
             let outcome = run(direction, &transport, flows, bit_per_s);
             let Outcome { bytes, counted_bytes, seconds, ended } = outcome;

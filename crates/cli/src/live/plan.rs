@@ -81,8 +81,8 @@ fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
 
 fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
     let (name, class) = flows::request_response(name, probe)?;
-    let payload_octets = ProberConfig::default().payload_octets;
-    Some(RequestResponse { name, marking: marking(class), payload_octets })
+    let payload_bytes = ProberConfig::default().payload_bytes;
+    Some(RequestResponse { name, marking: marking(class), payload_bytes })
 }
 
 fn marking(class: Class) -> Marking {
@@ -104,7 +104,7 @@ fn loads(flow: &Flow) -> Vec<LoadFlow> {
             udp.count,
             Transport::Udp {
                 rate_bit_per_s: udp.rate.bits_per_second(),
-                packet_octets: udp.packet_bytes as u16,
+                packet_bytes: udp.packet_bytes as u16,
                 burst_packets: 1,
             },
             marking(udp.class),

@@ -166,7 +166,7 @@ impl Arguments {
         }
         let udp = self.udp.map(|rate_bit_per_s| UdpLoad {
             rate_bit_per_s,
-            packet_octets: 1200,
+            packet_bytes: 1200,
             burst_packets: self.burst,
         });
         Ok(Knobs {

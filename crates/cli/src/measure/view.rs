@@ -73,7 +73,7 @@ impl View {
 
     /// How far it is.
     pub fn show(&mut self, progress: &Progress) {
-        self.rate.note(Instant::now(), progress.octets_up, progress.octets_down);
+        self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
         self.lateness.note(progress.lateness_ns);
         for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
             class.note(*recent);
@@ -183,8 +183,8 @@ struct RateMeter(VecDeque<(Instant, u64, u64)>);
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 impl RateMeter {
-    fn note(&mut self, now: Instant, octets_up: u64, octets_down: u64) {
-        self.0.push_back((now, octets_up, octets_down));
+    fn note(&mut self, now: Instant, bytes_up: u64, bytes_down: u64) {
+        self.0.push_back((now, bytes_up, bytes_down));
         while self.0.len() > 2 && now.duration_since(self.0[0].0) > RATE_WINDOW {
             self.0.pop_front();
         }

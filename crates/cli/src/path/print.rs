@@ -137,7 +137,7 @@ fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io
 fn verdict(queue: &Classification, evidence: &Evidence) -> String {
     match queue.answer {
         Answer::Known { family: QueueFamily::DropTail, probability, .. } => {
-            let kib = evidence.buffer_octets() as f64 / 1024.0;
+            let kib = evidence.buffer_bytes() as f64 / 1024.0;
             format!(
                 "drop-tail, {:.1} %: a buffer of about {kib:.0} KiB, or a bound on waiting",
                 probability * 100.0

@@ -242,11 +242,9 @@ impl Serving {
                 up.max(down)
             }),
             duration_max: self.session_time.unwrap_or(base.duration_max),
-            network_octets_per_hour: self.quota.unwrap_or(base.network_octets_per_hour),
-            token_octets_per_hour: self.quota.unwrap_or(base.token_octets_per_hour),
-            anonymous_octets_per_hour: self
-                .anonymous_quota
-                .unwrap_or(base.anonymous_octets_per_hour),
+            network_bytes_per_hour: self.quota.unwrap_or(base.network_bytes_per_hour),
+            token_bytes_per_hour: self.quota.unwrap_or(base.token_bytes_per_hour),
+            anonymous_bytes_per_hour: self.anonymous_quota.unwrap_or(base.anonymous_bytes_per_hour),
             compat_bit_per_s: compat,
             ..base
         }

@@ -1,4 +1,4 @@
-//! A control connection: octets of state, and JSON with its length in front.
+//! A control connection: bytes of state, and JSON with its length in front.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -72,7 +72,7 @@ impl Control {
             }
             match self.stream.read(&mut buffer[filled..]) {
                 Ok(0) => return Err(Ended::Client),
-                Ok(octets) => filled += octets,
+                Ok(bytes) => filled += bytes,
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -88,10 +88,10 @@ impl Control {
         if self.is_stopped() {
             return Err(Ended::Stopped);
         }
-        let mut octet = [0];
-        match self.stream.read(&mut octet) {
+        let mut byte = [0];
+        match self.stream.read(&mut byte) {
             Ok(0) => Err(Ended::Client),
-            Ok(_) => Ok(Some(octet[0] as i8)),
+            Ok(_) => Ok(Some(byte[0] as i8)),
             Err(error) if is_temporary(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -139,22 +139,18 @@ impl Control {
 
     /// What an error of iperf3's is: the state, its number, and that no system call failed.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), Ended> {
-        let mut octets = vec![state::SERVER_ERROR as u8];
-        octets.extend_from_slice(&refusal.0.to_be_bytes());
-        octets.extend_from_slice(&0i32.to_be_bytes());
-        self.write(&octets)
+        let mut bytes = vec![state::SERVER_ERROR as u8];
+        bytes.extend_from_slice(&refusal.0.to_be_bytes());
+        bytes.extend_from_slice(&0i32.to_be_bytes());
+        self.write(&bytes)
     }
 
-    /// JSON of at most `octets_max`, which nothing is allocated for before it is checked.
-    pub(super) fn read_json(
-        &mut self,
-        octets_max: usize,
-        until: Instant,
-    ) -> Result<Vec<u8>, Ended> {
+    /// JSON of at most `bytes_max`, which nothing is allocated for before it is checked.
+    pub(super) fn read_json(&mut self, bytes_max: usize, until: Instant) -> Result<Vec<u8>, Ended> {
         let mut len = [0; 4];
         self.read(&mut len, until)?;
         let len = u32::from_be_bytes(len) as usize;
-        if len > octets_max {
+        if len > bytes_max {
             return Err(Ended::Refused(Refusal::PARAMETERS));
         }
         let mut json = vec![0; len];

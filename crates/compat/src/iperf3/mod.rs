@@ -15,7 +15,7 @@
 //! - The rate limit is kept by pacing what is sent and what is read, so that TCP slows down instead
 //!   of being cut off. UDP towards the server cannot be slowed down: it has to declare its rate
 //!   (`-b`), and is ended if it exceeds the limit.
-//! - UDP streams share one socket; a client's hello is answered, octet for octet, only while a test
+//! - UDP streams share one socket; a client's hello is answered, byte for byte, only while a test
 //!   of the same address waits for it. Two UDP tests of one address open their streams one after
 //!   the other, since a hello does not say whose it is.
 //! - Payload is generated here. DSCP is sent only from an allow-list, and ECN not at all.
@@ -77,7 +77,7 @@ impl Default for Iperf3Limits {
     }
 }
 
-/// What the two ends of a control connection say, one octet each.
+/// What the two ends of a control connection say, one byte each.
 mod state {
     pub const TEST_START: i8 = 1;
     pub const TEST_RUNNING: i8 = 2;

@@ -15,22 +15,22 @@ pub struct Parameters {
     pub direction: Direction,
     /// Streams per direction, at least 1.
     pub streams: u32,
-    /// How long the client sends after the omitted time; zero if it counts octets instead.
+    /// How long the client sends after the omitted time; zero if it counts bytes instead.
     pub duration: Duration,
     /// Payload of a direction after the omitted time, all streams together, bytes; `None` if only
     /// the time ends the test.
     pub amount: Option<u64>,
     /// Time at the start that does not count.
     pub omit: Duration,
-    /// Octets of a write or of a datagram's payload.
+    /// Bytes of a write or of a datagram's payload.
     pub len: usize,
     /// Rate of each stream, bit/s of payload; `None` for as much as possible.
     pub bit_per_s: Option<u64>,
     /// Whether segments go out at once.
     pub no_delay: bool,
-    /// Socket buffer, octets.
+    /// Socket buffer, bytes.
     pub window: Option<usize>,
-    /// DSCP to send with, in the upper six bits of the IP header's octet; 0 if it is not allowed.
+    /// DSCP to send with, in the upper six bits of the IP header's byte; 0 if it is not allowed.
     pub traffic_class: u8,
     /// Congestion control of what the server sends.
     pub congestion: Option<String>,
@@ -299,8 +299,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Parameters::decode(&octets, &Iperf3Limits::default());
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Parameters::decode(&bytes, &Iperf3Limits::default());
         }
     }
 }

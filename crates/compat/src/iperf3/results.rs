@@ -44,7 +44,7 @@ pub(super) fn stream_id(place: usize) -> u64 {
     if place == 0 { 1 } else { place as u64 + 2 }
 }
 
-/// Whether octets are the results of a client: an object with a list of streams.
+/// Whether bytes are the results of a client: an object with a list of streams.
 pub fn check_results(json: &[u8]) -> bool {
     serde_json::from_slice::<Value>(json)
         .is_ok_and(|value| value.get("streams").is_some_and(Value::is_array))
@@ -56,9 +56,9 @@ pub(super) fn output(sends: &[bool], streams: &[StreamResult], lasted: Duration)
     for (stream, sends) in streams.iter().zip(sends) {
         let verb = if *sends { "sent" } else { "received" };
         let mbit_per_s = stream.bytes as f64 * 8e-6 / lasted.as_secs_f64().max(1e-9);
-        let (id, octets) = (stream.id, stream.bytes);
+        let (id, bytes) = (stream.id, stream.bytes);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "[{id:3}] {verb} {octets} bytes, {mbit_per_s:.2} Mbit/s");
+        let _ = writeln!(text, "[{id:3}] {verb} {bytes} bytes, {mbit_per_s:.2} Mbit/s");
     }
     text
 }

@@ -18,7 +18,7 @@ use super::udp::{Datagram, UdpHub, UdpStream};
 /// What a sender or a receiver of TCP has moved.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub octets: AtomicU64,
+    pub bytes: AtomicU64,
     /// Datagrams sent; 0 for TCP.
     pub packets: AtomicU64,
 }
@@ -72,13 +72,13 @@ impl Amount {
     }
 }
 
-/// A rate, kept from its first octet on.
+/// A rate, kept from its first byte on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     clock: RunClock,
     start_ns: u64,
     bit_per_s: Option<u64>,
-    octets: u64,
+    bytes: u64,
 }
 
 /// Pacing sleeps; shorter waits than this are left to add up.
@@ -89,18 +89,18 @@ const CATCH_UP_NS: u64 = 100_000_000;
 impl Pacer {
     pub(super) fn new(clock: RunClock, bit_per_s: Option<u64>) -> Self {
         let bit_per_s = bit_per_s.map(|rate| rate.max(1));
-        Self { clock, start_ns: clock.now_ns(), bit_per_s, octets: 0 }
+        Self { clock, start_ns: clock.now_ns(), bit_per_s, bytes: 0 }
     }
 
     /// When what was moved so far is paid for, ns of the clock.
     fn due_ns(&self) -> u64 {
         let Some(rate) = self.bit_per_s else { return 0 };
-        let after_ns = u128::from(self.octets) * 8_000_000_000 / u128::from(rate);
+        let after_ns = u128::from(self.bytes) * 8_000_000_000 / u128::from(rate);
         self.start_ns.saturating_add(u64::try_from(after_ns).unwrap_or(u64::MAX))
     }
 
-    fn note(&mut self, octets: usize) {
-        self.octets += octets as u64;
+    fn note(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
         let now_ns = self.clock.now_ns();
         let due_ns = self.due_ns();
         if self.bit_per_s.is_some() && now_ns > due_ns.saturating_add(CATCH_UP_NS) {
@@ -172,9 +172,9 @@ pub(super) fn receive_tcp(
         allowance.settle(Direction::Up, taken, *outcome.as_ref().unwrap_or(&0));
         match outcome {
             Ok(0) => return,
-            Ok(octets) => {
-                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
-                pacer.note(octets);
+            Ok(bytes) => {
+                counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                pacer.note(bytes);
                 pacer.rest(allowance.over);
             }
             Err(error) if is_temporary(&error) => {}
@@ -206,10 +206,10 @@ pub(super) fn send_tcp(
         let outcome = stream.write(&block[len - left..][..taken]);
         allowance.settle(Direction::Down, taken, *outcome.as_ref().unwrap_or(&0));
         match outcome {
-            Ok(octets) => {
-                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
-                left -= octets;
-                pacer.note(octets);
+            Ok(bytes) => {
+                counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                left -= bytes;
+                pacer.note(bytes);
                 pacer.rest(allowance.over);
             }
             Err(error) if is_temporary(&error) => {}
@@ -221,7 +221,7 @@ pub(super) fn send_tcp(
 /// How a UDP sender keeps its schedule: no priority over others, and little spinning.
 const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
 
-/// Sends datagrams with `len` octets of payload until the test is over, evenly spaced if there is a
+/// Sends datagrams with `len` bytes of payload until the test is over, evenly spaced if there is a
 /// rate.
 pub(super) fn send_udp(
     hub: &UdpHub,
@@ -247,10 +247,10 @@ pub(super) fn send_udp(
         let sent_us = pacer.clock.now_on_both().unix_ns / 1_000;
         Datagram { sent_us, counter }.encode(counter_64bit, &mut datagram);
         match hub.socket.send_to(&datagram, stream.peer) {
-            Ok(octets) => {
-                counters.octets.fetch_add(octets as u64, Ordering::Relaxed);
+            Ok(bytes) => {
+                counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                 counters.packets.store(counter, Ordering::Relaxed);
-                pacer.note(octets);
+                pacer.note(bytes);
             }
             // Too long for the path, or the client is gone: not sent, and no busy loop.
             Err(_) => {
@@ -280,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pacer_is_due_when_its_octets_are_paid_for() {
+    fn a_pacer_is_due_when_its_bytes_are_paid_for() {
         let clock = RunClock::start();
         let mut pacer = Pacer::new(clock, Some(8_000));
         let start_ns = pacer.start_ns;
-        pacer.octets += 500;
+        pacer.bytes += 500;
         assert_eq!(pacer.due_ns(), start_ns + 500_000_000);
         assert_eq!(Pacer::new(clock, None).due_ns(), 0);
         let over = AtomicBool::new(true);

@@ -49,16 +49,16 @@ enum Streams {
 /// Counts at an instant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    octets: u64,
+    bytes: u64,
     packets: u64,
     errors: u64,
     retransmits: u64,
 }
 
-const PARAMETERS_OCTETS_MAX: usize = 8 << 10;
-const RESULTS_OCTETS_MAX: usize = 256 << 10;
+const PARAMETERS_BYTES_MAX: usize = 8 << 10;
+const RESULTS_BYTES_MAX: usize = 256 << 10;
 /// How long after its declared end a test may still run: its start may have slipped, and its last
-/// octets may wait in a queue.
+/// bytes may wait in a queue.
 const LEASE_GRACE: Duration = Duration::from_secs(5);
 /// A rate limit on what cannot be paced has to hold only over a while.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
@@ -80,14 +80,14 @@ impl Test {
 
     fn converse(&mut self) -> Result<(), Ended> {
         self.control.say(state::PARAM_EXCHANGE)?;
-        let json = self.control.read_json(PARAMETERS_OCTETS_MAX, Instant::now() + STEP_MAX)?;
+        let json = self.control.read_json(PARAMETERS_BYTES_MAX, Instant::now() + STEP_MAX)?;
         let parameters = Parameters::decode(&json, &self.limits).map_err(Ended::Refused)?;
         let mut streams = self.open_streams(&parameters)?;
         self.control.say(state::TEST_START)?;
         self.control.say(state::TEST_RUNNING)?;
         let results = self.transfer(&parameters, &mut streams)?;
         self.control.say(state::EXCHANGE_RESULTS)?;
-        let theirs = self.control.read_json(RESULTS_OCTETS_MAX, Instant::now() + STEP_MAX)?;
+        let theirs = self.control.read_json(RESULTS_BYTES_MAX, Instant::now() + STEP_MAX)?;
         if !check_results(&theirs) {
             return Err(Ended::Client);
         }
@@ -240,7 +240,7 @@ impl Test {
                 transfer.restart_jitter();
                 transfer.amount.count();
             }
-            let moved: u64 = (0..marks.len()).map(|place| transfer.mark(place).octets).sum();
+            let moved: u64 = (0..marks.len()).map(|place| transfer.mark(place).bytes).sum();
             if moved != progress.0 {
                 progress = (moved, now);
             }
@@ -264,9 +264,9 @@ impl Test {
         else {
             return false;
         };
-        let octets = claim.arrived_bytes();
+        let bytes = claim.arrived_bytes();
         let allowed = u128::from(limit) * (lasted + RATE_WINDOW).as_millis() / 8_000;
-        u128::from(octets) > allowed
+        u128::from(bytes) > allowed
     }
 }
 
@@ -353,7 +353,7 @@ impl Transfer<'_> {
             Streams::Udp(claim) if !sends => {
                 let reception = *claim.streams[place].reception();
                 let (packets, errors) = (reception.packets, reception.lost);
-                Mark { octets: reception.octets, packets, errors, retransmits: 0 }
+                Mark { bytes: reception.bytes, packets, errors, retransmits: 0 }
             }
             streams => {
                 let counters = &self.counters[place];
@@ -362,7 +362,7 @@ impl Transfer<'_> {
                     Streams::Udp(_) => TcpInfo::default(),
                 };
                 Mark {
-                    octets: counters.octets.load(Ordering::Relaxed),
+                    bytes: counters.bytes.load(Ordering::Relaxed),
                     packets: counters.packets.load(Ordering::Relaxed),
                     errors: 0,
                     retransmits: u64::from(info.retransmits),
@@ -413,7 +413,7 @@ impl Transfer<'_> {
         let resent = mark.retransmits.saturating_sub(before.retransmits);
         StreamResult {
             id: stream_id(place),
-            bytes: mark.octets.saturating_sub(before.octets),
+            bytes: mark.bytes.saturating_sub(before.bytes),
             retransmits: if sends && is_tcp { resent as i64 } else { -1 },
             jitter,
             errors: mark.errors,
@@ -428,7 +428,7 @@ impl Transfer<'_> {
     fn congestion_used(&self) -> Option<String> {
         let Streams::Tcp(streams) = self.streams else { return None };
         let name = SockRef::from(streams.first()?).tcp_congestion().ok()?;
-        let name = name.split(|octet| *octet == 0).next()?;
+        let name = name.split(|byte| *byte == 0).next()?;
         String::from_utf8(name.to_vec()).ok()
     }
 }

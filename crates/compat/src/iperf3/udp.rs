@@ -21,20 +21,20 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Octets of a header with a counter of 64 bits.
+    /// Bytes of a header with a counter of 64 bits.
     pub const LEN: usize = 16;
 
     /// Reads a header; `None` if the datagram is too short for one.
-    pub fn decode(octets: &[u8], counter_64bit: bool) -> Option<Self> {
-        let word = |at: usize| octets.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    pub fn decode(bytes: &[u8], counter_64bit: bool) -> Option<Self> {
+        let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
         let sent_us = u64::from(word(0)?) * 1_000_000 + u64::from(word(4)?);
         let high = u64::from(word(8)?);
         let counter = if counter_64bit { high << 32 | u64::from(word(12)?) } else { high };
         Some(Self { sent_us, counter })
     }
 
-    /// Writes the header to the front of `octets`, which have at least [`Datagram::LEN`].
-    pub fn encode(self, counter_64bit: bool, octets: &mut [u8]) {
+    /// Writes the header to the front of `bytes`, which have at least [`Datagram::LEN`].
+    pub fn encode(self, counter_64bit: bool, bytes: &mut [u8]) {
         let mut header = [0; Self::LEN];
         header[..4].copy_from_slice(&((self.sent_us / 1_000_000) as u32).to_be_bytes());
         header[4..8].copy_from_slice(&((self.sent_us % 1_000_000) as u32).to_be_bytes());
@@ -45,7 +45,7 @@ impl Datagram {
             header[8..12].copy_from_slice(&(self.counter as u32).to_be_bytes());
             12
         };
-        if let Some(front) = octets.get_mut(..len) {
+        if let Some(front) = bytes.get_mut(..len) {
             front.copy_from_slice(&header[..len]);
         }
     }
@@ -54,8 +54,8 @@ impl Datagram {
 /// What arrived of a stream, as iperf3 counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reception {
-    /// Payload, octets.
-    pub octets: u64,
+    /// Payload, bytes.
+    pub bytes: u64,
     /// Highest counter seen.
     pub packets: u64,
     /// Counters that did not arrive, as far as one knows.
@@ -69,9 +69,9 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Notes a datagram of `octets` that arrived at `arrived_us`.
-    pub fn note(&mut self, datagram: Datagram, octets: usize, arrived_us: u64) {
-        self.octets += octets as u64;
+    /// Notes a datagram of `bytes` that arrived at `arrived_us`.
+    pub fn note(&mut self, datagram: Datagram, bytes: usize, arrived_us: u64) {
+        self.bytes += bytes as u64;
         if datagram.counter > self.packets {
             self.lost = self.lost.saturating_add(datagram.counter - self.packets - 1);
             self.packets = datagram.counter;
@@ -143,19 +143,19 @@ pub(super) struct UdpClaim {
     pub streams: Vec<Arc<UdpStream>>,
 }
 
-/// A client's hello and its answer, old and new, as octets on the wire.
+/// A client's hello and its answer, old and new, as bytes on the wire.
 const HELLOS: [([u8; 4], [u8; 4]); 2] =
     [(*b"9876", *b"6789"), (123_456_789u32.to_le_bytes(), 987_654_321u32.to_le_bytes())];
 /// Room for datagrams that arrive while the thread waits for a processor.
-const BUFFER_OCTETS: usize = 8 << 20;
+const BUFFER_BYTES: usize = 8 << 20;
 
 impl UdpHub {
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         socket.set_read_timeout(Some(POLL_INTERVAL))?;
         let options = SockRef::from(&socket);
         // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
-        let _ = options.set_recv_buffer_size(BUFFER_OCTETS);
-        let _ = options.set_send_buffer_size(BUFFER_OCTETS);
+        let _ = options.set_recv_buffer_size(BUFFER_BYTES);
+        let _ = options.set_send_buffer_size(BUFFER_BYTES);
         Ok(Self { socket, inner: Mutex::default() })
     }
 
@@ -192,8 +192,8 @@ impl UdpHub {
         let mut last: Option<Arc<UdpStream>> = None;
         while !stop.load(Ordering::Relaxed) {
             // Errors are the timeout, signals, and ICMP complaints about what was sent.
-            let Ok((octets, peer)) = self.socket.recv_from(&mut datagram) else { continue };
-            let datagram = &datagram[..octets];
+            let Ok((bytes, peer)) = self.socket.recv_from(&mut datagram) else { continue };
+            let datagram = &datagram[..bytes];
             if let Some((_, reply)) = HELLOS.iter().find(|(hello, _)| hello == datagram) {
                 if self.welcome(peer) {
                     let _ = self.socket.send_to(reply, peer);
@@ -210,7 +210,7 @@ impl UdpHub {
                 && let Some(header) = Datagram::decode(datagram, stream.counter_64bit)
             {
                 let arrived_us = clock.now_on_both().unix_ns / 1_000;
-                stream.reception().note(header, octets, arrived_us);
+                stream.reception().note(header, bytes, arrived_us);
             }
         }
     }
@@ -260,7 +260,7 @@ impl UdpClaim {
 
     /// Of all streams, bytes.
     pub(super) fn arrived_bytes(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.reception().octets).sum()
+        self.streams.iter().map(|stream| stream.reception().bytes).sum()
     }
 
     pub(super) fn hub(&self) -> &Arc<UdpHub> {
@@ -287,14 +287,14 @@ mod tests {
     #[test]
     fn headers_have_counters_of_either_size() {
         let datagram = Datagram { sent_us: 5_000_007, counter: 9 };
-        let mut octets = [0xee; 16];
-        datagram.encode(true, &mut octets);
-        assert_eq!(octets, [0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
-        assert_eq!(Datagram::decode(&octets, true), Some(datagram));
-        datagram.encode(false, &mut octets);
-        assert_eq!(octets[..12], [0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 9]);
-        assert_eq!(Datagram::decode(&octets[..12], false), Some(datagram));
-        assert_eq!(Datagram::decode(&octets[..12], true), None);
+        let mut bytes = [0xee; 16];
+        datagram.encode(true, &mut bytes);
+        assert_eq!(bytes, [0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+        assert_eq!(Datagram::decode(&bytes, true), Some(datagram));
+        datagram.encode(false, &mut bytes);
+        assert_eq!(bytes[..12], [0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 9]);
+        assert_eq!(Datagram::decode(&bytes[..12], false), Some(datagram));
+        assert_eq!(Datagram::decode(&bytes[..12], true), None);
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
             let datagram = Datagram { sent_us: counter * 100, counter };
             reception.note(datagram, 10, arrived_us);
         }
-        assert_eq!((reception.octets, reception.packets), (40, 5));
+        assert_eq!((reception.bytes, reception.packets), (40, 5));
         assert_eq!((reception.lost, reception.out_of_order), (1, 1));
         // Only the last one's transit differed, by 200 us.
         assert!((reception.jitter_s - 200e-6 / 16.0).abs() < 1e-12);

@@ -15,7 +15,7 @@ pub(super) struct Addresses {
 struct Entry {
     address: IpAddr,
     is_proven: bool,
-    octets_received: usize,
+    bytes_received: usize,
     seen_ns: u64,
 }
 
@@ -28,23 +28,23 @@ impl Addresses {
         Self { hasher: RandomState::new(), entries: vec![None; ENTRIES] }
     }
 
-    /// Notes that `address` sent `octets` and would get `reply_octets`; true if it may: it is
+    /// Notes that `address` sent `bytes` and would get `reply_bytes`; true if it may: it is
     /// proven, or has sent at least as much as it has got and gets.
     pub(super) fn may_get(
         &mut self,
         now_ns: u64,
         address: IpAddr,
-        octets: usize,
-        reply_octets: usize,
+        bytes: usize,
+        reply_bytes: usize,
     ) -> bool {
         let entry = self.entry(now_ns, address);
         if entry.is_proven {
             return true;
         }
-        entry.octets_received = entry.octets_received.saturating_add(octets);
-        match entry.octets_received.checked_sub(reply_octets) {
+        entry.bytes_received = entry.bytes_received.saturating_add(bytes);
+        match entry.bytes_received.checked_sub(reply_bytes) {
             Some(rest) => {
-                entry.octets_received = rest;
+                entry.bytes_received = rest;
                 true
             }
             None => false,
@@ -59,7 +59,7 @@ impl Addresses {
     fn entry(&mut self, now_ns: u64, address: IpAddr) -> &mut Entry {
         let address = address.to_canonical();
         let index = self.hasher.hash_one(address) as usize % ENTRIES;
-        let fresh = Entry { address, is_proven: false, octets_received: 0, seen_ns: now_ns };
+        let fresh = Entry { address, is_proven: false, bytes_received: 0, seen_ns: now_ns };
         let slot = &mut self.entries[index];
         let is_current = |entry: &Entry| {
             entry.address == address && now_ns.saturating_sub(entry.seen_ns) < MEMORY_NS

@@ -18,8 +18,8 @@ pub(super) struct Probe {
     pub sequence: u32,
     pub so_far: ReceivedSoFar,
     pub received: Instants,
-    /// Octets of the probe: the answer has no more.
-    pub octets: usize,
+    /// Bytes of the probe: the answer has no more.
+    pub bytes: usize,
 }
 
 /// Writes the answer into `out`; `None` if it would be longer than its request.
@@ -50,7 +50,7 @@ pub(super) fn write(
     let clocks = usize::from(deal.clock & WALL != 0) + usize::from(deal.clock & MONOTONIC != 0);
     out.resize(stamps_at + stamps * clocks * 8, 0);
     let wanted = usize::try_from(deal.length).unwrap_or(0).max(out.len());
-    if wanted > probe.octets {
+    if wanted > probe.bytes {
         return None;
     }
     let filled = wanted - out.len();
@@ -90,7 +90,7 @@ mod tests {
         sequence: 9,
         so_far: ReceivedSoFar { count: 3, window: 0b111 },
         received: Instants { run_ns: 100, unix_ns: 1_000 },
-        octets: 80,
+        bytes: 80,
     };
 
     fn answer(deal: &Parameters) -> Option<Vec<u8>> {
@@ -99,8 +99,8 @@ mod tests {
         write(deal, &PROBE, None, &[0xaa, 0xbb], now, &mut out).map(|()| out)
     }
 
-    fn word(octets: &[u8], at: usize) -> u64 {
-        u64::from_le_bytes(octets[at..at + 8].try_into().unwrap())
+    fn word(bytes: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
     }
 
     #[test]
@@ -112,20 +112,20 @@ mod tests {
             length: 64,
             ..Parameters::default()
         };
-        let octets = answer(&deal).unwrap();
-        assert_eq!(octets.len(), 64);
-        assert_eq!(octets[..4], [0x14, 0xa7, 0x5b, 2]);
-        assert_eq!((word(&octets, 4), octets[12], octets[16]), (7, 9, 3));
-        let stamps: Vec<u64> = (0..5).map(|n| word(&octets, 20 + 8 * n)).collect();
+        let bytes = answer(&deal).unwrap();
+        assert_eq!(bytes.len(), 64);
+        assert_eq!(bytes[..4], [0x14, 0xa7, 0x5b, 2]);
+        assert_eq!((word(&bytes, 4), bytes[12], bytes[16]), (7, 9, 3));
+        let stamps: Vec<u64> = (0..5).map(|n| word(&bytes, 20 + 8 * n)).collect();
         assert_eq!(stamps, [0b111, 1_000, 100, 1_100, 200]);
-        assert_eq!(octets[60..], [0xaa, 0xbb, 0xaa, 0xbb]);
+        assert_eq!(bytes[60..], [0xaa, 0xbb, 0xaa, 0xbb]);
     }
 
     #[test]
     fn fewer_fields_make_a_shorter_answer_and_a_longer_one_is_not_sent() {
         let deal = Parameters { stamp_at: 4, clock: 2, ..Parameters::default() };
-        let octets = answer(&deal).unwrap();
-        assert_eq!((octets.len(), word(&octets, 16)), (24, 150));
+        let bytes = answer(&deal).unwrap();
+        assert_eq!((bytes.len(), word(&bytes, 16)), (24, 150));
         assert_eq!(answer(&Parameters::default()).unwrap().len(), 16);
         assert!(answer(&Parameters { length: 81, ..deal }).is_none());
     }

@@ -6,10 +6,10 @@
 //! Where it differs from irtt's own server:
 //!
 //! - **An address is proven before it is answered with more than it sent.** The protocol's open
-//!   reply is 8 octets longer than its request. The first request of an unknown address therefore
+//!   reply is 8 bytes longer than its request. The first request of an unknown address therefore
 //!   draws no answer; irtt's client sends it again after a second, and then the two together pay
 //!   for the reply. An address that has used a token is answered at once from then on.
-//! - An answer never has more octets than its request, whatever length was negotiated.
+//! - An answer never has more bytes than its request, whatever length was negotiated.
 //! - A session that is opened and never used expires after [`IrttLimits::unused_timeout`]; when the
 //!   table is full the oldest unused one makes room. Both are for ever in irtt's server.
 //! - One open per address and port: a repeated request gets the same token again.
@@ -49,7 +49,7 @@ pub struct IrttLimits {
     pub duration_max: Duration,
     /// From one probe of a session to the next, on average; a burst of five passes.
     pub interval_min: Duration,
-    /// Octets of UDP payload.
+    /// Bytes of UDP payload.
     pub length_max: u16,
     /// A session that was used is over when nothing came for this long.
     pub idle_timeout: Duration,

@@ -48,8 +48,8 @@ const HMAC_LEN: usize = 16;
 impl<'a> Request<'a> {
     /// Reads a request. `None` if it is none of this protocol's, or if its digest is wrong, missing
     /// or not expected: such packets are not answered.
-    pub fn decode(octets: &'a [u8], key: Option<&[u8]>) -> Option<Self> {
-        let (header, rest) = octets.split_at_checked(HEADER_LEN)?;
+    pub fn decode(bytes: &'a [u8], key: Option<&[u8]>) -> Option<Self> {
+        let (header, rest) = bytes.split_at_checked(HEADER_LEN)?;
         let flags = header[3];
         if header[..3] != MAGIC || flags & !FLAGS != 0 || flags & REPLY != 0 {
             return None;
@@ -115,16 +115,16 @@ mod tests {
     #[test]
     fn a_captured_open_request_is_read() {
         // irtt 0.9.0, defaults with -d 1s -i 10ms -l 80.
-        let octets = [
+        let bytes = [
             0x14, 0xa7, 0x5b, 0x01, 0x01, 0x02, 0x02, 0x80, 0xa8, 0xd6, 0xb9, 0x07, 0x03, 0x80,
             0xda, 0xc4, 0x09, 0x04, 0xa0, 0x01, 0x05, 0x06, 0x06, 0x06, 0x07, 0x06,
         ];
-        let request = Request::decode(&octets, None).unwrap();
+        let request = Request::decode(&bytes, None).unwrap();
         assert_eq!(request.kind, RequestKind::Open { and_close: false });
         let parameters = super::super::Parameters::decode(request.payload).unwrap();
         assert_eq!((parameters.duration_ns, parameters.interval_ns), (1_000_000_000, 10_000_000));
         assert_eq!((parameters.length, parameters.stamp_at, parameters.clock), (80, 3, 3));
-        assert!(Request::decode(&octets, Some(b"key")).is_none(), "a digest is demanded");
+        assert!(Request::decode(&bytes, Some(b"key")).is_none(), "a digest is demanded");
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub struct Parameters {
     pub duration_ns: i64,
     /// From one probe to the next, ns.
     pub interval_ns: i64,
-    /// Octets of a probe, header included.
+    /// Bytes of a probe, header included.
     pub length: i64,
     /// Bit 0: count of packets received; bit 1: window of the last 64.
     pub received_stats: u8,
@@ -19,7 +19,7 @@ pub struct Parameters {
     pub stamp_at: u8,
     /// Clocks: bit 0 wall, bit 1 monotonic.
     pub clock: u8,
-    /// DSCP and ECN of probes and answers, as the IP header's octet.
+    /// DSCP and ECN of probes and answers, as the IP header's byte.
     pub traffic_class: i64,
     /// Name of the payload of answers; empty for the server's choice.
     pub fill: Vec<u8>,
@@ -31,7 +31,7 @@ pub enum ParametersError {
     /// They end in the middle of one.
     #[error("the parameters end in the middle of one")]
     Truncated,
-    /// A number does not fit 64 bits, or a text is longer than 32 octets.
+    /// A number does not fit 64 bits, or a text is longer than 32 bytes.
     #[error("a parameter is too large")]
     TooLarge,
     /// A duration or interval that is not positive, or an unknown choice.
@@ -65,15 +65,15 @@ impl Parameters {
     ///
     /// # Errors
     /// [`ParametersError`].
-    pub fn decode(mut octets: &[u8]) -> Result<Self, ParametersError> {
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, ParametersError> {
         let mut parameters = Self::default();
-        while !octets.is_empty() {
-            let tag = take_unsigned(&mut octets)?;
+        while !bytes.is_empty() {
+            let tag = take_unsigned(&mut bytes)?;
             if tag == FILL {
-                parameters.fill = take_text(&mut octets)?;
+                parameters.fill = take_text(&mut bytes)?;
                 continue;
             }
-            let raw = take_unsigned(&mut octets)?;
+            let raw = take_unsigned(&mut bytes)?;
             parameters.note(tag, unzigzag(raw))?;
         }
         Ok(parameters)
@@ -145,31 +145,31 @@ impl Parameters {
     }
 }
 
-fn take_unsigned(octets: &mut &[u8]) -> Result<u64, ParametersError> {
+fn take_unsigned(bytes: &mut &[u8]) -> Result<u64, ParametersError> {
     let mut value = 0u64;
     for index in 0..10 {
-        let (&octet, rest) = octets.split_first().ok_or(ParametersError::Truncated)?;
-        *octets = rest;
-        let bits = u64::from(octet & 0x7f);
-        // The tenth octet has room for the last of 64 bits only.
-        if index == 9 && octet > 1 {
+        let (&byte, rest) = bytes.split_first().ok_or(ParametersError::Truncated)?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        // The tenth byte has room for the last of 64 bits only.
+        if index == 9 && byte > 1 {
             return Err(ParametersError::TooLarge);
         }
         value |= bits << (7 * index);
-        if octet & 0x80 == 0 {
+        if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
     Err(ParametersError::TooLarge)
 }
 
-fn take_text(octets: &mut &[u8]) -> Result<Vec<u8>, ParametersError> {
-    let len = take_unsigned(octets)?;
+fn take_text(bytes: &mut &[u8]) -> Result<Vec<u8>, ParametersError> {
+    let len = take_unsigned(bytes)?;
     if len > FILL_MAX {
         return Err(ParametersError::TooLarge);
     }
-    let (text, rest) = octets.split_at_checked(len as usize).ok_or(ParametersError::Truncated)?;
-    *octets = rest;
+    let (text, rest) = bytes.split_at_checked(len as usize).ok_or(ParametersError::Truncated)?;
+    *bytes = rest;
     Ok(text.to_vec())
 }
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn bad_parameters_are_refused_by_name() {
-        let refused = |octets: &[u8]| Parameters::decode(octets).unwrap_err();
+        let refused = |bytes: &[u8]| Parameters::decode(bytes).unwrap_err();
         assert_eq!(refused(&[2]), ParametersError::Truncated);
         assert_eq!(refused(&[2, 0x80]), ParametersError::Truncated);
         assert_eq!(refused(&[2, 0]), ParametersError::OutOfRange { tag: 2 });
@@ -256,8 +256,8 @@ mod tests {
         }
 
         #[test]
-        fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Parameters::decode(&octets);
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Parameters::decode(&bytes);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Responder {
 pub enum ResponderReply {
     /// The reply is to be sent with this DSCP and ECN.
     Send {
-        /// As the IP header's octet.
+        /// As the IP header's byte.
         traffic_class: u8,
     },
     /// No request of this protocol, of no session here, or with a wrong digest: no answer.
@@ -87,8 +87,8 @@ impl Responder {
                 let Ok(asked) = Parameters::decode(request.payload) else {
                     return ResponderReply::Ignored;
                 };
-                let octets = datagram.len();
-                self.open(received.run_ns, client, octets, &asked, and_close, out)
+                let bytes = datagram.len();
+                self.open(received.run_ns, client, bytes, &asked, and_close, out)
             }
             RequestKind::Close { token } => {
                 if self.sessions.get(&token).is_some_and(|session| session.client == client) {
@@ -98,8 +98,8 @@ impl Responder {
                 ResponderReply::Ignored
             }
             RequestKind::Echo { token, sequence } => {
-                let octets = datagram.len();
-                self.echo(received, client, octets, (token, sequence), now, out)
+                let bytes = datagram.len();
+                self.echo(received, client, bytes, (token, sequence), now, out)
             }
         }
     }
@@ -108,7 +108,7 @@ impl Responder {
         &mut self,
         now_ns: u64,
         client: SocketAddr,
-        octets: usize,
+        bytes: usize,
         asked: &Parameters,
         and_close: bool,
         out: &mut Vec<u8>,
@@ -116,7 +116,7 @@ impl Responder {
         let deal = asked.clone().restricted(&self.limits);
         let is_closed = and_close || asked.version != PROTOCOL_VERSION;
         self.write_open_reply(&deal, if is_closed { None } else { Some(0) }, out);
-        if !self.addresses.may_get(now_ns, client.ip(), octets, out.len()) {
+        if !self.addresses.may_get(now_ns, client.ip(), bytes, out.len()) {
             return ResponderReply::Limited;
         }
         if !is_closed {
@@ -172,7 +172,7 @@ impl Responder {
         &mut self,
         received: Instants,
         client: SocketAddr,
-        octets: usize,
+        bytes: usize,
         (token, sequence): (u64, u32),
         now: impl Fn() -> Instants,
         out: &mut Vec<u8>,
@@ -191,13 +191,13 @@ impl Responder {
         };
         let is_overtime = session.is_overtime(now_ns);
         // The answer is never longer than the probe.
-        let bytes = octets as u64;
-        let is_beyond = session.share.charge(Direction::Up, bytes).is_err();
-        if is_beyond || session.share.take(Direction::Down, bytes).is_err() {
+        let moved = bytes as u64;
+        let is_beyond = session.share.charge(Direction::Up, moved).is_err();
+        if is_beyond || session.share.take(Direction::Down, moved).is_err() {
             return ResponderReply::Limited;
         }
         let flags = if is_overtime { CLOSE } else { 0 };
-        let probe = Probe { flags, token, sequence, so_far, received, octets };
+        let probe = Probe { flags, token, sequence, so_far, received, bytes };
         let key = self.key.as_deref();
         let written = answer::write(&session.deal, &probe, key, &self.filling, now, out);
         let traffic_class = session.deal.traffic_class as u8;

@@ -41,9 +41,9 @@ fn open_request() -> Vec<u8> {
     request(OPEN, &rest)
 }
 
-fn echo_request(token: u64, sequence: u32, octets: usize) -> Vec<u8> {
+fn echo_request(token: u64, sequence: u32, bytes: usize) -> Vec<u8> {
     let mut rest = [token.to_le_bytes().as_slice(), &sequence.to_le_bytes()].concat();
-    rest.resize(octets - 4, 0);
+    rest.resize(bytes - 4, 0);
     request(0, &rest)
 }
 
@@ -51,18 +51,18 @@ fn say(
     responder: &mut Responder,
     now_ns: u64,
     from: SocketAddr,
-    octets: &[u8],
+    bytes: &[u8],
 ) -> (ResponderReply, Vec<u8>) {
     let mut out = Vec::new();
-    let reply = responder.answer(at(now_ns), from, octets, || at(now_ns + 5), &mut out);
+    let reply = responder.answer(at(now_ns), from, bytes, || at(now_ns + 5), &mut out);
     (reply, out)
 }
 
 fn opened(responder: &mut Responder, now_ns: u64, from: SocketAddr) -> Option<u64> {
-    let octets = open_request();
-    let (mut reply, mut out) = say(responder, now_ns, from, &octets);
+    let bytes = open_request();
+    let (mut reply, mut out) = say(responder, now_ns, from, &bytes);
     if reply == ResponderReply::Limited {
-        (reply, out) = say(responder, now_ns, from, &octets);
+        (reply, out) = say(responder, now_ns, from, &bytes);
     }
     assert_eq!(reply, ResponderReply::Send { traffic_class: 0 });
     let is_open = out[3] & CLOSE == 0;
@@ -73,18 +73,18 @@ fn opened(responder: &mut Responder, now_ns: u64, from: SocketAddr) -> Option<u6
 fn the_first_request_of_an_address_pays_for_the_answer_to_the_second() {
     let mut responder =
         Responder::new(IrttLimits::default(), None, CompatLedger::unlimited(), tokens);
-    let octets = open_request();
-    assert_eq!(say(&mut responder, 0, client(1, 5), &octets).0, ResponderReply::Limited);
+    let bytes = open_request();
+    assert_eq!(say(&mut responder, 0, client(1, 5), &bytes).0, ResponderReply::Limited);
     assert_eq!(responder.sessions(), 0, "and allocates nothing");
-    let (reply, out) = say(&mut responder, 1, client(1, 5), &octets);
+    let (reply, out) = say(&mut responder, 1, client(1, 5), &bytes);
     assert_eq!(reply, ResponderReply::Send { traffic_class: 0 });
-    assert!(out.len() <= 2 * octets.len());
+    assert!(out.len() <= 2 * bytes.len());
     let token = u64::from_le_bytes(out[4..12].try_into().unwrap());
     let (reply, out) = say(&mut responder, 2, client(1, 5), &echo_request(token, 0, 64));
     assert!(matches!(reply, ResponderReply::Send { .. }));
     assert_eq!(out.len(), 64);
     // Proven: the next test opens at once, from any port.
-    let (reply, _) = say(&mut responder, 3, client(1, 6), &octets);
+    let (reply, _) = say(&mut responder, 3, client(1, 6), &bytes);
     assert!(matches!(reply, ResponderReply::Send { .. }));
 }
 
@@ -174,9 +174,9 @@ proptest! {
         let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), tokens);
         let (mut received, mut sent) = (0, 0);
         for (rest, flags, is_proper) in datagrams {
-            let octets = if is_proper { open_request() } else { request(flags, &rest) };
-            received += octets.len();
-            let (reply, out) = say(&mut responder, 0, client(1, 5), &octets);
+            let bytes = if is_proper { open_request() } else { request(flags, &rest) };
+            received += bytes.len();
+            let (reply, out) = say(&mut responder, 0, client(1, 5), &bytes);
             if matches!(reply, ResponderReply::Send { .. }) {
                 sent += out.len();
             }

@@ -104,9 +104,9 @@ impl Drop for IrttServer {
 }
 
 fn random_token() -> Option<u64> {
-    let mut octets = [0; 8];
-    SystemRandom::new().fill(&mut octets).ok()?;
-    Some(u64::from_le_bytes(octets))
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
 
 fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, shared: &Shared) {
@@ -122,9 +122,9 @@ fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, 
         let outcome = if received.truncated {
             ResponderReply::Limited
         } else {
-            let octets = &datagram[..received.len];
+            let bytes = &datagram[..received.len];
             let arrived = arrival(&received, clock);
-            responder.answer(arrived, peer, octets, || clock.now_on_both(), &mut reply)
+            responder.answer(arrived, peer, bytes, || clock.now_on_both(), &mut reply)
         };
         let counter = match outcome {
             // What the kernel refuses to send, the client counts as lost.

@@ -1,4 +1,4 @@
-//! Bodies: one octet, much payload, or a few words; and the lease that ends them.
+//! Bodies: one byte, much payload, or a few words; and the lease that ends them.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use underload_record::schema::Direction;
 #[derive(Debug)]
 pub(super) struct Lease {
     until: Instant,
-    octets_left: AtomicI64,
+    bytes_left: AtomicI64,
     requests: AtomicU64,
     in_flight: AtomicU64,
     /// Of what the server gives away; none for a client, and before the first request for load.
@@ -40,11 +40,11 @@ impl InFlight {
 }
 
 impl Lease {
-    pub(super) fn new(duration: Duration, octets: u64) -> Arc<Self> {
-        let octets_left = AtomicI64::new(i64::try_from(octets).unwrap_or(i64::MAX));
+    pub(super) fn new(duration: Duration, bytes: u64) -> Arc<Self> {
+        let bytes_left = AtomicI64::new(i64::try_from(bytes).unwrap_or(i64::MAX));
         Arc::new(Self {
             until: Instant::now() + duration,
-            octets_left,
+            bytes_left,
             requests: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             share: OnceLock::new(),
@@ -66,7 +66,7 @@ impl Lease {
 
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.until
-            || self.octets_left.load(Ordering::Relaxed) <= 0
+            || self.bytes_left.load(Ordering::Relaxed) <= 0
             || self.share.get().is_some_and(CompatShare::is_over)
     }
 
@@ -89,18 +89,18 @@ impl Lease {
         Ok(bytes)
     }
 
-    pub(super) fn spend(&self, octets: usize) {
-        self.octets_left.fetch_sub(octets as i64, Ordering::Relaxed);
+    pub(super) fn spend(&self, bytes: usize) {
+        self.bytes_left.fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 }
 
 /// The body of a request or of an answer of ours.
 pub(super) enum Content {
-    /// Some octets that are ready.
+    /// Some bytes that are ready.
     Ready(Option<Bytes>),
     /// Generated until so many are written or the lease is over.
     Generated {
-        /// Octets still to come.
+        /// Bytes still to come.
         left: u64,
         /// The request, with the lease whose end is this body's end.
         request: InFlight,
@@ -117,20 +117,20 @@ pub(super) enum Content {
 pub(super) struct Expired;
 
 /// One frame of generated payload.
-const CHUNK_OCTETS: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Between two questions for more of the rate: the end of a lease is noticed in between.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The same octets for everybody, made once.
+/// The same bytes for everybody, made once.
 fn chunk() -> Bytes {
     static CHUNK: std::sync::OnceLock<Bytes> = std::sync::OnceLock::new();
-    CHUNK.get_or_init(|| Bytes::from(payload(CHUNK_OCTETS))).clone()
+    CHUNK.get_or_init(|| Bytes::from(payload(CHUNK_BYTES))).clone()
 }
 
 impl Content {
-    pub(super) fn of(octets: impl Into<Bytes>) -> Self {
-        Self::Ready(Some(octets.into()))
+    pub(super) fn of(bytes: impl Into<Bytes>) -> Self {
+        Self::Ready(Some(bytes.into()))
     }
 
     pub(super) fn generated(left: u64, request: InFlight, written: Arc<AtomicU64>) -> Self {
@@ -147,8 +147,8 @@ impl Body for Content {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Expired>>> {
         let (left, request, written, pause) = match &mut *self {
-            Self::Ready(octets) => {
-                return Poll::Ready(octets.take().map(|octets| Ok(Frame::data(octets))));
+            Self::Ready(bytes) => {
+                return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Self::Generated { left: 0, .. } => return Poll::Ready(None),
             Self::Generated { left, request, written, pause } => (left, request, written, pause),
@@ -162,13 +162,13 @@ impl Body for Content {
             if lease.is_over() {
                 return Poll::Ready(Some(Err(Expired)));
             }
-            let octets_max = CHUNK_OCTETS.min(usize::try_from(*left).unwrap_or(CHUNK_OCTETS));
-            match lease.take(Direction::Down, octets_max) {
-                Ok(octets) => {
-                    *left -= octets as u64;
-                    lease.spend(octets);
-                    written.fetch_add(octets as u64, Ordering::Relaxed);
-                    return Poll::Ready(Some(Ok(Frame::data(chunk().slice(..octets)))));
+            let bytes_max = CHUNK_BYTES.min(usize::try_from(*left).unwrap_or(CHUNK_BYTES));
+            match lease.take(Direction::Down, bytes_max) {
+                Ok(bytes) => {
+                    *left -= bytes as u64;
+                    lease.spend(bytes);
+                    written.fetch_add(bytes as u64, Ordering::Relaxed);
+                    return Poll::Ready(Some(Ok(Frame::data(chunk().slice(..bytes)))));
                 }
                 Err(wait) => *pause = Some(Box::pin(sleep(wait))),
             }
@@ -181,7 +181,7 @@ impl Body for Content {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
-            Self::Ready(octets) => octets.as_ref().map_or(0, |octets| octets.len() as u64),
+            Self::Ready(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
             Self::Generated { left, .. } => *left,
         })
     }

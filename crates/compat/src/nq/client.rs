@@ -162,7 +162,7 @@ struct Interval {
 /// A load connection that ended is opened again after this.
 const RETRY: Duration = Duration::from_millis(200);
 /// One request for payload; a server may end it sooner.
-const UPLOAD_OCTETS: u64 = 8 << 30;
+const UPLOAD_BYTES: u64 = 8 << 30;
 /// A probe that takes longer is lost.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
@@ -326,19 +326,19 @@ impl Shared {
                 let mut body = response.into_body();
                 while let Some(frame) = body.frame().await {
                     let frame = frame.map_err(|source| self.peer.http("loading", source))?;
-                    let octets = frame.data_ref().map_or(0, |data| data.len() as u64);
-                    self.received.fetch_add(octets, Ordering::Relaxed);
+                    let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    self.received.fetch_add(bytes, Ordering::Relaxed);
                 }
             }
             LoadDirection::Up => {
                 let path = &self.config.upload.path;
-                let lease = Lease::new(Duration::from_hours(1), UPLOAD_OCTETS);
+                let lease = Lease::new(Duration::from_hours(1), UPLOAD_BYTES);
                 let socket = connection.socket.try_clone();
                 let socket =
                     socket.map_err(|source| connect("loading", &self.peer.target, source))?;
                 let acknowledged_before = acknowledged_bytes(&socket).unwrap_or(0);
                 let written: Arc<AtomicU64> = Arc::default();
-                let body = Content::generated(UPLOAD_OCTETS, lease.enter(), Arc::clone(&written));
+                let body = Content::generated(UPLOAD_BYTES, lease.enter(), Arc::clone(&written));
                 let _counted = self.count(Upload { socket, acknowledged_before, written });
                 self.peer.ask(&mut connection.sender, Method::POST, path, body).await?;
             }

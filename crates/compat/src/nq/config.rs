@@ -8,11 +8,11 @@ use super::NqError;
 /// which goresponsiveness still demands; read with either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NqConfig {
-    /// One octet.
+    /// One byte.
     pub small: NqTarget,
     /// At least 8 GiB.
     pub large: NqTarget,
-    /// Takes any number of octets.
+    /// Takes any number of bytes.
     pub upload: NqTarget,
 }
 
@@ -60,7 +60,7 @@ pub(super) const WELL_KNOWN: &str = "/.well-known/nq";
 /// The configuration's path in older clients.
 pub(super) const OLD: &str = "/config";
 /// A longer answer is no configuration.
-pub(super) const CONFIG_OCTETS_MAX: usize = 64 << 10;
+pub(super) const CONFIG_BYTES_MAX: usize = 64 << 10;
 
 const URL_MAX: usize = 2048;
 
@@ -133,9 +133,9 @@ impl NqTarget {
             None if port.is_empty() => 443,
             None => return Err(wrong()),
         };
-        let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
         let is_host = !host.is_empty() && host.len() <= 255 && host.bytes().all(plain);
-        if !is_host || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
+        if !is_host || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong());
         }
         Ok(Self { host: host.to_owned(), port, path })

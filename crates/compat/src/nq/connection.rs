@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::NqError;
 use super::answer::Content;
-use super::config::{CONFIG_OCTETS_MAX, NqTarget};
+use super::config::{CONFIG_BYTES_MAX, NqTarget};
 
 /// A connection, and what its handshakes took.
 pub(super) struct Connection {
@@ -136,16 +136,16 @@ impl Peer {
         let body = Content::Ready(None);
         let response = self.ask(sender, Method::GET, path, body).await?;
         let mut incoming = response.into_body();
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|source| self.http("reading from", source))?;
-            octets.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            if octets.len() > CONFIG_OCTETS_MAX {
+            bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() > CONFIG_BYTES_MAX {
                 let (host, what) = (self.target.authority(), "it is longer than 64 KiB");
                 return Err(NqError::Config { host, what });
             }
         }
-        Ok(octets.into())
+        Ok(bytes.into())
     }
 
     /// A request for the small resource on a connection that exists: its time, ns.

@@ -1,7 +1,7 @@
 //! Responsiveness under working conditions (draft-ietf-ippm-responsiveness-09): the server that
 //! Apple's `networkQuality` and goresponsiveness test against, and a client of such servers.
 //!
-//! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one octet at `/small`,
+//! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one byte at `/small`,
 //!   much at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
 //! - [`NqClient`]: loads one direction with ever more connections until it is saturated, probes on
 //!   the loaded connections and on fresh ones.
@@ -49,8 +49,8 @@ pub struct NqLimits {
     pub connections_per_network_max: usize,
     /// Life of a connection.
     pub duration_max: Duration,
-    /// Payload of a connection, both ways together, octets.
-    pub octets_max: u64,
+    /// Payload of a connection, both ways together, bytes.
+    pub bytes_max: u64,
     /// What a connection may send ahead of what was read of its uploads, bytes.
     pub window_bytes: u32,
 }
@@ -62,7 +62,7 @@ impl Default for NqLimits {
             connections_max: 1024,
             connections_per_network_max: 256,
             duration_max: Duration::from_mins(1),
-            octets_max: 16 << 30,
+            bytes_max: 16 << 30,
             window_bytes: 16 << 20,
         }
     }

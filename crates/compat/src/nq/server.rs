@@ -69,7 +69,7 @@ impl std::fmt::Debug for Host {
 }
 
 /// What the draft demands of the large resource.
-const LARGE_OCTETS: u64 = 8 << 30;
+const LARGE_BYTES: u64 = 8 << 30;
 /// How long a client may take for TLS, and for the head of a request.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// A connection without a request for this long is closed.
@@ -183,7 +183,7 @@ impl Host {
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
         self.connections.fetch_add(1, Ordering::Relaxed);
         let duration = self.limits.duration_max;
-        let lease = Lease::new(duration, self.limits.octets_max);
+        let lease = Lease::new(duration, self.limits.bytes_max);
         let (host, of_service) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
             let (host, in_flight) = (Arc::clone(&host), of_service.enter());
@@ -231,7 +231,7 @@ impl Host {
             LARGE | UPLOAD if !self.may_load(in_flight.lease(), from) => busy(),
             LARGE if reads => {
                 let sent = Arc::clone(&self.sent);
-                payload_response(Content::generated(LARGE_OCTETS, in_flight, sent), LARGE_OCTETS)
+                payload_response(Content::generated(LARGE_BYTES, in_flight, sent), LARGE_BYTES)
             }
             UPLOAD if writes => return swallow(request.into_body(), in_flight.lease()).await,
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),

@@ -34,8 +34,8 @@ pub struct ProberConfig {
     pub classes: Vec<ProbeClass>,
     /// From one packet of a class to the next; at least [`Prober::INTERVAL_MIN`].
     pub interval: Duration,
-    /// UDP payload, octets; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`], the same both ways.
-    pub payload_octets: u16,
+    /// UDP payload, bytes; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`], the same both ways.
+    pub payload_bytes: u16,
     /// The first slot's instant on the run's clock, ns.
     pub start_ns: u64,
     /// How punctual the threads are.
@@ -50,7 +50,7 @@ impl Default for ProberConfig {
         Self {
             classes: vec![ProbeClass { name: "probe".to_owned(), marking: Marking::default() }],
             interval: Duration::from_millis(10),
-            payload_octets: Prober::PAYLOAD_MIN,
+            payload_bytes: Prober::PAYLOAD_MIN,
             start_ns: 0,
             timing: ThreadTiming::default(),
             first_session: 1,
@@ -234,9 +234,9 @@ fn check(config: &ProberConfig) -> Result<(), EndpointError> {
         let (name, accepted) = ("probe interval in ns", "100000 (100 us) and more");
         return Err(EndpointError::Parameter { name, value, accepted });
     }
-    if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_octets) {
-        let (name, accepted) = ("probe payload in octets", "52 to 1452");
-        let value = u64::from(config.payload_octets);
+    if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_bytes) {
+        let (name, accepted) = ("probe payload in bytes", "52 to 1452");
+        let value = u64::from(config.payload_bytes);
         return Err(EndpointError::Parameter { name, value, accepted });
     }
     Ok(())
@@ -268,7 +268,7 @@ impl Sender {
         let classes = self.config.classes.len() as u16;
         let interval_ns = self.config.interval.as_nanos() as u64;
         let mut schedule = Schedule::new(self.config.start_ns, interval_ns, classes);
-        let mut packet = vec![0; usize::from(self.config.payload_octets)];
+        let mut packet = vec![0; usize::from(self.config.payload_bytes)];
         while self.log.sent.len() < Prober::RECORDS_MAX {
             schedule.end_at(self.shared.end_ns.load(Ordering::Relaxed));
             let Some(due_ns) = schedule.next_due_ns() else { break };
@@ -287,7 +287,7 @@ impl Sender {
         let marking = self.config.classes[usize::from(slot.class)].marking;
         let session = self.config.first_session.wrapping_add(slot.class);
         let now = self.clock.now_on_both();
-        // The buffer has room for both by the check on `payload_octets`.
+        // The buffer has room for both by the check on `payload_bytes`.
         let encoded = encode_request(packet, slot.sequence, session, marking, now);
         let sent = encoded.and_then(|()| socket.send(packet, marking.to_byte(), None).ok());
         if sent.is_none() {
@@ -320,7 +320,7 @@ pub(crate) fn encode_request(
     let flags = TlvFlags::UNRECOGNIZED;
     let class_type = tlv_type::CLASS_OF_SERVICE;
     let used = BASE_LEN + write_tlv(&mut packet[BASE_LEN..], flags, class_type, &request).ok()?;
-    // Fewer octets than a TLV header stay zero, which ends the list.
+    // Fewer bytes than a TLV header stay zero, which ends the list.
     let padding = packet.len().saturating_sub(used);
     if padding >= 4 {
         let rest = &mut packet[used..];
@@ -334,13 +334,13 @@ pub(crate) fn encode_request(
 
 /// Reads an answer to a packet of one of `classes` sessions from `first_session` on.
 pub(super) fn decode_reply(
-    octets: &[u8],
+    bytes: &[u8],
     received: Received,
     now: Instants,
     first_session: u16,
     classes: u16,
 ) -> Option<ReplyRecord> {
-    let (packet, tlvs) = ReflectorPacket::decode(octets).ok()?;
+    let (packet, tlvs) = ReflectorPacket::decode(bytes).ok()?;
     let class = packet.sender.session.wrapping_sub(first_session);
     if class >= classes {
         return None;
@@ -368,8 +368,8 @@ pub(super) fn decode_reply(
 }
 
 /// When the packet that an answer answers left, as the answer itself says.
-fn echoed_departure_ns(octets: &[u8], now: Instants) -> Option<u64> {
-    let (packet, _) = ReflectorPacket::decode(octets).ok()?;
+fn echoed_departure_ns(bytes: &[u8], now: Instants) -> Option<u64> {
+    let (packet, _) = ReflectorPacket::decode(bytes).ok()?;
     let sent_ns = now.run_from_unix(packet.sender.timestamp.to_unix_nanos()?);
     u64::try_from(sent_ns).ok()
 }
@@ -397,16 +397,16 @@ impl Receiver {
         self.log
     }
 
-    fn note(&mut self, octets: &[u8], received: Received) {
+    fn note(&mut self, bytes: &[u8], received: Received) {
         let now = self.clock.now_on_both();
-        let reply = decode_reply(octets, received, now, self.first_session, self.classes);
+        let reply = decode_reply(bytes, received, now, self.first_session, self.classes);
         match reply {
             Some(reply) if self.log.replies.len() < Prober::RECORDS_MAX => {
                 self.log.without_kernel_stamp += u64::from(received.kernel_unix_ns.is_none());
                 self.shared.received.fetch_add(1, Ordering::Relaxed);
                 if let (Some(delays), Some(sent_ns)) = (
                     self.shared.delays.get(usize::from(reply.class)),
-                    echoed_departure_ns(octets, now),
+                    echoed_departure_ns(bytes, now),
                 ) {
                     delays.note(reply.received_ns.saturating_sub(sent_ns));
                 }

@@ -1,4 +1,4 @@
-//! The far end: answers test packets, one for one, never with more octets than it got.
+//! The far end: answers test packets, one for one, never with more bytes than it got.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct ReflectorCounts {
 pub enum Gate {
     /// It is a test packet of somebody who may measure.
     Reflect,
-    /// So many octets of the room given are the answer; never more than the datagram had.
+    /// So many bytes of the room given are the answer; never more than the datagram had.
     Answer(usize),
     /// It was somebody else's, who has it now.
     Taken,
@@ -91,7 +91,7 @@ struct Shared {
 }
 
 /// A datagram longer than this is no probe.
-const REQUEST_OCTETS_MAX: usize = 1472;
+const REQUEST_BYTES_MAX: usize = 1472;
 /// How often the thread looks whether it should stop.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -165,15 +165,15 @@ fn run(
     config.timing.apply();
     let clock = RunClock::start();
     let mut bucket = Bucket::new(config.packets_per_second_max);
-    let mut request = [0; REQUEST_OCTETS_MAX];
-    let mut answer = [0; REQUEST_OCTETS_MAX];
+    let mut request = [0; REQUEST_BYTES_MAX];
+    let mut answer = [0; REQUEST_BYTES_MAX];
     while !shared.stop.load(Ordering::Relaxed) {
         // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
         // says anything about the next request.
         let Ok(received) = socket.recv(&mut request) else { continue };
-        let octets = &request[..received.len];
+        let bytes = &request[..received.len];
         let Some(peer) = received.peer else { continue };
-        let counter = match gate(octets, peer, &mut answer[..received.len]) {
+        let counter = match gate(bytes, peer, &mut answer[..received.len]) {
             Gate::Taken => continue,
             Gate::Ignore => &shared.unknown,
             Gate::Limit => &shared.limited,
@@ -186,7 +186,7 @@ fn run(
             }
             Gate::Reflect if received.truncated => &shared.malformed,
             Gate::Reflect => {
-                respond(&socket, octets, received, config.policy, clock, &mut answer, shared)
+                respond(&socket, bytes, received, config.policy, clock, &mut answer, shared)
             }
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -18,8 +18,8 @@ use crate::session::{ClosedLoop, ClosedLoopStep};
 pub struct RequesterConfig {
     /// DSCP and ECN of requests and answers.
     pub marking: Marking,
-    /// UDP payload, octets; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`].
-    pub payload_octets: u16,
+    /// UDP payload, bytes; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`].
+    pub payload_bytes: u16,
     /// The first request's instant on the run's clock, ns.
     pub start_ns: u64,
     /// After which a request counts as lost and the next one goes.
@@ -48,9 +48,9 @@ impl Requester {
         config: RequesterConfig,
         clock: RunClock,
     ) -> Result<Self, EndpointError> {
-        if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_octets) {
-            let (name, accepted) = ("request payload in octets", "52 to 1452");
-            let value = u64::from(config.payload_octets);
+        if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_bytes) {
+            let (name, accepted) = ("request payload in bytes", "52 to 1452");
+            let value = u64::from(config.payload_bytes);
             return Err(EndpointError::Parameter { name, value, accepted });
         }
         let end = "request-response";
@@ -104,7 +104,7 @@ fn run(
 ) -> ProbeLog {
     config.timing.apply();
     let mut session = ClosedLoop::new(u64::MAX, config.timeout.as_nanos() as u64);
-    let mut packet = vec![0; usize::from(config.payload_octets)];
+    let mut packet = vec![0; usize::from(config.payload_bytes)];
     let mut buffer = [0; Prober::PAYLOAD_MAX as usize];
     let mut log = ProbeLog::default();
     while clock.now_ns() < config.start_ns && end_ns.load(Ordering::Relaxed) > 0 {
@@ -129,8 +129,8 @@ fn run(
             ClosedLoopStep::Wait { .. } => match socket.recv(&mut buffer) {
                 Ok(received) => {
                     let now = clock.now_on_both();
-                    let octets = &buffer[..received.len];
-                    match decode_reply(octets, received, now, config.session, 1) {
+                    let bytes = &buffer[..received.len];
+                    match decode_reply(bytes, received, now, config.session, 1) {
                         Some(reply) => session.received(reply),
                         None => log.ignored += 1,
                     }

@@ -15,7 +15,7 @@ use super::EndpointError;
 
 /// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes
 /// in a dozen classes, as the kernel counts memory per small packet.
-const BUFFER_OCTETS: usize = 4 << 20;
+const BUFFER_BYTES: usize = 4 << 20;
 
 /// A UDP socket with kernel receive time stamps and markings read back.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct ProbeSocket {
 /// A datagram's circumstances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Octets written to the buffer.
+    /// Bytes written to the buffer.
     pub len: usize,
     /// True if the datagram was longer than the buffer.
     pub truncated: bool,
@@ -52,8 +52,8 @@ impl ProbeSocket {
         let local = socket.local_addr().map_err(failed("reading its address"))?;
         let options = SockRef::from(&socket);
         // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
-        let _ = options.set_recv_buffer_size(BUFFER_OCTETS);
-        let _ = options.set_send_buffer_size(BUFFER_OCTETS);
+        let _ = options.set_recv_buffer_size(BUFFER_BYTES);
+        let _ = options.set_send_buffer_size(BUFFER_BYTES);
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
             .map_err(|errno| failed("asking for receive time stamps")(errno.into()))?;
         if local.is_ipv6() {
@@ -120,7 +120,7 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// What the kernel says; [`io::ErrorKind::WouldBlock`] if its buffer is full.
-    pub fn send(&self, octets: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
+    pub fn send(&self, bytes: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
         let over_ipv6 = peer.map_or(self.sends_over_ipv6, is_ipv6_on_the_wire);
         let wide_class = i32::from(class);
         let marking = if over_ipv6 {
@@ -129,7 +129,7 @@ impl ProbeSocket {
             ControlMessage::Ipv4Tos(&class)
         };
         let address = peer.map(SockaddrStorage::from);
-        let slices = [IoSlice::new(octets)];
+        let slices = [IoSlice::new(bytes)];
         let descriptor = self.socket.as_raw_fd();
         let flags = MsgFlags::MSG_DONTWAIT;
         Ok(sendmsg(descriptor, &slices, &[marking], flags, address.as_ref())?)
@@ -179,7 +179,7 @@ impl Received {
     }
 }
 
-/// False also for IPv4 peers of a dual-stack socket, whose packets carry a type-of-service octet.
+/// False also for IPv4 peers of a dual-stack socket, whose packets carry a type-of-service byte.
 fn is_ipv6_on_the_wire(peer: SocketAddr) -> bool {
     match peer.ip() {
         IpAddr::V4(_) => false,

@@ -77,14 +77,14 @@ pub fn start_flow(
 }
 
 impl FlowHandle {
-    /// Payload octets known to be delivered so far.
-    pub fn delivered_octets(&self) -> u64 {
-        self.delivered.last().map_or(0, |record| record.octets)
+    /// Payload bytes known to be delivered so far.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered.last().map_or(0, |record| record.bytes)
     }
 
-    /// Payload octets delivered by `time_ns`, interpolated; `None` while that is not known yet.
-    pub fn octets_at(&self, time_ns: u64) -> Option<u64> {
-        self.delivered.octets_at(time_ns)
+    /// Payload bytes delivered by `time_ns`, interpolated; `None` while that is not known yet.
+    pub fn bytes_at(&self, time_ns: u64) -> Option<u64> {
+        self.delivered.bytes_at(time_ns)
     }
 
     /// True if it ended by itself, which no flow should.
@@ -119,14 +119,14 @@ impl Drop for FlowHandle {
 }
 
 fn check(flow: &LoadFlow) -> Result<(), LoadError> {
-    let Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } = flow.transport else {
+    let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = flow.transport else {
         return Ok(());
     };
-    if !(64..=1500).contains(&packet_octets) {
+    if !(64..=1500).contains(&packet_bytes) {
         return Err(LoadError::Parameter {
             name: "UDP packet size",
-            value: packet_octets.to_string(),
-            accepted: "64 to 1500 octets",
+            value: packet_bytes.to_string(),
+            accepted: "64 to 1500 bytes",
         });
     }
     if burst_packets == 0 {
@@ -232,7 +232,7 @@ fn request(context: &FlowContext) -> Request {
         kind: FlowKind::TcpUp,
         marking: flow.marking,
         rate_bit_per_s: 0,
-        packet_octets: 0,
+        packet_bytes: 0,
         burst_packets: 0,
         duration_max_ms: u32::try_from(context.duration_max.as_millis()).unwrap_or(u32::MAX),
         congestion_control: String::new(),
@@ -245,9 +245,9 @@ fn request(context: &FlowContext) -> Request {
                 request.kind = FlowKind::TcpDown;
             }
         }
-        Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } => {
+        Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } => {
             request.rate_bit_per_s = *rate_bit_per_s;
-            request.packet_octets = *packet_octets;
+            request.packet_bytes = *packet_bytes;
             request.burst_packets = *burst_packets;
             request.kind = match flow.direction {
                 Direction::Up => FlowKind::UdpUp,

@@ -86,15 +86,15 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
 /// What a TCP socket's congestion control is.
 pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
-    let end = name.iter().position(|octet| *octet == 0).unwrap_or(name.len());
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// The kernel keeps 16 octets for a name, the last of them zero.
+/// The kernel keeps 16 bytes for a name, the last of them zero.
 pub(super) const NAME_MAX: usize = 15;
 
 pub(super) fn is_name(name: &str) -> bool {
-    let allowed = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 

@@ -10,19 +10,19 @@ pub struct Delivered {
     /// When, on the run's clock. For payload that the far end counted, its own clock's intervals
     /// after the flow was accepted, which is taken to be half a round trip before we learnt of it.
     pub time_ns: u64,
-    /// Octets since the flow began.
-    pub octets: u64,
+    /// Bytes since the flow began.
+    pub bytes: u64,
     /// Datagrams since the flow began; 0 for TCP.
     pub packets: u64,
 }
 
-/// Octets by `time_ns`, interpolated between `records`; after the last of them, its octets.
-pub(super) fn octets_at(records: &[Delivered], time_ns: u64) -> u64 {
+/// Bytes by `time_ns`, interpolated between `records`; after the last of them, its bytes.
+pub(super) fn bytes_at(records: &[Delivered], time_ns: u64) -> u64 {
     let next = records.partition_point(|record| record.time_ns <= time_ns);
     let before = next.checked_sub(1).and_then(|index| records.get(index));
-    let (from_ns, from) = before.map_or((0, 0), |record| (record.time_ns, record.octets));
+    let (from_ns, from) = before.map_or((0, 0), |record| (record.time_ns, record.bytes));
     let Some(after) = records.get(next) else { return from };
-    let share = u128::from(time_ns - from_ns) * u128::from(after.octets - from)
+    let share = u128::from(time_ns - from_ns) * u128::from(after.bytes - from)
         / u128::from(after.time_ns - from_ns);
     from + share as u64
 }
@@ -37,7 +37,7 @@ impl DeliveredLog {
         let mut records = self.records();
         let is_later = records
             .last()
-            .is_none_or(|last| last.time_ns < delivered.time_ns && last.octets <= delivered.octets);
+            .is_none_or(|last| last.time_ns < delivered.time_ns && last.bytes <= delivered.bytes);
         if is_later && records.len() < RECORDS_MAX {
             records.push(delivered);
         }
@@ -48,10 +48,10 @@ impl DeliveredLog {
     }
 
     /// `None` while nothing is known of that instant.
-    pub(super) fn octets_at(&self, time_ns: u64) -> Option<u64> {
+    pub(super) fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         let records = self.records();
         let is_known = records.last().is_some_and(|last| last.time_ns >= time_ns);
-        is_known.then(|| octets_at(&records, time_ns))
+        is_known.then(|| bytes_at(&records, time_ns))
     }
 
     pub(super) fn take(&self) -> Vec<Delivered> {

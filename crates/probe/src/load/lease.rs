@@ -11,9 +11,9 @@ use underload_record::schema::Direction;
 
 use super::RECORD_INTERVAL;
 use super::admission::FlowShare;
-use super::pace::{Pace, PacedCounts, header_octets, send_paced};
+use super::pace::{Pace, PacedCounts, header_bytes, send_paced};
 use super::peer::Peer;
-use super::protocol::{BLOCK_OCTETS, BlockHeader, DatagramHeader, Report, payload};
+use super::protocol::{BLOCK_BYTES, BlockHeader, DatagramHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, UdpEnd};
 use crate::network::is_temporary;
@@ -60,9 +60,9 @@ impl<S: FlowShare> Lease<'_, S> {
     pub(super) fn sink_tcp(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut reporter = Reporter::new(self);
-        let mut octets = 0;
+        let mut bytes = 0;
         while !self.is_over() {
-            reporter.report_if_due(octets, 0)?;
+            reporter.report_if_due(bytes, 0)?;
             if self.peer.wait(PollFlags::POLLIN, reporter.next_ns)?.is_empty() {
                 continue;
             }
@@ -74,7 +74,7 @@ impl<S: FlowShare> Lease<'_, S> {
             self.give_back(Direction::Up, taken - read.as_ref().map_or(0, |count| *count));
             match read {
                 Ok(0) => return Ok(()),
-                Ok(count) => octets += count as u64,
+                Ok(count) => bytes += count as u64,
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -96,7 +96,7 @@ impl<S: FlowShare> Lease<'_, S> {
                     let info = TcpInfo::of(&self.peer.stream)?;
                     let elapsed_ns = now_ns - self.accepted_ns;
                     let header = BlockHeader { elapsed_ns, info }.encode();
-                    for block in blocks.chunks_exact_mut(BLOCK_OCTETS) {
+                    for block in blocks.chunks_exact_mut(BLOCK_BYTES) {
                         block[..BlockHeader::LEN].copy_from_slice(&header);
                     }
                 }
@@ -123,26 +123,26 @@ impl<S: FlowShare> Lease<'_, S> {
     /// for: it came over the line.
     pub(super) fn sink_udp(&self, end: UdpEnd) -> io::Result<()> {
         let mut reporter = Reporter::new(self);
-        let header_octets = u64::from(header_octets(self.peer.stream.peer_addr()?));
-        let Some(Meeting { socket, cookie, mut octets, mut packets, early }) =
+        let header_bytes = u64::from(header_bytes(self.peer.stream.peer_addr()?));
+        let Some(Meeting { socket, cookie, mut bytes, mut packets, early }) =
             self.meet(end, Some(&mut reporter))?
         else {
             return Ok(());
         };
         let mut datagram = [0; 2048];
         while !self.is_over() {
-            let (more_octets, more_packets) = early.take();
-            self.charge(Direction::Up, more_octets + more_packets * header_octets);
-            octets += more_octets;
+            let (more_bytes, more_packets) = early.take();
+            self.charge(Direction::Up, more_bytes + more_packets * header_bytes);
+            bytes += more_bytes;
             packets += more_packets;
-            reporter.report_if_due(octets, packets)?;
+            reporter.report_if_due(bytes, packets)?;
             self.check_alive()?;
             match socket.recv(&mut datagram) {
                 Ok(len) => {
-                    self.charge(Direction::Up, len as u64 + header_octets);
+                    self.charge(Direction::Up, len as u64 + header_bytes);
                     let header = DatagramHeader::decode(&datagram[..len]);
                     if header.is_some_and(|header| header.cookie == cookie) {
-                        octets += len as u64;
+                        bytes += len as u64;
                         packets += 1;
                     }
                 }
@@ -199,7 +199,7 @@ impl<S: FlowShare> Lease<'_, S> {
         let mut reporter = Reporter::new(self);
         while !self.is_over() {
             let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            reporter.report_if_due(count(&counts.octets), count(&counts.packets))?;
+            reporter.report_if_due(count(&counts.bytes), count(&counts.packets))?;
             self.check_alive()?;
             std::thread::sleep(HELD_UP_MAX);
         }
@@ -218,7 +218,7 @@ impl<S: FlowShare> Lease<'_, S> {
 }
 
 /// What one call moves at most.
-const CHUNK_BYTES: usize = 16 * BLOCK_OCTETS;
+const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 /// How long a flow that is ahead of its session's rate sleeps at a time.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
 
@@ -233,14 +233,14 @@ impl<'a, S> Reporter<'a, S> {
         Self { lease, next_ns: lease.accepted_ns }
     }
 
-    fn report_if_due(&mut self, octets: u64, packets: u64) -> io::Result<()> {
+    fn report_if_due(&mut self, bytes: u64, packets: u64) -> io::Result<()> {
         let now_ns = self.lease.peer.clock.now_ns();
         if now_ns < self.next_ns {
             return Ok(());
         }
         self.next_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
         let elapsed_ns = now_ns - self.lease.accepted_ns;
-        let report = Report { elapsed_ns, octets, packets }.encode();
+        let report = Report { elapsed_ns, bytes, packets }.encode();
         // A client that does not read its reports fills its own window: the flow ends, because a
         // report cut in the middle would make all later ones unreadable.
         match (&self.lease.peer.stream).write(&report) {

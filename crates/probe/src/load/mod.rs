@@ -38,7 +38,7 @@ pub use congestion::{
     available_congestion_controls, check_congestion_control, check_present, set_congestion_control,
 };
 pub use delivered::Delivered;
-use delivered::{DeliveredLog, octets_at};
+use delivered::{DeliveredLog, bytes_at};
 pub(crate) use protocol::MAGIC;
 pub use protocol::{FlowKind, Request, Response, Token, payload};
 pub(crate) use server::{FlowHost, UdpPort};
@@ -74,8 +74,8 @@ pub enum Transport {
     Udp {
         /// Rate of whole IP packets, bit/s.
         rate_bit_per_s: u64,
-        /// IP packet, octets, headers included; 64 to 1500.
-        packet_octets: u16,
+        /// IP packet, bytes, headers included; 64 to 1500.
+        packet_bytes: u16,
         /// Packets that leave back to back, the rate being the same; 1 is evenly spaced.
         burst_packets: u16,
     },
@@ -113,9 +113,9 @@ impl FlowLog {
         if self.delivered.last()?.time_ns <= start_ns {
             return None;
         }
-        let octets_at = |time_ns| octets_at(&self.delivered, time_ns);
-        let octets = octets_at(end_ns).saturating_sub(octets_at(start_ns));
-        Some((u128::from(octets) * 8_000_000_000 / u128::from(window_ns)) as u64)
+        let bytes_at = |time_ns| bytes_at(&self.delivered, time_ns);
+        let bytes = bytes_at(end_ns).saturating_sub(bytes_at(start_ns));
+        Some((u128::from(bytes) * 8_000_000_000 / u128::from(window_ns)) as u64)
     }
 
     /// Segments that the sender had sent again by the end; `None` for UDP.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn goodput_is_interpolated_between_records() {
-        let record = |time_ns, octets| Delivered { time_ns, octets, packets: 0 };
+        let record = |time_ns, bytes| Delivered { time_ns, bytes, packets: 0 };
         let delivered = vec![record(100, 0), record(200, 1_000), record(400, 1_000)];
         let log = FlowLog { delivered, ..FlowLog::default() };
         assert_eq!(log.goodput_bit_per_s(100, 200), Some(80_000_000_000));

@@ -13,12 +13,12 @@ use crate::endpoint::ThreadTiming;
 pub(super) struct Pace {
     /// Of whole IP packets, bit/s.
     pub rate_bit_per_s: u64,
-    /// IP packet, octets.
-    pub packet_octets: u16,
+    /// IP packet, bytes.
+    pub packet_bytes: u16,
     /// Packets that leave back to back, at least 1.
     pub burst_packets: u16,
-    /// IP and UDP header, octets.
-    pub header_octets: u16,
+    /// IP and UDP header, bytes.
+    pub header_bytes: u16,
     pub cookie: u64,
 }
 
@@ -26,15 +26,15 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 pub(super) struct PacedCounts {
     pub packets: AtomicU64,
-    pub octets: AtomicU64,
+    pub bytes: AtomicU64,
 }
 
 /// A sender that was held up sends at most this much late; older packets are never sent, so that a
 /// stall does not turn into a burst that the rate does not have.
 const CATCH_UP_MAX: Duration = Duration::from_millis(20);
 
-/// IP and UDP header of packets to this address, octets.
-pub(super) fn header_octets(peer: SocketAddr) -> u16 {
+/// IP and UDP header of packets to this address, bytes.
+pub(super) fn header_bytes(peer: SocketAddr) -> u16 {
     match peer.ip() {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => 48,
         _ => 28,
@@ -54,10 +54,10 @@ pub(super) fn send_paced(
 ) {
     let timing = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
     timing.apply();
-    let payload_octets = usize::from(pace.packet_octets.saturating_sub(pace.header_octets));
-    let mut datagram = payload(payload_octets.max(DatagramHeader::LEN));
+    let payload_bytes = usize::from(pace.packet_bytes.saturating_sub(pace.header_bytes));
+    let mut datagram = payload(payload_bytes.max(DatagramHeader::LEN));
     let start_ns = clock.now_ns();
-    let bit_nanos = u128::from(pace.packet_octets) * 8 * 1_000_000_000;
+    let bit_nanos = u128::from(pace.packet_bytes) * 8 * 1_000_000_000;
     let due_ns = |index: u64| {
         // All packets of a burst are due with its first.
         let first = index - index % u64::from(pace.burst_packets.max(1));
@@ -76,7 +76,7 @@ pub(super) fn send_paced(
             continue;
         }
         let is_too_late = now_ns - due_ns(index) > catch_up_ns;
-        if !is_too_late && let Err(wait) = admits(pace.packet_octets) {
+        if !is_too_late && let Err(wait) = admits(pace.packet_bytes) {
             // Whatever becomes too late meanwhile is not sent.
             clock.sleep_until(now_ns.saturating_add(wait.min(CATCH_UP_MAX).as_nanos() as u64));
             continue;
@@ -89,9 +89,9 @@ pub(super) fn send_paced(
         datagram[..DatagramHeader::LEN].copy_from_slice(&header.encode());
         sequence += 1;
         // A packet that the kernel refuses (full queue, "no such port") was not sent.
-        if let Ok(octets) = socket.send(&datagram) {
+        if let Ok(bytes) = socket.send(&datagram) {
             counts.packets.fetch_add(1, Ordering::Relaxed);
-            counts.octets.fetch_add(octets as u64, Ordering::Relaxed);
+            counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 }

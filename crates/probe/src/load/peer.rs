@@ -76,17 +76,17 @@ impl Peer {
         }
     }
 
-    /// Reads until `octets` is full.
+    /// Reads until `bytes` is full.
     ///
     /// # Errors
     /// [`LoadError::Cancelled`] when told to stop, [`LoadError::Socket`] after `until_ns`, at the
     /// end of the stream, and for what the kernel says.
-    pub(super) fn read_exact(&self, octets: &mut [u8], until_ns: u64) -> Result<(), LoadError> {
+    pub(super) fn read_exact(&self, bytes: &mut [u8], until_ns: u64) -> Result<(), LoadError> {
         let failed = self.failed("waiting for the other end's answer");
         let mut filled = 0;
-        while filled < octets.len() {
+        while filled < bytes.len() {
             self.check(until_ns)?;
-            match (&self.stream).read(&mut octets[filled..]) {
+            match (&self.stream).read(&mut bytes[filled..]) {
                 Ok(0) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => filled += count,
                 Err(error) if is_temporary(&error) => {
@@ -98,13 +98,13 @@ impl Peer {
         Ok(())
     }
 
-    /// Writes all of `octets`.
+    /// Writes all of `bytes`.
     ///
     /// # Errors
     /// As [`Peer::read_exact`].
-    pub(super) fn write_all(&self, octets: &[u8], until_ns: u64) -> Result<(), LoadError> {
+    pub(super) fn write_all(&self, bytes: &[u8], until_ns: u64) -> Result<(), LoadError> {
         let failed = self.failed("writing to the other end");
-        let mut rest = octets;
+        let mut rest = bytes;
         while !rest.is_empty() {
             self.check(until_ns)?;
             match (&self.stream).write(rest) {

@@ -4,7 +4,7 @@
 //! [`Request`] and gets a [`Response`]. Then, by kind of flow:
 //!
 //! - TCP up: the client sends payload; the server sends a [`Report`] every 100 ms.
-//! - TCP down: the server sends blocks of [`BLOCK_OCTETS`], each with a [`BlockHeader`] in front.
+//! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] in front.
 //! - UDP up: the client sends datagrams that begin with a [`DatagramHeader`] to the port that the
 //!   response names; the server reports over TCP as above.
 //! - UDP down: the client sends one such datagram from where it wants the payload; only after its
@@ -60,8 +60,8 @@ pub struct Request {
     pub marking: Marking,
     /// Rate of IP packets, bit/s; 0 for TCP.
     pub rate_bit_per_s: u64,
-    /// IP packet, octets; 0 for TCP.
-    pub packet_octets: u16,
+    /// IP packet, bytes; 0 for TCP.
+    pub packet_bytes: u16,
     /// Packets that leave back to back; 0 for TCP, and 0 or 1 for even spacing.
     pub burst_packets: u16,
     /// The longest that the flow will last, ms; the server ends it then.
@@ -76,7 +76,7 @@ pub struct Request {
 pub(crate) const MAGIC: [u8; 4] = *b"ULD1";
 
 impl Request {
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub const LEN: usize = 64;
 
     /// As it travels.
@@ -93,41 +93,41 @@ impl Request {
                 accepted: "1 to 15 letters, digits, '_' or '-'",
             });
         }
-        let mut octets = [0; Self::LEN];
-        octets[..4].copy_from_slice(&MAGIC);
-        octets[4] = match self.kind {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = match self.kind {
             FlowKind::TcpUp => 1,
             FlowKind::TcpDown => 2,
             FlowKind::UdpUp => 3,
             FlowKind::UdpDown => 4,
         };
-        octets[5] = self.marking.to_byte();
-        octets[6..8].copy_from_slice(&self.packet_octets.to_be_bytes());
-        octets[8..16].copy_from_slice(&self.rate_bit_per_s.to_be_bytes());
-        octets[16..20].copy_from_slice(&self.duration_max_ms.to_be_bytes());
-        octets[20..22].copy_from_slice(&self.burst_packets.to_be_bytes());
-        octets[24..24 + name.len()].copy_from_slice(name);
-        octets[40..56].copy_from_slice(&self.token.0);
-        Ok(octets)
+        bytes[5] = self.marking.to_byte();
+        bytes[6..8].copy_from_slice(&self.packet_bytes.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.rate_bit_per_s.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.duration_max_ms.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.burst_packets.to_be_bytes());
+        bytes[24..24 + name.len()].copy_from_slice(name);
+        bytes[40..56].copy_from_slice(&self.token.0);
+        Ok(bytes)
     }
 
     /// Reads a request.
     ///
     /// # Errors
     /// [`LoadError::Protocol`] for anything that [`Request::encode`] cannot have made.
-    pub fn decode(octets: &[u8; Self::LEN]) -> Result<Self, LoadError> {
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Result<Self, LoadError> {
         let wrong = |what| LoadError::Protocol { what };
-        if octets[..4] != MAGIC {
+        if bytes[..4] != MAGIC {
             return Err(wrong("no load request"));
         }
-        let kind = match octets[4] {
+        let kind = match bytes[4] {
             1 => FlowKind::TcpUp,
             2 => FlowKind::TcpDown,
             3 => FlowKind::UdpUp,
             4 => FlowKind::UdpDown,
             _ => return Err(wrong("unknown kind of flow")),
         };
-        let name: Vec<u8> = octets[24..40].iter().copied().take_while(|o| *o != 0).collect();
+        let name: Vec<u8> = bytes[24..40].iter().copied().take_while(|o| *o != 0).collect();
         let congestion_control =
             String::from_utf8(name).map_err(|_| wrong("congestion control is no name"))?;
         let over_tcp = matches!(kind, FlowKind::TcpUp | FlowKind::TcpDown);
@@ -137,13 +137,13 @@ impl Request {
         }
         Ok(Self {
             kind,
-            marking: Marking::from_byte(octets[5]),
-            packet_octets: u16::from_be_bytes(part(octets, 6)),
-            burst_packets: u16::from_be_bytes(part(octets, 20)),
-            rate_bit_per_s: u64::from_be_bytes(part(octets, 8)),
-            duration_max_ms: u32::from_be_bytes(part(octets, 16)),
+            marking: Marking::from_byte(bytes[5]),
+            packet_bytes: u16::from_be_bytes(part(bytes, 6)),
+            burst_packets: u16::from_be_bytes(part(bytes, 20)),
+            rate_bit_per_s: u64::from_be_bytes(part(bytes, 8)),
+            duration_max_ms: u32::from_be_bytes(part(bytes, 16)),
             congestion_control,
-            token: Token(part(octets, 40)),
+            token: Token(part(bytes, 40)),
         })
     }
 }
@@ -160,35 +160,35 @@ pub enum Response {
     },
     /// It may not.
     Refused {
-        /// Why, at most 255 octets of text.
+        /// Why, at most 255 bytes of text.
         reason: String,
     },
 }
 
 impl Response {
-    /// Octets before the reason.
+    /// Bytes before the reason.
     pub const HEAD_LEN: usize = 16;
 
-    /// As it travels; a reason is cut at 255 octets.
+    /// As it travels; a reason is cut at 255 bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut octets = vec![0; Self::HEAD_LEN];
-        octets[..4].copy_from_slice(&MAGIC);
+        let mut bytes = vec![0; Self::HEAD_LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
         match self {
             Self::Accepted { udp_port, cookie } => {
-                octets[6..8].copy_from_slice(&udp_port.to_be_bytes());
-                octets[8..16].copy_from_slice(&cookie.to_be_bytes());
+                bytes[6..8].copy_from_slice(&udp_port.to_be_bytes());
+                bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
             }
             Self::Refused { reason } => {
                 let text = &reason.as_bytes()[..reason.len().min(255)];
-                octets[4] = 1;
-                octets[5] = text.len() as u8;
-                octets.extend_from_slice(text);
+                bytes[4] = 1;
+                bytes[5] = text.len() as u8;
+                bytes.extend_from_slice(text);
             }
         }
-        octets
+        bytes
     }
 
-    /// Octets of reason that follow this head.
+    /// Bytes of reason that follow this head.
     ///
     /// # Errors
     /// [`LoadError::Protocol`] if it is no head of a response.
@@ -221,8 +221,8 @@ impl Response {
 pub(crate) struct Report {
     /// Since it accepted the flow, by its clock, ns.
     pub elapsed_ns: u64,
-    /// Payload received (flows up) or sent (flows down), octets.
-    pub octets: u64,
+    /// Payload received (flows up) or sent (flows down), bytes.
+    pub bytes: u64,
     /// Datagrams received or sent.
     pub packets: u64,
 }
@@ -231,24 +231,24 @@ impl Report {
     pub(crate) const LEN: usize = 24;
 
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
-        let mut octets = [0; Self::LEN];
-        octets[..8].copy_from_slice(&self.elapsed_ns.to_be_bytes());
-        octets[8..16].copy_from_slice(&self.octets.to_be_bytes());
-        octets[16..].copy_from_slice(&self.packets.to_be_bytes());
-        octets
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.elapsed_ns.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.bytes.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.packets.to_be_bytes());
+        bytes
     }
 
-    pub(crate) fn decode(octets: &[u8; Self::LEN]) -> Self {
+    pub(crate) fn decode(bytes: &[u8; Self::LEN]) -> Self {
         Self {
-            elapsed_ns: u64::from_be_bytes(part(octets, 0)),
-            octets: u64::from_be_bytes(part(octets, 8)),
-            packets: u64::from_be_bytes(part(octets, 16)),
+            elapsed_ns: u64::from_be_bytes(part(bytes, 0)),
+            bytes: u64::from_be_bytes(part(bytes, 8)),
+            packets: u64::from_be_bytes(part(bytes, 16)),
         }
     }
 }
 
-/// Octets of a block of a TCP flow down, header included: 13 ms at 10 Mbit/s.
-pub(crate) const BLOCK_OCTETS: usize = 16 << 10;
+/// Bytes of a block of a TCP flow down, header included: 13 ms at 10 Mbit/s.
+pub(crate) const BLOCK_BYTES: usize = 16 << 10;
 
 /// The sender's state, in front of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,16 +262,16 @@ impl BlockHeader {
     pub(crate) const LEN: usize = 8 + TcpInfo::LEN;
 
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
-        let mut octets = [0; Self::LEN];
-        octets[..8].copy_from_slice(&self.elapsed_ns.to_be_bytes());
-        octets[8..].copy_from_slice(&self.info.to_octets());
-        octets
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.elapsed_ns.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.info.to_bytes());
+        bytes
     }
 
-    pub(crate) fn decode(octets: &[u8; Self::LEN]) -> Self {
+    pub(crate) fn decode(bytes: &[u8; Self::LEN]) -> Self {
         Self {
-            elapsed_ns: u64::from_be_bytes(part(octets, 0)),
-            info: TcpInfo::from_octets(&part(octets, 8)),
+            elapsed_ns: u64::from_be_bytes(part(bytes, 0)),
+            info: TcpInfo::from_bytes(&part(bytes, 8)),
         }
     }
 }
@@ -286,7 +286,7 @@ pub(crate) struct DatagramHeader {
 impl DatagramHeader {
     pub(crate) const LEN: usize = 16;
 
-    /// A cookie with this much chance in it. The first two octets say that it is one: probes begin
+    /// A cookie with this much chance in it. The first two bytes say that it is one: probes begin
     /// with a sequence number, which would have to be above 1.4 thousand million.
     pub(crate) fn cookie(chance: u64) -> u64 {
         Self::COOKIE_MARK | (chance >> 16)
@@ -300,16 +300,16 @@ impl DatagramHeader {
     const COOKIE_MARK: u64 = 0x554c << 48;
 
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
-        let mut octets = [0; Self::LEN];
-        octets[..8].copy_from_slice(&self.cookie.to_be_bytes());
-        octets[8..].copy_from_slice(&self.sequence.to_be_bytes());
-        octets
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
     }
 
     pub(crate) fn decode(datagram: &[u8]) -> Option<Self> {
-        let octets = datagram.first_chunk::<{ Self::LEN }>()?;
-        let cookie = u64::from_be_bytes(part(octets, 0));
-        Some(Self { cookie, sequence: u64::from_be_bytes(part(octets, 8)) })
+        let bytes = datagram.first_chunk::<{ Self::LEN }>()?;
+        let cookie = u64::from_be_bytes(part(bytes, 0));
+        Some(Self { cookie, sequence: u64::from_be_bytes(part(bytes, 8)) })
     }
 }
 
@@ -329,23 +329,23 @@ pub fn read_reports(bytes: &[u8]) {
     }
 }
 
-/// `octets` of payload that no link on the way can compress: xorshift64* from a fixed seed.
-pub fn payload(octets: usize) -> Vec<u8> {
+/// `len` bytes of payload that no link on the way can compress: xorshift64* from a fixed seed.
+pub fn payload(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(octets + 8);
-    while bytes.len() < octets {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
         bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes());
     }
-    bytes.truncate(octets);
+    bytes.truncate(len);
     bytes
 }
 
-fn part<const N: usize>(octets: &[u8], offset: usize) -> [u8; N] {
+fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut value = [0; N];
-    value.copy_from_slice(&octets[offset..offset + N]);
+    value.copy_from_slice(&bytes[offset..offset + N]);
     value
 }
 
@@ -360,7 +360,7 @@ mod tests {
             kind: FlowKind::TcpDown,
             marking: Marking { dscp: 45, ecn: Ecn::Ect1 },
             rate_bit_per_s: 0,
-            packet_octets: 0,
+            packet_bytes: 0,
             burst_packets: 0,
             duration_max_ms: 11_000,
             congestion_control: "cubic".to_owned(),
@@ -369,13 +369,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_these_octets() {
-        let octets = request().encode().unwrap();
+    fn a_request_has_these_bytes() {
+        let bytes = request().encode().unwrap();
         let head =
             [b'U', b'L', b'D', b'1', 2, 0xb5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x2a, 0xf8];
-        assert_eq!(octets[..20], head);
-        assert_eq!(&octets[24..30], b"cubic\0");
-        assert_eq!(Request::decode(&octets).unwrap(), request());
+        assert_eq!(bytes[..20], head);
+        assert_eq!(&bytes[24..30], b"cubic\0");
+        assert_eq!(Request::decode(&bytes).unwrap(), request());
         let nameless = Request { congestion_control: String::new(), ..request() };
         assert!(nameless.encode().is_err());
     }
@@ -383,14 +383,14 @@ mod tests {
     #[test]
     fn a_refusal_keeps_its_reason_and_loses_its_control_characters() {
         let refused = Response::Refused { reason: "no \u{1b}[2J room".to_owned() };
-        let octets = refused.encode();
-        let head: [u8; Response::HEAD_LEN] = octets[..16].try_into().unwrap();
-        assert_eq!(Response::reason_len(&head).unwrap(), octets.len() - 16);
-        let read = Response::decode(&head, &octets[16..]).unwrap();
+        let bytes = refused.encode();
+        let head: [u8; Response::HEAD_LEN] = bytes[..16].try_into().unwrap();
+        assert_eq!(Response::reason_len(&head).unwrap(), bytes.len() - 16);
+        let read = Response::decode(&head, &bytes[16..]).unwrap();
         assert_eq!(read, Response::Refused { reason: "no ?[2J room".to_owned() });
         let accepted = Response::Accepted { udp_port: 99, cookie: 1 << 60 };
-        let octets = accepted.encode();
-        assert_eq!(Response::decode(&octets.try_into().unwrap(), &[]).unwrap(), accepted);
+        let bytes = accepted.encode();
+        assert_eq!(Response::decode(&bytes.try_into().unwrap(), &[]).unwrap(), accepted);
         assert!(Response::decode(&[0; 16], &[]).is_err());
     }
 
@@ -407,33 +407,33 @@ mod tests {
 
     #[test]
     fn payload_does_not_repeat_soon() {
-        let octets = payload(4096);
-        assert_eq!(octets.len(), 4096);
-        let words: std::collections::BTreeSet<_> = octets.chunks(8).collect();
+        let bytes = payload(4096);
+        assert_eq!(bytes.len(), 4096);
+        let words: std::collections::BTreeSet<_> = bytes.chunks(8).collect();
         assert_eq!(words.len(), 512);
     }
 
     proptest! {
         #[test]
-        fn any_octets_decode_or_are_refused(octets in any::<[u8; 32]>(), kind in 0u8..6) {
+        fn any_bytes_decode_or_are_refused(bytes in any::<[u8; 32]>(), kind in 0u8..6) {
             let mut request = [0; Request::LEN];
             request[..4].copy_from_slice(&MAGIC);
             request[4] = kind;
-            request[5..37].copy_from_slice(&octets);
+            request[5..37].copy_from_slice(&bytes);
             if let Ok(decoded) = Request::decode(&request)
                 && matches!(decoded.kind, FlowKind::TcpUp | FlowKind::TcpDown)
             {
                 let again = decoded.encode().unwrap();
                 prop_assert_eq!(Request::decode(&again).unwrap(), decoded);
             }
-            let head: [u8; 16] = octets[..16].try_into().unwrap();
-            let _ = Response::decode(&head, &octets);
+            let head: [u8; 16] = bytes[..16].try_into().unwrap();
+            let _ = Response::decode(&head, &bytes);
         }
 
         #[test]
         fn reports_and_headers_survive_the_round_trip(numbers in any::<(u64, u64, u64)>()) {
             let report =
-                Report { elapsed_ns: numbers.0, octets: numbers.1, packets: numbers.2 };
+                Report { elapsed_ns: numbers.0, bytes: numbers.1, packets: numbers.2 };
             prop_assert_eq!(Report::decode(&report.encode()), report);
             let header = DatagramHeader { cookie: numbers.0, sequence: numbers.1 };
             prop_assert_eq!(DatagramHeader::decode(&header.encode()), Some(header));

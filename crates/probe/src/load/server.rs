@@ -15,7 +15,7 @@ use underload_record::schema::Direction;
 use super::admission::{Admission, Everybody, FlowShare};
 use super::congestion::check_present;
 use super::lease::Lease;
-use super::pace::{Pace, header_octets};
+use super::pace::{Pace, header_bytes};
 use super::peer::{Peer, set_marking};
 use super::protocol::{DatagramHeader, FlowKind, Request, Response, Token};
 use super::udp_port::{SharedEnd, UdpEnd, UdpFlows};
@@ -200,9 +200,9 @@ impl<A: Admission> FlowHost<A> {
     ) -> Result<(), LoadError> {
         let peer = Peer::new(stream, "served", self.clock, Arc::clone(&self.stop))?;
         let until_ns = self.clock.now_ns() + HANDSHAKE_MAX.as_nanos() as u64;
-        let mut octets = [0; Request::LEN];
-        peer.read_exact(&mut octets, until_ns)?;
-        let request = Request::decode(&octets)?;
+        let mut bytes = [0; Request::LEN];
+        peer.read_exact(&mut bytes, until_ns)?;
+        let request = Request::decode(&bytes)?;
         let begun = self.admit(&request, from.ip()).and_then(|claimed| {
             let place = place.map_or_else(|| self.take_place(), Ok)?;
             let (share, flow_place) = claimed;
@@ -256,8 +256,8 @@ impl<A: Admission> FlowHost<A> {
             return Err("CE is not sent from here".to_owned());
         }
         let over_udp = matches!(request.kind, FlowKind::UdpUp | FlowKind::UdpDown);
-        if over_udp && !(64..=1500).contains(&request.packet_octets) {
-            return Err("packets must have 64 to 1500 octets".to_owned());
+        if over_udp && !(64..=1500).contains(&request.packet_bytes) {
+            return Err("packets must have 64 to 1500 bytes".to_owned());
         }
         let rate_max = config.udp_rate_max_bit_per_s;
         if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > rate_max {
@@ -298,9 +298,9 @@ impl<A: Admission> FlowHost<A> {
                 let (end, udp_port) = opened.map_err(|error| format!("UDP: {error}"))?;
                 let pace = Pace {
                     rate_bit_per_s: rate_of(request, share),
-                    packet_octets: request.packet_octets,
+                    packet_bytes: request.packet_bytes,
                     burst_packets: request.burst_packets.max(1),
-                    header_octets: header_octets(from),
+                    header_bytes: header_bytes(from),
                     cookie,
                 };
                 let task = match request.kind {
@@ -415,7 +415,7 @@ enum Task {
 
 /// Unpredictable, so that only the TCP peer can name the flow in a datagram.
 fn random_cookie() -> io::Result<u64> {
-    let mut octets = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
-    Ok(DatagramHeader::cookie(u64::from_be_bytes(octets)))
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(DatagramHeader::cookie(u64::from_be_bytes(bytes)))
 }

@@ -9,13 +9,13 @@
 #[derive(Clone, Debug)]
 pub struct SteadyDetector {
     start_ns: u64,
-    /// Octets delivered by the end of the last whole window.
-    octets_before: u64,
+    /// Bytes delivered by the end of the last whole window.
+    bytes_before: u64,
     /// Windows that have ended.
     windows: u64,
     /// Windows in a row, up to the last one, whose own count is known.
     seen: usize,
-    /// Octets of the last three windows, oldest first.
+    /// Bytes of the last three windows, oldest first.
     recent: [u64; WINDOWS],
 }
 
@@ -29,19 +29,19 @@ impl SteadyDetector {
 
     /// The load starts at `start_ns`.
     pub fn new(start_ns: u64) -> Self {
-        Self { start_ns, octets_before: 0, windows: 0, seen: 0, recent: [0; WINDOWS] }
+        Self { start_ns, bytes_before: 0, windows: 0, seen: 0, recent: [0; WINDOWS] }
     }
 
-    /// `octets` had been delivered in total by `now_ns`; true once the load is steady. To be told
+    /// `bytes` had been delivered in total by `now_ns`; true once the load is steady. To be told
     /// at least once per window: longer silence starts the row of three anew.
-    pub fn observe(&mut self, now_ns: u64, octets: u64) -> bool {
+    pub fn observe(&mut self, now_ns: u64, bytes: u64) -> bool {
         let elapsed = now_ns.saturating_sub(self.start_ns) / Self::WINDOW_NS;
         if elapsed <= self.windows {
             return false;
         }
         let in_one_window = elapsed == self.windows + 1;
-        let delivered = octets.saturating_sub(self.octets_before);
-        self.octets_before = octets;
+        let delivered = bytes.saturating_sub(self.bytes_before);
+        self.bytes_before = bytes;
         self.windows = elapsed;
         // What came in a stretch of several windows cannot be told apart, and the first window does
         // not count: the row begins anew.
@@ -59,7 +59,7 @@ impl SteadyDetector {
         let sum: u64 = self.recent.iter().sum();
         let count = WINDOWS as u64;
         let within =
-            |octets: &u64| (octets * count).abs_diff(sum) * 100 <= sum * Self::TOLERANCE_PERCENT;
+            |bytes: &u64| (bytes * count).abs_diff(sum) * 100 <= sum * Self::TOLERANCE_PERCENT;
         sum > 0 && self.recent.iter().all(within)
     }
 }
@@ -72,12 +72,10 @@ mod tests {
     fn steady_after(windows: &[u64]) -> Option<usize> {
         let mut detector = SteadyDetector::new(1_000);
         let mut total = 0;
-        for (index, octets) in windows.iter().enumerate() {
+        for (index, bytes) in windows.iter().enumerate() {
             let start_ns = 1_000 + index as u64 * SteadyDetector::WINDOW_NS;
-            assert!(
-                !detector.observe(start_ns + SteadyDetector::WINDOW_NS / 2, total + octets / 2)
-            );
-            total += octets;
+            assert!(!detector.observe(start_ns + SteadyDetector::WINDOW_NS / 2, total + bytes / 2));
+            total += bytes;
             if detector.observe(start_ns + SteadyDetector::WINDOW_NS, total) {
                 return Some(index + 1);
             }

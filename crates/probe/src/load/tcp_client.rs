@@ -7,13 +7,13 @@ use socket2::SockRef;
 
 use super::client::{FlowContext, Opened};
 use super::congestion::congestion_control_of;
-use super::protocol::{BLOCK_OCTETS, BlockHeader, Report, payload};
+use super::protocol::{BLOCK_BYTES, BlockHeader, Report, payload};
 use super::tcp_info::TcpInfo;
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
 
-/// Octets per call: enough that calls are no cost, and a multiple of the block.
-const CHUNK_OCTETS: usize = 256 << 10;
+/// Bytes per call: enough that calls are no cost, and a multiple of the block.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// Sends until told to stop, and notes what the server says arrived.
 pub(super) fn send(context: &FlowContext, opened: &Opened) -> FlowLog {
@@ -25,7 +25,7 @@ pub(super) fn send(context: &FlowContext, opened: &Opened) -> FlowLog {
 fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
     let peer = &opened.peer;
     log.congestion_control = Some(congestion_control_of(&SockRef::from(&peer.stream))?);
-    let payload = payload(CHUNK_OCTETS);
+    let payload = payload(CHUNK_BYTES);
     let mut reports = ReportReader::default();
     let mut next_record_ns = peer.clock.now_ns();
     while !peer.is_stopped() {
@@ -59,21 +59,21 @@ pub(super) fn receive(context: &FlowContext, opened: &Opened) -> FlowLog {
 
 fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
     let peer = &opened.peer;
-    let mut chunk = vec![0; CHUNK_OCTETS];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut blocks = BlockReader::default();
-    let mut octets = 0;
+    let mut bytes = 0;
     let mut next_record_ns = 0;
     while !peer.is_stopped() {
         let now_ns = peer.clock.now_ns();
         if now_ns >= next_record_ns {
             next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-            context.delivered.note(Delivered { time_ns: now_ns, octets, packets: 0 });
+            context.delivered.note(Delivered { time_ns: now_ns, bytes, packets: 0 });
         }
         peer.wait(PollFlags::POLLIN, next_record_ns)?;
         match (&peer.stream).read(&mut chunk) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
-                octets += count as u64;
+                bytes += count as u64;
                 blocks.read(&chunk[..count], |header| {
                     let time_ns = opened.accepted_ns.saturating_add(header.elapsed_ns);
                     let is_new = log.tcp.last().is_none_or(|sample| sample.time_ns < time_ns);
@@ -87,7 +87,7 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
         }
     }
     let time_ns = peer.clock.now_ns();
-    context.delivered.note(Delivered { time_ns, octets, packets: 0 });
+    context.delivered.note(Delivered { time_ns, bytes, packets: 0 });
     peer.check_connected()
 }
 
@@ -104,17 +104,17 @@ impl ReportReader {
         opened: &Opened,
         mut found: impl FnMut(Delivered),
     ) -> io::Result<()> {
-        let mut octets = [0; 40 * Report::LEN];
-        match (&opened.peer.stream).read(&mut octets) {
+        let mut bytes = [0; 40 * Report::LEN];
+        match (&opened.peer.stream).read(&mut bytes) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => self.partial.extend_from_slice(&octets[..count]),
+            Ok(count) => self.partial.extend_from_slice(&bytes[..count]),
             Err(error) if is_temporary(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
         let (whole, rest) = self.partial.as_chunks::<{ Report::LEN }>();
         for report in whole.iter().map(Report::decode) {
             let time_ns = opened.accepted_ns.saturating_add(report.elapsed_ns);
-            found(Delivered { time_ns, octets: report.octets, packets: report.packets });
+            found(Delivered { time_ns, bytes: report.bytes, packets: report.packets });
         }
         self.partial = rest.to_vec();
         Ok(())
@@ -124,17 +124,17 @@ impl ReportReader {
 /// Finds the header in front of every block of a stream.
 #[derive(Default)]
 struct BlockReader {
-    /// Octets of the current block that were read.
+    /// Bytes of the current block that were read.
     position: usize,
     partial: Vec<u8>,
 }
 
 impl BlockReader {
-    fn read(&mut self, mut octets: &[u8], mut found: impl FnMut(BlockHeader)) {
-        while !octets.is_empty() {
+    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(BlockHeader)) {
+        while !bytes.is_empty() {
             let in_header = BlockHeader::LEN.saturating_sub(self.position);
-            let wanted = if in_header > 0 { in_header } else { BLOCK_OCTETS - self.position };
-            let (now, later) = octets.split_at(wanted.min(octets.len()));
+            let wanted = if in_header > 0 { in_header } else { BLOCK_BYTES - self.position };
+            let (now, later) = bytes.split_at(wanted.min(bytes.len()));
             if in_header > 0 {
                 self.partial.extend_from_slice(now);
                 if let Some(header) = self.partial.first_chunk::<{ BlockHeader::LEN }>() {
@@ -142,8 +142,8 @@ impl BlockReader {
                     self.partial.clear();
                 }
             }
-            self.position = (self.position + now.len()) % BLOCK_OCTETS;
-            octets = later;
+            self.position = (self.position + now.len()) % BLOCK_BYTES;
+            bytes = later;
         }
     }
 }
@@ -237,13 +237,13 @@ mod tests {
         for index in 0..5_u64 {
             let header = BlockHeader { elapsed_ns: index, info: TcpInfo::default() };
             stream.extend_from_slice(&header.encode());
-            stream.resize(BLOCK_OCTETS * (index as usize + 1), 0xff);
+            stream.resize(BLOCK_BYTES * (index as usize + 1), 0xff);
         }
-        for piece in [1, 7, 47, 48, 49, 1_000, BLOCK_OCTETS, stream.len()] {
+        for piece in [1, 7, 47, 48, 49, 1_000, BLOCK_BYTES, stream.len()] {
             let mut blocks = BlockReader::default();
             let mut found = Vec::new();
-            for octets in stream.chunks(piece) {
-                blocks.read(octets, |header| found.push(header.elapsed_ns));
+            for bytes in stream.chunks(piece) {
+                blocks.read(bytes, |header| found.push(header.elapsed_ns));
             }
             assert_eq!(found, [0, 1, 2, 3, 4], "in pieces of {piece}");
         }

@@ -20,14 +20,14 @@ pub struct TcpInfo {
     pub retransmits: u32,
     /// Segments acknowledged with an ECN echo since the connection began.
     pub delivered_ce: u32,
-    /// Most recent delivery rate, octets per second.
-    pub delivery_rate_octets_per_s: u64,
-    /// Pacing rate, octets per second; all ones when not paced.
-    pub pacing_rate_octets_per_s: u64,
+    /// Most recent delivery rate, bytes per second.
+    pub delivery_rate_bytes_per_s: u64,
+    /// Pacing rate, bytes per second; all ones when not paced.
+    pub pacing_rate_bytes_per_s: u64,
 }
 
 impl TcpInfo {
-    /// Octets of [`TcpInfo::to_octets`].
+    /// Bytes of [`TcpInfo::to_bytes`].
     pub const LEN: usize = 40;
 
     /// Of a connected socket.
@@ -43,13 +43,13 @@ impl TcpInfo {
             congestion_window_segments: native_u32(&raw, 80),
             retransmits: native_u32(&raw, 100),
             delivered_ce: native_u32(&raw, 196),
-            delivery_rate_octets_per_s: native_u64(&raw, 160),
-            pacing_rate_octets_per_s: native_u64(&raw, 104),
+            delivery_rate_bytes_per_s: native_u64(&raw, 160),
+            pacing_rate_bytes_per_s: native_u64(&raw, 104),
         })
     }
 
     /// As it travels from a sending server, big-endian.
-    pub fn to_octets(self) -> [u8; Self::LEN] {
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
         let words = [
             self.rtt_us,
             self.rtt_variance_us,
@@ -58,18 +58,18 @@ impl TcpInfo {
             self.retransmits,
             self.delivered_ce,
         ];
-        let mut octets = [0; Self::LEN];
-        for (target, word) in octets.chunks_exact_mut(4).zip(words) {
+        let mut bytes = [0; Self::LEN];
+        for (target, word) in bytes.chunks_exact_mut(4).zip(words) {
             target.copy_from_slice(&word.to_be_bytes());
         }
-        octets[24..32].copy_from_slice(&self.delivery_rate_octets_per_s.to_be_bytes());
-        octets[32..40].copy_from_slice(&self.pacing_rate_octets_per_s.to_be_bytes());
-        octets
+        bytes[24..32].copy_from_slice(&self.delivery_rate_bytes_per_s.to_be_bytes());
+        bytes[32..40].copy_from_slice(&self.pacing_rate_bytes_per_s.to_be_bytes());
+        bytes
     }
 
-    /// The reverse of [`TcpInfo::to_octets`].
-    pub fn from_octets(octets: &[u8; Self::LEN]) -> Self {
-        let word = |offset| u32::from_be_bytes(part(octets, offset));
+    /// The reverse of [`TcpInfo::to_bytes`].
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let word = |offset| u32::from_be_bytes(part(bytes, offset));
         Self {
             rtt_us: word(0),
             rtt_variance_us: word(4),
@@ -77,8 +77,8 @@ impl TcpInfo {
             congestion_window_segments: word(12),
             retransmits: word(16),
             delivered_ce: word(20),
-            delivery_rate_octets_per_s: u64::from_be_bytes(part(octets, 24)),
-            pacing_rate_octets_per_s: u64::from_be_bytes(part(octets, 32)),
+            delivery_rate_bytes_per_s: u64::from_be_bytes(part(bytes, 24)),
+            pacing_rate_bytes_per_s: u64::from_be_bytes(part(bytes, 32)),
         }
     }
 }
@@ -92,9 +92,9 @@ pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
 }
 
-fn part<const N: usize>(octets: &[u8], offset: usize) -> [u8; N] {
+fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut value = [0; N];
-    value.copy_from_slice(&octets[offset..offset + N]);
+    value.copy_from_slice(&bytes[offset..offset + N]);
     value
 }
 
@@ -165,9 +165,9 @@ mod tests {
             congestion_window_segments: 4,
             retransmits: 5,
             delivered_ce: 6,
-            delivery_rate_octets_per_s: 7,
-            pacing_rate_octets_per_s: u64::MAX,
+            delivery_rate_bytes_per_s: 7,
+            pacing_rate_bytes_per_s: u64::MAX,
         };
-        assert_eq!(TcpInfo::from_octets(&info.to_octets()), info);
+        assert_eq!(TcpInfo::from_bytes(&info.to_bytes()), info);
     }
 }

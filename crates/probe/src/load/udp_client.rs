@@ -19,13 +19,13 @@ use crate::network::is_temporary;
 /// Sends at the flow's rate until told to stop, and notes what the server says arrived.
 pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, LoadError> {
     let socket = open_socket(context, opened)?;
-    let Transport::Udp { rate_bit_per_s, packet_octets, burst_packets } = context.flow.transport
+    let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = context.flow.transport
     else {
         return Err(LoadError::Protocol { what: "a TCP flow was sent as UDP" });
     };
-    let header_octets = super::pace::header_octets(context.server);
+    let header_bytes = super::pace::header_bytes(context.server);
     let cookie = opened.cookie;
-    let pace = Pace { rate_bit_per_s, packet_octets, burst_packets, header_octets, cookie };
+    let pace = Pace { rate_bit_per_s, packet_bytes, burst_packets, header_bytes, cookie };
     let counts = PacedCounts::default();
     let over = AtomicBool::new(false);
     let mut log = FlowLog::default();
@@ -95,7 +95,7 @@ fn receive_into(
                 let header = DatagramHeader::decode(&datagram[..len]);
                 if header.is_some_and(|header| header.cookie == opened.cookie) {
                     arrived.packets += 1;
-                    arrived.octets += len as u64;
+                    arrived.bytes += len as u64;
                 }
             }
             Err(error) if is_temporary(&error) => {}

@@ -35,14 +35,14 @@ struct Expected {
 #[derive(Debug, Default)]
 pub(super) struct Early {
     peer: Mutex<Option<SocketAddr>>,
-    octets: AtomicU64,
+    bytes: AtomicU64,
     packets: AtomicU64,
 }
 
 impl Early {
-    /// Octets and datagrams since the last call.
+    /// Bytes and datagrams since the last call.
     pub(super) fn take(&self) -> (u64, u64) {
-        (self.octets.swap(0, Ordering::Relaxed), self.packets.swap(0, Ordering::Relaxed))
+        (self.bytes.swap(0, Ordering::Relaxed), self.packets.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -58,7 +58,7 @@ impl UdpFlows {
             flow.cookie == header.cookie && flow.addresses.contains(&from.ip().to_canonical())
         };
         if let Some(flow) = flows.iter().find(wanted) {
-            flow.early.octets.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+            flow.early.bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
             flow.early.packets.fetch_add(1, Ordering::Relaxed);
             flow.early.peer.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(from);
         }
@@ -94,7 +94,7 @@ pub(super) struct Meeting {
     pub socket: UdpSocket,
     pub cookie: u64,
     /// Counted so far.
-    pub octets: u64,
+    pub bytes: u64,
     pub packets: u64,
     /// Still to be counted: what was under way to the port's own socket. Dropping it with the
     /// meeting ends the flow's registration.
@@ -105,7 +105,7 @@ pub(super) struct Meeting {
 pub(super) struct EarlyCount(Option<SharedEnd>);
 
 impl EarlyCount {
-    /// Octets and datagrams since the last call.
+    /// Bytes and datagrams since the last call.
     pub(super) fn take(&self) -> (u64, u64) {
         self.0.as_ref().map_or((0, 0), |end| end.early.take())
     }
@@ -177,8 +177,8 @@ impl UdpEnd {
                 }
                 let socket = socket.try_clone()?;
                 socket.connect(sender)?;
-                let (octets, packets) = (len as u64, 1);
-                Ok(Some(Meeting { socket, cookie, octets, packets, early: EarlyCount(None) }))
+                let (bytes, packets) = (len as u64, 1);
+                Ok(Some(Meeting { socket, cookie, bytes, packets, early: EarlyCount(None) }))
             }
             Self::Shared(waiting) => {
                 let Some(end) = waiting.as_ref() else { return Ok(None) };
@@ -189,7 +189,7 @@ impl UdpEnd {
                 };
                 let (socket, cookie) = (end.socket_to(peer)?, end.cookie);
                 let early = EarlyCount(waiting.take());
-                Ok(Some(Meeting { socket, cookie, octets: 0, packets: 0, early }))
+                Ok(Some(Meeting { socket, cookie, bytes: 0, packets: 0, early }))
             }
         }
     }

@@ -95,8 +95,8 @@ pub struct RequestResponse {
     pub name: String,
     /// DSCP and ECN of requests and answers.
     pub marking: Marking,
-    /// UDP payload, octets.
-    pub payload_octets: u16,
+    /// UDP payload, bytes.
+    pub payload_bytes: u16,
 }
 
 /// Where the far end is, and which network to reach it from.
@@ -130,10 +130,10 @@ pub struct Progress {
     pub in_phase: Duration,
     /// How long the phase will be at most.
     pub phase_max: Duration,
-    /// Payload delivered up since the measurement began, octets.
-    pub octets_up: u64,
-    /// Payload delivered down since the measurement began, octets.
-    pub octets_down: u64,
+    /// Payload delivered up since the measurement began, bytes.
+    pub bytes_up: u64,
+    /// Payload delivered down since the measurement began, bytes.
+    pub bytes_down: u64,
     /// Probes sent, all classes.
     pub probes_sent: u64,
     /// Answers received, all classes.

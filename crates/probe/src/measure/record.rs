@@ -59,7 +59,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         series.extend(load_series(config.trial, flow, log));
         if let Some(failure) = &log.failure {
             incomplete.push(format!("flow {} broke: {failure}", flow.name));
-        } else if log.delivered.last().is_none_or(|last| last.octets == 0) && !recorded.cancelled {
+        } else if log.delivered.last().is_none_or(|last| last.bytes == 0) && !recorded.cancelled {
             incomplete.push(format!("flow {} delivered nothing", flow.name));
         }
     }
@@ -179,7 +179,7 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
 fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
     let goodput = log.delivered.windows(2).map(|pair| SeriesPoint {
         time_ns: pair[1].time_ns,
-        value: (pair[1].octets - pair[0].octets) as f64 * 8e9
+        value: (pair[1].bytes - pair[0].bytes) as f64 * 8e9
             / (pair[1].time_ns - pair[0].time_ns) as f64,
     });
     let named = |name: &str, unit: &str, points: Vec<SeriesPoint>| Series {

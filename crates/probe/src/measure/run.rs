@@ -141,7 +141,7 @@ impl Probes {
             Some(request) => {
                 let requester = RequesterConfig {
                     marking: request.marking,
-                    payload_octets: request.payload_octets,
+                    payload_bytes: request.payload_bytes,
                     start_ns,
                     timeout: config.loss_timeout,
                     timing,
@@ -283,17 +283,17 @@ impl Run<'_> {
     }
 
     fn tell(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {
-        let octets = |wanted| {
+        let bytes = |wanted| {
             let of_direction = self.flows.iter().filter(|flow| flow.direction == wanted);
-            of_direction.map(Flow::delivered_octets).sum()
+            of_direction.map(Flow::delivered_bytes).sum()
         };
         let (probes_sent, probes_answered) = self.probes.open_loop.progress();
         let now = Progress {
             phase,
             in_phase: Duration::from_nanos(in_phase_ns),
             phase_max: Duration::from_nanos(phase_max_ns),
-            octets_up: octets(Direction::Up),
-            octets_down: octets(Direction::Down),
+            bytes_up: bytes(Direction::Up),
+            bytes_down: bytes(Direction::Down),
             probes_sent,
             probes_answered,
             recent: self.probes.open_loop.recent(),
@@ -355,16 +355,16 @@ impl Run<'_> {
 }
 
 impl Flow {
-    fn delivered_octets(&self) -> u64 {
-        let of_log = || self.log.delivered.last().map_or(0, |record| record.octets);
-        self.handle.as_ref().map_or_else(of_log, FlowHandle::delivered_octets)
+    fn delivered_bytes(&self) -> u64 {
+        let of_log = || self.log.delivered.last().map_or(0, |record| record.bytes);
+        self.handle.as_ref().map_or_else(of_log, FlowHandle::delivered_bytes)
     }
 
     /// By `time_ns`; `None` while a running flow has not told.
-    fn octets_at(&self, time_ns: u64) -> Option<u64> {
+    fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         match &self.handle {
-            Some(handle) => handle.octets_at(time_ns),
-            None => Some(self.delivered_octets()),
+            Some(handle) => handle.bytes_at(time_ns),
+            None => Some(self.delivered_bytes()),
         }
     }
 }
@@ -389,18 +389,18 @@ impl Steady {
     /// have told what they delivered in it, or half a second after its end.
     fn watch(&mut self, flows: &[Flow], now_ns: u64) -> bool {
         let end_ns = self.next_window_end_ns;
-        let told = flows.iter().all(|flow| flow.octets_at(end_ns).is_some());
+        let told = flows.iter().all(|flow| flow.bytes_at(end_ns).is_some());
         if now_ns < end_ns || !told && now_ns < end_ns + SteadyDetector::WINDOW_NS {
             return self.is_reached();
         }
         self.next_window_end_ns += SteadyDetector::WINDOW_NS;
         for (index, (direction, detector, steady)) in self.directions.iter_mut().enumerate() {
             let of_direction = || flows.iter().filter(|flow| flow.direction == *direction);
-            let octets_of =
-                |flow: &Flow| flow.octets_at(end_ns).unwrap_or_else(|| flow.delivered_octets());
-            let octets = of_direction().map(octets_of).sum();
+            let bytes_of =
+                |flow: &Flow| flow.bytes_at(end_ns).unwrap_or_else(|| flow.delivered_bytes());
+            let bytes = of_direction().map(bytes_of).sum();
             self.has_load[index] = of_direction().next().is_some();
-            *steady |= detector.observe(end_ns, octets);
+            *steady |= detector.observe(end_ns, bytes);
         }
         self.is_reached()
     }

@@ -208,8 +208,8 @@ impl Evidence {
         delays.iter().any(|delay| *delay > QUEUE_MIN_MS) || lost > LOST_MIN
     }
 
-    /// The buffer's size if it is a plain one, octets: where the delay stands times the rate.
-    pub fn buffer_octets(&self) -> u64 {
+    /// The buffer's size if it is a plain one, bytes: where the delay stands times the rate.
+    pub fn buffer_bytes(&self) -> u64 {
         let plateau_ms = self.overload.map_or(0.0, |overload| overload.late_p90_ms);
         (plateau_ms.max(self.tcp.p99_ms) / 1e3 * self.rate_bit_per_s / 8.0) as u64
     }
@@ -463,7 +463,7 @@ fn loss_burst(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
 
 fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
     let lost: f64 = retransmissions(stage, window)?.iter().sum();
-    let octets: f64 = stage
+    let bytes: f64 = stage
         .curves("goodput")
         .map(|curve| {
             let inside = curve.points.iter().filter(|point| window.contains(point.time_ns));
@@ -471,7 +471,7 @@ fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
             sum / f64::from(count.max(1)) * window.length_ns() as f64 / 8e9
         })
         .sum();
-    let segments = octets / 1448.0 + lost;
+    let segments = bytes / 1448.0 + lost;
     (segments > 0.0).then(|| lost / segments)
 }
 

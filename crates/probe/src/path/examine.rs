@@ -208,15 +208,15 @@ fn stage_of(result: &MeasurementResult, udp: Option<UdpLoad>, ip_header_bytes: u
 /// rate: a sender that waited for a processor sent less than it was told to, and lost nothing by
 /// that.
 fn udp_load(load: &LoadFlow, result: &MeasurementResult, ip_header_bytes: u16) -> Option<UdpLoad> {
-    let Transport::Udp { rate_bit_per_s, packet_octets, .. } = load.transport else { return None };
+    let Transport::Udp { rate_bit_per_s, packet_bytes, .. } = load.transport else { return None };
     let flow = result.flows.iter().find(|flow| flow.name == load.name)?;
     let goodput = match load.direction {
         Direction::Up => flow.goodput_up_bit_per_s,
         Direction::Down => flow.goodput_down_bit_per_s,
     }?;
-    let payload_octets = packet_octets.saturating_sub(ip_header_bytes + UDP_HEADER_BYTES);
-    let payload_bits = f64::from(payload_octets) * 8.0;
-    let planned = rate_bit_per_s as f64 / (f64::from(packet_octets) * 8.0) * payload_bits;
+    let payload_bytes = packet_bytes.saturating_sub(ip_header_bytes + UDP_HEADER_BYTES);
+    let payload_bits = f64::from(payload_bytes) * 8.0;
+    let planned = rate_bit_per_s as f64 / (f64::from(packet_bytes) * 8.0) * payload_bits;
     let log = result.loads.first()?;
     let life = log.delivered.first().zip(log.delivered.last());
     let life_s = life.map_or(0.0, |(first, last)| (last.time_ns - first.time_ns) as f64 / 1e9);
@@ -273,7 +273,7 @@ impl ExamineConfig {
             direction: self.direction,
             transport: Transport::Udp {
                 rate_bit_per_s,
-                packet_octets: OVERLOAD_PACKET_BYTES,
+                packet_bytes: OVERLOAD_PACKET_BYTES,
                 burst_packets: 1,
             },
             marking: Marking::default(),

@@ -92,7 +92,7 @@ const ATTEMPTS: usize = 3;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// How long answers may take after the last probe of an attempt.
 const PATIENCE: Duration = Duration::from_millis(900);
-const OCTETS_MIN: usize = 52;
+const BYTES_MIN: usize = 52;
 const SESSION: u16 = 0x484f;
 
 /// Traces `markings` (the first [`TRACED_MAX`]) towards the reflector at `target`, in the network
@@ -168,7 +168,7 @@ impl Trace {
             hops,
             probes,
             options,
-            // The type only says how octets are read: this one is raw.
+            // The type only says how bytes are read: this one is raw.
             errors: UdpSocket::from(errors),
             local_port: local.port(),
             target_at: None,
@@ -212,9 +212,9 @@ impl Trace {
             SocketAddr::V6(_) => options.set_unicast_hops_v6(u32::from(ttl))?,
         }
         let marking = self.markings[index];
-        let mut packet = [0; OCTETS_MIN + CODES];
+        let mut packet = [0; BYTES_MIN + CODES];
         let code = code(ttl, index);
-        let packet = &mut packet[..OCTETS_MIN + code];
+        let packet = &mut packet[..BYTES_MIN + code];
         let now = self.clock.now_on_both();
         if encode_request(packet, code as u32, SESSION, marking, now).is_none() {
             return Ok(());
@@ -262,8 +262,8 @@ impl Trace {
         if quote.destination != self.target.ip() || quote.ports != ports {
             return;
         }
-        let octets = usize::from(quote.udp_octets).checked_sub(8 + OCTETS_MIN);
-        let Some((ttl, index)) = octets.and_then(decoded) else { return };
+        let bytes = usize::from(quote.udp_bytes).checked_sub(8 + BYTES_MIN);
+        let Some((ttl, index)) = bytes.and_then(decoded) else { return };
         if let Some(hop) = self.hops.get_mut(usize::from(ttl) - 1) {
             hop.address = Some(from);
             if let Some(slot) = hop.quoted.get_mut(index) {
@@ -272,8 +272,8 @@ impl Trace {
         }
     }
 
-    fn note_answer(&mut self, octets: &[u8]) {
-        let Ok((packet, _)) = ReflectorPacket::decode(octets) else { return };
+    fn note_answer(&mut self, bytes: &[u8]) {
+        let Ok((packet, _)) = ReflectorPacket::decode(bytes) else { return };
         if packet.sender.session != SESSION {
             return;
         }
@@ -296,7 +296,7 @@ impl Trace {
 /// Lengths that tell probes apart.
 const CODES: usize = TTL_MAX as usize * TRACED_MAX;
 
-/// By how many octets a probe is longer than the shortest.
+/// By how many bytes a probe is longer than the shortest.
 fn code(ttl: u8, index: usize) -> usize {
     (usize::from(ttl) - 1) * TRACED_MAX + index
 }
@@ -324,20 +324,20 @@ struct Quote {
     marking: Marking,
     destination: IpAddr,
     ports: (u16, u16),
-    udp_octets: u16,
+    udp_bytes: u16,
 }
 
 impl Quote {
     /// From an ICMP message with its IPv4 header, as raw sockets give it; `None` if it is something
     /// else than "time to live exceeded in transit" about UDP.
     fn of_icmp_v4(message: &[u8]) -> Option<Self> {
-        let icmp = message.get(ipv4_header_octets(message)?..)?;
+        let icmp = message.get(ipv4_header_bytes(message)?..)?;
         let ip = icmp.starts_with(&[11, 0]).then(|| icmp.get(8..))??;
         if *ip.get(9)? != UDP {
             return None;
         }
         let destination: [u8; 4] = *ip.get(16..20)?.first_chunk()?;
-        Self::of_udp(ip[1], destination.into(), ip.get(ipv4_header_octets(ip)?..)?)
+        Self::of_udp(ip[1], destination.into(), ip.get(ipv4_header_bytes(ip)?..)?)
     }
 
     /// From an ICMPv6 message, which comes without its IPv6 header.
@@ -358,7 +358,7 @@ impl Quote {
             marking: Marking::from_byte(traffic_class),
             destination,
             ports: (word(0)?, word(2)?),
-            udp_octets: word(4)?,
+            udp_bytes: word(4)?,
         })
     }
 }
@@ -373,10 +373,10 @@ pub fn read_quotes(message: &[u8]) {
 
 const UDP: u8 = 17;
 
-fn ipv4_header_octets(packet: &[u8]) -> Option<usize> {
+fn ipv4_header_bytes(packet: &[u8]) -> Option<usize> {
     let first = *packet.first()?;
-    let octets = usize::from(first & 15) * 4;
-    (first >> 4 == 4 && octets >= 20).then_some(octets)
+    let bytes = usize::from(first & 15) * 4;
+    (first >> 4 == 4 && bytes >= 20).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -402,7 +402,7 @@ mod tests {
             marking: SENT,
             destination: "192.0.2.7".parse().unwrap(),
             ports: (40_000, 4_862),
-            udp_octets: 61,
+            udp_bytes: 61,
         };
         assert_eq!(quote, expected);
         let mut unreachable = icmp_v4(0xb5);
@@ -461,11 +461,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_are_read_or_refused(octets in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = Quote::of_icmp_v4(&octets);
-            let _ = Quote::of_icmp_v6(&octets);
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = Quote::of_icmp_v4(&bytes);
+            let _ = Quote::of_icmp_v6(&bytes);
             let mut quoted = icmp_v4(0);
-            quoted.truncate(20 + octets.len() % 40);
+            quoted.truncate(20 + bytes.len() % 40);
             let _ = Quote::of_icmp_v4(&quoted);
         }
     }

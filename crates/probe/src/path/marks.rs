@@ -212,7 +212,7 @@ const INTERVAL: Duration = Duration::from_millis(8);
 /// How long answers may take after the last packet.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 const SESSION: u16 = 0x4d41;
-const OCTETS: usize = 52;
+const BYTES: usize = 52;
 
 /// Asks the reflector at `target` about every marking of [`MARKINGS`], from `socket`, which is
 /// bound in the network to measure. Takes about four seconds.
@@ -228,7 +228,7 @@ pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey,
     let mut next_ns = clock.now_ns();
     for sequence in 0..PACKETS * MARKINGS.len() as u32 {
         let marking = MARKINGS[sequence as usize % MARKINGS.len()];
-        let mut packet = [0; OCTETS];
+        let mut packet = [0; BYTES];
         let encoded = encode_request(&mut packet, sequence, SESSION, marking, clock.now_on_both());
         let sent = encoded.map(|()| socket.send(&packet, marking.to_byte(), None));
         match sent {
@@ -300,8 +300,8 @@ impl Tally {
         }
     }
 
-    fn note(&mut self, octets: &[u8], received: Received) {
-        let Ok((packet, tlvs)) = ReflectorPacket::decode(octets) else { return };
+    fn note(&mut self, bytes: &[u8], received: Received) {
+        let Ok((packet, tlvs)) = ReflectorPacket::decode(bytes) else { return };
         if packet.sender.session != SESSION {
             return;
         }

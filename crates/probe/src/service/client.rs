@@ -46,7 +46,7 @@ pub struct Remote {
     fingerprint: Fingerprint,
     is_new: bool,
     control: Control,
-    /// Octets of a notice that has not wholly arrived.
+    /// Bytes of a notice that has not wholly arrived.
     partial: Vec<u8>,
     news: SessionNews,
 }
@@ -66,7 +66,7 @@ pub struct Granted {
     /// From the server, bit/s.
     pub down_bit_per_s: u64,
     /// Both directions together.
-    pub volume_octets: u64,
+    pub volume_bytes: u64,
     /// Bit `n` is set if the server sends DSCP `n`.
     pub dscp_allowed: u64,
 }
@@ -163,15 +163,15 @@ impl Remote {
 
     /// What the server has said of the session so far, without waiting.
     pub fn news(&mut self) -> &SessionNews {
-        let mut octets = [0; 512];
+        let mut bytes = [0; 512];
         let unblocked = self.control.sock.stream().set_nonblocking(true);
         // What was said before the user cancelled is still worth reading.
         self.control.sock.say_farewell(NEWS_MAX);
         // A closed connection is an end, too, if not a polite one.
         let ended = loop {
-            match unblocked.as_ref().map_or(Ok(0), |()| self.control.read(&mut octets)) {
+            match unblocked.as_ref().map_or(Ok(0), |()| self.control.read(&mut bytes)) {
                 Ok(0) => break true,
-                Ok(count) => self.partial.extend_from_slice(&octets[..count]),
+                Ok(count) => self.partial.extend_from_slice(&bytes[..count]),
                 Err(error) => break !is_temporary(&error) && !self.control.sock.is_over(),
             }
             if self.partial.len() > 4 * MESSAGE_MAX {
@@ -312,14 +312,14 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {
             lease_ms,
             up_bit_per_s,
             down_bit_per_s,
-            volume_octets,
+            volume_bytes,
             dscp_allowed,
         } => {
             let wrong = || ServiceError::Protocol { what: "the token is no token".to_owned() };
             let token = Token(from_hex(&session).ok_or_else(wrong)?);
             let lease = Duration::from_millis(lease_ms);
             let granted =
-                Granted { lease, up_bit_per_s, down_bit_per_s, volume_octets, dscp_allowed };
+                Granted { lease, up_bit_per_s, down_bit_per_s, volume_bytes, dscp_allowed };
             Ok((token, udp_port, granted))
         }
         Answer::Busy { retry_after_ms, reason } => {
@@ -345,15 +345,15 @@ fn join_over_udp(
     join(&UdpSocket::from(socket), token).map_err(failed)
 }
 
-/// Takes the first whole notice out of `octets`; what is none is dropped with all that follows.
-pub(super) fn next_notice(octets: &mut Vec<u8>) -> Option<Notice> {
-    let len = body_len(*octets.first_chunk()?);
+/// Takes the first whole notice out of `bytes`; what is none is dropped with all that follows.
+pub(super) fn next_notice(bytes: &mut Vec<u8>) -> Option<Notice> {
+    let len = body_len(*bytes.first_chunk()?);
     let Ok(len) = len else {
-        octets.clear();
+        bytes.clear();
         return None;
     };
-    let notice = decode(octets.get(2..2 + len)?).ok();
-    octets.drain(..2 + len);
+    let notice = decode(bytes.get(2..2 + len)?).ok();
+    bytes.drain(..2 + len);
     notice
 }
 
@@ -374,8 +374,8 @@ mod tests {
         let mut stream = encode(&throttled).unwrap();
         stream.extend(encode(&ended).unwrap());
         let (mut partial, mut found) = (Vec::new(), Vec::new());
-        for octet in stream {
-            partial.push(octet);
+        for byte in stream {
+            partial.push(byte);
             found.extend(next_notice(&mut partial));
         }
         assert_eq!(found, [throttled, ended]);

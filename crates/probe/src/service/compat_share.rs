@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn a_network_pays_from_its_quota_and_gets_the_rest_back() {
         let quota = 40 << 20;
-        let (anonymous_octets_per_hour, compat_bit_per_s) = (quota, 1 << 40);
-        let limits = Limits { anonymous_octets_per_hour, compat_bit_per_s, ..Limits::default() };
+        let (anonymous_bytes_per_hour, compat_bit_per_s) = (quota, 1 << 40);
+        let limits = Limits { anonymous_bytes_per_hour, compat_bit_per_s, ..Limits::default() };
         let ledger = ledger(limits);
         let here = [198, 51, 100, 1].into();
         let shares = [(); 3].map(|()| ledger.enter(here, MINUTE));
@@ -197,8 +197,8 @@ mod tests {
     fn a_network_has_so_many_places() {
         let quota = 1 << 60;
         let limits = Limits {
-            anonymous_octets_per_hour: quota,
-            network_octets_per_hour: quota,
+            anonymous_bytes_per_hour: quota,
+            network_bytes_per_hour: quota,
             ..Limits::default()
         };
         let ledger = ledger(limits);

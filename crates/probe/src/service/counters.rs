@@ -74,8 +74,8 @@ pub struct ServiceState {
     pub granted_bit_per_s: (u64, u64),
     /// What may be granted, up and down, bit/s.
     pub capacity_bit_per_s: (u64, u64),
-    /// Octets of load moved so far, up and down.
-    pub moved_octets: (u64, u64),
+    /// Bytes of load moved so far, up and down.
+    pub moved_bytes: (u64, u64),
     /// Bytes of probes and their answers so far, IP headers included.
     pub probed_bytes: u64,
 }
@@ -117,7 +117,7 @@ impl ServiceState {
         );
         let both = |(up, down)| [("direction=\"up\"", up), ("direction=\"down\"", down)];
         for (name, kind, help, values) in [
-            ("underload_load_octets_total", "counter", "Load carried.", self.moved_octets),
+            ("underload_load_octets_total", "counter", "Load carried.", self.moved_bytes),
             ("underload_granted_bits_per_second", "gauge", "Granted now.", self.granted_bit_per_s),
             ("underload_capacity_bits_per_second", "gauge", "Grantable.", self.capacity_bit_per_s),
         ] {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_value() {
-        let state = ServiceState { sessions: 3, moved_octets: (5, 7), ..ServiceState::default() };
+        let state = ServiceState { sessions: 3, moved_bytes: (5, 7), ..ServiceState::default() };
         let text = state.to_prometheus();
         assert!(text.contains("\nunderload_sessions 3\n"));
         assert!(text.contains("\nunderload_load_octets_total{direction=\"down\"} 7\n"));

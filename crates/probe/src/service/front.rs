@@ -1,4 +1,4 @@
-//! The TCP port: control connections and load flows, told apart by their first octets.
+//! The TCP port: control connections and load flows, told apart by their first bytes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -25,8 +25,8 @@ const GUESTS_PER_NETWORK_MAX: usize = 96;
 /// A stranger is left in peace by its neighbours for so long.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a connection may take to say what it is.
-const FIRST_OCTETS_MAX: Duration = Duration::from_secs(5);
-/// The first octet of a TLS handshake record (RFC 8446 section 5.1).
+const FIRST_BYTES_MAX: Duration = Duration::from_secs(5);
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
 const TLS_HANDSHAKE: u8 = 22;
 /// Connections accepted in a row before anything else is looked at.
 const ACCEPTED_MAX: usize = 64;
@@ -190,8 +190,8 @@ fn welcome(
         return None;
     };
     let host = Arc::clone(host);
-    let body = move || match first_octets(&socket, || host.is_stopped()) {
-        Some(octets) if octets == MAGIC => host.flows.carry(socket, from, place),
+    let body = move || match first_bytes(&socket, || host.is_stopped()) {
+        Some(bytes) if bytes == MAGIC => host.flows.carry(socket, from, place),
         Some([TLS_HANDSHAKE, ..]) => host.converse(socket, from, place),
         _ => host.counters.dropped.add(1),
     };
@@ -200,13 +200,13 @@ fn welcome(
 
 /// What the connection begins with, left in place for whoever reads it; `None` if it takes too
 /// long, or closes.
-fn first_octets(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8; 4]> {
+fn first_bytes(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8; 4]> {
     prepare(socket).ok()?;
-    let until = Instant::now() + FIRST_OCTETS_MAX;
-    let mut octets = [0; 4];
+    let until = Instant::now() + FIRST_BYTES_MAX;
+    let mut bytes = [0; 4];
     while Instant::now() < until && !is_stopped() {
-        match socket.peek(&mut octets) {
-            Ok(4) => return Some(octets),
+        match socket.peek(&mut bytes) {
+            Ok(4) => return Some(bytes),
             Ok(0) => return None,
             // Some, but not enough to tell: peeking would not wait for more.
             Ok(_) => std::thread::sleep(Duration::from_millis(5)),

@@ -29,8 +29,8 @@ pub fn control_messages(bytes: &[u8]) {
 
 fn survives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let Ok(message) = decode::<T>(bytes) else { return };
-    let Ok(octets) = encode(&message) else { return };
-    let again: T = decode(&octets[2..]).expect("its own words");
+    let Ok(said) = encode(&message) else { return };
+    let again: T = decode(&said[2..]).expect("its own words");
     assert_eq!(again, message);
 }
 

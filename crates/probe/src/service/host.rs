@@ -174,7 +174,7 @@ impl Host {
             lease_ms: granted.left().as_millis() as u64,
             up_bit_per_s: granted.grant.up_bit_per_s,
             down_bit_per_s: granted.grant.down_bit_per_s,
-            volume_octets: granted.grant.volume_octets,
+            volume_bytes: granted.grant.volume_bytes,
             dscp_allowed: self.dscp_allowed,
         }
     }

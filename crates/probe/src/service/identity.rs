@@ -93,9 +93,9 @@ impl FromStr for Fingerprint {
     type Err = ServiceError;
 
     fn from_str(text: &str) -> Result<Self, ServiceError> {
-        let octets = text.strip_prefix("sha256:").and_then(from_hex);
+        let bytes = text.strip_prefix("sha256:").and_then(from_hex);
         let wrong = || ServiceError::Fingerprint { text: text.to_owned() };
-        octets.map(Self).ok_or_else(wrong)
+        bytes.map(Self).ok_or_else(wrong)
     }
 }
 

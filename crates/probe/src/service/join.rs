@@ -6,7 +6,7 @@
 //! a keyed hash of address, port and time; the server keeps nothing until it comes back, and a
 //! flood of forged hellos allocates nothing.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 0-3 | `JUL1` |
 //! | 4 | 1 hello, 2 challenge, 3 join, 4 joined, 5 no such session |
@@ -24,7 +24,7 @@ use crate::load::Token;
 use crate::network::is_temporary;
 
 const MAGIC: [u8; 4] = *b"JUL1";
-/// Octets of every message.
+/// Bytes of every message.
 const LEN: usize = 52;
 const COOKIE_LEN: usize = 16;
 /// A cookie is good for this long and as long again.
@@ -55,17 +55,17 @@ impl Message {
     }
 
     fn encode(self) -> [u8; LEN] {
-        let mut octets = [0; LEN];
-        octets[..4].copy_from_slice(&MAGIC);
-        octets[4] = self.kind as u8;
-        octets[8..24].copy_from_slice(&self.cookie);
-        octets[24..40].copy_from_slice(&self.session);
-        octets
+        let mut bytes = [0; LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[8..24].copy_from_slice(&self.cookie);
+        bytes[24..40].copy_from_slice(&self.session);
+        bytes
     }
 
-    fn decode(octets: &[u8]) -> Option<Self> {
-        let octets: &[u8; LEN] = octets.try_into().ok()?;
-        let kind = match octets[4] {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+        let kind = match bytes[4] {
             1 => Kind::Hello,
             2 => Kind::Challenge,
             3 => Kind::Join,
@@ -74,9 +74,9 @@ impl Message {
             _ => return None,
         };
         let mut message = Self::new(kind);
-        message.cookie.copy_from_slice(&octets[8..24]);
-        message.session.copy_from_slice(&octets[24..40]);
-        (octets[..4] == MAGIC).then_some(message)
+        message.cookie.copy_from_slice(&bytes[8..24]);
+        message.session.copy_from_slice(&bytes[24..40]);
+        (bytes[..4] == MAGIC).then_some(message)
     }
 }
 
@@ -189,16 +189,16 @@ pub(super) fn join(socket: &UdpSocket, session: &Token) -> io::Result<()> {
 }
 
 fn receive(socket: &UdpSocket, until: Instant) -> io::Result<Option<Message>> {
-    let mut octets = [0; 2 * LEN];
+    let mut bytes = [0; 2 * LEN];
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(None);
         }
         socket.set_read_timeout(Some(left))?;
-        match socket.recv(&mut octets) {
+        match socket.recv(&mut bytes) {
             Ok(len) => {
-                if let Some(message) = Message::decode(&octets[..len]) {
+                if let Some(message) = Message::decode(&bytes[..len]) {
                     return Ok(Some(message));
                 }
             }
@@ -256,11 +256,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_octets_draw_more_than_themselves(
-            octets in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..7, cut in 0usize..60,
+        fn no_bytes_draw_more_than_themselves(
+            bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..7, cut in 0usize..60,
         ) {
             let door = Door::new(&[1; 32]);
-            prop_assert_eq!(answered(&door, &octets, "192.0.2.1:5", 0), None);
+            prop_assert_eq!(answered(&door, &bytes, "192.0.2.1:5", 0), None);
             let mut message = [0; LEN];
             message[..4].copy_from_slice(&MAGIC);
             message[4] = kind;

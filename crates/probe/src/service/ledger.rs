@@ -25,11 +25,11 @@ pub struct Limits {
     /// Length of a session.
     pub duration_max: Duration,
     /// What one network may move per hour, both directions together.
-    pub network_octets_per_hour: u64,
+    pub network_bytes_per_hour: u64,
     /// What one token may move per hour.
-    pub token_octets_per_hour: u64,
+    pub token_bytes_per_hour: u64,
     /// What one network may move per hour without a token.
-    pub anonymous_octets_per_hour: u64,
+    pub anonymous_bytes_per_hour: u64,
     /// Rate of all clients of other tools together, in either direction, bit/s; sessions get what
     /// is left.
     pub compat_bit_per_s: u64,
@@ -46,9 +46,9 @@ impl Default for Limits {
             down_bit_per_s: 1_000_000_000,
             session_bit_per_s: 1_000_000_000,
             duration_max: Duration::from_mins(2),
-            network_octets_per_hour: 50_000_000_000,
-            token_octets_per_hour: 50_000_000_000,
-            anonymous_octets_per_hour: 10_000_000_000,
+            network_bytes_per_hour: 50_000_000_000,
+            token_bytes_per_hour: 50_000_000_000,
+            anonymous_bytes_per_hour: 10_000_000_000,
             compat_bit_per_s: 0,
         }
     }
@@ -64,9 +64,9 @@ impl Limits {
             down_bit_per_s: 1 << 50,
             session_bit_per_s: 1 << 44,
             duration_max: Duration::from_hours(2),
-            network_octets_per_hour: 1 << 60,
-            token_octets_per_hour: 1 << 60,
-            anonymous_octets_per_hour: 1 << 60,
+            network_bytes_per_hour: 1 << 60,
+            token_bytes_per_hour: 1 << 60,
+            anonymous_bytes_per_hour: 1 << 60,
             compat_bit_per_s: 1 << 44,
         }
     }
@@ -100,7 +100,7 @@ pub(super) struct Grant {
     pub up_bit_per_s: u64,
     pub down_bit_per_s: u64,
     /// Both directions together.
-    pub volume_octets: u64,
+    pub volume_bytes: u64,
 }
 
 /// Why not.
@@ -150,9 +150,9 @@ pub(super) struct Ledger {
 }
 
 /// What a session may carry beyond its granted rate times its length: the ramps of its flows.
-pub(super) const VOLUME_MARGIN_OCTETS: u64 = 16 << 20;
+pub(super) const VOLUME_MARGIN_BYTES: u64 = 16 << 20;
 /// Who has less than this left of its quota waits.
-const VOLUME_MIN_OCTETS: u64 = 32 << 20;
+const VOLUME_MIN_BYTES: u64 = 32 << 20;
 /// Who asks for as much as there is gets no less than this share of a session's rate.
 const SHARE_MIN: u64 = 16;
 /// A network holds at most three quarters of what other networks leave, so that whoever comes next
@@ -237,7 +237,7 @@ impl Ledger {
         let up = self.rate(now_ns, ask.up_bit_per_s, network, Direction::Up)?;
         let down = self.rate(now_ns, ask.down_bit_per_s, network, Direction::Down)?;
         let wanted = volume_of(up, down, ask.duration);
-        let volume_octets = self.volume(now_ns, wanted, network, token)?;
+        let volume_bytes = self.volume(now_ns, wanted, network, token)?;
         self.make_room(now_ns, up, network, Direction::Up);
         self.make_room(now_ns, down, network, Direction::Down);
         let end_ns = now_ns.saturating_add(ask.duration.as_nanos() as u64);
@@ -246,11 +246,11 @@ impl Ledger {
             end_ns,
             up_bit_per_s: up,
             down_bit_per_s: down,
-            volume_octets,
+            volume_bytes,
         };
         self.next_id += 1;
         for payer in [Some(network), token].into_iter().flatten() {
-            self.quotas.charge(now_ns, payer, volume_octets);
+            self.quotas.charge(now_ns, payer, volume_bytes);
         }
         let held = [up, down].map(|bit_per_s| Held::new(now_ns, bit_per_s));
         self.entries.push(Entry { grant, network, token, held });
@@ -258,12 +258,12 @@ impl Ledger {
     }
 
     /// Ends a session, which left so much of its volume unused; ending it twice changes nothing.
-    pub(super) fn release(&mut self, id: u64, unused_octets: u64) {
+    pub(super) fn release(&mut self, id: u64, unused_bytes: u64) {
         let Some(index) = self.entries.iter().position(|entry| entry.grant.id == id) else {
             return;
         };
         let entry = self.entries.swap_remove(index);
-        let unused = unused_octets.min(entry.grant.volume_octets);
+        let unused = unused_bytes.min(entry.grant.volume_bytes);
         for payer in [Some(entry.network), entry.token].into_iter().flatten() {
             self.quotas.refund(payer, unused);
         }
@@ -284,30 +284,30 @@ impl Ledger {
         if of_network >= COMPAT_MAX.1 {
             return Err("your network has all the places that it may have");
         }
-        let volume_octets = self.more_compat(now_ns, network, bytes);
-        if volume_octets < COMPAT_VOLUME_MIN {
-            self.quotas.refund(network, volume_octets);
+        let volume_bytes = self.more_compat(now_ns, network, bytes);
+        if volume_bytes < COMPAT_VOLUME_MIN {
+            self.quotas.refund(network, volume_bytes);
             return Err("the quota of this hour is used up");
         }
         self.compat.insert(network, of_network + 1);
         let duration = duration.min(self.limits.duration_max);
         let end_ns = now_ns.saturating_add(duration.as_nanos() as u64);
         let (up_bit_per_s, down_bit_per_s) = [self.limits.compat_bit_per_s; 2].into();
-        Ok(Grant { id: u64::MAX, end_ns, up_bit_per_s, down_bit_per_s, volume_octets })
+        Ok(Grant { id: u64::MAX, end_ns, up_bit_per_s, down_bit_per_s, volume_bytes })
     }
 
     /// Up to so many bytes more off the quota of its network.
     pub(super) fn more_compat(&mut self, now_ns: u64, network: Payer, bytes: u64) -> u64 {
         let limits = self.limits;
-        let per_hour = limits.network_octets_per_hour.min(limits.anonymous_octets_per_hour);
+        let per_hour = limits.network_bytes_per_hour.min(limits.anonymous_bytes_per_hour);
         let bytes = self.quotas.left(now_ns, network, per_hour).min(bytes);
         self.quotas.charge(now_ns, network, bytes);
         bytes
     }
 
     /// It is gone, and left so much of its volume.
-    pub(super) fn leave_compat(&mut self, network: Payer, unused_octets: u64) {
-        self.quotas.refund(network, unused_octets);
+    pub(super) fn leave_compat(&mut self, network: Payer, unused_bytes: u64) {
+        self.quotas.refund(network, unused_bytes);
         match self.compat.get_mut(&network) {
             Some(count) if *count > 1 => *count -= 1,
             _ => {
@@ -466,15 +466,15 @@ impl Ledger {
     ) -> Result<u64, Denial> {
         let limits = self.limits;
         let of_network = match token {
-            Some(_) => limits.network_octets_per_hour,
-            None => limits.network_octets_per_hour.min(limits.anonymous_octets_per_hour),
+            Some(_) => limits.network_bytes_per_hour,
+            None => limits.network_bytes_per_hour.min(limits.anonymous_bytes_per_hour),
         };
-        let quotas = [(Some(network), of_network), (token, limits.token_octets_per_hour)];
+        let quotas = [(Some(network), of_network), (token, limits.token_bytes_per_hour)];
         let mut volume = wanted;
         for (payer, per_hour) in quotas {
             let Some(payer) = payer else { continue };
             let left = self.quotas.left(now_ns, payer, per_hour);
-            let least = wanted.min(VOLUME_MIN_OCTETS);
+            let least = wanted.min(VOLUME_MIN_BYTES);
             if left < least {
                 let wait = self.quotas.wait(payer, least, per_hour);
                 return Err(Denial::Busy(wait, "the quota of this hour is used up"));
@@ -506,9 +506,9 @@ const OTHERS: &str = "others are using the line of this server";
 /// Rates times time, probes included, and a margin.
 fn volume_of(up_bit_per_s: u64, down_bit_per_s: u64, duration: Duration) -> u64 {
     let probes = 2 * u128::from(probes_bit_per_s(up_bit_per_s, down_bit_per_s));
-    let bits_per_s = u128::from(up_bit_per_s) + u128::from(down_bit_per_s) + probes;
-    let bytes = bits_per_s.saturating_mul(duration.as_millis()) / 8_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX >> 1).saturating_add(VOLUME_MARGIN_OCTETS)
+    let bit_per_s = u128::from(up_bit_per_s) + u128::from(down_bit_per_s) + probes;
+    let bytes = bit_per_s.saturating_mul(duration.as_millis()) / 8_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX >> 1).saturating_add(VOLUME_MARGIN_BYTES)
 }
 
 #[cfg(test)]
@@ -524,9 +524,9 @@ mod tests {
         down_bit_per_s: 200,
         session_bit_per_s: 200,
         duration_max: Duration::from_micros(1),
-        network_octets_per_hour: 1 << 40,
-        token_octets_per_hour: 1 << 40,
-        anonymous_octets_per_hour: 1 << 40,
+        network_bytes_per_hour: 1 << 40,
+        token_bytes_per_hour: 1 << 40,
+        anonymous_bytes_per_hour: 1 << 40,
         compat_bit_per_s: 0,
     };
 
@@ -552,7 +552,7 @@ mod tests {
         assert!(never(grant(0, ask(0, 201, 1), 1)));
         assert!(never(grant(0, ask(0, 0, 1_001), 1)));
         let first = grant(0, ask(60, 0, 300), 1).unwrap();
-        assert_eq!((first.id, first.end_ns, first.volume_octets), (0, 300, 16 << 20));
+        assert_eq!((first.id, first.end_ns, first.volume_bytes), (0, 300, 16 << 20));
         // Three quarters of what is left, and less than half of what was asked.
         let Err(Denial::Busy(wait, _)) = grant(100, ask(61, 0, 300), 2) else { panic!() };
         assert_eq!(wait, Duration::from_nanos(200));
@@ -639,15 +639,15 @@ mod tests {
 
     #[test]
     fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
-        let limits = Limits { anonymous_octets_per_hour: 48 << 20, ..Limits::default() };
+        let limits = Limits { anonymous_bytes_per_hour: 48 << 20, ..Limits::default() };
         let mut ledger = Ledger::new(limits);
         let ask = Ask { duration: Duration::from_secs(10), ..ask(750_000_000, 0, 0) };
         // Less than it wanted, but worth beginning.
         let first = ledger.grant(0, ask, address(1), None).unwrap();
-        assert_eq!(first.volume_octets, 48 << 20);
+        assert_eq!(first.volume_bytes, 48 << 20);
         ledger.release(first.id, 40 << 20);
         let second = ledger.grant(0, ask, address(1), None).unwrap();
-        assert_eq!(second.volume_octets, 40 << 20);
+        assert_eq!(second.volume_bytes, 40 << 20);
         ledger.release(second.id, 0);
         let Err(Denial::Busy(wait, reason)) = ledger.grant(0, ask, address(1), None) else {
             panic!()
@@ -656,7 +656,7 @@ mod tests {
         // With a token the network's own quota counts, and the token's.
         let tokened = ledger.grant(0, ask, address(1), Some([1; 16])).unwrap();
         // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes each way.
-        assert_eq!(tokened.volume_octets, (750 + 32) * 1_250_000 + VOLUME_MARGIN_OCTETS);
+        assert_eq!(tokened.volume_bytes, (750 + 32) * 1_250_000 + VOLUME_MARGIN_BYTES);
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use super::ServiceError;
 
 /// Version of the conversation.
 pub(super) const PROTOCOL: u32 = 2;
-/// Octets of a message at most, the two of its length not counted.
+/// Bytes of a message at most, the two of its length not counted.
 pub(super) const MESSAGE_MAX: usize = 4096;
 
 /// What a client asks.
@@ -40,8 +40,9 @@ pub(super) enum Answer {
         up_bit_per_s: u64,
         /// What the server sends at most.
         down_bit_per_s: u64,
-        /// Both directions together, octets.
-        volume_octets: u64,
+        /// Both directions together, bytes.
+        #[serde(rename = "volume_octets")]
+        volume_bytes: u64,
         /// Which DSCPs the server sends, bit `n` for DSCP `n`.
         dscp_allowed: u64,
     },
@@ -71,14 +72,14 @@ pub(super) fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> 
     if body.len() > MESSAGE_MAX {
         return Err(too_long(body.len()));
     }
-    let mut octets = (body.len() as u16).to_be_bytes().to_vec();
-    octets.extend(body);
-    Ok(octets)
+    let mut bytes = (body.len() as u16).to_be_bytes().to_vec();
+    bytes.extend(body);
+    Ok(bytes)
 }
 
-/// The length of the message that begins with `octets`.
-pub(super) fn body_len(octets: [u8; 2]) -> Result<usize, ServiceError> {
-    let len = usize::from(u16::from_be_bytes(octets));
+/// The length of the message that begins with `bytes`.
+pub(super) fn body_len(bytes: [u8; 2]) -> Result<usize, ServiceError> {
+    let len = usize::from(u16::from_be_bytes(bytes));
     if len > MESSAGE_MAX {
         return Err(too_long(len));
     }
@@ -114,19 +115,34 @@ mod tests {
             down_bit_per_s: Some(u64::MAX),
             duration_ms: 3,
         };
-        let octets = encode(&question).unwrap();
-        assert_eq!(body_len([octets[0], octets[1]]).unwrap(), octets.len() - 2);
-        assert_eq!(decode::<Question>(&octets[2..]).unwrap(), question);
+        let bytes = encode(&question).unwrap();
+        assert_eq!(body_len([bytes[0], bytes[1]]).unwrap(), bytes.len() - 2);
+        assert_eq!(decode::<Question>(&bytes[2..]).unwrap(), question);
         assert!(decode::<Question>(br#"{"protocol":2,"surprise":2}"#).is_err());
         assert!(body_len([0x10, 0x01]).is_err());
+        let granted = Answer::Granted {
+            session: "00".repeat(16),
+            udp_port: 1,
+            lease_ms: 2,
+            up_bit_per_s: 3,
+            down_bit_per_s: 4,
+            volume_bytes: 5,
+            dscp_allowed: 6,
+        };
+        let said = encode(&granted).unwrap();
+        let said = std::str::from_utf8(&said[2..]).unwrap();
+        assert!(
+            said.contains(r#""volume_octets":5"#),
+            "as clients of every version read it: {said}"
+        );
         let long = Answer::Refused { reason: "x".repeat(5_000) };
         assert!(encode(&long).is_err());
     }
 
     proptest! {
         #[test]
-        fn hexadecimal_survives_the_round_trip(octets in any::<[u8; 16]>()) {
-            prop_assert_eq!(from_hex(&HEXLOWER.encode(&octets)), Some(octets));
+        fn hexadecimal_survives_the_round_trip(bytes in any::<[u8; 16]>()) {
+            prop_assert_eq!(from_hex(&HEXLOWER.encode(&bytes)), Some(bytes));
         }
 
         #[test]

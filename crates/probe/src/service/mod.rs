@@ -4,7 +4,7 @@
 //! gets a **session**: a random token, a lease, rates and a volume. Everything else hangs on it:
 //!
 //! - probes are answered only at addresses that have a session, which the TCP handshake proved, or
-//!   a cookie over UDP; everybody else gets no more octets than he sent, and a
+//!   a cookie over UDP; everybody else gets no more bytes than he sent, and a
 //!   flood of forged packets allocates nothing;
 //! - load flows come to the same ports, carry the session's token, come from its address, and end
 //!   when the lease or the volume is used up, or when the control connection closes, however it
@@ -18,7 +18,7 @@
 //!
 //! The server's certificate is its own; clients pin its fingerprint, given or kept from the first
 //! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
-//! the processor. By default everything binds to loopback. `docs/measure.md` has the octets.
+//! the processor. By default everything binds to loopback. `docs/measure.md` has the bytes.
 
 mod allowance;
 mod client;

@@ -32,7 +32,7 @@ pub(super) struct Quotas {
 
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    octets: u64,
+    bytes: u64,
     at_ns: u64,
 }
 
@@ -43,7 +43,7 @@ const SWEEP_INTERVAL_NS: u64 = 10_000_000_000;
 const HOUR_NS: u128 = 3_600_000_000_000;
 
 impl Quotas {
-    /// What `payer` may still move of `per_hour` octets.
+    /// What `payer` may still move of `per_hour` bytes.
     pub(super) fn left(&mut self, now_ns: u64, payer: Payer, per_hour: u64) -> u64 {
         self.drain(now_ns, payer, per_hour);
         if self.used.len() >= PAYERS_MAX && !self.used.contains_key(&payer) {
@@ -52,25 +52,25 @@ impl Quotas {
                 return 0;
             }
         }
-        per_hour - self.used.get(&payer).map_or(0, |used| used.octets.min(per_hour))
+        per_hour - self.used.get(&payer).map_or(0, |used| used.bytes.min(per_hour))
     }
 
-    /// Until `octets` are left again.
-    pub(super) fn wait(&self, payer: Payer, octets: u64, per_hour: u64) -> Duration {
-        let used = self.used.get(&payer).map_or(0, |used| used.octets);
-        let above = used.saturating_sub(per_hour.saturating_sub(octets));
+    /// Until `bytes` are left again.
+    pub(super) fn wait(&self, payer: Payer, bytes: u64, per_hour: u64) -> Duration {
+        let used = self.used.get(&payer).map_or(0, |used| used.bytes);
+        let above = used.saturating_sub(per_hour.saturating_sub(bytes));
         let wait_ns = u128::from(above) * HOUR_NS / u128::from(per_hour.max(1));
         Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX))
     }
 
-    pub(super) fn charge(&mut self, now_ns: u64, payer: Payer, octets: u64) {
-        let used = self.used.entry(payer).or_insert(Used { octets: 0, at_ns: now_ns });
-        used.octets = used.octets.saturating_add(octets);
+    pub(super) fn charge(&mut self, now_ns: u64, payer: Payer, bytes: u64) {
+        let used = self.used.entry(payer).or_insert(Used { bytes: 0, at_ns: now_ns });
+        used.bytes = used.bytes.saturating_add(bytes);
     }
 
-    pub(super) fn refund(&mut self, payer: Payer, octets: u64) {
+    pub(super) fn refund(&mut self, payer: Payer, bytes: u64) {
         if let Some(used) = self.used.get_mut(&payer) {
-            used.octets = used.octets.saturating_sub(octets);
+            used.bytes = used.bytes.saturating_sub(bytes);
         }
     }
 
@@ -85,11 +85,11 @@ impl Quotas {
 
     fn drain(&mut self, now_ns: u64, payer: Payer, per_hour: u64) {
         if let Some(used) = self.used.get_mut(&payer) {
-            let octets = used.drained(now_ns, per_hour);
-            if octets == 0 {
+            let bytes = used.drained(now_ns, per_hour);
+            if bytes == 0 {
                 self.used.remove(&payer);
             } else {
-                *used = Used { octets, at_ns: now_ns };
+                *used = Used { bytes, at_ns: now_ns };
             }
         }
     }
@@ -99,7 +99,7 @@ impl Used {
     fn drained(self, now_ns: u64, per_hour: u64) -> u64 {
         let elapsed = u128::from(now_ns.saturating_sub(self.at_ns));
         let drained = elapsed * u128::from(per_hour) / HOUR_NS;
-        self.octets.saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX))
+        self.bytes.saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX))
     }
 }
 

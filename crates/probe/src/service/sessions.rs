@@ -326,7 +326,7 @@ mod tests {
         let share = granted.share.clone();
         share.account().admits_probe(0, 100);
         let left = share.account().bytes_left();
-        assert_eq!(left, granted.grant.volume_octets - 200, "a probe and its answer");
+        assert_eq!(left, granted.grant.volume_bytes - 200, "a probe and its answer");
         share.charge(Direction::Up, left - 1);
         assert_eq!(share.account().bytes_left(), 1);
         assert!(share.take(Direction::Up, 100).is_err() && share.is_over());

@@ -64,7 +64,7 @@ impl Account {
         Self {
             end_ns: grant.end_ns,
             ended: AtomicU8::new(0),
-            bytes_left: AtomicU64::new(grant.volume_octets),
+            bytes_left: AtomicU64::new(grant.volume_bytes),
             up: Allowance::new(grant.up_bit_per_s),
             down: Allowance::new(grant.down_bit_per_s),
             probes: Allowance::new(probes),
@@ -310,8 +310,8 @@ mod tests {
     /// As many as a session may have.
     const FLOWS: u64 = 64;
 
-    fn grant(up_bit_per_s: u64, down_bit_per_s: u64, volume_octets: u64) -> Grant {
-        Grant { id: 0, end_ns: 100 * SECOND, up_bit_per_s, down_bit_per_s, volume_octets }
+    fn grant(up_bit_per_s: u64, down_bit_per_s: u64, volume_bytes: u64) -> Grant {
+        Grant { id: 0, end_ns: 100 * SECOND, up_bit_per_s, down_bit_per_s, volume_bytes }
     }
 
     #[test]
@@ -405,9 +405,9 @@ mod tests {
             }
             let moved: u64 = self.moved.iter().flat_map(BTreeMap::values).sum();
             let held: u64 = self.held.iter().map(|(_, bytes)| bytes).sum();
-            assert!(moved + held + self.probed <= self.grant.volume_octets + 3_000);
+            assert!(moved + held + self.probed <= self.grant.volume_bytes + 3_000);
             let accounted = moved + held + self.probed + self.account.bytes_left();
-            assert!(accounted >= self.grant.volume_octets, "bytes were lost");
+            assert!(accounted >= self.grant.volume_bytes, "bytes were lost");
         }
     }
 

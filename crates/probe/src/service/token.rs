@@ -349,10 +349,10 @@ fn unix_seconds() -> u64 {
 }
 
 pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
-    let mut octets = [0; N];
-    let filled = SystemRandom::new().fill(&mut octets);
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| ServiceError::Randomness)?;
-    Ok(octets)
+    Ok(bytes)
 }
 
 #[cfg(test)]

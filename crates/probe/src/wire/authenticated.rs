@@ -68,7 +68,7 @@ impl StampKey {
         if answer.len() < KEYED_LEN {
             return;
         }
-        answer[16..24].copy_from_slice(&now.to_octets());
+        answer[16..24].copy_from_slice(&now.to_bytes());
         let digest = self.digest([&answer[..DIGEST_AT], &[]]);
         answer[DIGEST_AT..KEYED_LEN].copy_from_slice(&digest);
     }
@@ -117,7 +117,7 @@ pub fn reflect_keyed(
 fn sender_of(request: &[u8]) -> SenderPacket {
     SenderPacket {
         sequence: u32::from_be_bytes(field(request, 0)),
-        timestamp: NtpTimestamp::from_octets(field(request, 16)),
+        timestamp: NtpTimestamp::from_bytes(field(request, 16)),
         error_estimate: ErrorEstimate(u16::from_be_bytes(field(request, 24))),
         session: u16::from_be_bytes(field(request, 26)),
     }
@@ -130,9 +130,9 @@ fn encode_base(sender: &SenderPacket, arrival: Arrival, out: &mut [u8]) {
     base[0..4].copy_from_slice(&sender.sequence.to_be_bytes());
     base[24..26].copy_from_slice(&ErrorEstimate::UNSYNCHRONIZED.0.to_be_bytes());
     base[26..28].copy_from_slice(&sender.session.to_be_bytes());
-    base[32..40].copy_from_slice(&arrival.received.to_octets());
+    base[32..40].copy_from_slice(&arrival.received.to_bytes());
     base[48..52].copy_from_slice(&sender.sequence.to_be_bytes());
-    base[64..72].copy_from_slice(&sender.timestamp.to_octets());
+    base[64..72].copy_from_slice(&sender.timestamp.to_bytes());
     base[72..74].copy_from_slice(&sender.error_estimate.0.to_be_bytes());
     base[80] = arrival.ttl;
 }

@@ -63,7 +63,7 @@ impl MarkingPolicy {
 }
 
 impl ClassOfService {
-    /// Octets of the value.
+    /// Bytes of the value.
     pub const LEN: usize = 4;
 
     /// A sender's request: answer with this marking.
@@ -72,7 +72,7 @@ impl ClassOfService {
     }
 
     /// The reflector's side: what arrived, what the policy says about the request, and the traffic
-    /// class octet (`DSCP << 2 | ECN`) that the answer has to carry.
+    /// class byte (`DSCP << 2 | ECN`) that the answer has to carry.
     #[must_use]
     pub fn answered(self, received_traffic_class: u8, policy: MarkingPolicy) -> (Self, u8) {
         let dscp_received = received_traffic_class >> 2;
@@ -90,7 +90,7 @@ impl ClassOfService {
         (answer, dscp << 2 | ecn)
     }
 
-    /// The value's octets.
+    /// The value's bytes.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let reply_dscp = u32::from(self.dscp_refused);
         let reply_ecn = match self.ecn_reply {
@@ -111,14 +111,14 @@ impl ClassOfService {
     /// Reads the value. Reserved bits, and RPD values other than 00 and 01, are ignored.
     ///
     /// # Errors
-    /// [`WireError::TlvLength`] unless there are exactly four octets.
+    /// [`WireError::TlvLength`] unless there are exactly four bytes.
     pub fn decode(value: &[u8]) -> Result<Self, WireError> {
-        let octets: [u8; Self::LEN] = value.try_into().map_err(|_| WireError::TlvLength {
+        let bytes: [u8; Self::LEN] = value.try_into().map_err(|_| WireError::TlvLength {
             tlv_type: tlv_type::CLASS_OF_SERVICE,
             len: value.len(),
             needed: Self::LEN,
         })?;
-        let bits = u32::from_be_bytes(octets);
+        let bits = u32::from_be_bytes(bytes);
         Ok(Self {
             dscp_requested: (bits >> 26) as u8 & 0x3f,
             dscp_received: (bits >> 20) as u8 & 0x3f,
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn dscp_45_with_ect_1_has_the_octets_of_other_implementations() {
+    fn dscp_45_with_ect_1_has_the_bytes_of_other_implementations() {
         let request = ClassOfService::request(45, 1);
         assert_eq!(request.encode(), [0xb4, 0x00, 0x40, 0x00]);
         let (answer, traffic_class) = request.answered(0xb5, MarkingPolicy::PUBLIC);

@@ -6,10 +6,10 @@
 //! allocated, no input can make them panic, and nothing reads a clock.
 //!
 //! Two choices of ours, both allowed by the RFCs:
-//! - short test packets of TWAMP Light (14 to 43 octets) are accepted, absent fields read as zero,
+//! - short test packets of TWAMP Light (14 to 43 bytes) are accepted, absent fields read as zero,
 //!   and the answer is cut to the length of the request, so that a reflector never sends more than
 //!   it got;
-//! - octets after the base packet whose TLV type would be 0 (reserved) are padding of a TWAMP Light
+//! - bytes after the base packet whose TLV type would be 0 (reserved) are padding of a TWAMP Light
 //!   sender: they are carried back unchanged instead of being called malformed.
 
 mod authenticated;
@@ -30,40 +30,40 @@ pub use tlv::{Tlv, TlvFlags, Tlvs, tlv_type, write_tlv};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The packet ends before the fields that every variant of the protocol has.
-    #[error("packet of {len} octets is too short: at least {needed} are needed")]
+    #[error("packet of {len} bytes is too short: at least {needed} are needed")]
     TooShort {
-        /// Octets that were there.
+        /// Bytes that were there.
         len: usize,
-        /// Octets that would be accepted.
+        /// Bytes that would be accepted.
         needed: usize,
     },
     /// The caller's buffer cannot hold what should be written.
-    #[error("buffer of {len} octets is too small: {needed} are needed")]
+    #[error("buffer of {len} bytes is too small: {needed} are needed")]
     BufferTooSmall {
-        /// Octets that were there.
+        /// Bytes that were there.
         len: usize,
-        /// Octets that would be accepted.
+        /// Bytes that would be accepted.
         needed: usize,
     },
     /// A TLV's length field points past the end of the packet.
-    #[error("TLV at octet {offset} of the extension part overruns the packet")]
+    #[error("TLV at byte {offset} of the extension part overruns the packet")]
     TlvOverrun {
-        /// Where the TLV begins, counted from the first octet after the base packet.
+        /// Where the TLV begins, counted from the first byte after the base packet.
         offset: usize,
     },
     /// A value does not fit the TLV type that carries it.
-    #[error("TLV type {tlv_type} needs a value of {needed} octets, got {len}")]
+    #[error("TLV type {tlv_type} needs a value of {needed} bytes, got {len}")]
     TlvLength {
         /// The type of the TLV at fault.
         tlv_type: u8,
-        /// Octets that were there.
+        /// Bytes that were there.
         len: usize,
-        /// Octets that would be accepted.
+        /// Bytes that would be accepted.
         needed: usize,
     },
 }
 
-/// Copies `N` octets at `offset` out of `bytes`, zero-filled where `bytes` is shorter.
+/// Copies `N` bytes at `offset` out of `bytes`, zero-filled where `bytes` is shorter.
 fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut value = [0; N];
     for (target, source) in value.iter_mut().zip(bytes.iter().skip(offset)) {

@@ -44,14 +44,14 @@ impl NtpTimestamp {
         Some(unix_seconds * NANOS_PER_SECOND + nanos)
     }
 
-    /// Big-endian octets, as they travel.
-    pub fn to_octets(self) -> [u8; 8] {
+    /// Big-endian bytes, as they travel.
+    pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// From big-endian octets.
-    pub fn from_octets(octets: [u8; 8]) -> Self {
-        Self(u64::from_be_bytes(octets))
+    /// From big-endian bytes.
+    pub fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
     }
 }
 
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn the_unix_epoch_is_2208988800_ntp_seconds() {
         assert_eq!(
-            NtpTimestamp::from_unix_nanos(0).to_octets(),
+            NtpTimestamp::from_unix_nanos(0).to_bytes(),
             [0x83, 0xaa, 0x7e, 0x80, 0, 0, 0, 0]
         );
         let half = NtpTimestamp::from_unix_nanos(500_000_000);
-        assert_eq!(half.to_octets(), [0x83, 0xaa, 0x7e, 0x80, 0x80, 0, 0, 0]);
+        assert_eq!(half.to_bytes(), [0x83, 0xaa, 0x7e, 0x80, 0x80, 0, 0, 0]);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! The reflector as a function: a request's octets in, the answer's octets out.
+//! The reflector as a function: a request's bytes in, the answer's bytes out.
 
 use super::class_of_service::{ClassOfService, MarkingPolicy};
 use super::stamp::{BASE_LEN, ReflectorPacket, SenderPacket};
 use super::tlv::{Tlv, TlvFlags, Tlvs, tlv_type};
 use super::{ErrorEstimate, NtpTimestamp, WireError};
 
-/// What the reflector's socket saw beside the octets.
+/// What the reflector's socket saw beside the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When the request arrived.
     pub received: NtpTimestamp,
-    /// DSCP and ECN of the request, as the IP header's octet.
+    /// DSCP and ECN of the request, as the IP header's byte.
     pub traffic_class: u8,
     /// Time to live or hop limit of the request.
     pub ttl: u8,
@@ -19,7 +19,7 @@ pub struct Arrival {
 /// What to send back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Octets of the answer, never more than the request had.
+    /// Bytes of the answer, never more than the request had.
     pub len: usize,
     /// DSCP and ECN to send it with: as asked for in a Class of Service TLV, else the request's
     /// DSCP and Not-ECT (RFC 8762 section 4.3, RFC 8972 section 4.4).
@@ -70,7 +70,7 @@ impl Reply {
     /// Writes the moment of sending into the answer that `out` holds.
     pub fn stamp(self, out: &mut [u8], now: NtpTimestamp) {
         if let Some(field) = out.get_mut(4..12) {
-            field.copy_from_slice(&now.to_octets());
+            field.copy_from_slice(&now.to_bytes());
         }
     }
 }
@@ -90,8 +90,8 @@ pub(super) fn answer_tlvs(
             Err(_) => break,
             Ok(tlv) => (tlv.offset, answer_tlv(&tlv, arrival, policy, answer, &mut traffic_class)),
         };
-        if let Some(octet) = answer.get_mut(offset) {
-            *octet = flags.0;
+        if let Some(byte) = answer.get_mut(offset) {
+            *byte = flags.0;
         }
     }
     traffic_class

@@ -3,9 +3,9 @@
 
 use super::{ErrorEstimate, NtpTimestamp, Tlvs, WireError, field};
 
-/// Octets of a base packet, the same in both directions.
+/// Bytes of a base packet, the same in both directions.
 pub const BASE_LEN: usize = 44;
-/// Octets of the shortest test packet that TWAMP Light senders produce: sequence, time, error.
+/// Bytes of the shortest test packet that TWAMP Light senders produce: sequence, time, error.
 pub const SHORT_LEN: usize = 14;
 
 /// What a session sender puts into a test packet.
@@ -22,7 +22,7 @@ pub struct SenderPacket {
 }
 
 impl SenderPacket {
-    /// Writes the base packet to the first [`BASE_LEN`] octets of `out`.
+    /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
     ///
     /// # Errors
     /// [`WireError::BufferTooSmall`] if `out` is shorter.
@@ -30,7 +30,7 @@ impl SenderPacket {
         let base = base_of(out)?;
         base.fill(0);
         base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        base[4..12].copy_from_slice(&self.timestamp.to_octets());
+        base[4..12].copy_from_slice(&self.timestamp.to_bytes());
         base[12..14].copy_from_slice(&self.error_estimate.0.to_be_bytes());
         base[14..16].copy_from_slice(&self.session.to_be_bytes());
         Ok(())
@@ -39,13 +39,13 @@ impl SenderPacket {
     /// Reads a test packet and gives its extensions, which are still unread.
     ///
     /// # Errors
-    /// [`WireError::TooShort`] below [`SHORT_LEN`] octets; a packet shorter than [`BASE_LEN`] reads
+    /// [`WireError::TooShort`] below [`SHORT_LEN`] bytes; a packet shorter than [`BASE_LEN`] reads
     /// as if it were filled up with zeros.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
         let extensions = extensions_of(bytes)?;
         let packet = Self {
             sequence: u32::from_be_bytes(field(bytes, 0)),
-            timestamp: NtpTimestamp::from_octets(field(bytes, 4)),
+            timestamp: NtpTimestamp::from_bytes(field(bytes, 4)),
             error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
             session: u16::from_be_bytes(field(bytes, 14)),
         };
@@ -71,7 +71,7 @@ pub struct ReflectorPacket {
 }
 
 impl ReflectorPacket {
-    /// Writes the base packet to the first [`BASE_LEN`] octets of `out`.
+    /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
     ///
     /// # Errors
     /// [`WireError::BufferTooSmall`] if `out` is shorter.
@@ -79,12 +79,12 @@ impl ReflectorPacket {
         let base = base_of(out)?;
         base.fill(0);
         base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        base[4..12].copy_from_slice(&self.timestamp.to_octets());
+        base[4..12].copy_from_slice(&self.timestamp.to_bytes());
         base[12..14].copy_from_slice(&self.error_estimate.0.to_be_bytes());
         base[14..16].copy_from_slice(&self.sender.session.to_be_bytes());
-        base[16..24].copy_from_slice(&self.received.to_octets());
+        base[16..24].copy_from_slice(&self.received.to_bytes());
         base[24..28].copy_from_slice(&self.sender.sequence.to_be_bytes());
-        base[28..36].copy_from_slice(&self.sender.timestamp.to_octets());
+        base[28..36].copy_from_slice(&self.sender.timestamp.to_bytes());
         base[36..38].copy_from_slice(&self.sender.error_estimate.0.to_be_bytes());
         base[40] = self.sender_ttl;
         Ok(())
@@ -93,7 +93,7 @@ impl ReflectorPacket {
     /// Reads an answer and gives its extensions, which are still unread.
     ///
     /// # Errors
-    /// [`WireError::TooShort`] below [`SHORT_LEN`] octets; fields that a short answer lacks read as
+    /// [`WireError::TooShort`] below [`SHORT_LEN`] bytes; fields that a short answer lacks read as
     /// zero, except that `sender.sequence` then is `sequence`, which a stateless reflector copies.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
         let extensions = extensions_of(bytes)?;
@@ -105,15 +105,15 @@ impl ReflectorPacket {
             } else {
                 sequence
             },
-            timestamp: NtpTimestamp::from_octets(field(bytes, 28)),
+            timestamp: NtpTimestamp::from_bytes(field(bytes, 28)),
             error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 36))),
             session: u16::from_be_bytes(field(bytes, 14)),
         };
         let packet = Self {
             sequence,
-            timestamp: NtpTimestamp::from_octets(field(bytes, 4)),
+            timestamp: NtpTimestamp::from_bytes(field(bytes, 4)),
             error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
-            received: NtpTimestamp::from_octets(field(bytes, 16)),
+            received: NtpTimestamp::from_bytes(field(bytes, 16)),
             sender,
             sender_ttl: u8::from_be_bytes(field(bytes, 40)),
         };
@@ -140,7 +140,7 @@ mod tests {
 
     /// Section 4.2.1's figure, filled by hand: sequence 5, 2026-11-20 00:00:00.5 UTC, S = 1 with
     /// scale 1 and multiplier 2, session 7.
-    const SENDER_OCTETS: [u8; BASE_LEN] = [
+    const SENDER_BYTES: [u8; BASE_LEN] = [
         0, 0, 0, 5, 0xee, 0xaa, 0x0c, 0x00, 0x80, 0, 0, 0, 0x81, 0x02, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_packet_has_the_octets_of_the_rfc() {
+    fn a_sender_packet_has_the_bytes_of_the_rfc() {
         let mut out = [0xff; BASE_LEN];
         sender().encode(&mut out).unwrap();
-        assert_eq!(out, SENDER_OCTETS);
+        assert_eq!(out, SENDER_BYTES);
         assert_eq!(SenderPacket::decode(&out).unwrap().0, sender());
     }
 
     #[test]
-    fn a_reflector_packet_has_the_octets_of_the_rfc() {
+    fn a_reflector_packet_has_the_bytes_of_the_rfc() {
         let packet = ReflectorPacket {
             sequence: 0x0102_0304,
             timestamp: NtpTimestamp(0x1111_1111_2222_2222),
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn short_packets_are_zero_filled_and_shorter_ones_refused() {
-        let (packet, _) = SenderPacket::decode(&SENDER_OCTETS[..SHORT_LEN]).unwrap();
+        let (packet, _) = SenderPacket::decode(&SENDER_BYTES[..SHORT_LEN]).unwrap();
         assert_eq!(packet, SenderPacket { session: 0, ..sender() });
-        let error = SenderPacket::decode(&SENDER_OCTETS[..13]).unwrap_err();
+        let error = SenderPacket::decode(&SENDER_BYTES[..13]).unwrap_err();
         assert_eq!(error, WireError::TooShort { len: 13, needed: 14 });
-        let (answer, _) = ReflectorPacket::decode(&SENDER_OCTETS[..SHORT_LEN]).unwrap();
+        let (answer, _) = ReflectorPacket::decode(&SENDER_BYTES[..SHORT_LEN]).unwrap();
         assert_eq!((answer.sender.sequence, answer.received), (5, NtpTimestamp::UNKNOWN));
         let error = sender().encode(&mut [0; 43]).unwrap_err();
         assert_eq!(error, WireError::BufferTooSmall { len: 43, needed: 44 });
@@ -220,7 +220,7 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let decoded = SenderPacket::decode(&bytes);
             prop_assert_eq!(decoded.is_ok(), bytes.len() >= SHORT_LEN);
             prop_assert_eq!(ReflectorPacket::decode(&bytes).is_ok(), bytes.len() >= SHORT_LEN);

@@ -2,7 +2,7 @@
 
 use super::WireError;
 
-/// Octets before a TLV's value.
+/// Bytes before a TLV's value.
 pub(super) const HEADER_LEN: usize = 4;
 
 /// TLV types of RFC 8972 section 5.1 that this crate names.
@@ -44,12 +44,12 @@ pub struct Tlv<'a> {
     pub tlv_type: u8,
     /// The value, without padding.
     pub value: &'a [u8],
-    /// Where the TLV begins, counted from the first octet after the base packet.
+    /// Where the TLV begins, counted from the first byte after the base packet.
     pub offset: usize,
 }
 
 /// Reads the extensions one after the other. Ends at the end of the packet, at padding (type 0 or
-/// fewer octets than a header), or after the first error.
+/// fewer bytes than a header), or after the first error.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     bytes: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Writes one TLV at the start of `out` and returns how many octets it took.
+/// Writes one TLV at the start of `out` and returns how many bytes it took.
 ///
 /// # Errors
 /// [`WireError::BufferTooSmall`] if `out` is shorter; [`WireError::TlvLength`] if the value is
@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_end(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(Tlvs::new(&bytes).count() <= bytes.len() / HEADER_LEN + 1);
         }
     }
