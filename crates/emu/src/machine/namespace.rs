@@ -35,15 +35,25 @@ pub enum NamespaceError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A command that configures the network failed.
+    /// A command that configures the network failed, or is not installed.
     #[error("`{command}` in the {namespace} namespace: {message}")]
     Command {
-        /// What was run.
+        /// With its arguments.
         command: String,
         /// Name of the namespace in messages.
         namespace: String,
-        /// Its complaint.
+        /// What it wrote to its standard error.
         message: String,
+    },
+    /// The kernel refused a parameter of the network, or to run a command that configures it.
+    #[error("`{command}` in the {namespace} namespace")]
+    Refused {
+        /// The command, or for a parameter the one that would set it.
+        command: String,
+        /// Name of the namespace in messages.
+        namespace: String,
+        /// The kernel's reason.
+        source: io::Error,
     },
 }
 
@@ -126,10 +136,10 @@ impl Network {
     /// Where there is no such parameter or it refuses the value.
     pub fn set_parameter(&self, path: &str, value: &str) -> Result<(), NamespaceError> {
         let written = self.enter(|| std::fs::write(format!("/proc/sys/{path}"), value))?;
-        written.map_err(|error| NamespaceError::Command {
+        written.map_err(|source| NamespaceError::Refused {
             command: format!("sysctl {path}={value}"),
             namespace: self.name.clone(),
-            message: error.to_string(),
+            source,
         })
     }
 
@@ -161,7 +171,11 @@ impl Network {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(complain("not installed (Debian: iproute2, nftables)".to_owned()))
             }
-            Err(error) => Err(complain(error.to_string())),
+            Err(source) => Err(NamespaceError::Refused {
+                command: name.clone(),
+                namespace: self.name.clone(),
+                source,
+            }),
         }
     }
 
