@@ -13,14 +13,14 @@
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
-use ring::digest::{Digest, SHA256, SHA256_OUTPUT_LEN, digest};
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access, NewFile};
 use underload_record::schema::{Sample, Series, TrialRecord};
@@ -102,7 +102,7 @@ impl Cache {
             trial.keeps_curves,
             trial.arm.content()
         );
-        Key(hexadecimal(&digest(&SHA256, content.as_bytes())))
+        Key(HEXLOWER.encode(digest(&SHA256, content.as_bytes()).as_ref()))
     }
 
     /// The trial of that name, with the place in its run that `trial` has.
@@ -238,15 +238,7 @@ fn program() -> anyhow::Result<String> {
     }
     let path = env::current_exe().context("finding this program's own file")?;
     let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    Ok(format!("{version} {}", hexadecimal(&digest(&SHA256, &bytes))))
-}
-
-fn hexadecimal(digest: &Digest) -> String {
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Ok(format!("{version} {}", HEXLOWER.encode(digest(&SHA256, &bytes).as_ref())))
 }
 
 #[cfg(test)]
