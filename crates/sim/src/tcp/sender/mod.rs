@@ -1,27 +1,31 @@
 //! The sending end of a TCP connection.
 
+mod pacer;
+mod rate_sampler;
 mod repair;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::congestion::{
-    Ack, Cause, CongestionControl, Controller, Delivered, Loss, State, Window,
-};
+use crate::congestion::{Ack, Cause, CongestionControl, Controller, Loss, State, Window};
 use crate::flow::Port;
 use crate::net::{Acknowledgement, Body, Data, Stamp};
 
 use super::accurate_ecn::MarkReader;
 use super::rack::Rack;
 use super::recovery::{Reduction, Step};
-use super::rtt::{INITIAL_TIMEOUT, MAX_TIMEOUT, RttEstimator};
-use super::scoreboard::{Delivery, Departure, Losses, Scoreboard};
+use super::rtt::{INITIAL_TIMEOUT, RttEstimator};
+use super::scoreboard::{Delivery, Losses, Scoreboard};
 use super::undo::{Prior, Undo};
 use super::{SYN_BYTES, TcpConfig};
+use pacer::Pacer;
+use rate_sampler::RateSampler;
 use repair::{Premature, Probe, Turn};
+use timer::{Alarm, LossTimer};
 
 /// What a sender can be asked at any time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,16 +48,6 @@ pub struct TcpStats {
     pub smoothed_rtt_ns: u64,
     /// When everything of a transfer was acknowledged.
     pub finished: Option<Time>,
-}
-
-/// What the loss timer waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    Timeout,
-    /// Tail loss probe (RFC 8985 section 7).
-    Probe,
-    /// A segment may yet arrive out of order (RFC 8985 section 6.3).
-    Reordering,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
@@ -81,22 +75,15 @@ pub(super) struct Sender {
     forward: bool,
     /// Timeouts since the last progress.
     timeouts_in_row: u32,
-    alarm: Alarm,
-    alarm_at: Time,
-    backoff: u32,
+    timer: LossTimer,
     probe: Option<Probe>,
-    delivered: u32,
-    delivered_at: Time,
-    window_opened: Time,
-    /// Everything up to this count of deliveries was limited by the application.
-    app_limited_until: u32,
+    rate: RateSampler,
     /// Bytes not segmented yet; `u64::MAX`: never ends.
     backlog: u64,
     peer_window: u64,
     peer_marks: MarkReader,
     announce_reduction: bool,
-    release_at: Time,
-    waiting_release: bool,
+    pacer: Pacer,
     window_limited: bool,
     last_sent: Time,
     stats: TcpStats,
@@ -124,20 +111,14 @@ impl Sender {
             rack: Rack::new(),
             forward: false,
             timeouts_in_row: 0,
-            alarm: Alarm::Timeout,
-            alarm_at: Time::MAX,
-            backoff: 0,
+            timer: LossTimer::new(),
             probe: None,
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            window_opened: Time::ZERO,
-            app_limited_until: 0,
+            rate: RateSampler::new(),
             backlog: config.transfer_bytes.unwrap_or(u64::MAX),
             peer_window: u64::from(config.receive_window_bytes),
             peer_marks: MarkReader::new(),
             announce_reduction: false,
-            release_at: Time::ZERO,
-            waiting_release: false,
+            pacer: Pacer::new(),
             window_limited: false,
             last_sent: Time::ZERO,
             stats: TcpStats::default(),
@@ -147,15 +128,15 @@ impl Sender {
     pub(super) fn connect(&mut self, port: &mut Port<'_>) {
         self.connect_started = port.now;
         port.send(self.direction, SYN_BYTES, Ecn::NotEct, Body::Syn);
-        self.alarm = Alarm::Timeout;
-        self.alarm_at = port.now + self.backed_off(INITIAL_TIMEOUT);
+        self.timer.set_timeout(port.now, INITIAL_TIMEOUT);
     }
 
     pub(super) fn on_connected(&mut self, port: &mut Port<'_>) {
         if self.connected {
             return;
         }
-        let rtt = (self.backoff == 0).then(|| port.now.since(self.connect_started));
+        let repeated = self.timer.has_backed_off();
+        let rtt = (!repeated).then(|| port.now.since(self.connect_started));
         self.accept(port.now, rtt);
         self.transmit(port, Turn::All);
     }
@@ -167,10 +148,9 @@ impl Sender {
             self.rtt.on_sample(rtt, 0, 0);
             self.rtt.on_min_sample(now, rtt);
         }
-        self.backoff = 0;
-        self.alarm_at = Time::MAX;
-        self.delivered_at = now;
-        self.window_opened = now;
+        self.timer.forget_backoff();
+        self.timer.stop();
+        self.rate.restart(now);
         self.last_sent = now;
     }
 
@@ -207,7 +187,7 @@ impl Sender {
 
     #[inline]
     pub(super) fn deadline(&self) -> Time {
-        if self.waiting_release { self.alarm_at.min(self.release_at) } else { self.alarm_at }
+        self.timer.deadline().min(self.pacer.deadline())
     }
 
     /// Has the record of the oldest segment under way fetched from memory.
@@ -217,17 +197,17 @@ impl Sender {
     }
 
     pub(super) fn on_timer(&mut self, port: &mut Port<'_>) {
-        if self.alarm_at <= port.now {
-            self.alarm_at = Time::MAX;
+        if self.timer.deadline() <= port.now {
+            self.timer.stop();
             if self.connected {
                 self.on_alarm(port);
             } else {
-                self.backoff += 1;
+                self.timer.back_off();
                 port.send(self.direction, SYN_BYTES, Ecn::NotEct, Body::Syn);
-                self.alarm_at = port.now + self.backed_off(INITIAL_TIMEOUT);
+                self.timer.set_timeout(port.now, INITIAL_TIMEOUT);
             }
         }
-        if self.waiting_release && self.release_at <= port.now {
+        if self.pacer.deadline() <= port.now {
             self.transmit(port, Turn::All);
         }
     }
@@ -246,16 +226,13 @@ impl Sender {
         if blocks > 0 {
             self.board.sack(ack.cumulative, &ack.blocks[..blocks], &mut delivery);
         }
-        if delivery.delivered > 0 {
-            self.delivered = self.delivered.wrapping_add(delivery.delivered);
-            self.delivered_at = now;
-        }
+        self.rate.on_delivered(now, delivery.delivered);
         let rtt = self.update_rtt(now, &delivery);
         let marked = self.peer_marks.read(ack.ce_count, delivery.delivered);
         self.rack.on_delivery(now, &delivery);
         if let Some(sample) = delivery.sample {
             let duplicate = ack.duplicate.is_some();
-            self.rack.adapt(duplicate, sample.prior_delivered, self.delivered);
+            self.rack.adapt(duplicate, sample.prior_delivered, self.rate.delivered());
         }
         let turn = self.change_state(now, ack, &delivery);
         let losses = if turn == Turn::All { self.find_losses(now) } else { Losses::default() };
@@ -266,7 +243,7 @@ impl Sender {
         if ack.echo || (self.accurate && marked > 0) {
             self.on_mark(now);
         }
-        let rate = self.rate_sample(now, &delivery);
+        let rate = self.rate.sample(now, &delivery, self.rtt.min());
         let control_ack = Ack {
             now,
             // The acknowledgement that fills a gap moves far, but only what it newly reports is
@@ -281,7 +258,7 @@ impl Sender {
             smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
             prior_in_flight,
             in_flight: self.board.in_flight(),
-            total_delivered: self.delivered,
+            total_delivered: self.rate.delivered(),
             first_outstanding: self.board.first(),
             next_sequence: self.board.next(),
             state: self.state,
@@ -290,7 +267,7 @@ impl Sender {
         };
         self.control.on_ack(&control_ack, &mut self.window);
         if self.control.holds_back() {
-            self.app_limited_until = (self.delivered + self.board.in_flight()).max(1);
+            self.rate.limit_by_application(self.board.in_flight());
         }
         if matches!(self.state, State::Recovery | State::Reducing) && !self.control.owns_window() {
             let step = Step {
@@ -302,7 +279,7 @@ impl Sender {
             self.reduction.on_ack(step, &mut self.window);
         }
         if delivery.acknowledged > 0 {
-            self.backoff = 0;
+            self.timer.forget_backoff();
             self.arm(now);
         } else if self.is_older_than_oldest(&delivery) {
             self.arm(now);
@@ -341,41 +318,22 @@ impl Sender {
         let view = self.rack.view(now, self.state, &self.board, &self.rtt);
         let losses = self.board.find_losses(&view);
         if let Some(check) = losses.next_check {
-            self.alarm = Alarm::Reordering;
-            self.alarm_at = check;
+            self.timer.set(Alarm::Reordering, check);
         }
         losses
-    }
-
-    fn rate_sample(&mut self, now: Time, delivery: &Delivery) -> Option<Delivered> {
-        let sample = delivery.sample?;
-        self.window_opened = sample.sent_at;
-        if (self.delivered as i32).wrapping_sub(self.app_limited_until as i32) > 0 {
-            self.app_limited_until = 0;
-        }
-        let interval = sample.send_interval.max(now.since(sample.prior_at));
-        if interval < self.rtt.min() {
-            return None;
-        }
-        Some(Delivered {
-            segments: self.delivered.wrapping_sub(sample.prior_delivered),
-            interval,
-            prior_delivered: sample.prior_delivered,
-            app_limited: sample.app_limited,
-        })
     }
 
     fn on_alarm(&mut self, port: &mut Port<'_>) {
         if self.board.outstanding() == 0 {
             return;
         }
-        match self.alarm {
+        match self.timer.alarm() {
             Alarm::Reordering => {
                 let losses = self.find_losses(port.now);
                 if losses.lost > 0 {
                     self.recover_losses(port.now, losses.lost_again > 0);
                 }
-                if self.alarm_at == Time::MAX {
+                if !self.timer.is_running() {
                     self.arm_timeout(port.now);
                 }
                 self.transmit(port, Turn::All);
@@ -401,10 +359,10 @@ impl Sender {
     /// Restarts the loss timer after progress.
     fn arm(&mut self, now: Time) {
         if self.board.outstanding() == 0 {
-            self.alarm_at = Time::MAX;
+            self.timer.stop();
             return;
         }
-        if self.alarm == Alarm::Reordering && self.alarm_at != Time::MAX && self.alarm_at > now {
+        if self.timer.awaits_reordered(now) {
             return;
         }
         let probing = self.state == State::Open
@@ -417,17 +375,11 @@ impl Sender {
         }
         let smoothed = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT);
         let margin = if self.board.outstanding() == 1 { PROBE_MARGIN_LAST } else { PROBE_MARGIN };
-        self.alarm = Alarm::Probe;
-        self.alarm_at = now + (smoothed * 2 + margin).min(self.rtt.timeout());
+        self.timer.set(Alarm::Probe, now + (smoothed * 2 + margin).min(self.rtt.timeout()));
     }
 
     fn arm_timeout(&mut self, now: Time) {
-        self.alarm = Alarm::Timeout;
-        self.alarm_at = now + self.backed_off(self.rtt.timeout());
-    }
-
-    fn backed_off(&self, timeout: Span) -> Span {
-        (timeout * (1 << self.backoff)).min(MAX_TIMEOUT)
+        self.timer.set_timeout(now, self.rtt.timeout());
     }
 
     fn has_new(&self) -> bool {
@@ -439,7 +391,7 @@ impl Sender {
     }
 
     fn transmit(&mut self, port: &mut Port<'_>, turn: Turn) {
-        self.waiting_release = false;
+        self.pacer.stop_waiting();
         let was_idle = self.board.outstanding() == 0;
         if was_idle && self.has_new() {
             self.restart_after_idle(port.now);
@@ -450,7 +402,7 @@ impl Sender {
             if lost.is_none() && !(self.has_new() && self.fits_peer()) {
                 break;
             }
-            if self.must_wait(port.now) {
+            if self.pacer.holds_back(port.now, self.control.pacing()) {
                 break;
             }
             match lost {
@@ -463,49 +415,21 @@ impl Sender {
         // Slow start keeps growing while more than half the window is used (Linux
         // `tcp_is_cwnd_limited`).
         self.window_limited = used_up
-            || self.waiting_release
+            || self.pacer.is_waiting()
             || (self.window.in_slow_start() && self.window.size < 2 * in_flight);
-        if !used_up && !self.waiting_release && !self.has_new() {
-            self.app_limited_until = (self.delivered + in_flight).max(1);
+        if !used_up && !self.pacer.is_waiting() && !self.has_new() {
+            self.rate.limit_by_application(in_flight);
         }
-        if self.alarm_at == Time::MAX {
+        if !self.timer.is_running() {
             self.arm(port.now);
         }
     }
 
     fn restart_after_idle(&mut self, now: Time) {
         let idle = now.since(self.last_sent);
-        self.window_opened = now;
-        self.delivered_at = now;
+        self.rate.restart(now);
         if idle > self.rtt.timeout() {
             self.control.on_restart(now, idle, &mut self.window);
-        }
-    }
-
-    /// Whether pacing holds the next segment back.
-    fn must_wait(&mut self, now: Time) -> bool {
-        if self.control.pacing().is_none() || self.release_at <= now {
-            return false;
-        }
-        self.waiting_release = true;
-        true
-    }
-
-    /// Sets when the next segment may leave (Linux `tcp_update_skb_after_send`).
-    fn pace(&mut self, now: Time, bytes: u32) {
-        let Some(rate) = self.control.pacing() else { return };
-        let length = (u64::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
-        let credit = now.since(self.release_at).as_nanos().min(length / 2);
-        self.release_at = now.max(self.release_at) + Span::from_nanos(length - credit);
-    }
-
-    fn departure(&self, now: Time) -> Departure {
-        Departure {
-            now,
-            window_opened: self.window_opened,
-            delivered_at: self.delivered_at,
-            delivered: self.delivered,
-            app_limited: self.app_limited_until > 0,
         }
     }
 
@@ -514,20 +438,20 @@ impl Sender {
         if self.backlog != u64::MAX {
             self.backlog -= u64::from(len);
         }
-        let sequence = self.board.send_new(len, &self.departure(port.now));
+        let sequence = self.board.send_new(len, &self.rate.departure(port.now));
         let window_reduced = std::mem::take(&mut self.announce_reduction);
         let sent = Stamp::of(port.now);
         self.send_data(port, Data { sequence, len, retransmission: false, window_reduced, sent });
     }
 
     fn send_again(&mut self, port: &mut Port<'_>, sequence: u32) {
-        let len = self.board.send_again(sequence, &self.departure(port.now));
+        let len = self.board.send_again(sequence, &self.rate.departure(port.now));
         self.undo.on_retransmission(port.now);
         self.stats.retransmits += 1;
         // What holds the cumulative acknowledgement up has a whole timeout from its latest
         // transmission (RFC 6675 section 6; Linux `tcp_xmit_retransmit_queue`): a retransmission
         // that is lost and sent again would otherwise be overtaken by the timeout of the first.
-        if sequence == self.board.first() && self.alarm != Alarm::Reordering {
+        if sequence == self.board.first() && self.timer.alarm() != Alarm::Reordering {
             self.arm_timeout(port.now);
         }
         let sent = Stamp::of(port.now);
@@ -541,7 +465,7 @@ impl Sender {
         let ecn = if data.retransmission && !self.accurate { Ecn::NotEct } else { self.ecn };
         self.reduction.on_sent();
         self.last_sent = port.now;
-        self.pace(port.now, bytes);
+        self.pacer.on_sent(port.now, bytes, self.control.pacing());
         port.send(self.direction, bytes, ecn, Body::Data(data));
     }
 }
@@ -550,5 +474,3 @@ impl Sender {
 /// `TCP_RTO_MIN`.
 const PROBE_MARGIN: Span = Span::from_millis(2);
 const PROBE_MARGIN_LAST: Span = Span::from_millis(200);
-/// Doublings of the timeout; the timeout itself is bounded too.
-const MAX_BACKOFF: u32 = 10;

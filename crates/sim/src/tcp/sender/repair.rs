@@ -4,8 +4,8 @@
 //! 5682, the variant with selective acknowledgements), undo by time stamps and duplicates.
 
 use super::{
-    Acknowledgement, Alarm, Cause, CongestionControl, Delivery, Loss, MAX_BACKOFF, Port, Prior,
-    Reduction, Sender, Stamp, State, Time,
+    Acknowledgement, Cause, CongestionControl, Delivery, Loss, Port, Prior, Reduction, Sender,
+    Stamp, State, Time,
 };
 
 /// What may be sent after an acknowledgement.
@@ -254,10 +254,9 @@ impl Sender {
         self.begin(State::Timeout);
         self.window.size = self.board.in_flight() + 1;
         self.timeouts_in_row += 1;
-        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
-        self.alarm = Alarm::Timeout;
+        self.timer.back_off();
         self.arm_timeout(port.now);
-        self.release_at = port.now;
+        self.pacer.release(port.now);
         self.transmit(port, Turn::All);
     }
 }

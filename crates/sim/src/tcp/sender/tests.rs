@@ -38,8 +38,11 @@ impl Script {
     /// Sends ten of `segments` at 0 ms.
     fn new(segments: u64) -> Self {
         let transfer_bytes = Some(segments * 1_448);
-        let config =
-            TcpConfig { algorithm: Algorithm::Reno, transfer_bytes, ..TcpConfig::default() };
+        Self::with(&TcpConfig { transfer_bytes, ..TcpConfig::of(Algorithm::Reno) }, 10)
+    }
+
+    /// Sends `first` segments at 0 ms.
+    fn with(config: &TcpConfig, first: u32) -> Self {
         let setup = Setup {
             segment_bytes: 1_448,
             initial_window: 10,
@@ -52,11 +55,10 @@ impl Script {
         let log = Rc::new(RefCell::new(Log::default()));
         let watcher: SharedWatcher = log.clone();
         network.watch(&watcher);
-        let mut script =
-            Self { sender: Sender::new(&config, Direction::Up, control), network, log };
+        let mut script = Self { sender: Sender::new(config, Direction::Up, control), network, log };
         script.sender.accept(Time::ZERO, Some(Span::from_millis(100)));
         script.at(0, |sender, port| sender.write(port, 0));
-        let first: Vec<_> = (0..10).map(|sequence| (0, sequence, false)).collect();
+        let first: Vec<_> = (0..first).map(|sequence| (0, sequence, false)).collect();
         assert_eq!(script.sent(), first, "the premise");
         script
     }
@@ -260,4 +262,100 @@ fn what_fills_a_gap_grows_the_window_by_itself_alone() {
     script.ack(200, ack(10, 100, &[]));
     assert_eq!(script.sender.state, State::Open);
     assert_eq!(script.sender.window.size, threshold, "ten segments' growth would be two");
+}
+
+#[test]
+fn one_segment_out_of_order_is_waited_for_a_quarter_of_a_round_trip() {
+    let mut script = Script::new(10);
+    script.ack(100, ack(0, 0, &[(1, 2)]));
+    assert_eq!(script.sent(), []);
+    // RFC 8985 section 6.2: the round trip of what came, and min_rtt / 4.
+    script.timer(125);
+    assert_eq!(script.sent(), [(125, 0, true)]);
+    assert_eq!(script.sender.stats().reductions, 1);
+}
+
+#[test]
+fn a_segment_that_comes_out_of_order_in_time_costs_nothing() {
+    let mut script = Script::new(20);
+    script.ack(100, ack(0, 0, &[(1, 2)]));
+    assert_eq!(script.sent(), [(100, 10, false)]);
+    script.ack(120, ack(2, 0, &[]));
+    assert!(script.sent().iter().all(|&(_, _, again)| !again));
+    assert_eq!((script.sender.stats().reductions, script.sender.state), (0, State::Open));
+}
+
+/// A tail loss probe repeated segment 9; then three more segments were sent.
+fn probed() -> Script {
+    let mut script = Script::new(10);
+    script.timer(202);
+    assert_eq!(script.sent(), [(202, 9, true)]);
+    script.ack(215, ack(9, 0, &[]));
+    script.at(220, |sender, port| sender.write(port, 3 * 1_448));
+    assert_eq!(script.sent(), [(220, 10, false), (220, 11, false), (220, 12, false)]);
+    script
+}
+
+#[test]
+fn a_probe_that_repaired_a_loss_halves_the_window() {
+    let mut script = probed();
+    // RFC 8985 section 7.4: beyond the probe, and no duplicate was reported.
+    script.ack(302, ack(10, 202, &[]));
+    assert_eq!(script.sender.stats().reductions, 0, "not known yet");
+    script.ack(320, ack(13, 220, &[]));
+    assert_eq!(script.sender.stats().reductions, 1);
+}
+
+#[test]
+fn a_probe_whose_original_arrived_as_well_costs_nothing() {
+    let mut script = probed();
+    let mut duplicate = ack(10, 202, &[]);
+    duplicate.duplicate = NonZeroI16::new(-1);
+    script.ack(302, duplicate);
+    script.ack(320, ack(13, 220, &[]));
+    assert_eq!(script.sender.stats().reductions, 0);
+}
+
+#[test]
+fn a_recovery_sends_half_the_window_spread_over_the_round_trip() {
+    let mut script = Script::new(40);
+    let mut sent = Vec::new();
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    sent.append(&mut script.sent());
+    assert_eq!(sent, [(100, 0, true), (100, 10, false)], "half of three, the loss first");
+    for arrived in 5..=10 {
+        script.ack(100 + u64::from(arrived), ack(0, 0, &[(1, arrived)]));
+        let now = script.sent();
+        assert!(now.len() <= 1, "RFC 6937: {now:?}");
+        sent.extend(now);
+    }
+    assert_eq!(sent.len(), 5, "half of nine, rounded up: {sent:?}");
+    assert_eq!(script.sender.window.threshold, 5);
+}
+
+#[test]
+fn marks_of_one_round_trip_halve_the_window_once() {
+    let mut script = Script::new(400);
+    let mut marked = |ms, cumulative| {
+        script.ack(ms, Acknowledgement { echo: true, ..ack(cumulative, 0, &[]) });
+        (script.sender.stats().reductions, script.sender.state)
+    };
+    assert_eq!(marked(100, 2), (1, State::Reducing), "RFC 3168 section 6.1.2");
+    assert_eq!(marked(101, 4), (1, State::Reducing));
+    // What had been sent at the first mark is acknowledged: the next round trip begins.
+    assert_eq!(marked(200, 10), (2, State::Reducing));
+    assert_eq!(script.sender.window.threshold, 2, "half of five");
+}
+
+#[test]
+fn no_more_is_under_way_than_the_peer_takes() {
+    let receive_window_bytes = 4 * 1_448;
+    let config = TcpConfig { receive_window_bytes, ..TcpConfig::of(Algorithm::Reno) };
+    let mut script = Script::with(&config, 4);
+    script.ack(100, ack(2, 0, &[]));
+    assert_eq!(script.sent(), [(100, 4, false), (100, 5, false)]);
+    let size = script.sender.window.size;
+    script.ack(200, ack(6, 100, &[]));
+    assert_eq!(script.sent().len(), 4);
+    assert_eq!(script.sender.window.size, size, "a window that is not used does not grow");
 }

@@ -1,0 +1,156 @@
+//! Rates of delivery (Cheng, Cardwell et al., draft-cheng-iccrg-delivery-rate-estimation).
+
+use underload_aqm::time::{Span, Time};
+
+use crate::congestion::Delivered;
+
+use super::super::scoreboard::{Delivery, Departure};
+
+/// Counts deliveries, and notes with each departure what had been delivered then.
+#[derive(Debug)]
+pub(super) struct RateSampler {
+    /// Segments delivered, modulo 2^32.
+    delivered: u32,
+    delivered_at: Time,
+    /// When the segment left whose delivery was counted last.
+    window_opened: Time,
+    /// Everything up to this count of deliveries was limited by the application; 0: nothing.
+    app_limited_until: u32,
+}
+
+impl RateSampler {
+    pub(super) fn new() -> Self {
+        Self {
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            window_opened: Time::ZERO,
+            app_limited_until: 0,
+        }
+    }
+
+    /// Begins to measure, at first or after idle time.
+    pub(super) fn restart(&mut self, now: Time) {
+        self.delivered_at = now;
+        self.window_opened = now;
+    }
+
+    #[inline]
+    pub(super) fn delivered(&self) -> u32 {
+        self.delivered
+    }
+
+    #[inline]
+    pub(super) fn on_delivered(&mut self, now: Time, segments: u32) {
+        if segments > 0 {
+            self.delivered = self.delivered.wrapping_add(segments);
+            self.delivered_at = now;
+        }
+    }
+
+    /// What is under way, and nothing more, was all that there was to send.
+    #[inline]
+    pub(super) fn limit_by_application(&mut self, in_flight: u32) {
+        self.app_limited_until = (self.delivered + in_flight).max(1);
+    }
+
+    #[inline]
+    pub(super) fn departure(&self, now: Time) -> Departure {
+        Departure {
+            now,
+            window_opened: self.window_opened,
+            delivered_at: self.delivered_at,
+            delivered: self.delivered,
+            app_limited: self.app_limited_until > 0,
+        }
+    }
+
+    /// The rate over the flight that `delivery` ends; `None` where it is shorter than any round
+    /// trip, as after reordering.
+    #[inline]
+    pub(super) fn sample(
+        &mut self,
+        now: Time,
+        delivery: &Delivery,
+        min_rtt: Span,
+    ) -> Option<Delivered> {
+        let sample = delivery.sample?;
+        self.window_opened = sample.sent_at;
+        if (self.delivered as i32).wrapping_sub(self.app_limited_until as i32) > 0 {
+            self.app_limited_until = 0;
+        }
+        let interval = sample.send_interval.max(now.since(sample.prior_at));
+        if interval < min_rtt {
+            return None;
+        }
+        Some(Delivered {
+            segments: self.delivered.wrapping_sub(sample.prior_delivered),
+            interval,
+            prior_delivered: sample.prior_delivered,
+            app_limited: sample.app_limited,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::scoreboard::RateSample;
+    use super::*;
+
+    /// The acknowledgement of a segment that left as `departure` says, `interval` after the first
+    /// of its flight.
+    fn delivery(departure: &Departure, interval: Span) -> Delivery {
+        let sample = RateSample {
+            prior_delivered: departure.delivered,
+            prior_at: departure.delivered_at,
+            sent_at: departure.now,
+            send_interval: interval,
+            app_limited: departure.app_limited,
+        };
+        Delivery { sample: Some(sample), ..Delivery::default() }
+    }
+
+    #[test]
+    fn a_rate_is_over_the_longer_of_sending_and_acknowledging() {
+        let mut rate = RateSampler::new();
+        rate.restart(Time::ZERO);
+        let departure = rate.departure(Time::from_millis(10));
+        rate.on_delivered(Time::from_millis(50), 20);
+        let rtt = Span::from_millis(40);
+        let sampled = |rate: &mut RateSampler, sending_ms| {
+            let delivery = delivery(&departure, Span::from_millis(sending_ms));
+            let sample = rate.sample(Time::from_millis(50), &delivery, rtt)?;
+            Some((sample.segments, sample.interval.as_nanos() / 1_000_000))
+        };
+        assert_eq!(sampled(&mut rate, 10), Some((20, 50)));
+        assert_eq!(sampled(&mut rate, 80), Some((20, 80)));
+        let none = rate.sample(Time::from_millis(30), &delivery(&departure, Span::ZERO), rtt);
+        assert!(none.is_none(), "30 ms are less than a round trip");
+    }
+
+    #[test]
+    fn what_the_application_limited_is_marked_until_it_was_delivered() {
+        let mut rate = RateSampler::new();
+        rate.limit_by_application(5);
+        let departure = rate.departure(Time::ZERO);
+        assert!(departure.app_limited);
+        let delivery = delivery(&departure, Span::from_millis(40));
+        for (segments, limited) in [(5, true), (1, false)] {
+            rate.on_delivered(Time::from_millis(40), segments);
+            let sample = rate.sample(Time::from_millis(40), &delivery, Span::from_millis(40));
+            assert!(sample.is_some_and(|sample| sample.app_limited), "as it left");
+            assert_eq!(rate.departure(Time::from_millis(40)).app_limited, limited);
+        }
+    }
+
+    #[test]
+    fn counts_go_on_beyond_32_bits() {
+        let mut rate = RateSampler::new();
+        rate.on_delivered(Time::ZERO, u32::MAX);
+        let departure = rate.departure(Time::ZERO);
+        rate.on_delivered(Time::from_millis(40), 11);
+        assert_eq!(rate.delivered(), 10);
+        let delivery = delivery(&departure, Span::from_millis(40));
+        let sample = rate.sample(Time::from_millis(40), &delivery, Span::ZERO);
+        assert_eq!(sample.map(|sample| sample.segments), Some(11));
+    }
+}

@@ -1,0 +1,124 @@
+//! The one timer of a sender, which waits for different things in turn.
+
+use underload_aqm::time::{Span, Time};
+
+use super::super::rtt::MAX_TIMEOUT;
+
+/// What the loss timer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alarm {
+    /// Retransmission timeout (RFC 6298).
+    Timeout,
+    /// Tail loss probe (RFC 8985 section 7).
+    Probe,
+    /// A segment may yet arrive out of order (RFC 8985 section 6.3).
+    Reordering,
+}
+
+/// When the next alarm goes off and what for; timeouts in a row double.
+#[derive(Debug)]
+pub(super) struct LossTimer {
+    alarm: Alarm,
+    /// [`Time::MAX`] while it stands still.
+    at: Time,
+    backoff: u32,
+}
+
+impl LossTimer {
+    pub(super) fn new() -> Self {
+        Self { alarm: Alarm::Timeout, at: Time::MAX, backoff: 0 }
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Time {
+        self.at
+    }
+
+    #[inline]
+    pub(super) fn is_running(&self) -> bool {
+        self.at != Time::MAX
+    }
+
+    #[inline]
+    pub(super) fn alarm(&self) -> Alarm {
+        self.alarm
+    }
+
+    /// Whether it was ever doubled since the last progress.
+    pub(super) fn has_backed_off(&self) -> bool {
+        self.backoff > 0
+    }
+
+    /// Whether it waits for segments out of order beyond `now`.
+    #[inline]
+    pub(super) fn awaits_reordered(&self, now: Time) -> bool {
+        self.alarm == Alarm::Reordering && self.at != Time::MAX && self.at > now
+    }
+
+    #[inline]
+    pub(super) fn stop(&mut self) {
+        self.at = Time::MAX;
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, alarm: Alarm, at: Time) {
+        self.alarm = alarm;
+        self.at = at;
+    }
+
+    /// Waits for a retransmission timeout that began at `now`.
+    #[inline]
+    pub(super) fn set_timeout(&mut self, now: Time, timeout: Span) {
+        self.set(Alarm::Timeout, now + (timeout * (1 << self.backoff)).min(MAX_TIMEOUT));
+    }
+
+    /// The next timeout lasts twice as long.
+    pub(super) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+    }
+
+    /// Something was acknowledged: the next timeout is not doubled.
+    #[inline]
+    pub(super) fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+}
+
+/// Doublings of the timeout; the timeout itself is bounded too.
+const MAX_BACKOFF: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_double_up_to_the_longest_and_progress_ends_that() {
+        let mut timer = LossTimer::new();
+        assert!(!timer.is_running());
+        let (now, timeout) = (Time::from_secs(100), Span::from_millis(300));
+        let mut lengths = Vec::new();
+        for _ in 0..12 {
+            timer.set_timeout(now, timeout);
+            lengths.push(timer.deadline().since(now).as_nanos() / 1_000_000);
+            timer.back_off();
+        }
+        let expected = [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 76_800, 120_000];
+        assert_eq!(lengths[..10], expected, "RFC 6298 section 5.5, at most 120 s as in Linux");
+        assert_eq!(lengths[10..], [120_000, 120_000]);
+        timer.forget_backoff();
+        timer.set_timeout(now, timeout);
+        assert_eq!(timer.deadline(), now + timeout);
+    }
+
+    #[test]
+    fn only_a_running_wait_for_reordered_segments_counts_as_one() {
+        let mut timer = LossTimer::new();
+        timer.set(Alarm::Reordering, Time::from_millis(5));
+        assert!(timer.awaits_reordered(Time::from_millis(4)));
+        assert!(!timer.awaits_reordered(Time::from_millis(5)), "it is due");
+        timer.stop();
+        assert!(!timer.awaits_reordered(Time::ZERO));
+        timer.set(Alarm::Probe, Time::from_millis(5));
+        assert!(!timer.awaits_reordered(Time::ZERO));
+    }
+}
