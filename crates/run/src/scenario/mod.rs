@@ -73,7 +73,7 @@ pub use path::{Lane, Path};
 pub use phases::{Phases, Ramp};
 
 use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
-use error::{Fault, alternatives};
+use error::{Fault, alternatives, did_you_mean};
 use variants::{Variant, take_dimensions};
 
 /// A scenario, resolved: what is to be run, how often, and what somebody published about it.
@@ -330,8 +330,9 @@ fn refuse_rest(root: &Table) -> Result<(), Fault> {
     match root.keys().next() {
         None => Ok(()),
         Some(key) => {
-            let known = alternatives(KNOWN.into_iter().chain(["short"]));
-            Err(Fault::new(key, format!("unknown key; expected {known}")))
+            let known = || KNOWN.into_iter().chain(["short"]);
+            let (listed, meant) = (alternatives(known()), did_you_mean(key, known()));
+            Err(Fault::new(key, format!("unknown key; expected {listed}{meant}")))
         }
     }
 }

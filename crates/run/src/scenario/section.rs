@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::error::Fault;
+use super::error::{Fault, did_you_mean};
 
 /// Reads a table that knows its keys.
 pub(crate) fn read_section<T: DeserializeOwned>(table: Table) -> Result<T, Fault> {
@@ -25,7 +25,9 @@ fn name_the_key(table: String, problem: String) -> Fault {
     };
     let rest = rest.trim_start_matches([',', ' ']);
     let text = if problem.starts_with("unknown") {
-        format!("unknown key; {rest}")
+        // Every second part lies between backticks.
+        let known = rest.split('`').skip(1).step_by(2);
+        format!("unknown key; {rest}{}", did_you_mean(name, known))
     } else {
         "is missing".to_owned()
     };
