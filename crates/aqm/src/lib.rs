@@ -11,6 +11,7 @@
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
 //! | [`queue`] | the disciplines, and the ways of storing that they share |
 //! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
+//! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
@@ -19,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod aqm;
+pub mod checksum;
 pub mod config;
 pub mod link;
 pub mod packet;

@@ -24,9 +24,14 @@ pub trait OrBadInput<T> {
 
 impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     fn or_bad_input(self) -> anyhow::Result<T> {
-        // The mark goes outermost, where `code` finds it and leaves it out of the message.
-        self.map_err(|error| error.into().context(BadInput))
+        self.map_err(bad_input)
     }
+}
+
+/// An error that is the input's fault.
+pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    // The mark goes outermost, where `code` finds it and leaves it out of the message.
+    error.into().context(BadInput)
 }
 
 /// The exit status of an outcome; an error is printed with its causes on one line.

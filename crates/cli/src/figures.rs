@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_record::schema::World;
 use underload_report::{Figure, figures_markdown, figures_table};
+use underload_run::Settings;
 use underload_run::scenario::{Options, Scenario, builtin};
 
 use crate::exit::OrBadInput;
@@ -82,14 +83,9 @@ impl Arguments {
 
     /// Runs one of them; of its run only the judged numbers stay.
     fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
-        let folder = tempfile::tempdir().context("creating a folder for the run")?;
-        let out = folder.path().join("run");
-        let run = run::Arguments {
-            short: self.short,
-            no_cache: self.no_cache,
-            ..run::Arguments::simulation(&scenario.name, &out)
-        };
-        let record = run::record(&run).with_context(|| scenario.name.clone())?;
+        let uses_cache = !self.no_cache;
+        let settings = Settings { uses_cache, commit: run::COMMIT, ..Settings::default() };
+        let record = run::record(scenario, settings).with_context(|| scenario.name.clone())?;
         Ok(Figure {
             scenario: scenario.name.clone(),
             figure: scenario.figure.clone(),

@@ -8,12 +8,13 @@ mod exit;
 mod export;
 mod figures;
 mod home;
+mod interrupt;
 mod link;
 mod link_spec;
-mod live;
 mod measure;
 mod path;
 mod present;
+mod progress;
 mod quantity;
 mod queues;
 mod replay;
@@ -21,7 +22,6 @@ mod report;
 mod run;
 mod scenarios;
 mod serve;
-mod simulated;
 
 use std::process::ExitCode;
 

@@ -7,10 +7,10 @@ use anyhow::Context;
 use clap::Args;
 use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, builtin};
+use underload_run::source::Source;
 
 use crate::exit::OrBadInput;
-use crate::run::progress::words;
-use crate::run::source::Source;
+use crate::progress::words;
 
 /// The command line of `underload scenarios`.
 #[derive(Debug, Args)]
@@ -26,7 +26,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(name) = &arguments.name {
-        return out.write_all(Source::find(name)?.text.as_bytes()).context("writing the scenario");
+        let source = Source::find(name).or_bad_input()?;
+        return out.write_all(source.text.as_bytes()).context("writing the scenario");
     }
     let rows = builtin::scenarios().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     if arguments.json {
@@ -68,7 +69,7 @@ struct Row {
 fn row(builtin: builtin::BuiltIn) -> anyhow::Result<Row> {
     let whole = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;
     let options = Options { short: true, ..Options::default() };
-    let load = &mut underload_run::scenario::builtin::load_file;
+    let load = &mut builtin::load_file;
     let short = Scenario::parse_with(builtin.text, builtin.name, &options, load).or_bad_input()?;
     Ok(Row {
         name: builtin.name,

@@ -1,13 +1,35 @@
 //! Runs: what a scenario says, and the worlds that do it.
 //!
+//! [`run`] is all that a program needs: a [`Scenario`](scenario::Scenario), read from a file or
+//! built in code, and [`Settings`] go in, the record of every trial and arm comes out, whichever
+//! world did it.
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | the file model of experiments |
 //! | [`study`] | distributions that a cohort's conditions are drawn from |
 //! | [`flows`] | the flows that an entry of a scenario stands for, by name |
-//! | [`world`] | from an arm to a trial |
+//! | [`source`] | scenarios, and the files that they name, by their names |
+//! | [`world`] | what executes an arm |
+//! | [`packets`] | records and captures of simulated packets |
+//! | [`host`] | facts of the machine, for the record |
 
+mod cache;
+mod error;
+mod execute;
 pub mod flows;
+pub mod host;
+pub mod packets;
+mod progress;
+mod results;
 pub mod scenario;
+mod settings;
+pub mod source;
 pub mod study;
+mod trials;
 pub mod world;
+
+pub use error::{Remains, RunError};
+pub use execute::{Run, run};
+pub use progress::Progress;
+pub use settings::{Destination, Settings, WorldChoice};

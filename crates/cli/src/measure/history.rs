@@ -10,7 +10,8 @@ use underload_report::{RunDir, load, one_line, write_report};
 
 use super::arguments::Arguments;
 use super::{Place, once};
-use crate::run::{Interrupt, refuse_occupied};
+use crate::interrupt::Interrupt;
+use crate::run::refuse_occupied;
 
 /// Runs that the directory's report shows, the latest ones.
 const SHOWN: usize = 60;

@@ -31,7 +31,8 @@ use underload_report::{RunDir, load, table, write_report};
 pub use arguments::Arguments;
 
 use crate::exit::OrBadInput;
-use crate::run::{Interrupt, refuse_occupied};
+use crate::interrupt::Interrupt;
+use crate::run::refuse_occupied;
 use findings::Finding;
 
 /// Measures once, or again and again.

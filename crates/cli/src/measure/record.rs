@@ -4,15 +4,15 @@ use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, FlowDirection, FlowRecord, InvalidReason, Metric, RunRecord, Sample,
-    ScenarioRecord, Series, Timeliness, TrialRecord, Validity, ValidityLimits, World,
+    ArmRecord, FORMAT_VERSION, FlowDirection, FlowRecord, Metric, RunRecord, Sample,
+    ScenarioRecord, Series, TrialRecord, Validity, World,
 };
 use underload_record::trial_latencies;
+use underload_run::host;
 
 use super::arguments::{Arguments, Tier};
 use super::findings::Finding;
 use super::session::Session;
-use crate::run::host;
 
 /// The record of a run that is about to begin.
 pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
@@ -67,7 +67,7 @@ pub fn trial(
     if let Some(reason) = &news.ended {
         incomplete.push(format!("the server ended the session: {reason}"));
     }
-    let validity = judge(&measured.timeliness, incomplete);
+    let validity = Validity::judge(&measured.timeliness, incomplete);
     let latencies = trial_latencies(&measured.samples, &measured.flows, &measured.phases);
     let finding = Finding::of(step, &measured, &latencies, &validity, tier, news);
     let mut flows = measured.flows;
@@ -114,13 +114,4 @@ fn line_record(finding: &Finding) -> FlowRecord {
         metrics: values.into_iter().filter_map(metric).collect(),
         ..FlowRecord::default()
     }
-}
-
-fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {
-    let mut reasons = match timeliness.judge(&ValidityLimits::default()) {
-        Validity::Valid => Vec::new(),
-        Validity::Invalid { reasons } => reasons,
-    };
-    reasons.extend(incomplete.into_iter().map(|what| InvalidReason::Incomplete { what }));
-    if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
 }

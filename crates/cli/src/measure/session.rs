@@ -21,7 +21,7 @@ use super::target::Target;
 use super::view::View;
 use crate::exit::OrBadInput;
 use crate::home;
-use crate::run::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// A granted session and what to do with it.
 pub struct Session<'a> {

@@ -21,10 +21,10 @@ use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
 use crate::exit::OrBadInput;
 use crate::home;
+use crate::interrupt::Interrupt;
 use crate::measure::session::{connect, trust};
 use crate::measure::target::{Family, Target, resolve};
 use crate::quantity::rate;
-use crate::run::Interrupt;
 
 /// The command line of `underload path`.
 #[derive(Debug, Args)]

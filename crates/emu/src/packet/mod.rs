@@ -3,7 +3,6 @@
 //!
 //! Functions of their input alone: no device, no clock and no system call.
 
-pub mod checksum;
 mod classify;
 mod pool;
 mod segment;

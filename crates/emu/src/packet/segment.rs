@@ -10,9 +10,9 @@
 
 use std::ops::RangeInclusive;
 
+use underload_aqm::checksum::{fold, replace, sum};
 use underload_aqm::packet::Ecn;
 
-use super::checksum::{fold, replace, sum};
 use super::classify::{Layout, Version};
 use super::pool::Frame;
 use super::vnet::VnetHeader;

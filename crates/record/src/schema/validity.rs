@@ -85,6 +85,17 @@ pub enum Validity {
 }
 
 impl Validity {
+    /// The verdict on a trial: its timeliness under the usual limits, and what did not go as its
+    /// scenario asks, each in plain words.
+    pub fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {
+        let mut reasons = match timeliness.judge(&ValidityLimits::default()) {
+            Validity::Valid => Vec::new(),
+            Validity::Invalid { reasons } => reasons,
+        };
+        reasons.extend(incomplete.into_iter().map(|what| InvalidReason::Incomplete { what }));
+        if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
+    }
+
     /// Whether the trial counts.
     pub fn is_valid(&self) -> bool {
         matches!(self, Validity::Valid)

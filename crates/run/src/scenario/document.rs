@@ -16,12 +16,17 @@ const MAX_HOPS: usize = 16;
 /// A parsed file and where its keys stand.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
-    scenario: String,
+    pub scenario: String,
     pub root: Table,
     lines: BTreeMap<String, usize>,
 }
 
 impl Document {
+    /// Of tables, and the lines where their keys stand if a file holds them.
+    pub(super) fn new(scenario: &str, root: Table, lines: BTreeMap<String, usize>) -> Self {
+        Self { scenario: scenario.to_owned(), root, lines }
+    }
+
     pub(super) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioError> {
         let whole = |line, problem: String| ScenarioError {
             scenario: scenario.to_owned(),
@@ -40,7 +45,7 @@ impl Document {
         let mut lines = BTreeMap::new();
         note_lines(text, "", spanned.get_ref(), &mut lines);
         let root = text.parse::<Table>().map_err(syntax)?;
-        Ok(Self { scenario: scenario.to_owned(), root, lines })
+        Ok(Self::new(scenario, root, lines))
     }
 
     /// The error for a fault, with the line of its key or of the nearest table around it. `origin`

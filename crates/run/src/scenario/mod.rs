@@ -37,11 +37,13 @@
 //! The whole format, key by key, is in `docs/scenario-format.md`.
 //!
 //! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies what a command line says.
+//! - [`Scenario::build`] puts one together in code.
 //! - [`Cohort`] draws conditions for every trial; [`Scenario::trial_arm`] applies them.
 //! - [`Arm`] is one resolved variant: what a world runs.
 //! - [`builtin`] lists the scenarios that come with the program.
 
 mod arm;
+mod builder;
 pub mod builtin;
 mod cohort;
 mod document;
@@ -64,6 +66,7 @@ use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Expectation, World, names_arm};
 
 pub use arm::Arm;
+pub use builder::{Builder, Keys};
 pub use cohort::{Cohort, Conditions};
 pub use error::ScenarioError;
 pub use flow::{
@@ -87,6 +90,8 @@ pub struct Scenario {
     pub description: String,
     /// The figure that it reproduces, for example `Comcast 2021, Figures 3 to 6`; may be empty.
     pub figure: String,
+    /// The file that it was read from, for the record.
+    pub text: String,
     /// Every trial's seed derives from it.
     pub seed: u64,
     /// How often each arm runs, at least once.
@@ -147,7 +152,16 @@ impl Scenario {
         options: &Options,
         load: &mut LoadFile<'_>,
     ) -> Result<Self, ScenarioError> {
-        let mut document = Document::parse(text, name)?;
+        Self::resolve(Document::parse(text, name)?, text.to_owned(), options, load)
+    }
+
+    /// The scenario that a document's tables say.
+    fn resolve(
+        mut document: Document,
+        text: String,
+        options: &Options,
+        load: &mut LoadFile<'_>,
+    ) -> Result<Self, ScenarioError> {
         let mut root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
         let mut head = Head::take(&mut root).map_err(plain)?;
@@ -180,10 +194,11 @@ impl Scenario {
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
         check_repeats(options.repeats.unwrap_or(head.repeats)).map_err(plain)?;
         Ok(Self {
-            name: name.to_owned(),
+            name: document.scenario.clone(),
             title: head.title,
             description: head.description,
             figure: head.figure,
+            text,
             seed: options.seed.unwrap_or(head.seed),
             repeats: options.repeats.unwrap_or(head.repeats),
             arms,

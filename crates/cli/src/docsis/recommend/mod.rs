@@ -172,9 +172,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     fs::create_dir(&directory)
         .with_context(|| format!("{}: expected the name of a new folder", directory.display()))
         .or_bad_input()?;
-    let scenario = directory.join("sweep.toml");
-    files::write(&scenario, sweep.scenario().as_bytes())?;
-    let outcomes = sweep.run(&scenario, &directory.join("run"))?;
+    let file = directory.join("sweep.toml");
+    let scenario = sweep.scenario(&file);
+    files::write(&file, scenario.text().as_bytes())?;
+    let outcomes = sweep.run(&scenario, directory.join("run"))?;
     let utilisation_percent = arguments.utilisation();
     let (position, rule) = choose(&outcomes, |o| arguments.aqm.has(o.choice), utilisation_percent)
         .ok_or_else(|| anyhow!("no candidate: --limit leaves no buffer to try"))?;

@@ -1,15 +1,17 @@
 //! The candidates in virtual time: bulk upload, call, page loads and probe, swept over settings,
 //! round trips and congestion controls.
 
-use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_record::metric;
-use underload_record::schema::RunRecord;
+use underload_record::schema::ArmSummary;
+use underload_run::scenario::{Builder, Keys, Scenario};
+use underload_run::{Destination, Settings};
 
 use super::choose::Outcome;
+use crate::exit::OrBadInput;
 use crate::run;
 
 /// What is swept.
@@ -27,6 +29,8 @@ pub struct Sweep {
     pub repeats: u32,
 }
 
+/// The class of packets that low latency queues take.
+const LOW_LATENCY_DSCP: u8 = 45;
 /// Congestion controls of the upload: of most servers and of the rest.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
@@ -61,40 +65,34 @@ pub fn targets(upstream: &Upstream, of: fn(u8) -> Choice) -> Vec<(String, Choice
 }
 
 impl Sweep {
-    /// The scenario file.
-    pub fn scenario(&self) -> String {
+    /// What is run, under the name of the file that will hold it.
+    pub fn scenario(&self, file: &Path) -> Builder {
         let up = &self.upstream;
-        let mut text = format!(
-            "title = \"What to set for an upstream of {}\"\n\
-             description = \"\"\"\n\
-             {} TCP upload(s), a telephone call and page loads over base round trips up to {} ms: \
-             the sweep behind a recommendation.\n\"\"\"\n\
-             repeats = {}\nseed = 1\n\n[path]\nup = \"{}\"\nup_queue = \"fifo:limit=64KiB\"\n\n",
-            rate_name(up.sustained_bps),
+        let title = format!("What to set for an upstream of {}", rate_name(up.sustained_bps));
+        let description = format!(
+            "{} TCP upload(s), a telephone call and page loads over base round trips up to {} ms: \
+             the sweep behind a recommendation.\n",
             self.uploads,
             self.rtts_ms.last().copied().unwrap_or_default(),
-            self.repeats,
-            self.link(),
         );
-        text.push_str(
-            "[phases]\nidle = \"500ms\"\nramp = \"8s\"\nload = \"30s\"\ndrain = \"500ms\"\n\n",
-        );
-        self.flows(&mut text);
-        for (name, choice) in &self.candidates {
-            let queue = queue_of(*choice);
-            let _ = write!(text, "[[arm]]\nname = \"{name}\"\npath.up_queue = \"{queue}\"\n\n");
-        }
-        let rtts: Vec<String> =
-            self.rtts_ms.iter().map(|rtt| format!("\"{}\"", span(*rtt))).collect();
-        let controls = CONGESTION_CONTROLS.map(|control| format!("\"{control}\""));
-        let _ = write!(
-            text,
-            "[[sweep]]\nkey = \"path.rtt\"\nvalues = [{}]\n\n\
-             [[sweep]]\nkey = \"flow.upload.congestion_control\"\nvalues = [{}]\n",
-            rtts.join(", "),
-            controls.join(", "),
-        );
-        text
+        let path = Keys::new().set("up", self.link()).set("up_queue", "fifo:limit=64KiB");
+        let phases = [("idle", "500ms"), ("ramp", "8s"), ("load", "30s"), ("drain", "500ms")];
+        let phases = phases.iter().fold(Keys::new(), |keys, (key, value)| keys.set(key, *value));
+        let scenario = Scenario::build(&file.to_string_lossy())
+            .set("title", title)
+            .set("description", description)
+            .set("repeats", self.repeats)
+            .set("seed", 1)
+            .path(path)
+            .phases(phases);
+        let arm = |scenario: Builder, (name, choice): &(String, Choice)| {
+            scenario.arm(name, Keys::new().set("path.up_queue", queue_of(*choice)))
+        };
+        self.candidates
+            .iter()
+            .fold(self.flows(scenario), arm)
+            .sweep("path.rtt", self.rtts_ms.iter().map(|rtt| span(*rtt)).collect())
+            .sweep("flow.upload.congestion_control", CONGESTION_CONTROLS.to_vec())
     }
 
     /// The token bucket of the tier, and the wait for requests and grants behind it.
@@ -107,84 +105,87 @@ impl Sweep {
     }
 
     /// Calls and a probe of the low latency class where a candidate has one.
-    fn flows(&self, text: &mut String) {
-        let two = self.has_low_latency();
-        let (dscp, classes) = if two {
-            ("dscp = 45\n", "[{ dscp = 0 }, { dscp = 45 }]")
-        } else {
-            ("", "[{ dscp = 0 }]")
-        };
-        let _ = write!(
-            text,
-            "[[flow]]\nname = \"upload\"\nkind = \"tcp\"\ndirection = \"up\"\n\
-             congestion_control = \"cubic\"\ncount = {}\n\n\
-             [[flow]]\nname = \"call\"\nkind = \"voip\"\njitter_buffer = \"adaptive\"\n{dscp}\n\
-             [[flow]]\nname = \"page\"\nkind = \"web\"\nbrowser = \"chrome\"\nloads = 100\n\n\
-             [[flow]]\nname = \"probe\"\nkind = \"probe\"\ninterval = \"20ms\"\n\
-             classes = {classes}\n\n",
-            self.uploads,
-        );
+    fn flows(&self, scenario: Builder) -> Builder {
+        let upload = Keys::new()
+            .set("direction", "up")
+            .set("congestion_control", "cubic")
+            .set("count", self.uploads);
+        let mut call = Keys::new().set("jitter_buffer", "adaptive");
+        let mut classes = vec![Keys::new().set("dscp", 0)];
+        if self.has_low_latency() {
+            call = call.set("dscp", LOW_LATENCY_DSCP);
+            classes.push(Keys::new().set("dscp", LOW_LATENCY_DSCP));
+        }
+        let probe = Keys::new().set("interval", "20ms").set("classes", classes);
+        scenario
+            .flow("upload", "tcp", upload)
+            .flow("call", "voip", call)
+            .flow("page", "web", Keys::new().set("browser", "chrome").set("loads", 100))
+            .flow("probe", "probe", probe)
     }
 
     fn has_low_latency(&self) -> bool {
         self.candidates.iter().any(|(_, choice)| matches!(choice, Choice::LowLatency(_)))
     }
 
-    /// Runs the scenario file at `file` into `directory` and reads what came out.
-    pub fn run(&self, file: &Path, directory: &Path) -> anyhow::Result<Vec<Outcome>> {
-        let arguments = run::Arguments::simulation(&file.to_string_lossy(), directory);
-        let record = run::record(&arguments).context("the sweep")?;
-        self.candidates.iter().map(|(name, choice)| self.outcome(&record, name, *choice)).collect()
-    }
-
-    fn outcome(&self, record: &RunRecord, name: &str, choice: Choice) -> anyhow::Result<Outcome> {
-        let mut outcome = Outcome {
-            name: name.to_owned(),
-            choice,
-            added_p50_ms: 0.0,
-            added_p99_ms: 0.0,
-            low_latency_added_p99_ms: None,
-            utilisation_percent: Vec::new(),
-            mos: 0.0,
-            page_load_s: None,
+    /// Runs the scenario into `directory` and reads what came out.
+    pub fn run(&self, scenario: &Builder, directory: PathBuf) -> anyhow::Result<Vec<Outcome>> {
+        let settings = Settings {
+            destination: Destination::Directory(directory),
+            uses_cache: true,
+            commit: run::COMMIT,
+            ..Settings::default()
         };
-        let (mut pages, mut scores) = (Vec::new(), Vec::new());
-        for rtt in &self.rtts_ms {
-            let mut used = 0.0;
-            for control in CONGESTION_CONTROLS {
-                let arm = arm_name(name, *rtt, control);
-                let number = |wanted: &str| {
-                    let summary = record.summaries.iter().find(|summary| summary.arm == arm);
-                    summary.and_then(|summary| metric(summary, wanted))
-                };
-                let needed = |wanted: &str| {
-                    number(wanted).ok_or_else(|| anyhow!("arm {arm} of the sweep has no {wanted}"))
-                };
-                let idle = needed("idle.rtt.p50")?;
-                let added = |ms: f64| (ms - idle).max(0.0);
-                outcome.added_p50_ms = outcome.added_p50_ms.max(added(needed("load.rtt.p50")?));
-                outcome.added_p99_ms = outcome.added_p99_ms.max(added(needed("load.rtt.p99")?));
-                if matches!(choice, Choice::LowLatency(_)) {
-                    let own = added(needed("probe-dscp-45/load.rtt.p99")?);
-                    let worst = outcome.low_latency_added_p99_ms.unwrap_or(0.0).max(own);
-                    outcome.low_latency_added_p99_ms = Some(worst);
-                }
-                used += needed("utilisation.up")? / CONGESTION_CONTROLS.len() as f64;
-                scores.push(needed("call/mos")?);
-                pages.push(number("page/page_load"));
-            }
-            outcome.utilisation_percent.push(used);
-        }
-        outcome.mos = scores.iter().sum::<f64>() / scores.len() as f64;
-        pages.sort_by(|a, b| a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY)));
-        outcome.page_load_s = pages[pages.len() / 2];
-        Ok(outcome)
+        let scenario = scenario.finish().or_bad_input().context("the sweep")?;
+        let record = run::record(&scenario, settings).context("the sweep")?;
+        // Sweeps vary fastest: each candidate has its arms one after the other.
+        let arms_each = self.rtts_ms.len() * CONGESTION_CONTROLS.len();
+        let arms = record.summaries.chunks(arms_each);
+        let pairs = self.candidates.iter().zip(arms);
+        pairs.map(|((name, choice), arms)| outcome(name, *choice, arms)).collect()
     }
 }
 
-/// The arm of a condition, as sweeps name them.
-fn arm_name(candidate: &str, rtt: f64, control: &str) -> String {
-    format!("{candidate}/{}/{control}", span(rtt))
+/// What came out of a candidate's arms, the congestion controls of each round trip together.
+fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome {
+        name: name.to_owned(),
+        choice,
+        added_p50_ms: 0.0,
+        added_p99_ms: 0.0,
+        low_latency_added_p99_ms: None,
+        utilisation_percent: Vec::new(),
+        mos: 0.0,
+        page_load_s: None,
+    };
+    let (mut pages, mut scores) = (Vec::new(), Vec::new());
+    for arms in arms.chunks(CONGESTION_CONTROLS.len()) {
+        let mut used = 0.0;
+        for arm in arms {
+            let needed = |wanted: &str| {
+                let name = &arm.arm;
+                metric(arm, wanted)
+                    .ok_or_else(|| anyhow!("arm {name} of the sweep has no {wanted}"))
+            };
+            let idle = needed("idle.rtt.p50")?;
+            let added = |ms: f64| (ms - idle).max(0.0);
+            outcome.added_p50_ms = outcome.added_p50_ms.max(added(needed("load.rtt.p50")?));
+            outcome.added_p99_ms = outcome.added_p99_ms.max(added(needed("load.rtt.p99")?));
+            if matches!(choice, Choice::LowLatency(_)) {
+                let own = added(needed("probe-dscp-45/load.rtt.p99")?);
+                let worst = outcome.low_latency_added_p99_ms.unwrap_or(0.0).max(own);
+                outcome.low_latency_added_p99_ms = Some(worst);
+            }
+            used += needed("utilisation.up")? / CONGESTION_CONTROLS.len() as f64;
+            scores.push(needed("call/mos")?);
+            pages.push(metric(arm, "page/page_load"));
+        }
+        outcome.utilisation_percent.push(used);
+    }
+    outcome.mos = scores.iter().sum::<f64>() / scores.len() as f64;
+    pages.sort_by(|a, b| a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY)));
+    outcome.page_load_s = pages[pages.len() / 2];
+    Ok(outcome)
 }
 
 /// The queue that a setting gives the modem. Classic buffers before an AQM are the standard's
@@ -211,7 +212,6 @@ pub fn rate_name(bps: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_run::scenario::Scenario;
 
     const TIER: Upstream =
         Upstream { sustained_bps: 10_000_000, peak_bps: 12_000_000, burst_bytes: 40_960 };
@@ -247,10 +247,91 @@ mod tests {
                 uploads: 1,
                 repeats: 2,
             };
-            let scenario = Scenario::parse(&sweep.scenario(), "sweep").expect("a scenario");
+            let scenario = sweep.scenario(Path::new("sweep")).finish().expect("a scenario");
             assert_eq!(scenario.arms.len(), arms);
-            let name = arm_name(&sweep.candidates[0].0, 48.99, "reno");
-            assert!(scenario.arms.iter().any(|arm| arm.name == name), "{name}");
+            // The order that `run` counts on.
+            let name = format!("{}/48990us/reno", sweep.candidates[0].0);
+            assert_eq!(scenario.arms[3].name, name);
         }
     }
+
+    #[test]
+    fn the_file_of_a_sweep_can_be_run_again_by_hand() {
+        let sweep = Sweep {
+            upstream: TIER,
+            rtts_ms: vec![20.0, 48.99],
+            candidates: targets(&TIER, Choice::LowLatency).split_off(5),
+            uploads: 2,
+            repeats: 3,
+        };
+        let description = "2 TCP upload(s), a telephone call and page loads over base round trips \
+                           up to 48.99 ms: the sweep behind a recommendation.";
+        let file = FILE.replace("DESCRIPTION", description);
+        assert_eq!(sweep.scenario(Path::new("sweep.toml")).text(), file);
+        let read = Scenario::parse(&file, "sweep.toml").expect("a scenario");
+        let built = sweep.scenario(Path::new("sweep.toml")).finish().expect("a scenario");
+        let contents = |scenario: &Scenario| {
+            scenario.arms.iter().map(|arm| (arm.name.clone(), arm.content())).collect::<Vec<_>>()
+        };
+        assert_eq!(contents(&built), contents(&read));
+    }
+
+    const FILE: &str = r#"title = "What to set for an upstream of 10 Mbit/s"
+description = """
+DESCRIPTION
+"""
+repeats = 3
+seed = 1
+
+[path]
+up = "docsis:rate=10000000bit,burst=40960B,peak=12000000bit,map=2ms,grant=4ms"
+up_queue = "fifo:limit=64KiB"
+
+[phases]
+idle = "500ms"
+ramp = "8s"
+load = "30s"
+drain = "500ms"
+
+[[flow]]
+name = "upload"
+kind = "tcp"
+direction = "up"
+congestion_control = "cubic"
+count = 2
+
+[[flow]]
+name = "call"
+kind = "voip"
+jitter_buffer = "adaptive"
+dscp = 45
+
+[[flow]]
+name = "page"
+kind = "web"
+browser = "chrome"
+loads = 100
+
+[[flow]]
+name = "probe"
+kind = "probe"
+interval = "20ms"
+classes = [{ dscp = 0 }, { dscp = 45 }]
+
+[[arm]]
+name = "target-50ms"
+path.up_queue = "docsis-lld:target=50ms"
+
+[[arm]]
+name = "50KiB"
+path.up_queue = "fifo:limit=51200B"
+
+[[sweep]]
+key = "path.rtt"
+values = ["20ms", "48990us"]
+
+[[sweep]]
+key = "flow.upload.congestion_control"
+values = ["cubic", "reno"]
+"#;
 }

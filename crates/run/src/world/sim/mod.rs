@@ -1,5 +1,114 @@
-//! The sim world: virtual time.
+//! The sim world: the same scenario in virtual time.
 
 mod plan;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::thread::available_parallelism;
+
+use underload_report::RunDir;
+use underload_sim::runner::spread;
+use underload_sim::trial::{
+    Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
+};
+
+use super::Setting;
+use crate::error::{Doing as _, RunError};
+use crate::packets::{TrialLog, Wanted};
+use crate::scenario::Scenario;
+use crate::trials::{Trial, TrialData, keep_bottlenecks};
+
 pub use plan::{PlanError, configure};
+
+/// Refuses what the simulator cannot run, before anything starts.
+pub(super) fn check(scenario: &Scenario) -> Result<(), RunError> {
+    for arm in &scenario.arms {
+        configure(arm, 0, TrialLabel::default()).map_err(|error| {
+            RunError::Refused(format!("{}: arm {}: {error}", scenario.name, arm.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// Trials worth handing over at once: one for each core.
+pub(super) fn batch_size() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs trials side by side; each depends on nothing but its arm and seed. Those that were
+/// interrupted are `None`.
+pub(super) fn run_batch(
+    trials: &[Trial<'_>],
+    setting: Setting<'_>,
+) -> Result<Vec<Option<TrialData>>, RunError> {
+    let mut outcomes: Vec<Option<TrialData>> = trials.iter().map(|_| None).collect();
+    let mut failure = None;
+    let work = |index: usize| simulate(&trials[index], setting);
+    spread(trials.len(), setting.threads, work, |index, outcome| match outcome {
+        Ok(data) => outcomes[index] = data,
+        Err(error) => failure = Some(error),
+    });
+    failure.map_or(Ok(outcomes), Err)
+}
+
+/// One trial. `None`: interrupted.
+fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option<TrialData>, RunError> {
+    let config = configure(trial.arm, trial.seed, label(trial)).of_world()?;
+    let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
+    let config = SimConfig { sample_interval, ..config };
+    let stop = Some(setting.stop);
+    let (outcome, note) = match setting.directory {
+        Some(directory) if !setting.packets.is_empty() => {
+            watched(config, stop, trial.index, (setting.packets, directory))?
+        }
+        _ => (run_attended(config, &Attendance { stop, ..Attendance::default() }), None),
+    };
+    match outcome {
+        Ok(outcome) => Ok(Some(data(trial, outcome, note))),
+        Err(SimError::Stopped) => Ok(None),
+        Err(error) => Err(error).of_world(),
+    }
+}
+
+/// A trial with its packets on disk, and what the user should know of them.
+fn watched(
+    config: SimConfig,
+    stop: Option<&AtomicBool>,
+    trial: u32,
+    (packets, directory): (&Wanted, &RunDir),
+) -> Result<(Result<TrialOutcome, SimError>, Option<String>), RunError> {
+    let log = TrialLog::open(packets, directory, trial, &config)?;
+    let log = Rc::new(RefCell::new(log));
+    let outcome = run_attended(
+        config,
+        &Attendance { stop, watcher: Some(log.clone()), ..Attendance::default() },
+    );
+    let log = Rc::into_inner(log).ok_or("the trial is over and nobody watches it").of_world()?;
+    let log = log.into_inner();
+    let note = match &outcome {
+        Ok(_) => log.finish().doing(format!("recording packets of trial {trial}"))?,
+        Err(_) => {
+            log.discard();
+            None
+        }
+    };
+    Ok((outcome, note))
+}
+
+fn label(trial: &Trial<'_>) -> TrialLabel {
+    TrialLabel { index: trial.index, arm: trial.arm.name.clone(), repeat: trial.repeat }
+}
+
+fn data(trial: &Trial<'_>, outcome: TrialOutcome, note: Option<String>) -> TrialData {
+    let TrialOutcome { record, samples, series, .. } = outcome;
+    let mut data = TrialData {
+        record,
+        samples,
+        series,
+        outputs: Vec::new(),
+        notes: note.into_iter().collect(),
+    };
+    keep_bottlenecks(&mut data, &trial.arm.path);
+    data
+}

@@ -23,8 +23,11 @@ pub fn replace(checksum: u16, old: u16, new: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::vec::Vec;
+
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn the_worked_example_of_rfc_1624_section_4() {

@@ -4,12 +4,21 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use underload_record::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
+use underload_report::one_line;
+use underload_run::Progress;
+use underload_run::scenario::Scenario;
 
-/// The progress of a run's trials.
+/// What the user sees of a run's progress.
+#[derive(Debug, Default)]
+pub struct Terminal {
+    trials: Option<Trials>,
+}
+
+/// The trials of a run under way.
 #[derive(Debug)]
-pub struct Progress {
+struct Trials {
     bar: ProgressBar,
-    trials: usize,
+    of: usize,
     done: usize,
     /// Of the trials done, those that were not found in the cache.
     computed: usize,
@@ -21,16 +30,58 @@ pub struct Progress {
 const MOST_LINES: usize = 100;
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
-impl Progress {
+impl Progress for Terminal {
+    fn world(&mut self, scenario: &Scenario, world: &str) {
+        eprintln!("{}: {}", scenario.name, one_line(&scenario.title));
+        eprintln!("{world}");
+    }
+
+    fn start(&mut self, trials: usize, estimate: Option<Duration>) {
+        self.trials = Some(Trials::start(trials, estimate));
+    }
+
+    fn say(&mut self, line: &str) {
+        match &self.trials {
+            Some(trials) => trials.say(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn show(&mut self, what: &str) {
+        if let Some(trials) = &self.trials {
+            trials.bar.set_message(what.to_owned());
+        }
+    }
+
+    fn computed(&mut self, computed: usize) {
+        if let Some(trials) = &mut self.trials {
+            trials.computed += computed;
+        }
+    }
+
+    fn finished(&mut self, trial: &TrialRecord) {
+        if let Some(trials) = &mut self.trials {
+            trials.finished(trial);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(trials) = &self.trials {
+            trials.end();
+        }
+    }
+}
+
+impl Trials {
     /// Of a run of so many trials, which will about take so long where that is known.
-    pub fn start(trials: usize, estimate: Option<Duration>) -> Self {
+    fn start(trials: usize, estimate: Option<Duration>) -> Self {
         let bar = ProgressBar::new(trials as u64);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}");
         if let Ok(style) = style {
             bar.set_style(style);
         }
         let now = Instant::now();
-        let progress = Self { bar, trials, done: 0, computed: 0, start: now, said: now };
+        let progress = Self { bar, of: trials, done: 0, computed: 0, start: now, said: now };
         let plural = if trials == 1 { "" } else { "s" };
         let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
         progress.say(&format!("{trials} trial{plural}{time}"));
@@ -39,7 +90,7 @@ impl Progress {
     }
 
     /// A line that stays.
-    pub fn say(&self, line: &str) {
+    fn say(&self, line: &str) {
         if self.bar.is_hidden() {
             eprintln!("{line}");
         } else {
@@ -47,16 +98,11 @@ impl Progress {
         }
     }
 
-    /// What is under way now; not kept.
-    pub fn show(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-    }
-
     /// A trial is finished.
-    pub fn finished(&mut self, trial: &TrialRecord) {
+    fn finished(&mut self, trial: &TrialRecord) {
         self.bar.inc(1);
         self.done += 1;
-        if self.trials > MOST_LINES && trial.validity.is_valid() {
+        if self.of > MOST_LINES && trial.validity.is_valid() {
             self.say_how_far();
             return;
         }
@@ -69,27 +115,22 @@ impl Progress {
                 format!(" INVALID: {}", reasons.join("; "))
             }
         };
-        let (done, of, repeat) = (index + 1, self.trials, repeat + 1);
+        let (done, of, repeat) = (index + 1, self.of, repeat + 1);
         self.say(&format!("[{done}/{of}] {arm} #{repeat}{latency}{verdict}"));
     }
 
-    /// So many trials more were computed and not found in the cache.
-    pub fn computed(&mut self, trials: usize) {
-        self.computed += trials;
-    }
-
     fn say_how_far(&mut self) {
-        let left = remaining(self.start.elapsed(), self.computed, self.trials - self.done);
+        let left = remaining(self.start.elapsed(), self.computed, self.of - self.done);
         let left = left.map_or(String::new(), |left| format!(", about {} left", words(left)));
-        self.show(left.trim_start_matches(", "));
+        self.bar.set_message(left.trim_start_matches(", ").to_owned());
         if self.bar.is_hidden() && self.said.elapsed() >= BETWEEN_LINES {
             self.said = Instant::now();
-            eprintln!("[{}/{}]{left}", self.done, self.trials);
+            eprintln!("[{}/{}]{left}", self.done, self.of);
         }
     }
 
     /// Takes the bar off the screen.
-    pub fn end(&self) {
+    fn end(&self) {
         self.bar.finish_and_clear();
         let found = self.done.saturating_sub(self.computed);
         if found > 0 {

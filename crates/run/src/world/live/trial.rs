@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context;
 use socket2::{Domain, Socket, Type};
 use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
 use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
@@ -14,32 +14,28 @@ use underload_probe::load::{LoadServer, LoadServerConfig};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
 use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
-use underload_record::schema::{
-    FlowRecord, InvalidReason, Timeliness, TrialRecord, Validity, ValidityLimits,
-};
+use underload_record::schema::{FlowRecord, Timeliness, TrialRecord, Validity};
 use underload_record::trial_latencies;
-use underload_run::scenario::Arm;
 
 use super::exec::Commands;
 use super::plan;
-use crate::run::{Interrupt, Trial, TrialData, keep_bottlenecks};
+use crate::error::{Doing as _, RunError};
+use crate::scenario::Arm;
+use crate::trials::{Trial, TrialData, keep_bottlenecks};
 
 /// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
-///
-/// # Errors
-/// Where the lab cannot be set up, or the measurement cannot start.
-pub fn run_trial(
+pub(super) fn run_trial(
     trial: &Trial<'_>,
     show: &mut dyn FnMut(&str),
-    interrupt: &Interrupt,
-) -> anyhow::Result<Option<TrialData>> {
+    stop: &AtomicBool,
+) -> Result<Option<TrialData>, RunError> {
     let arm = trial.arm;
     show("setting up");
-    let lab = Arc::new(Lab::create(&plan::lab(arm)).context("setting up the namespaces")?);
+    let lab = Arc::new(Lab::create(&plan::lab(arm)).doing("setting up the namespaces")?);
     // Both read the monotonic clock, a few hundred nanoseconds apart.
     let (clock, run_clock) = (Clock::start(), RunClock::start());
     let config: GatewayConfig = plan::gateway(&arm.path, trial.seed);
-    let gateway = Gateway::start(config, lab.devices(), clock)?;
+    let gateway = Gateway::start(config, lab.devices(), clock).of_world()?;
     let far_end = FarEnd::start(&lab, arm)?;
     let endpoints = far_end.endpoints(&lab);
     let mut commands = Commands::start(&lab, arm)?;
@@ -58,18 +54,19 @@ pub fn run_trial(
             let attended = commands.attend(progress.phase);
             failure = failure.take().or(attended.err());
         },
-        interrupt.flag(),
-    )?;
+        stop,
+    )
+    .of_world()?;
     if let Some(failure) = failure {
         return Err(failure);
     }
-    if measured.cancelled || interrupt.is_requested() {
+    if measured.cancelled || stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
     let commands = commands.finish()?;
-    let kernel_drops = lab.kernel_drops()?;
+    let kernel_drops = lab.kernel_drops().of_world()?;
     drop((endpoints, far_end));
-    let report = gateway.stop()?;
+    let report = gateway.stop().of_world()?;
     Ok(Some(assemble(trial, measured, &report, commands, kernel_drops)))
 }
 
@@ -82,13 +79,14 @@ struct FarEnd {
 }
 
 impl FarEnd {
-    fn start(lab: &Arc<Lab>, arm: &Arm) -> anyhow::Result<Self> {
+    fn start(lab: &Arc<Lab>, arm: &Arm) -> Result<Self, RunError> {
         let any_port = (SERVER_V4, 0);
         let reflecting = in_network(lab.server(), || UdpSocket::bind(any_port))
-            .context("opening the reflector's socket")?;
+            .doing("opening the reflector's socket")?;
         let listener = in_network(lab.server(), || TcpListener::bind(any_port))
-            .context("opening the load server's socket")?;
-        let (reflector, load_server) = (reflecting.local_addr()?, listener.local_addr()?);
+            .doing("opening the load server's socket")?;
+        let reflector = reflecting.local_addr().of_world()?;
+        let load_server = listener.local_addr().of_world()?;
         // Nobody but this trial can reach them: the limits of a public server would only stand in
         // the way.
         let policy = MarkingPolicy::LAB;
@@ -107,8 +105,8 @@ impl FarEnd {
         Ok(Self {
             reflector,
             load_server,
-            _reflector: Reflector::start(vec![reflecting], reflector_config)?,
-            _load_server: LoadServer::start(listener, network, server_config)?,
+            _reflector: Reflector::start(vec![reflecting], reflector_config).of_world()?,
+            _load_server: LoadServer::start(listener, network, server_config).of_world()?,
         })
     }
 
@@ -160,7 +158,7 @@ fn assemble(
         arm: trial.arm.name.clone(),
         repeat: trial.repeat,
         seed: trial.seed,
-        validity: judge(&timeliness, incomplete),
+        validity: Validity::judge(&timeliness, incomplete),
         timeliness,
         phases: measured.phases,
         flows,
@@ -168,16 +166,8 @@ fn assemble(
         bottlenecks: report.bottlenecks(),
         ..TrialRecord::default()
     };
-    let mut data = TrialData { record, samples: measured.samples, series, outputs };
+    let mut data =
+        TrialData { record, samples: measured.samples, series, outputs, notes: Vec::new() };
     keep_bottlenecks(&mut data, &trial.arm.path);
     data
-}
-
-fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {
-    let mut reasons = match timeliness.judge(&ValidityLimits::default()) {
-        Validity::Valid => Vec::new(),
-        Validity::Invalid { reasons } => reasons,
-    };
-    reasons.extend(incomplete.into_iter().map(|what| InvalidReason::Incomplete { what }));
-    if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
 }

@@ -5,17 +5,17 @@ use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use underload_emu::machine::{CLIENT_V4, Lab, Namespace, Process, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
-use underload_run::scenario::{Arm, ExecFlow, FlowKind};
 
 use super::plan::duration;
-use crate::run::Output;
+use crate::error::{Doing as _, RunError};
+use crate::scenario::{Arm, ExecFlow, FlowKind};
+use crate::trials::Output;
 
 /// The commands of a trial.
 #[derive(Debug)]
-pub struct Commands<'a> {
+pub(super) struct Commands<'a> {
     lab: &'a Lab,
     flows: Vec<Running<'a>>,
     ramp_start: Option<Instant>,
@@ -35,7 +35,7 @@ struct Running<'a> {
 }
 
 /// What commands left: their records, what did not go as asked, their output.
-pub type Finished = (Vec<FlowRecord>, Vec<String>, Vec<Output>);
+pub(super) type Finished = (Vec<FlowRecord>, Vec<String>, Vec<Output>);
 
 /// Bytes of a command's output that are kept.
 const OUTPUT_MAX: u64 = 16 << 20;
@@ -44,11 +44,11 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl<'a> Commands<'a> {
     /// Starts the servers of an arm's commands.
-    pub fn start(lab: &'a Lab, arm: &'a Arm) -> anyhow::Result<Self> {
+    pub(super) fn start(lab: &'a Lab, arm: &'a Arm) -> Result<Self, RunError> {
         let mut flows = Vec::new();
         for flow in &arm.flows {
             let FlowKind::Exec(exec) = &flow.kind else { continue };
-            let output = tempfile::tempfile().context("a file for a command's output")?;
+            let output = tempfile::tempfile().doing("a file for a command's output")?;
             let mut running = Running {
                 name: &flow.name,
                 flow: exec,
@@ -61,8 +61,7 @@ impl<'a> Commands<'a> {
             };
             if !exec.server.is_empty() {
                 let started = spawn(lab.server(), &exec.server, None);
-                running.server =
-                    Some(started.with_context(|| format!("flow.{}.server", flow.name))?);
+                running.server = Some(started.doing(format!("flow.{}.server", flow.name))?);
             }
             flows.push(running);
         }
@@ -70,7 +69,7 @@ impl<'a> Commands<'a> {
     }
 
     /// Starts and stops the clients whose time has come. Called ten times a second.
-    pub fn attend(&mut self, phase: Phase) -> anyhow::Result<()> {
+    pub(super) fn attend(&mut self, phase: Phase) -> Result<(), RunError> {
         if matches!(phase, Phase::Ramp | Phase::Load) && self.ramp_start.is_none() {
             self.ramp_start = Some(Instant::now());
         }
@@ -80,8 +79,7 @@ impl<'a> Commands<'a> {
             let activity = running.flow.activity;
             if !running.is_started && elapsed >= duration(activity.start) {
                 let client = spawn(self.lab.client(), &running.flow.client, Some(&running.output));
-                running.client =
-                    Some(client.with_context(|| format!("flow.{}.client", running.name))?);
+                running.client = Some(client.doing(format!("flow.{}.client", running.name))?);
                 running.is_started = true;
             }
             let is_over = activity.stop.is_some_and(|stop| elapsed >= duration(stop));
@@ -93,7 +91,7 @@ impl<'a> Commands<'a> {
     }
 
     /// Ends every command.
-    pub fn finish(mut self) -> anyhow::Result<Finished> {
+    pub(super) fn finish(mut self) -> Result<Finished, RunError> {
         let (mut records, mut incomplete, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for running in &mut self.flows {
             running.stop();
@@ -106,7 +104,7 @@ impl<'a> Commands<'a> {
                 None => incomplete.push(format!("the command of {} never started", running.name)),
             }
             records.push(running.record());
-            let text = running.read_output().context("reading a command's output")?;
+            let text = running.read_output().doing("reading a command's output")?;
             outputs.push(Output { name: running.name.to_owned(), text });
         }
         Ok((records, incomplete, outputs))
@@ -156,16 +154,17 @@ fn spawn(
     namespace: &Namespace,
     words: &[String],
     output: Option<&File>,
-) -> anyhow::Result<Process> {
+) -> Result<Process, RunError> {
     let word = |word: &String| {
         word.replace("{client}", &CLIENT_V4.to_string()).replace("{server}", &SERVER_V4.to_string())
     };
     let mut words = words.iter().map(word);
-    let program = words.next().context("no program")?;
+    let program = words.next().ok_or("no program").of_world()?;
     let mut command = Command::new(&program);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(file) = output {
-        command.stdout(file.try_clone()?).stderr(file.try_clone()?);
+        let copy = || file.try_clone().of_world();
+        command.stdout(copy()?).stderr(copy()?);
     }
-    namespace.spawn(command).with_context(|| format!("`{program}` (is it installed?)"))
+    namespace.spawn(command).doing(format!("`{program}` (is it installed?)"))
 }

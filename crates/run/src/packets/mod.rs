@@ -1,33 +1,35 @@
 //! Every packet of a simulated trial, as rows of `packets.parquet` and as captures to open in
 //! Wireshark.
 //!
-//! - [`point`]: where packets are seen.
-//! - [`capture`]: one point's pcapng file; [`header`] and [`sequence`] make up what its packets'
-//!   headers say.
+//! - `point`: where packets are seen.
+//! - `capture`: one point's pcapng file; `header` and `sequence` make up what its packets' headers
+//!   say.
 //!
 //! All goes to disk while the trial runs; memory stays at some megabytes per trial at work. Each
 //! file of a trial takes at most [`MOST_PACKETS`].
 
 mod capture;
 mod header;
-pub mod point;
+mod point;
 mod sequence;
 
-use anyhow::{Context as _, anyhow, bail};
 use underload_record::schema::PacketSighting;
 use underload_report::{PacketTable, RunDir};
-use underload_run::scenario::Arm;
-use underload_run::world::sim::configure;
 use underload_sim::flow::FlowKind;
 use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{SimConfig, TrialLabel};
 
-use crate::exit::OrBadInput;
+use crate::error::{Doing as _, RunError};
+use crate::scenario::Arm;
+use crate::world::sim::configure;
 use capture::Capture;
 use header::TcpFacts;
-use point::{HopNames, Point};
+use point::HopNames;
+
 use sequence::{Offsets, half};
+
+pub use point::{At, Point};
 
 /// Rows of a trial, and packets of a capture, at most.
 const MOST_PACKETS: u64 = 50_000_000;
@@ -52,22 +54,19 @@ impl Wanted {
     }
 
     /// Refuses points that an arm does not have, and runs too long for it.
-    ///
-    /// # Errors
-    /// Names the point and the arm, and what would be accepted.
-    pub fn check(&self, arms: &[Arm], trials: usize) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, arms: &[Arm], trials: usize) -> Result<(), RunError> {
         if trials > MOST_TRIALS {
-            let problem = format!(
+            return Err(RunError::Refused(format!(
                 "{trials} trials would record every packet; at most {MOST_TRIALS} may: choose \
                  with --arm and --repeat"
-            );
-            return Err(anyhow!(problem)).or_bad_input();
+            )));
         }
         for arm in arms {
-            let names = HopNames::new(&configure(arm, 0, TrialLabel::default())?);
+            let names = HopNames::new(&configure(arm, 0, TrialLabel::default()).of_world()?);
             for point in self.rows.iter().flatten().chain(&self.captures) {
-                let checked = names.check(point).map_err(|problem| anyhow!(problem));
-                checked.with_context(|| format!("arm {}", arm.name)).or_bad_input()?;
+                names
+                    .check(point)
+                    .map_err(|problem| RunError::Refused(format!("arm {}: {problem}", arm.name)))?;
             }
         }
         Ok(())
@@ -75,7 +74,7 @@ impl Wanted {
 }
 
 /// The packets of a trial under way.
-pub struct TrialLog {
+pub(crate) struct TrialLog {
     trial: u32,
     names: HopNames,
     flows: Vec<(String, TcpFacts)>,
@@ -83,20 +82,17 @@ pub struct TrialLog {
     captures: Vec<Capture>,
     offsets: Offsets,
     is_cut_off: bool,
-    failure: Option<anyhow::Error>,
+    failure: Option<RunError>,
 }
 
 impl TrialLog {
     /// Opens the files of a trial.
-    ///
-    /// # Errors
-    /// What the disk said.
-    pub fn open(
+    pub(crate) fn open(
         wanted: &Wanted,
         directory: &RunDir,
         trial: u32,
         config: &SimConfig,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, RunError> {
         let rows = match &wanted.rows {
             Some(points) => Some((directory.packet_table(trial)?, points.clone())),
             None => None,
@@ -108,7 +104,7 @@ impl TrialLog {
                 (directory.path().join(FOLDER).join(&name), directory.begin_file(FOLDER, &name)?);
             Capture::begin(path, file, point.clone(), &format!("arm {arm}, trial {trial}"))
         };
-        let captures = wanted.captures.iter().map(capture).collect::<anyhow::Result<_>>()?;
+        let captures = wanted.captures.iter().map(capture).collect::<Result<_, RunError>>()?;
         let flows = config.flows.iter().map(|flow| {
             let facts = match &flow.kind {
                 FlowKind::Tcp(tcp) => TcpFacts::from(tcp),
@@ -130,10 +126,7 @@ impl TrialLog {
     }
 
     /// Completes the files. Says where a limit was reached.
-    ///
-    /// # Errors
-    /// What the disk said, now or before.
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self) -> Result<Option<String>, RunError> {
         if let Some(failure) = self.failure.take() {
             self.discard();
             return Err(failure);
@@ -142,25 +135,25 @@ impl TrialLog {
             table.finish()?;
         }
         self.captures.into_iter().try_for_each(Capture::finish)?;
-        if self.is_cut_off {
-            let trial = self.trial;
-            eprintln!("trial {trial}: only its first {MOST_PACKETS} packets are in a file");
-        }
-        Ok(())
+        let trial = self.trial;
+        Ok(self
+            .is_cut_off
+            .then(|| format!("trial {trial}: only its first {MOST_PACKETS} packets are in a file")))
     }
 
     /// Removes the files of a trial that was not completed.
-    pub fn discard(self) {
+    pub(crate) fn discard(self) {
         if let Some((table, _)) = self.rows {
             table.discard();
         }
         self.captures.into_iter().for_each(Capture::discard);
     }
 
-    fn record(&mut self, sighting: &Sighting<'_>) -> anyhow::Result<()> {
+    fn record(&mut self, sighting: &Sighting<'_>) -> Result<(), RunError> {
         let segment = &sighting.packet.payload;
         let Some((flow, facts)) = self.flows.get(usize::from(segment.flow)) else {
-            bail!("a packet of flow {}, which the trial has not", segment.flow);
+            let problem = format!("a packet of flow {}, which the trial has not", segment.flow);
+            return Err(problem).of_world();
         };
         if let (Event::Sent, Body::Data(data)) = (sighting.event, &segment.body) {
             let half = half(segment.flow, segment.channel, sighting.direction);

@@ -18,14 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, ensure};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access, NewFile};
 use underload_record::schema::{Sample, Series, TrialRecord};
 
-use super::{Trial, TrialData};
+use crate::trials::{Trial, TrialData};
 
 /// Bytes on disk, at most.
 const MOST_BYTES: u64 = 4 << 30;
@@ -52,6 +51,40 @@ pub struct Cache {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key(String);
 
+/// Why there is no cache, or why it does not take a trial.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The user has no folder for caches.
+    #[error("neither XDG_CACHE_HOME nor HOME names a folder")]
+    NoFolder,
+    /// The disk failed.
+    #[error("{doing} {path}")]
+    Disk {
+        /// `creating`, `reading` or `writing`.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// This program's own file cannot be found, so its results cannot be told from another's.
+    #[error("finding this program's own file")]
+    Program(#[source] io::Error),
+    /// A record that JSON cannot hold.
+    #[error(transparent)]
+    Record(#[from] serde_json::Error),
+    /// Samples that cannot be encoded.
+    #[error(transparent)]
+    Samples(#[from] postcard::Error),
+}
+
+impl CacheError {
+    fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Disk { doing, path, source }
+    }
+}
+
 /// What an entry says of its trial.
 #[derive(Debug)]
 pub enum Found {
@@ -76,17 +109,16 @@ impl Cache {
     ///
     /// # Errors
     /// Where there is no such folder and none can be made.
-    pub fn open() -> anyhow::Result<Self> {
+    pub fn open(commit: &str) -> Result<Self, CacheError> {
         let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
         let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-        let base = base.context("neither XDG_CACHE_HOME nor HOME names a folder")?;
-        Self::in_folder(base.join("underload").join("trials"), program()?, MOST_BYTES)
+        let base = base.ok_or(CacheError::NoFolder)?;
+        Self::in_folder(base.join("underload").join("trials"), program(commit)?, MOST_BYTES)
     }
 
-    fn in_folder(folder: PathBuf, program: String, most_bytes: u64) -> anyhow::Result<Self> {
-        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        let mut found =
-            entries(&folder).with_context(|| format!("reading {}", folder.display()))?;
+    fn in_folder(folder: PathBuf, program: String, most_bytes: u64) -> Result<Self, CacheError> {
+        fs::create_dir_all(&folder).map_err(CacheError::disk("creating", &folder))?;
+        let mut found = entries(&folder).map_err(CacheError::disk("reading", &folder))?;
         found.sort();
         let earlier: VecDeque<_> = found.into_iter().map(|(_, path, size)| (path, size)).collect();
         let bytes = earlier.iter().map(|(_, size)| size).sum();
@@ -110,7 +142,7 @@ impl Cache {
         let path = self.path(key);
         let read = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error.to_string()),
             // To open a pipe is to wait for whoever writes to it.
             Ok(metadata) if !metadata.is_file() => {
                 return Found::Damaged(format!("{}: no file; it is left there", path.display()));
@@ -129,7 +161,7 @@ impl Cache {
             Err(error) => {
                 // Where it cannot be removed, the new entry replaces it all the same.
                 let _ = fs::remove_file(&path);
-                Found::Damaged(format!("{}: {error:#}", path.display()))
+                Found::Damaged(format!("{}: {error}", path.display()))
             }
         }
     }
@@ -138,7 +170,7 @@ impl Cache {
     ///
     /// # Errors
     /// What the disk said; the run can go on without.
-    pub fn keep(&mut self, key: &Key, data: &TrialData) -> anyhow::Result<()> {
+    pub fn keep(&mut self, key: &Key, data: &TrialData) -> Result<(), CacheError> {
         let entry = Entry {
             record: serde_json::to_string(&data.record)?,
             samples: data.samples.clone(),
@@ -154,14 +186,14 @@ impl Cache {
             return Ok(());
         }
         let parent = path.parent().unwrap_or(&self.folder);
-        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+        fs::create_dir_all(parent).map_err(CacheError::disk("creating", parent))?;
         let sum = digest(&SHA256, &body);
         let whole = [sum.as_ref(), &body].concat();
         let written = NewFile::beside(&path, Access::Owner).and_then(|mut file| {
             io::Write::write_all(&mut file, &whole)?;
             file.replace_unsynced()
         });
-        written.with_context(|| format!("writing {}", path.display()))?;
+        written.map_err(CacheError::disk("writing", &path))?;
         self.bytes += size;
         Ok(())
     }
@@ -184,13 +216,20 @@ impl Cache {
     }
 }
 
-fn read_entry(path: &Path, size: u64) -> anyhow::Result<TrialData> {
-    ensure!(size <= MOST_ENTRY_BYTES, "longer than any entry");
-    let whole = fs::read(path)?;
-    let (sum, body) = whole.split_at_checked(SHA256_OUTPUT_LEN).context("cut short")?;
-    ensure!(digest(&SHA256, body).as_ref() == sum, "its checksum does not match");
-    let Entry { record, samples, series } = postcard::from_bytes(body)?;
-    Ok(TrialData { record: serde_json::from_str(&record)?, samples, series, outputs: Vec::new() })
+/// The trial of an entry, or why it cannot be believed.
+fn read_entry(path: &Path, size: u64) -> Result<TrialData, String> {
+    if size > MOST_ENTRY_BYTES {
+        return Err("longer than any entry".to_owned());
+    }
+    let whole = fs::read(path).map_err(|error| error.to_string())?;
+    let (sum, body) = whole.split_at_checked(SHA256_OUTPUT_LEN).ok_or("cut short")?;
+    if digest(&SHA256, body).as_ref() != sum {
+        return Err("its checksum does not match".to_owned());
+    }
+    let entry = postcard::from_bytes(body).map_err(|error| error.to_string())?;
+    let Entry { record, samples, series } = entry;
+    let record = serde_json::from_str(&record).map_err(|error| error.to_string())?;
+    Ok(TrialData { record, samples, series, outputs: Vec::new(), notes: Vec::new() })
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
@@ -231,22 +270,23 @@ fn is_old(written: SystemTime) -> bool {
 }
 
 /// What distinguishes this program's results from another's.
-fn program() -> anyhow::Result<String> {
-    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("UNDERLOAD_COMMIT"));
-    if commit != "unknown" && !commit.ends_with("-dirty") {
+fn program(commit: &str) -> Result<String, CacheError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let is_known = !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty");
+    if is_known {
         return Ok(format!("{version} {commit}"));
     }
-    let path = env::current_exe().context("finding this program's own file")?;
-    let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let path = env::current_exe().map_err(CacheError::Program)?;
+    let bytes = fs::read(&path).map_err(CacheError::disk("reading", &path))?;
     Ok(format!("{version} {}", HEXLOWER.encode(digest(&SHA256, &bytes).as_ref())))
 }
 
 #[cfg(test)]
 mod tests {
     use underload_disk::faults;
-    use underload_run::scenario::{Arm, Scenario};
 
     use super::*;
+    use crate::scenario::{Arm, Scenario};
 
     const SCENARIO: &str = r#"
         [path]
@@ -273,6 +313,7 @@ mod tests {
             samples: vec![Sample { rtt_ns: Some(17), ..Sample::default() }; samples],
             series: vec![Series { name: "up.backlog".into(), ..Series::default() }],
             outputs: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

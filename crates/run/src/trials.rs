@@ -1,22 +1,21 @@
 //! The trials of a run, batch after batch, each recorded in its order as soon as it is finished.
 
 use std::io::Write as _;
-use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use underload_aqm::registry::LoadFile;
+use underload_aqm::rng::Rng;
 use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_report::RunDir;
-use underload_run::scenario::{Arm, Conditions, Path, Scenario};
 
-use super::Interrupt;
-use super::cache::{Cache, Found, Key};
-use super::packets::Wanted;
-use super::progress::Progress;
-use super::repeat_seed;
-use super::world::World;
-use crate::simulated::Setting;
+use crate::cache::{Cache, Found, Key};
+use crate::error::{Doing as _, RunError, chain};
+use crate::progress::Progress;
+use crate::results::Results;
+use crate::scenario::{Arm, Conditions, Path, Scenario};
+use crate::settings::Settings;
+use crate::source;
+use crate::world::{Setting, World};
 
 /// A trial to run.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +43,8 @@ pub struct TrialData {
     pub series: Vec<Series>,
     /// What commands of the scenario printed.
     pub outputs: Vec<Output>,
+    /// What the user should know of it, a line each.
+    pub notes: Vec<String>,
 }
 
 /// What a command printed, to stdout and stderr.
@@ -57,35 +58,28 @@ pub struct Output {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum End {
+pub(crate) enum End {
     /// Every trial ran.
     Complete {
         /// The whole run, seconds.
         duration_s: f64,
     },
-    /// The user stopped it.
+    /// The caller stopped it.
     Interrupted {
-        /// Trials completed.
-        done: usize,
         /// Trials asked for.
         of: usize,
     },
 }
 
 /// Everything that a run's trials come from.
-pub struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// The arms, and what is drawn for each trial of them.
     pub scenario: &'a Scenario,
-    /// Where links find their files.
-    pub load: &'a mut LoadFile<'a>,
+    pub settings: &'a Settings,
     /// Where trials computed before are looked up.
     pub cache: Option<Cache>,
     /// See [`Trial::keeps_curves`].
     pub keeps_curves: bool,
-    /// Packets to record.
-    pub packets: Wanted,
-    /// Simulated trials side by side; `None`: one per core.
-    pub threads: Option<NonZeroUsize>,
 }
 
 /// One trial's place, and what a cohort drew for it.
@@ -98,37 +92,37 @@ struct Planned<'a> {
 
 /// Runs every arm once, then every arm again, so that a slow drift of the machine meets all arms
 /// alike.
-pub fn execute(
+pub(crate) fn execute(
     mut plan: Plan<'_>,
     world: &mut World,
-    directory: &mut RunDir,
-    interrupt: &Interrupt,
-) -> anyhow::Result<End> {
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<End, RunError> {
     let start = Instant::now();
-    let of = plan.trials();
-    let mut progress = Progress::start(of, world.estimate(plan.scenario));
+    let of = plan.scenario.trials();
+    progress.start(of, world.estimate(plan.scenario));
     let mut size = world.batch_size();
     let mut done = 0;
     while done < of {
         let batch_start = Instant::now();
         let batch = plan.batch(done, size)?;
-        let packets = plan.packets.clone();
-        let setting = Setting { interrupt, directory, packets: &packets, threads: plan.threads };
-        let show = &mut Shown { world, progress: &mut progress, setting };
-        let finished = plan.run(&batch, show)?;
+        let finished = plan.run(&batch, world, results.directory(), progress)?;
         // A trial is recorded in its place; those after an interrupted one are in the cache.
         for data in finished.into_iter().map_while(|data| data) {
             done += 1;
-            directory
-                .append_trial(&data.record, &data.samples, &data.series)
-                .with_context(|| format!("recording trial {} of {of}", data.record.index + 1))?;
-            keep_outputs(directory, data.record.index, &data.outputs)?;
+            data.notes.iter().for_each(|note| progress.say(note));
+            results
+                .append(&data.record, &data.samples, &data.series)
+                .doing(format!("recording trial {} of {of}", data.record.index + 1))?;
+            if let Some(directory) = results.directory() {
+                keep_outputs(directory, data.record.index, &data.outputs)?;
+            }
             progress.finished(&data.record);
         }
-        directory.sync()?;
-        if interrupt.is_requested() && done < of {
+        results.sync()?;
+        if plan.settings.stop.load(Ordering::Relaxed) && done < of {
             progress.end();
-            return Ok(End::Interrupted { done, of });
+            return Ok(End::Interrupted { of });
         }
         size = next_size(size, world.batch_size(), batch_start.elapsed());
     }
@@ -136,60 +130,52 @@ pub fn execute(
     Ok(End::Complete { duration_s: start.elapsed().as_secs_f64() })
 }
 
-/// Who runs a batch, and who hears of it.
-struct Shown<'a> {
-    world: &'a mut World,
-    progress: &'a mut Progress,
-    setting: Setting<'a>,
-}
-
 impl<'a> Plan<'a> {
-    /// Trials of the whole run.
-    pub fn trials(&self) -> usize {
-        self.scenario.trials()
-    }
-
     /// Up to `size` trials from the first that is not done.
-    fn batch(&mut self, done: usize, size: usize) -> anyhow::Result<Vec<Planned<'a>>> {
+    fn batch(&self, done: usize, size: usize) -> Result<Vec<Planned<'a>>, RunError> {
         let scenario = self.scenario;
-        let (arms, of) = (scenario.arms.len(), self.trials());
-        let planned = |index: usize| {
+        let (arms, of) = (scenario.arms.len(), scenario.trials());
+        let load = &mut |file: &str| source::load_file(&scenario.name, file);
+        let mut planned = |index: usize| {
             let (arm, repeat) = (&scenario.arms[index % arms], (index / arms) as u32);
             let drawn = match scenario.cohort {
-                Some(_) => Some(scenario.trial_arm(arm, repeat, self.load)?),
+                Some(_) => Some(scenario.trial_arm(arm, repeat, load)?),
                 None => None,
             };
             Ok(Planned { index: index as u32, repeat, arm, drawn })
         };
-        (done..of.min(done + size)).map(planned).collect()
+        (done..of.min(done + size)).map(&mut planned).collect()
     }
 
     /// Finds trials in the cache and runs the others. Those that were interrupted are `None`.
     fn run(
         &mut self,
         batch: &[Planned<'_>],
-        shown: &mut Shown<'_>,
-    ) -> anyhow::Result<Vec<Option<TrialData>>> {
+        world: &mut World,
+        directory: Option<&RunDir>,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Option<TrialData>>, RunError> {
         let trials: Vec<Trial<'_>> = batch.iter().map(|planned| self.trial(planned)).collect();
         let keys: Vec<Option<Key>> =
             trials.iter().map(|trial| self.cache.as_ref().map(|cache| cache.key(trial))).collect();
         let mut results: Vec<Option<TrialData>> = Vec::with_capacity(batch.len());
         for (trial, key) in trials.iter().zip(&keys) {
-            results.push(self.find(trial, key.as_ref(), shown.progress));
+            results.push(self.find(trial, key.as_ref(), progress));
         }
         let pairs = trials.iter().zip(&results);
         let missing: Vec<Trial<'_>> =
             pairs.filter(|(_, result)| result.is_none()).map(|(trial, _)| *trial).collect();
-        let progress = &*shown.progress;
-        let computed = shown.world.run(&missing, &mut |what| progress.show(what), shown.setting)?;
+        let Settings { stop, packets, threads, .. } = self.settings;
+        let setting = Setting { stop, directory, packets, threads: *threads };
+        let computed = world.run(&missing, &mut |what| progress.show(what), setting)?;
         let mut computed = computed.into_iter();
         for (result, key) in results.iter_mut().zip(&keys).filter(|(result, _)| result.is_none()) {
             *result = computed.next().flatten();
             if let (Some(data), Some(key)) = (&*result, key) {
-                self.keep(key, data, shown.progress);
+                self.keep(key, data, progress);
             }
         }
-        shown.progress.computed(missing.len());
+        progress.computed(missing.len());
         for (data, planned) in results.iter_mut().zip(batch) {
             let Some(data) = data else { continue };
             data.record.conditions = planned
@@ -216,7 +202,7 @@ impl<'a> Plan<'a> {
         &self,
         trial: &Trial<'_>,
         key: Option<&Key>,
-        progress: &mut Progress,
+        progress: &mut dyn Progress,
     ) -> Option<TrialData> {
         match self.cache.as_ref()?.find(key?, trial) {
             Found::Trial(data) => Some(*data),
@@ -229,10 +215,10 @@ impl<'a> Plan<'a> {
     }
 
     /// A cache that cannot be written is left alone from then on.
-    fn keep(&mut self, key: &Key, data: &TrialData, progress: &Progress) {
+    fn keep(&mut self, key: &Key, data: &TrialData, progress: &mut dyn Progress) {
         let kept = self.cache.as_mut().map_or(Ok(()), |cache| cache.keep(key, data));
         if let Err(error) = kept {
-            progress.say(&format!("going on without a cache: {error:#}"));
+            progress.say(&format!("going on without a cache: {}", chain(&error)));
             self.cache = None;
         }
     }
@@ -252,7 +238,7 @@ fn next_size(size: usize, least: usize, took: Duration) -> usize {
 
 /// Leaves out the queue and curves of a direction whose link the scenario does not name: it is
 /// wide, and its queue says nothing.
-pub fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
+pub(crate) fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
     for (direction, _) in path.lanes().filter(|(_, lane)| lane.is_wide) {
         let prefix = format!("{direction}.");
         data.series.retain(|curve| !curve.name.starts_with(&prefix));
@@ -261,11 +247,17 @@ pub fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
 }
 
 /// Writes what commands printed as `exec/TRIAL-FLOW.txt`.
-fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> anyhow::Result<()> {
+fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<(), RunError> {
     for output in outputs {
         let name = format!("{index:07}-{}.txt", output.name);
         let mut file = directory.begin_file("exec", &name)?;
-        file.write_all(&output.text).with_context(|| format!("writing exec/{name}"))?;
+        file.write_all(&output.text).doing(format!("writing exec/{name}"))?;
     }
     Ok(())
+}
+
+/// The seed of a repeat, a child stream of the run's. All arms share it: what they differ in is
+/// then the arm, not the luck of a random link.
+fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
+    Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
 }

@@ -9,25 +9,25 @@ use underload_probe::endpoint::{ProbeClass, ProberConfig};
 use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
-use underload_run::flows;
-use underload_run::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
 
 use super::check::ecn_of;
-use crate::run::Trial;
+use crate::flows;
+use crate::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
+use crate::trials::Trial;
 
 /// The lab of an arm.
-pub fn lab(arm: &Arm) -> LabConfig {
+pub(super) fn lab(arm: &Arm) -> LabConfig {
     LabConfig { ecn: ecn_of(arm), ..LabConfig::default() }
 }
 
 /// The gateway of a trial. A path has one link per direction here: hops are refused before.
-pub fn gateway(path: &Path, seed: u64) -> GatewayConfig {
+pub(super) fn gateway(path: &Path, seed: u64) -> GatewayConfig {
     let lane = |lane: &Lane| LaneConfig { link: lane.link.clone(), queue: lane.queue.clone() };
     GatewayConfig { seed, ..GatewayConfig::new(lane(&path.up[0]), lane(&path.down[0])) }
 }
 
 /// Probes, load and phases of a trial.
-pub fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
+pub(super) fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
     let Arm { phases, flows, .. } = trial.arm;
     let mut config = MeasurementConfig {
         trial: trial.index,
@@ -49,17 +49,17 @@ pub fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
 }
 
 /// The longest phases with a margin: what the load server may be asked for.
-pub fn longest(phases: &Phases) -> Duration {
+pub(super) fn longest(phases: &Phases) -> Duration {
     duration(phases.longest()) + Duration::from_mins(2)
 }
 
 /// Load flows of an arm.
-pub fn flow_count(arm: &Arm) -> usize {
+pub(super) fn flow_count(arm: &Arm) -> usize {
     arm.flows.iter().map(|flow| loads(flow).len()).sum()
 }
 
 /// As `Duration`.
-pub fn duration(span: Span) -> Duration {
+pub(super) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 

@@ -5,20 +5,20 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::{DataLink, Endianness};
+use pcap_file::{DataLink, Endianness, PcapError};
 use underload_disk::{self as disk, GrowingFile};
 use underload_sim::net::{Event, Sighting};
 
 use super::header::{self, Passed, TcpFacts};
 use super::point::{HopNames, Point};
 use super::sequence::Offsets;
+use crate::error::{Doing as _, RunError};
 
 /// A capture being written.
 pub struct Capture {
@@ -42,8 +42,8 @@ impl Capture {
         file: GrowingFile,
         point: Point,
         what: &str,
-    ) -> anyhow::Result<Self> {
-        let begin = || -> anyhow::Result<_> {
+    ) -> Result<Self, RunError> {
+        let begin = || -> Result<_, PcapError> {
             let program = concat!("underload ", env!("CARGO_PKG_VERSION"));
             let section = SectionHeaderBlock {
                 endianness: Endianness::Little,
@@ -62,7 +62,7 @@ impl Capture {
             })?;
             Ok(writer)
         };
-        let writer = begin().with_context(|| format!("creating {}", path.display()))?;
+        let writer = begin().doing(format!("creating {}", path.display()))?;
         let (passed, buffer) = (Passed::default(), Vec::with_capacity(header::MOST_BYTES));
         Ok(Self { path, writer, point, passed, buffer, packets: 0, missed: 0 })
     }
@@ -77,7 +77,7 @@ impl Capture {
         names: &HopNames,
         facts: &TcpFacts,
         offsets: &Offsets,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), RunError> {
         if self.point.misses(sighting, names) {
             self.missed += 1;
         }
@@ -97,7 +97,7 @@ impl Capture {
             options,
         };
         let written = self.writer.write_pcapng_block(block);
-        written.with_context(|| format!("writing {}", self.path.display()))?;
+        written.doing(format!("writing {}", self.path.display()))?;
         self.packets += 1;
         Ok(())
     }
@@ -111,10 +111,10 @@ impl Capture {
     ///
     /// # Errors
     /// What the disk said.
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    pub fn finish(mut self) -> Result<(), RunError> {
         let file = self.writer.get_mut();
         let flushed = file.flush().and_then(|()| file.get_ref().sync());
-        flushed.with_context(|| format!("writing {}", self.path.display()))
+        flushed.doing(format!("writing {}", self.path.display()))
     }
 
     /// Removes the capture of a trial that was not completed.

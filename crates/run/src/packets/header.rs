@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use underload_emu::packet::checksum;
+use underload_aqm::checksum;
 use underload_record::schema::Direction;
 use underload_sim::net::{Acknowledgement, Body, Data, Sighting};
 use underload_sim::tcp::{EcnUse, TcpConfig};

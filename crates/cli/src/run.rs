@@ -1,0 +1,294 @@
+//! `underload run`: every trial of a scenario, recorded and reported.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use underload_record::schema::RunRecord;
+use underload_report::{RunDir, StoreError};
+use underload_run::packets::{Point, Wanted};
+use underload_run::scenario::{Options, Scenario};
+use underload_run::source::{Source, load_file};
+use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
+
+use crate::exit::{OrBadInput, bad_input};
+use crate::interrupt::Interrupt;
+use crate::present;
+use crate::progress::Terminal;
+
+/// What executes the scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum World {
+    /// Live where the machine allows it, else simulated; says which and why.
+    Auto,
+    /// Virtual time.
+    Sim,
+    /// Network namespaces, the kernel's own TCP, real time.
+    Live,
+}
+
+/// The command line of `underload run`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Arguments {
+    /// A scenario file, or the name of a built-in one (see `underload scenarios`).
+    pub scenario: String,
+    /// What executes it.
+    #[arg(long, value_enum, default_value_t = World::Auto)]
+    pub world: World,
+    /// Only these arms; may be given several times.
+    #[arg(long = "arm", value_name = "NAME")]
+    pub arms: Vec<String>,
+    /// How often each arm runs, instead of the scenario's own number.
+    #[arg(long = "repeat", value_name = "N")]
+    pub repeats: Option<u32>,
+    /// The run's seed, instead of the scenario's own.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The run directory, which must be new or empty [default: runs/NAME-TIME].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Recorded links in Mahimahi's format, plain or .gz, instead of the links that the scenario
+    /// sweeps over: one arm each, named after the file.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub traces: Vec<String>,
+    /// Prints the run as one JSON document instead of the table.
+    #[arg(long)]
+    pub json: bool,
+    /// The scenario's short form: fewer and shorter trials.
+    #[arg(long)]
+    pub short: bool,
+    /// Computes every simulated trial, also those that an earlier run kept in the cache.
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Runs even more than a million trials.
+    #[arg(long)]
+    pub yes: bool,
+    /// Simulates so many trials side by side; the result is the same [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Records every simulated packet in packets.parquet, at these points or at all.
+    #[arg(
+        long,
+        value_name = "POINT,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ','
+    )]
+    pub packets: Option<Vec<Point>>,
+    /// Captures simulated packets for Wireshark in captures/TRIAL-POINT.pcapng. A point is client,
+    /// server, or up or down with arrival, mark, drop, departure or delivery: up.departure.
+    #[arg(long, value_name = "POINT,...", value_delimiter = ',')]
+    pub pcap: Vec<Point>,
+}
+
+/// Runs the scenario.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    // Before anything that takes time, or that could fail with something already written.
+    if let Some(out) = &arguments.out {
+        refuse_occupied(RunDir::check_vacant(out))?;
+    }
+    let scenario = arguments.scenario()?;
+    check_size(scenario.trials(), arguments.yes).or_bad_input()?;
+    if let Some(note) = memory_note(scenario.trials()) {
+        eprintln!("{note}");
+    }
+    let settings = arguments.settings()?;
+    let interrupt = Interrupt::watch()?;
+    let settings = Settings { stop: interrupt.shared(), ..settings };
+    let ended = underload_run::run(&scenario, &settings, &mut Terminal::default());
+    ended.map_or_else(|error| Err(arguments.broken_off(error)), |run| arguments.present(&run))
+}
+
+/// Runs a scenario for its record alone: progress on stderr, no report, nothing on stdout.
+pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
+    check_size(scenario.trials(), false).or_bad_input()?;
+    if let Some(note) = memory_note(scenario.trials()) {
+        eprintln!("{note}");
+    }
+    let interrupt = Interrupt::watch()?;
+    let settings = Settings { stop: interrupt.shared(), ..settings };
+    let run = underload_run::run(scenario, &settings, &mut Terminal::default());
+    run.map(|run| run.record).map_err(marked)
+}
+
+/// The commit that this program was built from.
+pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
+
+/// What the command line has to change is marked as its fault.
+fn marked(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Failed { source, .. } => (*source).into(),
+        error if error.is_refusal() => bad_input(error),
+        error => error.into(),
+    }
+}
+
+/// A directory that is taken is the command line's fault.
+pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
+    match made {
+        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
+        made => Ok(made?),
+    }
+}
+
+/// Trials that are run without being asked twice, at most.
+const MOST_TRIALS: usize = 1_000_000;
+/// Memory that a trial's record takes at the end of a run, with its share of the report, about.
+const TRIAL_BYTES: usize = 40_000;
+
+/// What a run of so many trials needs, where that is worth knowing before it starts.
+fn memory_note(trials: usize) -> Option<String> {
+    const WORTH_SAYING: usize = 2_000_000_000;
+    let bytes = trials.saturating_mul(TRIAL_BYTES);
+    let gigabytes = bytes.div_ceil(1_000_000_000);
+    let note = || format!("{trials} trials: their record will take about {gigabytes} GB of memory");
+    (bytes >= WORTH_SAYING).then(note)
+}
+
+fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
+    if trials > MOST_TRIALS && !yes {
+        bail!(
+            "{trials} trials are more than {MOST_TRIALS}: give --yes if you mean it, or fewer \
+             with --repeat or --arm"
+        );
+    }
+    Ok(())
+}
+
+impl Arguments {
+    /// The scenario as the command line wants it.
+    fn scenario(&self) -> anyhow::Result<Scenario> {
+        let source = Source::find(&self.scenario).or_bad_input()?;
+        let options = self.options().or_bad_input()?;
+        let load = &mut |file: &str| load_file(&source.name, file);
+        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load);
+        let mut scenario = scenario.or_bad_input()?;
+        scenario.text = self.effective_text(&source.text);
+        Ok(scenario)
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let packets = Wanted { rows: self.packets.clone(), captures: self.pcap.clone() };
+        Ok(Settings {
+            world: self.world(&packets)?,
+            destination: match &self.out {
+                Some(path) => Destination::Directory(path.clone()),
+                None => Destination::NewIn("runs".into()),
+            },
+            uses_cache: !self.no_cache,
+            threads: self.threads,
+            packets,
+            commit: COMMIT,
+            ..Settings::default()
+        })
+    }
+
+    /// The world as asked for; packets are recorded in virtual time only.
+    fn world(&self, packets: &Wanted) -> anyhow::Result<WorldChoice> {
+        match self.world {
+            World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
+            World::Live if packets.is_empty() => Ok(WorldChoice::Live),
+            World::Auto | World::Sim => Ok(WorldChoice::Sim),
+            World::Live => Err(anyhow!(
+                "--packets and --pcap record simulated packets: expected --world sim; for live \
+                 ones, `underload link --log DIR` logs what its links do"
+            ))
+            .or_bad_input(),
+        }
+    }
+
+    /// Prints a run that is complete; one without a valid trial has failed.
+    fn present(&self, run: &Run) -> anyhow::Result<()> {
+        if let Some(directory) = &run.directory {
+            present::run(directory, self.json)?;
+        }
+        if run.record.trials.iter().any(|trial| trial.validity.is_valid()) {
+            return Ok(());
+        }
+        bail!(
+            "no trial is valid: this machine was too late or too busy, and its numbers would say \
+             nothing about the queues; see the reasons above"
+        )
+    }
+
+    /// Shows what is left of a run that ended early; returns what ended it.
+    fn broken_off(&self, error: RunError) -> anyhow::Error {
+        match error {
+            RunError::Interrupted { of, remains } => {
+                let trials = remains.trials;
+                let shown = self.show_what_is_left(remains);
+                shown.err().unwrap_or_else(|| {
+                    let remains = Remains { trials, ..Remains::default() };
+                    RunError::Interrupted { of, remains }.into()
+                })
+            }
+            RunError::Failed { source, remains } => {
+                if let Err(second) = self.show_what_is_left(remains) {
+                    eprintln!("no report of it: {second:#}");
+                }
+                (*source).into()
+            }
+            error => marked(error),
+        }
+    }
+
+    /// The report of the trials that were completed.
+    fn show_what_is_left(&self, remains: Remains) -> anyhow::Result<()> {
+        if let Some(error) = remains.unremoved {
+            return Err(error).context("removing the files of a run without a trial");
+        }
+        let Some(path) = remains.directory else { return Ok(()) };
+        eprintln!("{} completed trials are kept in {}", remains.trials, path.display());
+        present::run(&path, self.json)
+    }
+
+    fn options(&self) -> anyhow::Result<Options> {
+        let links = self.traces.iter().map(|file| recorded_link(file));
+        Ok(Options {
+            short: self.short,
+            set: self.overrides.clone(),
+            links: links.collect::<anyhow::Result<_>>()?,
+            arms: self.arms.clone(),
+            repeats: self.repeats,
+            seed: self.seed,
+        })
+    }
+
+    /// The file, headed by what the command line changed, so that the record alone repeats it.
+    fn effective_text(&self, text: &str) -> String {
+        let mut changes = Vec::new();
+        if self.short {
+            changes.push("--short".to_owned());
+        }
+        changes.extend(self.overrides.iter().map(|set| format!("--set {set:?}")));
+        if !self.traces.is_empty() {
+            changes.push("--traces".to_owned());
+            changes.extend(self.traces.iter().map(|file| format!("{file:?}")));
+        }
+        changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
+        changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
+        changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
+        if changes.is_empty() {
+            return text.to_owned();
+        }
+        format!("# underload run with {}\n{text}", changes.join(" "))
+    }
+}
+
+/// Name and SPEC of a recording: the name is the file's without folders and endings that say
+/// nothing.
+fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
+    if file.contains(['[', ']', ',', '=']) {
+        bail!("--traces {file}: a file whose name has none of [ ] , = is expected");
+    }
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = [".trace", ".pps"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    Ok((name.chars().map(plain).collect(), format!("trace:{file},profile=mahimahi")))
+}

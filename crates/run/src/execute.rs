@@ -1,0 +1,155 @@
+//! From a scenario and settings to a record.
+
+use std::path::PathBuf;
+
+use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
+use underload_report::RunDir;
+
+use crate::cache::Cache;
+use crate::error::{Doing as _, RunError, chain};
+use crate::host;
+use crate::progress::Progress;
+use crate::results::Results;
+use crate::scenario::{Arm, Scenario};
+use crate::settings::{Destination, Settings, WorldChoice};
+use crate::source;
+use crate::trials::{End, Plan, execute};
+use crate::world::World;
+
+/// A run that came to its end.
+#[derive(Debug)]
+pub struct Run {
+    /// What it recorded, with the summary of every arm.
+    pub record: RunRecord,
+    /// Where its trials, samples and curves are; `None` where they went to memory.
+    pub directory: Option<PathBuf>,
+}
+
+/// Runs every arm of a scenario as often as it repeats.
+///
+/// A live run without root moves this process into a user namespace, which only a process of one
+/// thread can enter: call it before threads start.
+///
+/// # Errors
+/// [`RunError::is_refusal`] where the scenario or the settings cannot be done as they are; then
+/// nothing has begun. Where a run that began did not come to its end, [`RunError::remains`] says
+/// what is left of it.
+pub fn run(
+    scenario: &Scenario,
+    settings: &Settings,
+    progress: &mut dyn Progress,
+) -> Result<Run, RunError> {
+    let choice = world_choice(settings)?;
+    // Before anything starts a thread: a user namespace can only be entered by one.
+    let mut world = World::choose(choice, scenario)?;
+    if !settings.packets.is_empty() {
+        settings.packets.check(&scenario.arms, scenario.trials())?;
+    }
+    progress.world(scenario, world.reason());
+    let mut results = begin(settings, record(scenario, settings, world.name()))?;
+    let keeps_curves = scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES;
+    if !keeps_curves {
+        results = results.summaries_only();
+    }
+    let cache = cache(scenario, settings, &world, progress);
+    let plan = Plan { scenario, settings, cache, keeps_curves };
+    match execute(plan, &mut world, &mut results, progress) {
+        Ok(End::Complete { duration_s }) => {
+            let directory = results.directory().map(|directory| directory.path().to_owned());
+            let record = results.finish(duration_s).doing("finishing the run")?;
+            Ok(Run { record, directory })
+        }
+        Ok(End::Interrupted { of }) => {
+            Err(RunError::Interrupted { of, remains: results.break_off() })
+        }
+        Err(error) => {
+            Err(RunError::Failed { source: Box::new(error), remains: results.break_off() })
+        }
+    }
+}
+
+/// Trials of which every sample and curve is kept on disk, at most.
+const MOST_WITH_CURVES: usize = 2_000;
+/// Trials from which on an interrupted run is worth resuming.
+const WORTH_CACHING: usize = 32;
+
+/// The world as asked for; packets are recorded in virtual time only.
+fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
+    match (settings.world, &settings.destination) {
+        (world, _) if settings.packets.is_empty() => Ok(world),
+        (WorldChoice::Live, _) => Err(RunError::Refused(
+            "packets are recorded in virtual time only; expected the simulated world".to_owned(),
+        )),
+        (_, Destination::Memory) => {
+            Err(RunError::Refused("packets are recorded into a run directory only".to_owned()))
+        }
+        (WorldChoice::Auto | WorldChoice::Sim, _) => Ok(WorldChoice::Sim),
+    }
+}
+
+/// Makes room for the trials.
+fn begin(settings: &Settings, record: RunRecord) -> Result<Results, RunError> {
+    let directory = match &settings.destination {
+        Destination::Memory => return Ok(Results::in_memory(record)),
+        Destination::Directory(path) => RunDir::create(path, record)?,
+        Destination::NewIn(folder) => {
+            // `comcast-upstream-20261121T013500Z`; the time makes it new.
+            let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();
+            let name = format!("{}-{time}", source::slug(&record.scenario.name));
+            RunDir::create_unused(&folder.join(name), &record)?
+        }
+    };
+    Ok(Results::Directory(Box::new(directory)))
+}
+
+/// The cache, for a run that can use one. Without one the run only takes longer.
+fn cache(
+    scenario: &Scenario,
+    settings: &Settings,
+    world: &World,
+    progress: &mut dyn Progress,
+) -> Option<Cache> {
+    let is_simulated = world.name() == schema::World::Sim;
+    // A trial out of the cache has no packets to record.
+    let is_usable = settings.uses_cache && settings.packets.is_empty() && is_simulated;
+    if !is_usable || scenario.trials() < WORTH_CACHING {
+        return None;
+    }
+    match Cache::open(settings.commit) {
+        Ok(cache) => Some(cache),
+        Err(error) => {
+            progress.say(&format!("without a cache: {}", chain(&error)));
+            None
+        }
+    }
+}
+
+/// The record of a run that is about to begin.
+fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> RunRecord {
+    let arm = |arm: &Arm| ArmRecord {
+        name: arm.name.clone(),
+        label: match scenario.cohort {
+            Some(_) => format!("typically {}", arm.label()),
+            None => arm.label(),
+        },
+        factors: arm.factors.clone(),
+    };
+    RunRecord {
+        format_version: FORMAT_VERSION,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: settings.commit.to_owned(),
+        scenario: ScenarioRecord {
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            text: scenario.text.clone(),
+        },
+        seed: scenario.seed,
+        world,
+        complete: false,
+        arms: scenario.arms.iter().map(arm).collect(),
+        trials: Vec::new(),
+        summaries: Vec::new(),
+        expectations: scenario.published.clone(),
+        host: host::facts(world),
+    }
+}

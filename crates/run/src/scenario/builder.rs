@@ -1,0 +1,265 @@
+//! Scenarios put together in code, of the same tables as a file's and checked alike.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use toml::{Table, Value};
+
+use super::builtin;
+use super::document::Document;
+use super::{Options, Scenario, ScenarioError};
+
+/// A scenario under construction; `docs/scenario-format.md` has the keys.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    name: String,
+    head: Keys,
+    path: Keys,
+    phases: Keys,
+    flows: Vec<Keys>,
+    arms: Vec<Keys>,
+    sweeps: Vec<Keys>,
+}
+
+/// Keys and their values, in the order in which they were set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Keys(Vec<(String, Value)>);
+
+impl Keys {
+    /// No keys.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with one more.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.push((key.to_owned(), value.into()));
+        self
+    }
+
+    fn then(mut self, others: Keys) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// As a table; a dotted key becomes tables in tables.
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        for (key, value) in &self.0 {
+            nest(&mut table, &segments(key), value);
+        }
+        table
+    }
+}
+
+impl From<Keys> for Value {
+    fn from(keys: Keys) -> Value {
+        Value::Table(keys.table())
+    }
+}
+
+/// The parts of a key of an arm: the name of a flow or hop may hold dots of its own.
+fn segments(key: &str) -> Vec<&str> {
+    for section in ["path.hop.", "flow."] {
+        if let Some((name, last)) = key.strip_prefix(section).and_then(|it| it.rsplit_once('.')) {
+            return section.split_terminator('.').chain([name, last]).collect();
+        }
+    }
+    key.splitn(2, '.').collect()
+}
+
+fn nest(table: &mut Table, segments: &[&str], value: &Value) {
+    match segments {
+        [] => {}
+        [key] => {
+            table.insert((*key).to_owned(), value.clone());
+        }
+        [first, rest @ ..] => {
+            let inner = table.entry(*first).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                nest(inner, rest, value);
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// Begins a scenario of this name.
+    pub fn build(name: &str) -> Builder {
+        Builder {
+            name: name.to_owned(),
+            head: Keys::new(),
+            path: Keys::new(),
+            phases: Keys::new(),
+            flows: Vec::new(),
+            arms: Vec::new(),
+            sweeps: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// A key at the top: `title`, `description`, `repeats`, `seed`.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.head = self.head.set(key, value);
+        self
+    }
+
+    /// The links of both directions, their queues and delays.
+    #[must_use]
+    pub fn path(mut self, keys: Keys) -> Self {
+        self.path = self.path.then(keys);
+        self
+    }
+
+    /// How long the phases last.
+    #[must_use]
+    pub fn phases(mut self, keys: Keys) -> Self {
+        self.phases = self.phases.then(keys);
+        self
+    }
+
+    /// One more flow, or group of equal ones.
+    #[must_use]
+    pub fn flow(mut self, name: &str, kind: &str, keys: Keys) -> Self {
+        self.flows.push(Keys::new().set("name", name).set("kind", kind).then(keys));
+        self
+    }
+
+    /// One more arm: the keys that it overrides, such as `path.up_queue`.
+    #[must_use]
+    pub fn arm(mut self, name: &str, overrides: Keys) -> Self {
+        self.arms.push(Keys::new().set("name", name).then(overrides));
+        self
+    }
+
+    /// Every arm so far with each of these values of a key.
+    #[must_use]
+    pub fn sweep<V: Into<Value>>(mut self, key: &str, values: Vec<V>) -> Self {
+        self.sweeps.push(Keys::new().set("key", key).set("values", values));
+        self
+    }
+
+    /// The scenario.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`], without lines.
+    pub fn finish(&self) -> Result<Scenario, ScenarioError> {
+        let tables = |list: &[Keys]| list.iter().map(|keys| Value::Table(keys.table())).collect();
+        let mut root = self.head.table();
+        root.insert("path".to_owned(), Value::Table(self.path.table()));
+        root.insert("phases".to_owned(), Value::Table(self.phases.table()));
+        for (key, list) in [("flow", &self.flows), ("arm", &self.arms), ("sweep", &self.sweeps)] {
+            root.insert(key.to_owned(), Value::Array(tables(list)));
+        }
+        let document = Document::new(&self.name, root, BTreeMap::new());
+        let load = &mut builtin::load_file;
+        Scenario::resolve(document, self.text(), &Options::default(), load)
+    }
+
+    /// The same as a file: what the record of a run keeps.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        write_keys(&mut text, &self.head);
+        for (head, keys) in [("[path]", &self.path), ("[phases]", &self.phases)] {
+            write_section(&mut text, head, keys);
+        }
+        for (head, list) in
+            [("[[flow]]", &self.flows), ("[[arm]]", &self.arms), ("[[sweep]]", &self.sweeps)]
+        {
+            for keys in list {
+                write_section(&mut text, head, keys);
+            }
+        }
+        text
+    }
+}
+
+fn write_section(text: &mut String, head: &str, keys: &Keys) {
+    if keys.0.is_empty() {
+        return;
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(head);
+    text.push('\n');
+    write_keys(text, keys);
+}
+
+fn write_keys(text: &mut String, keys: &Keys) {
+    for (key, value) in &keys.0 {
+        // Writing to a String cannot fail.
+        let _ = match value {
+            Value::String(lines) if is_plain_lines(lines) => {
+                writeln!(text, "{} = \"\"\"\n{lines}\"\"\"", key_text(key))
+            }
+            value => writeln!(text, "{} = {value}", key_text(key)),
+        };
+    }
+}
+
+/// A dotted key; a part of it that holds dots of its own stands in quotes.
+fn key_text(key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let part = |part: &str| {
+        if part.chars().all(bare) { part.to_owned() } else { Value::from(part).to_string() }
+    };
+    segments(key).into_iter().map(part).collect::<Vec<_>>().join(".")
+}
+
+/// Whether a text is lines that TOML takes between `"""` as they are.
+fn is_plain_lines(text: &str) -> bool {
+    let plain = |c: char| c == '\n' || !(c.is_control() || c == '\\');
+    text.ends_with('\n') && text.chars().all(plain) && !text.contains("\"\"\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_queues() -> Builder {
+        Scenario::build("two queues")
+            .set("title", "A \"title\"")
+            .set("description", "Several\nlines.\n")
+            .set("repeats", 2)
+            .path(Keys::new().set("up", "10mbit").set("rtt", "20ms"))
+            .phases(Keys::new().set("load", "3s"))
+            .flow("upload.1", "tcp", Keys::new().set("congestion_control", "cubic"))
+            .flow("probe", "probe", probe())
+            .arm("fifo", Keys::new().set("path.up_queue", "fifo:limit=64KiB"))
+            .arm("pie", Keys::new().set("path.up_queue", "pie").set("flow.upload.1.ecn", true))
+            .sweep("flow.upload.1.count", vec![1, 4])
+    }
+
+    fn probe() -> Keys {
+        let classes = vec![Keys::new().set("dscp", 0), Keys::new().set("dscp", 45)];
+        Keys::new().set("interval", "10ms").set("classes", classes)
+    }
+
+    #[test]
+    fn what_is_built_is_what_its_text_says() {
+        let built = two_queues().finish().expect("a scenario");
+        let read = Scenario::parse(&built.text, "two queues").expect("its text is a scenario");
+        assert_eq!(built.arms.len(), 4);
+        for (built, read) in built.arms.iter().zip(&read.arms) {
+            assert_eq!((&built.name, built.content()), (&read.name, read.content()));
+            assert_eq!(built.factors, read.factors);
+        }
+        assert_eq!((built.repeats, &built.title), (2, &read.title));
+        assert_eq!(built.description, read.description);
+    }
+
+    #[test]
+    fn faults_are_found_as_in_a_file() {
+        let fault = |builder: Builder| builder.finish().expect_err("a fault").to_string();
+        let misspelt = two_queues().path(Keys::new().set("up_que", "pie"));
+        assert!(fault(misspelt).starts_with("two queues: path.up_que: unknown key"));
+        let unknown = two_queues().arm("red", Keys::new().set("path.up_queue", "rad"));
+        assert!(fault(unknown).contains("path.up_queue"));
+        let same = two_queues().arm("pie", Keys::new().set("path.up_queue", "codel"));
+        assert!(fault(same).contains("a second one is named `pie`"));
+    }
+}

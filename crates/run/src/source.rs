@@ -1,0 +1,108 @@
+//! Where scenarios, and the files that they name, come from: folders, or what is built in.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::scenario::builtin;
+
+/// A scenario's text and the name to record it under.
+#[derive(Debug)]
+pub struct Source {
+    /// Built-in name, or the file's path as given.
+    pub name: String,
+    /// The whole file.
+    pub text: String,
+}
+
+/// Why there is no such scenario, and what would be accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(String);
+
+/// Bytes of a scenario file, at most.
+const MAX_LEN: u64 = 1 << 20;
+/// Bytes of a trace, at most: a day of 1 Gbit/s takes less.
+const MAX_TRACE_BYTES: u64 = 1 << 30;
+
+impl Source {
+    /// The built-in scenario of that name, or else the file there. A file can always be meant
+    /// with its extension or a leading `./`.
+    ///
+    /// # Errors
+    /// Names the built-in scenarios where it is none of them and no file, or says why the file
+    /// cannot be read.
+    pub fn find(scenario: &str) -> Result<Self, SourceError> {
+        if let Some(found) = builtin::find(scenario) {
+            return Ok(Self { name: found.name.to_owned(), text: found.text.to_owned() });
+        }
+        let path = Path::new(scenario);
+        let length = match path.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata.len(),
+            Ok(_) => return Err(SourceError(format!("{scenario}: not a file"))),
+            Err(error) => {
+                let known: Vec<&str> = builtin::scenarios().map(|known| known.name).collect();
+                return Err(SourceError(format!(
+                    "{scenario}: neither a scenario file ({error}) nor a built-in scenario; \
+                     built in are {}",
+                    known.join(", ")
+                )));
+            }
+        };
+        if length > MAX_LEN {
+            return Err(SourceError(format!("{scenario}: longer than 1 MiB")));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SourceError(format!("{scenario}: not readable as text: {error}")))?;
+        Ok(Self { name: scenario.to_owned(), text })
+    }
+}
+
+/// The content of a file that a scenario or the command line names: one built in, else one beside
+/// the scenario of this name, else one in the current folder.
+///
+/// # Errors
+/// Says where there is none, and which files are built in.
+pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
+    let not_built_in = match builtin::load_file(name) {
+        Ok(bytes) => return Ok(bytes),
+        Err(problem) => problem,
+    };
+    let beside = Path::new(scenario).parent().map(|folder| folder.join(name));
+    let path = beside.filter(|path| path.exists()).unwrap_or_else(|| name.into());
+    read_trace(&path.to_string_lossy()).map_err(|problem| format!("{problem}; {not_built_in}"))
+}
+
+/// Reads a trace, gzipped or not.
+///
+/// # Errors
+/// What the file system said, and traces of more than 1 GiB.
+pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
+    let say = |error: std::io::Error| format!("{path}: {error}");
+    let file = File::open(path).map_err(say)?;
+    let plain = BufReader::new(file);
+    let gzipped = Path::new(path).extension().is_some_and(|extension| extension == "gz");
+    let source: Box<dyn Read> =
+        if gzipped { Box::new(MultiGzDecoder::new(plain)) } else { Box::new(plain) };
+    let mut bytes = Vec::new();
+    source.take(MAX_TRACE_BYTES + 1).read_to_end(&mut bytes).map_err(say)?;
+    if bytes.len() as u64 > MAX_TRACE_BYTES {
+        return Err(format!("{path}: a trace of more than 1 GiB"));
+    }
+    Ok(bytes)
+}
+
+/// A scenario's name without folders that do not belong to it and without extension, for a
+/// directory.
+pub(crate) fn slug(scenario: &str) -> String {
+    let name = scenario.strip_suffix(".toml").unwrap_or(scenario);
+    let name = if builtin::find(scenario).is_some() {
+        name
+    } else {
+        name.rsplit('/').next().unwrap_or(name)
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    name.chars().map(plain).collect()
+}

@@ -1,0 +1,98 @@
+//! Whether the live world, and this machine, can run a scenario: said before anything starts.
+
+use underload_probe::load::available_congestion_controls;
+
+use crate::error::RunError;
+use crate::scenario::{Arm, Flow, FlowKind, Scenario};
+
+/// Refuses what the live world has no words for.
+pub(super) fn model(scenario: &Scenario) -> Result<(), RunError> {
+    let name = &scenario.name;
+    if let Some(hop) = scenario.arms.iter().find_map(|arm| arm.path.first_hop()) {
+        return Err(RunError::Refused(format!(
+            "{name}: path.hop.{hop}: only the simulator has chains of links (see \
+             docs/scenario-format.md); expected path.up and path.down, or --world sim"
+        )));
+    }
+    let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
+    if let Some((flow, key)) = flows.find_map(|flow| Some((&flow.name, flow.sim_only_key()?))) {
+        return Err(RunError::Refused(format!(
+            "{name}: flow.{flow}.{key}: only the simulator knows it (see \
+             docs/scenario-format.md); expected --world sim"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what this machine cannot run.
+pub(super) fn machine(scenario: &Scenario) -> Result<(), RunError> {
+    let available = available_congestion_controls();
+    for arm in &scenario.arms {
+        check_arm(arm, &available).map_err(|problem| {
+            RunError::Refused(format!("{}: arm {}: {problem}", scenario.name, arm.name))
+        })?;
+    }
+    Ok(())
+}
+
+fn check_arm(arm: &Arm, available: &str) -> Result<(), String> {
+    let is_probe = |flow: &&Flow| matches!(flow.kind, FlowKind::Probe(_));
+    let problem = match arm.flows.iter().filter(is_probe).count() {
+        1 => None,
+        0 => Some("the live world needs a flow with kind = \"probe\""),
+        _ => Some("the live world has one probe flow; give it several `classes` instead"),
+    };
+    if let Some(problem) = problem {
+        return Err(problem.to_owned());
+    }
+    let mut ecn = Vec::new();
+    for flow in &arm.flows {
+        let checked = check_flow(flow, available);
+        checked.map_err(|problem| format!("flow.{}: {problem}", flow.name))?;
+        if let FlowKind::Tcp(tcp) = &flow.kind {
+            ecn.push(tcp.ecn);
+        }
+    }
+    if ecn.iter().any(|ecn| *ecn != ecn_of(arm)) {
+        let problem = "ECN is a setting of a whole host here: all tcp flows use it, or none";
+        return Err(problem.to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the TCP flows of an arm use ECN.
+pub(super) fn ecn_of(arm: &Arm) -> bool {
+    arm.flows.iter().any(|flow| matches!(&flow.kind, FlowKind::Tcp(tcp) if tcp.ecn))
+}
+
+fn check_flow(flow: &Flow, available: &str) -> Result<(), String> {
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => {
+            let name = &tcp.congestion_control;
+            if !available.split([' ', '(', ')', ':']).any(|known| known == name) {
+                return Err(format!(
+                    "congestion_control: this kernel does not offer `{name}`: available are \
+                     {available}; as root, `modprobe tcp_{name}` may add it"
+                ));
+            }
+            if tcp.activity.stop.is_some() {
+                return Err("stop: tcp flows end with the load phase in the live world".to_owned());
+            }
+        }
+        FlowKind::Udp(udp) => {
+            if udp.activity.stop.is_some() {
+                return Err("stop: udp flows end with the load phase in the live world".to_owned());
+            }
+            if !(64..=1500).contains(&udp.packet_bytes) {
+                let bytes = udp.packet_bytes;
+                return Err(format!("packet: {bytes}B: the live world sends 64B to 1500B"));
+            }
+        }
+        FlowKind::Probe(_) | FlowKind::Exec(_) => {}
+        FlowKind::Application(application) => {
+            let name = application.config.name();
+            return Err(format!("kind: `{name}` runs in the sim world only"));
+        }
+    }
+    Ok(())
+}

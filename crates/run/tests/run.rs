@@ -1,0 +1,141 @@
+//! A run as a program sees it: what comes back, what is left when it ends early, what is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use underload_record::metric;
+use underload_record::schema::{RunRecord, TrialRecord, World};
+use underload_report::RunDir;
+use underload_run::packets::Wanted;
+use underload_run::scenario::{Keys, Scenario};
+use underload_run::{Destination, Progress, RunError, Settings, WorldChoice, run};
+
+fn two_queues() -> Scenario {
+    Scenario::build("two queues")
+        .set("title", "Two queues")
+        .set("repeats", 2)
+        .path(Keys::new().set("up", "10mbit").set("rtt", "20ms"))
+        .phases(Keys::new().set("idle", "500ms").set("ramp", "2s").set("load", "2s"))
+        .flow("upload", "tcp", Keys::new().set("congestion_control", "cubic"))
+        .flow("probe", "probe", Keys::new().set("interval", "10ms"))
+        .arm("fifo", Keys::new().set("path.up_queue", "fifo:limit=256KiB"))
+        .arm("pie", Keys::new().set("path.up_queue", "pie"))
+        .finish()
+        .expect("a scenario")
+}
+
+fn into(directory: &Path) -> Settings {
+    Settings { destination: Destination::Directory(directory.to_owned()), ..Settings::default() }
+}
+
+/// What does not depend on when and how fast a run was.
+fn timeless(mut record: RunRecord) -> RunRecord {
+    record.host = underload_record::schema::HostFacts::default();
+    record
+}
+
+#[test]
+fn the_record_is_the_same_in_memory_and_on_disk() {
+    let scenario = two_queues();
+    let memory = run(&scenario, &Settings::default(), &mut ()).expect("a run");
+    assert_eq!(memory.directory, None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run");
+    let disk = run(&scenario, &into(&path), &mut ()).expect("a run");
+    assert_eq!(disk.directory, Some(path.clone()));
+    let read = RunDir::read(&path).expect("a run directory").record;
+    let [memory, disk, read] = [memory.record, disk.record, read].map(timeless);
+    assert_eq!(memory, disk);
+    assert_eq!(disk, read);
+    assert!(memory.complete && memory.world == World::Sim && memory.trials.len() == 4);
+    assert_eq!(memory.scenario.text, scenario.text);
+    let [fifo, pie] = [0, 1].map(|arm| metric(&memory.summaries[arm], "load.rtt.p50"));
+    assert!(fifo.expect("fifo") > 2.0 * pie.expect("pie"), "{fifo:?} {pie:?}");
+}
+
+/// Hears everything, and stops the run after a trial.
+#[derive(Default)]
+struct Listener {
+    heard: Vec<String>,
+    stops: Option<Arc<AtomicBool>>,
+}
+
+impl Progress for Listener {
+    fn world(&mut self, scenario: &Scenario, world: &str) {
+        self.heard.push(format!("{}, {world}", scenario.name));
+    }
+
+    fn start(&mut self, trials: usize, estimate: Option<Duration>) {
+        self.heard.push(format!("{trials} trials, {estimate:?}"));
+    }
+
+    fn finished(&mut self, trial: &TrialRecord) {
+        self.heard.push(format!("{} #{}", trial.arm, trial.repeat));
+        if let Some(stop) = &self.stops {
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    fn end(&mut self) {
+        self.heard.push("end".to_owned());
+    }
+}
+
+#[test]
+fn progress_is_told_in_the_order_of_the_trials() {
+    let mut listener = Listener::default();
+    run(&two_queues(), &Settings::default(), &mut listener).expect("a run");
+    let trials = ["fifo #0", "pie #0", "fifo #1", "pie #1"];
+    let world = "two queues, sim: simulated in virtual time, as asked";
+    let expected = [&[world, "4 trials, None"], &trials[..], &["end"]].concat();
+    assert_eq!(listener.heard, expected);
+}
+
+#[test]
+fn a_stopped_run_keeps_what_it_finished_or_nothing_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run");
+    let stop = Arc::new(AtomicBool::new(true));
+    let settings = Settings { stop: Arc::clone(&stop), ..into(&path) };
+    let error = run(&two_queues(), &settings, &mut ()).expect_err("stopped at once");
+    assert_eq!(error.to_string(), "interrupted after 0 of 4 trials");
+    let remains = error.remains().expect("it began");
+    assert!(remains.directory.is_none() && remains.unremoved.is_none());
+    assert!(!path.exists());
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = Settings { stop: Arc::clone(&stop), ..into(&path) };
+    let mut listener = Listener { stops: Some(stop), ..Listener::default() };
+    // More trials than any machine runs side by side at first.
+    let mut scenario = two_queues();
+    scenario.repeats = 10_000;
+    let error = run(&scenario, &settings, &mut listener).expect_err("stopped");
+    let RunError::Interrupted { of: 20_000, remains } = error else { panic!("{error}") };
+    assert!(remains.trials > 0 && remains.directory.as_deref() == Some(&path));
+    let kept = RunDir::read(&path).expect("a run directory").record;
+    assert_eq!((kept.trials.len(), kept.complete), (remains.trials, false));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_begins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let occupied = folder.path().join("run");
+    std::fs::create_dir(&occupied).expect("a folder");
+    std::fs::write(occupied.join("mine.txt"), "mine").expect("a file");
+    let packets = Wanted { rows: Some(Vec::new()), captures: Vec::new() };
+    let live = WorldChoice::Live;
+    let cases = [
+        (into(&occupied), "what is in it is no run"),
+        (Settings { packets: packets.clone(), ..Settings::default() }, "run directory"),
+        (Settings { packets, world: live, ..into(&folder.path().join("new")) }, "virtual time"),
+    ];
+    for (settings, words) in cases {
+        let error = run(&two_queues(), &settings, &mut ()).expect_err(words);
+        assert!(error.is_refusal() && error.remains().is_none(), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("the folder").collect();
+    assert_eq!(left.len(), 1);
+}
