@@ -1,6 +1,6 @@
 //! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
 //!
-//! A simulated trial depends on its arm's content, its seed and the program alone, so these,
+//! A simulated trial depends on its arm's identity, its seed and the program alone, so these,
 //! hashed, name its entry. The program is its version and commit; a build from changed or unknown
 //! sources is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does
 //! not match is reported, removed and computed anew, never believed; so entries need no sync. What
@@ -132,7 +132,7 @@ impl Cache {
             self.program,
             trial.seed,
             trial.keeps_curves,
-            trial.arm.content()
+            trial.arm.identity()
         );
         Key(HEXLOWER.encode(digest(&SHA256, content.as_bytes()).as_ref()))
     }

@@ -1,8 +1,8 @@
 //! One resolved variant of a scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use ring::digest::{SHA256, digest};
 use toml::Table;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::Direction;
@@ -28,6 +28,7 @@ pub struct Arm {
     pub flows: Vec<Flow>,
     /// Keys whose values differ between the scenario's arms, with this arm's, as the file has them.
     pub factors: BTreeMap<String, String>,
+    identity: String,
 }
 
 /// Starting the namespaces and stopping them, about, seconds.
@@ -47,10 +48,11 @@ impl Arm {
         labels.join("; ")
     }
 
-    /// Everything that a trial depends on besides its seed, written out: two arms with the same
-    /// content are the same experiment, whatever their names.
-    pub fn content(&self) -> String {
-        format!("{:?} {:?} {:?}", self.path, self.phases, self.flows)
+    /// Everything that a trial depends on besides its seed, as JSON: what the scenario says of
+    /// path, phases and flows, and a digest of each file that it names. Two arms with the same
+    /// identity are the same experiment, whatever their names.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     pub(super) fn estimate_seconds(&self) -> f64 {
@@ -134,13 +136,18 @@ pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Re
     let read = |(name, table): &(String, Table)| Flow::read(name, table.clone());
     let flows = tables.flows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     check_flows(&flows)?;
-    Ok(Arm {
-        name: name.to_owned(),
-        path: Path::read(tables.path.clone(), &tables.hops, load)?,
-        phases: Phases::read(tables.phases.clone())?,
-        flows,
-        factors: BTreeMap::new(),
-    })
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let load = &mut |file: &str| {
+        let bytes = load(file)?;
+        files.insert(file.to_owned(), digest(&SHA256, &bytes).as_ref().to_vec());
+        Ok(bytes)
+    };
+    let path = Path::read(tables.path.clone(), &tables.hops, load)?;
+    let phases = Phases::read(tables.phases.clone())?;
+    let said = (&tables.path, &tables.hops, &tables.phases, &tables.flows, &files);
+    let identity = serde_json::to_string(&said)
+        .map_err(|error| Fault::new("", format!("a value that JSON has no words for: {error}")))?;
+    Ok(Arm { name: name.to_owned(), path, phases, flows, factors: BTreeMap::new(), identity })
 }
 
 fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
@@ -156,16 +163,11 @@ fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Two arms that are the same compare nothing. Contents are long where links are recordings, so
-/// only their hashes are kept.
+/// Two arms that are the same compare nothing.
 fn check_different(arms: &[Arm]) -> Result<(), Fault> {
-    let mut seen: BTreeMap<u64, &Arm> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, &Arm> = BTreeMap::new();
     for arm in arms {
-        let content = arm.content();
-        let mut hasher = DefaultHasher::new();
-        content.hash(&mut hasher);
-        let twin = seen.insert(hasher.finish(), arm);
-        if let Some(twin) = twin.filter(|twin| twin.content() == content) {
+        if let Some(twin) = seen.insert(arm.identity(), arm) {
             let problem = format!("`{}` and `{}` are the same", twin.name, arm.name);
             return Err(Fault::new("arm", problem));
         }

@@ -245,7 +245,7 @@ mod tests {
         let read = Scenario::parse(&built.text, "two queues").expect("its text is a scenario");
         assert_eq!(built.arms.len(), 4);
         for (built, read) in built.arms.iter().zip(&read.arms) {
-            assert_eq!((&built.name, built.content()), (&read.name, read.content()));
+            assert_eq!((&built.name, built.identity()), (&read.name, read.identity()));
             assert_eq!(built.factors, read.factors);
         }
         assert_eq!((built.repeats, &built.title), (2, &read.title));

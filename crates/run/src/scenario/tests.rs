@@ -413,7 +413,7 @@ fn a_cohort_draws_every_trial_and_pairs_the_arms() {
     assert_eq!(bulk.count.to_string(), conditions["flows"]);
     assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both arms");
     assert_ne!(drawn(&scenario, 0, 6).1, conditions, "another line for the next repeat");
-    assert_eq!(drawn(&scenario, 1, 5).0.content(), arm.content(), "the same again");
+    assert_eq!(drawn(&scenario, 1, 5).0.identity(), arm.identity(), "the same again");
     let own_lines = cohort_text().replace("\"repeat\"", "\"trial\"");
     let own_lines = parse(&own_lines).expect("the scenario is right");
     assert_ne!(drawn(&own_lines, 0, 5).1["rtt"], drawn(&own_lines, 1, 5).1["rtt"]);

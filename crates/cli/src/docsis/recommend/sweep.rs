@@ -211,6 +211,8 @@ pub fn rate_name(bps: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use underload_run::scenario::Arm;
+
     use super::*;
 
     const TIER: Upstream =
@@ -271,7 +273,8 @@ mod tests {
         let read = Scenario::parse(&file, "sweep.toml").expect("a scenario");
         let built = sweep.scenario(Path::new("sweep.toml")).finish().expect("a scenario");
         let contents = |scenario: &Scenario| {
-            scenario.arms.iter().map(|arm| (arm.name.clone(), arm.content())).collect::<Vec<_>>()
+            let of = |arm: &Arm| (arm.name.clone(), arm.identity().to_owned());
+            scenario.arms.iter().map(of).collect::<Vec<_>>()
         };
         assert_eq!(contents(&built), contents(&read));
     }
