@@ -10,9 +10,10 @@
 //! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): nothing disappears silently |
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
 //! | [`queue`] | the disciplines, and the ways of storing that they share |
-//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
+//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): what it did |
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
+//! | [`histogram`] | quantiles of unbounded streams of durations |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -22,6 +23,7 @@ extern crate std;
 pub mod aqm;
 pub mod checksum;
 pub mod config;
+pub mod histogram;
 pub mod link;
 pub mod packet;
 pub mod qdisc;

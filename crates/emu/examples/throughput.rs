@@ -143,11 +143,11 @@ fn print(name: &str, megabits: f64, report: &GatewayReport, kernel_drops: u64, s
     let lanes = directions.iter().filter_map(|direction| report.lane(*direction));
     let (mut packets, mut frames, mut drops) = (0, 0, 0);
     for lane in lanes {
-        let whole = lane.recording.whole();
+        let whole = &lane.recording.whole;
         packets += lane.io.packets;
         frames += lane.io.frames_read;
-        drops += whole.drops.values().map(|count| count.packets).sum::<u64>();
-        drops += whole.input_drops.values().map(|count| count.packets).sum::<u64>();
+        drops += whole.link.counts.dropped_packets();
+        drops += whole.gateway.input_drops.values().map(|count| count.packets).sum::<u64>();
     }
     println!(
         "{name:<30} {megabits:>9.0} {:>10} {:>9.1} {drops:>8} {kernel_drops:>8} {:>30}",

@@ -74,10 +74,10 @@ fn tcp_arrives_intact_with_and_without_offload_over_both_ip_versions() {
             let report = gateway.stop().expect("a report");
             assert!(arrived == sent, "{offload:?} {server}: {} bytes", arrived.len());
             let up = report.lane(Direction::Up).expect("up");
-            let losses: u64 = up.recording.whole().drops.values().map(|c| c.packets).sum();
+            let losses: u64 = up.recording.whole.link.counts.dropped_packets();
             assert!(losses > 0, "the premise: something was lost");
             assert_eq!(up.io.super_packets_read > 0, offload == Offload::On, "{offload:?}");
-            assert!(up.recording.whole().input_drops.is_empty());
+            assert!(up.recording.whole.gateway.input_drops.is_empty());
         }
     }
 }
@@ -86,19 +86,22 @@ fn tcp_arrives_intact_with_and_without_offload_over_both_ip_versions() {
 fn every_packet_has_one_fate() {
     let Some(lab) = lab("every_packet_has_one_fate") else { return };
     for threads in [Threads::One, Threads::Two] {
-        let mut config = config("50mbit:delay=2ms", "fifo:limit=20p", Offload::On);
+        let mut config = config("50mbit:delay=2ms,overhead=14B", "fifo:limit=20p", Offload::On);
         config.threads = threads;
         let gateway = start(&lab, config);
         transfer(&lab, SERVER_V4.into(), &pattern(1_000_000));
         let report = gateway.stop().expect("a report");
         for (direction, lane) in &report.lanes {
-            let whole = lane.recording.whole();
-            let dropped: u64 = whole.drops.values().map(|count| count.packets).sum();
-            let left = u64::from(lane.left_in_queue.packets);
-            let fates = whole.sent.packets + dropped + left;
-            assert_eq!(whole.offered.packets, fates, "{direction} {threads:?}");
-            assert_eq!(lane.io.packets, whole.offered.packets);
-            assert!(whole.lateness.len() <= whole.sent.packets);
+            let whole = &lane.recording.whole;
+            let counts = &whole.link.counts;
+            let left = lane.left_in_queue;
+            let fates = counts.sent.packets + counts.dropped_packets() + u64::from(left.packets);
+            assert_eq!(counts.offered.packets, fates, "{direction} {threads:?}");
+            let dropped_bytes: u64 = counts.drops().map(|(_, count)| count.bytes).sum();
+            let fates_bytes = counts.sent.bytes + dropped_bytes + left.bytes;
+            assert_eq!(counts.offered.bytes, fates_bytes, "{direction} {threads:?}");
+            assert_eq!(lane.io.packets, counts.offered.packets);
+            assert!(whole.gateway.lateness.count() <= counts.sent.packets);
         }
     }
 }
@@ -178,12 +181,12 @@ fn marks_reach_the_receiver_in_place_of_drops() {
             let arrived = transfer(&lab, server, &sent);
             let report = gateway.stop().expect("a report");
             assert!(arrived == sent, "{offload:?} {server}: {} bytes", arrived.len());
-            let up = report.lane(Direction::Up).expect("up").recording.whole();
-            let marks: u64 = up.marks.values().sum();
+            let up = &report.lane(Direction::Up).expect("up").recording.whole.link;
+            let marks = up.counts.marked_packets();
             assert!(marks > 0, "{offload:?} {server}: the premise: something was marked");
             // A sender that never hears of the marks would fill the queue until it overflows; one
             // that does keeps the standing queue near the target.
-            let median = up.sojourn.value_at_quantile(0.5);
+            let median = up.delays.sojourn.quantile(500);
             assert!(median < 50_000_000, "{offload:?} {server}: median sojourn {median} ns");
         }
     }

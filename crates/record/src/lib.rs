@@ -8,8 +8,10 @@
 //! - [`LatencyPools`], [`conclude`]: from trials to the summary of each arm, and the published
 //!   numbers held against it.
 //! - [`metric`]: one number of an arm by its name.
+//! - [`link`]: what a link did, as every world records it.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
+pub mod link;
 pub mod schema;
 pub mod stats;
 

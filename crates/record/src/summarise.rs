@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use underload_aqm::histogram::Histogram;
+
+use crate::link;
 use crate::schema::{
     ArmLatency, Distribution, FlowRecord, Interval, LatencyMeasure, LatencySummary, Phase,
     PhaseWindow, Quantile, Sample, TrialRecord,
 };
-use crate::stats::{self, DurationHistogram};
+use crate::stats;
 
 /// Confidence of every interval that a report prints.
 pub const CONFIDENCE: f64 = 0.95;
@@ -118,7 +121,7 @@ struct PoolKey {
 #[derive(Debug)]
 enum Pool {
     Exact(Vec<u64>),
-    Counted(Box<DurationHistogram>),
+    Counted(Histogram),
 }
 
 impl LatencyPools {
@@ -191,7 +194,7 @@ impl Pool {
         match self {
             Pool::Exact(values) if values.len() < EXACT_SAMPLES => values.push(ns),
             Pool::Exact(values) => {
-                let mut counted = Box::new(DurationHistogram::new());
+                let mut counted = Histogram::new();
                 for value in &*values {
                     counted.record(*value);
                 }
@@ -205,7 +208,7 @@ impl Pool {
     fn distribution(&self) -> Option<Distribution> {
         match self {
             Pool::Exact(values) => stats::distribution(&mut values.clone()),
-            Pool::Counted(counted) => counted.distribution(),
+            Pool::Counted(counted) => link::distribution(counted),
         }
     }
 }

@@ -3,17 +3,16 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use underload_aqm::qdisc::{Count, Stats};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{
-    BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, PacketCount, Phase,
-    PhaseWindow, Sample, Series, SeriesKind, SeriesPoint, TrialRecord,
+    BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
+    Sample, Series, TrialRecord,
 };
 
 use crate::flow::{Agent, FlowConfig, FlowKind};
 use crate::flow_curves::FlowCurves;
-use crate::net::{Counters, Histogram, Hop, HopConfig, SharedWatcher, difference};
+use crate::net::{HopConfig, SharedWatcher};
 use crate::simulation::{Lifetime, Simulation};
 use crate::sprout;
 use crate::tcp::TcpStats;
@@ -214,7 +213,7 @@ pub fn run_attended(
     if let Some(watcher) = &attendance.watcher {
         simulation.network.watch(watcher);
     }
-    let mut trial = Trial::new(simulation, sample_interval, label.index);
+    let mut trial = Trial::new(simulation, sample_interval);
     if sample_interval.is_some() {
         trial.flow_curves = FlowCurves::new(&flows, &trial.simulation.agents, label.index);
     }
@@ -282,38 +281,18 @@ struct Trial {
     simulation: Simulation,
     now: Time,
     sample_interval: Option<Span>,
-    series: Vec<Series>,
     flow_curves: FlowCurves,
-    /// Per hop, the counters at the last point of the curves.
-    sampled: Vec<Sampled>,
     bottlenecks: Vec<BottleneckSummary>,
     /// Per flow, payload delivered in the load phase.
     goodput: Vec<Option<u64>>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Sampled {
-    sent_bytes: u64,
-    dropped: u64,
-    marked: u64,
-}
-
 impl Trial {
-    fn new(simulation: Simulation, sample_interval: Option<Span>, index: u32) -> Self {
-        let hops = &simulation.network.hops;
-        let series = match sample_interval {
-            None => Vec::new(),
-            Some(_) => hops
-                .iter()
-                .flat_map(|hop| SeriesKind::ALL.map(|kind| named_series(hop, kind, index)))
-                .collect(),
-        };
+    fn new(simulation: Simulation, sample_interval: Option<Span>) -> Self {
         Self {
             now: Time::ZERO,
             sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
-            series,
             flow_curves: FlowCurves::default(),
-            sampled: vec![Sampled::default(); hops.len()],
             bottlenecks: Vec::new(),
             goodput: vec![None; simulation.agents.len()],
             simulation,
@@ -326,11 +305,6 @@ impl Trial {
         lifetimes: &[Lifetime],
         attendance: &Attendance<'_>,
     ) -> Result<(), SimError> {
-        let hops = &mut self.simulation.network.hops;
-        let before: Vec<_> = hops.iter().map(hop_counters).collect();
-        for hop in hops {
-            hop.recorder.clear_delays();
-        }
         let received: Vec<_> = self.simulation.agents.iter().map(Agent::received_bytes).collect();
         self.advance(Time::from_nanos(window.end_ns), lifetimes, attendance)?;
         if window.phase == Phase::Load {
@@ -340,9 +314,8 @@ impl Trial {
                 *goodput = Some(rate(agent.received_bytes() - before, window));
             }
         }
-        for (hop, before) in self.simulation.network.hops.iter_mut().zip(before) {
-            self.bottlenecks.push(summarise(hop, window, &before));
-        }
+        let hops = self.simulation.network.hops.iter_mut();
+        self.bottlenecks.extend(hops.map(|hop| hop.end_window(window)));
         Ok(())
     }
 
@@ -392,29 +365,8 @@ impl Trial {
         let Some(interval) = self.sample_interval else { return };
         let time_ns = self.now.as_nanos();
         self.flow_curves.sample(&self.simulation.agents, time_ns, interval.as_nanos());
-        let kinds = SeriesKind::ALL.len();
-        for (position, hop) in self.simulation.network.hops.iter_mut().enumerate() {
-            let sampled = &mut self.sampled[position];
-            let recorder = &mut hop.recorder;
-            let current = Sampled {
-                sent_bytes: recorder.sent.bytes,
-                dropped: recorder.dropped_packets(),
-                marked: recorder.marked_packets(),
-            };
-            let bits = (current.sent_bytes - sampled.sent_bytes) as f64 * 8e9;
-            let values = SeriesKind::ALL.map(|kind| match kind {
-                SeriesKind::Backlog => hop.link.queue().backlog().bytes as f64,
-                SeriesKind::Sojourn => recorder.sojourn_peak_ns as f64,
-                SeriesKind::Throughput => bits / interval.as_nanos() as f64,
-                SeriesKind::Drops => (current.dropped - sampled.dropped) as f64,
-                SeriesKind::Marks => (current.marked - sampled.marked) as f64,
-            });
-            let series = &mut self.series[position * kinds..(position + 1) * kinds];
-            for (series, value) in series.iter_mut().zip(values) {
-                series.points.push(SeriesPoint { time_ns, value });
-            }
-            recorder.sojourn_peak_ns = 0;
-            *sampled = current;
+        for hop in &mut self.simulation.network.hops {
+            hop.sample(self.now);
         }
     }
 
@@ -426,6 +378,9 @@ impl Trial {
         seed: u64,
     ) -> TrialOutcome {
         let bytes_reserved = self.simulation.bytes_reserved();
+        let hops = &self.simulation.network.hops;
+        let of_hops = || hops.iter().flat_map(|hop| hop.series(label.index));
+        let series = self.sample_interval.map(|_| of_hops().collect()).unwrap_or_default();
         let mut outcome = TrialOutcome {
             record: TrialRecord {
                 index: label.index,
@@ -436,20 +391,15 @@ impl Trial {
                 bottlenecks: self.bottlenecks,
                 ..TrialRecord::default()
             },
-            series: self.series.into_iter().chain(self.flow_curves.into_series()).collect(),
+            series,
             cost: Cost {
                 events: self.simulation.events,
-                packets: self
-                    .simulation
-                    .network
-                    .hops
-                    .iter()
-                    .map(|hop| hop.recorder.sent.packets)
-                    .sum(),
+                packets: hops.iter().map(|hop| hop.recorder.tally.total().sent.packets).sum(),
                 bytes_reserved,
             },
             ..TrialOutcome::default()
         };
+        outcome.series.extend(self.flow_curves.into_series());
         let agents = self.simulation.agents.into_iter().zip(self.goodput);
         for (position, (flow, (agent, goodput))) in flows.iter().zip(agents).enumerate() {
             let stats = tcp_stats(&agent);
@@ -473,50 +423,6 @@ fn tcp_stats(agent: &Agent) -> Option<TcpStats> {
         Agent::Tcp(tcp) => Some(tcp.stats()),
         _ => None,
     }
-}
-
-/// Counters of a hop at one instant.
-struct HopCounters {
-    queue: Stats,
-    link: Counters,
-}
-
-fn hop_counters(hop: &Hop) -> HopCounters {
-    HopCounters { queue: hop.link.queue().stats(), link: hop.recorder.counters() }
-}
-
-fn named_series(hop: &Hop, kind: SeriesKind, trial: u32) -> Series {
-    let mut series = kind.series(trial, hop.direction);
-    if !hop.config.name.is_empty() {
-        series.name = format!("{}.{}", series.name, hop.config.name);
-    }
-    series
-}
-
-fn summarise(hop: &mut Hop, window: &PhaseWindow, before: &HopCounters) -> BottleneckSummary {
-    let after = hop_counters(hop);
-    let [start, end] = [window.start_ns, window.end_ns].map(Time::from_nanos);
-    let offered_bytes = hop.offered_bytes(start, end);
-    let sent = difference(after.link.sent, before.link.sent);
-    BottleneckSummary {
-        hop: hop.config.name.clone(),
-        direction: hop.direction,
-        queue: hop.config.queue.label.to_string(),
-        link: hop.config.link.label.to_string(),
-        window: *window,
-        offered: packets(after.queue.offered, before.queue.offered),
-        sent,
-        drops: after.link.drops_since(&before.link),
-        marks: after.link.marks_since(&before.link),
-        sojourn: hop.recorder.sojourn.distribution(),
-        queuing_delay: hop.recorder.queuing_delay.as_ref().and_then(Histogram::distribution),
-        throughput_bit_per_s: rate(sent.bytes, window),
-        capacity_bit_per_s: offered_bytes.map(|bytes| rate(bytes, window)),
-    }
-}
-
-fn packets(after: Count, before: Count) -> PacketCount {
-    difference(after, before)
 }
 
 fn rate(bytes: u64, window: &PhaseWindow) -> u64 {

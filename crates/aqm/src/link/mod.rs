@@ -8,6 +8,7 @@ pub(crate) mod params;
 mod piecewise;
 mod rate_process;
 pub(crate) mod schedule;
+pub mod tally;
 pub(crate) mod trace;
 
 use alloc::boxed::Box;

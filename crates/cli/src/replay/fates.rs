@@ -1,12 +1,12 @@
 //! What became of each packet, written in order of arrival as soon as it is settled.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use hdrhistogram::Histogram;
+use underload_aqm::link::tally::Tally;
 use underload_aqm::packet::{Ecn, Packet};
-use underload_aqm::qdisc::{DropReason, MarkReason, Observer};
+use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::time::Time;
 
 use crate::replay::input::Arrival;
@@ -17,7 +17,12 @@ pub struct Fates {
     pending: VecDeque<Row>,
     /// Number of the first row in `pending`, in order of arrival.
     first: u64,
+    /// The input, at the lengths that it states.
+    arrivals: Count,
+    first_arrival: Option<Time>,
     tally: Tally,
+    /// When the last transmission ended.
+    last_end: Time,
 }
 
 struct Row {
@@ -35,30 +40,25 @@ enum End {
     Dropped(DropReason),
 }
 
-struct Tally {
-    packets: u64,
-    bytes: u64,
-    sent: u64,
-    marked: u64,
-    drops: BTreeMap<DropReason, u64>,
-    sojourn_ns: Histogram<u64>,
-    first_arrival: Option<Time>,
-    last_end: Time,
-    sent_bytes: u64,
-}
-
 impl Fates {
     /// Starts the output with its header.
     pub fn new(mut output: Box<dyn Write>) -> anyhow::Result<Self> {
         writeln!(output, "id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn")?;
-        Ok(Self { output, pending: VecDeque::new(), first: 0, tally: Tally::new()? })
+        Ok(Self {
+            output,
+            pending: VecDeque::new(),
+            first: 0,
+            arrivals: Count::default(),
+            first_arrival: None,
+            tally: Tally::new(Time::ZERO, false),
+            last_end: Time::ZERO,
+        })
     }
 
     /// The next packet of the input has arrived.
     pub fn arrived(&mut self, arrival: &Arrival) {
-        self.tally.packets += 1;
-        self.tally.bytes += u64::from(arrival.meta.len);
-        self.tally.first_arrival.get_or_insert(arrival.time);
+        self.arrivals.add(arrival.meta.len);
+        self.first_arrival.get_or_insert(arrival.time);
         self.pending.push_back(Row {
             id: arrival.id,
             arrival: arrival.time,
@@ -99,7 +99,33 @@ impl Fates {
 
     /// One screen about the whole replay.
     pub fn summary(&self, queue: &str, link: &str) -> String {
-        self.tally.summary(queue, link)
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:<12}{value}");
+        };
+        let (total, sojourn) = (self.tally.total(), &self.tally.delays().sojourn);
+        let of_all = |packets: u64| {
+            let percent = 100.0 * packets as f64 / self.arrivals.packets.max(1) as f64;
+            format!("{packets} ({percent:.2} %)")
+        };
+        line("queue", queue.to_string());
+        line("link", link.to_string());
+        line("packets", format!("{} ({} bytes)", self.arrivals.packets, self.arrivals.bytes));
+        line("sent", of_all(total.sent.packets));
+        line("marked", of_all(total.marked_packets()));
+        let reasons: Vec<String> = total
+            .drops()
+            .map(|(reason, count)| format!("{} {}", reason.name(), count.packets))
+            .collect();
+        let detail =
+            if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
+        line("dropped", of_all(total.dropped_packets()) + &detail);
+        let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
+        line("sojourn", format!("p50 {p50:.3} ms, p99 {p99:.3} ms, max {max:.3} ms"));
+        let span = self.last_end.since(self.first_arrival.unwrap_or_default()).as_nanos();
+        let rate = total.sent.bytes as f64 * 8e3 / span.max(1) as f64;
+        line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
+        text
     }
 
     fn row(&mut self, number: u64) -> Option<&mut Row> {
@@ -139,14 +165,14 @@ impl Row {
 
 impl Observer<u64> for Fates {
     fn dropped(&mut self, _now: Time, packet: Packet<u64>, reason: DropReason) {
-        *self.tally.drops.entry(reason).or_default() += 1;
+        self.tally.dropped(&packet.meta, reason);
         if let Some(row) = self.row(packet.payload) {
             row.end = Some(End::Dropped(reason));
         }
     }
 
     fn marked(&mut self, _now: Time, packet: &Packet<u64>, reason: MarkReason) {
-        self.tally.marked += 1;
+        self.tally.marked(reason);
         if let Some(row) = self.row(packet.payload) {
             row.marked = Some(reason);
             row.ecn = packet.meta.ecn;
@@ -154,55 +180,10 @@ impl Observer<u64> for Fates {
     }
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<u64>) {
-        self.tally.sent += 1;
-        self.tally.sent_bytes += u64::from(packet.meta.len);
-        self.tally.last_end = end;
-        self.tally.sojourn_ns.saturating_record(start.since(packet.meta.arrived).as_nanos());
+        self.tally.transmitted(start, end, &packet.meta);
+        self.last_end = end;
         if let Some(row) = self.row(packet.payload) {
             row.transmission = Some((start, end));
         }
-    }
-}
-
-impl Tally {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            packets: 0,
-            bytes: 0,
-            sent: 0,
-            marked: 0,
-            drops: BTreeMap::new(),
-            // 1 ns to 1 hour with 3 significant digits.
-            sojourn_ns: Histogram::new_with_bounds(1, 3_600_000_000_000, 3)?,
-            first_arrival: None,
-            last_end: Time::ZERO,
-            sent_bytes: 0,
-        })
-    }
-
-    fn summary(&self, queue: &str, link: &str) -> String {
-        let mut text = String::new();
-        let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<12}{value}");
-        };
-        let percent = |part: u64| 100.0 * part as f64 / self.packets.max(1) as f64;
-        line("queue", queue.to_string());
-        line("link", link.to_string());
-        line("packets", format!("{} ({} bytes)", self.packets, self.bytes));
-        line("sent", format!("{} ({:.2} %)", self.sent, percent(self.sent)));
-        line("marked", format!("{} ({:.2} %)", self.marked, percent(self.marked)));
-        let dropped: u64 = self.drops.values().sum();
-        let reasons: Vec<String> =
-            self.drops.iter().map(|(reason, count)| format!("{} {count}", reason.name())).collect();
-        let detail =
-            if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
-        line("dropped", format!("{dropped} ({:.2} %){detail}", percent(dropped)));
-        let ms = |quantile: f64| self.sojourn_ns.value_at_quantile(quantile) as f64 / 1e6;
-        let max = self.sojourn_ns.max() as f64 / 1e6;
-        line("sojourn", format!("p50 {:.3} ms, p99 {:.3} ms, max {max:.3} ms", ms(0.5), ms(0.99)));
-        let span = self.last_end.since(self.first_arrival.unwrap_or_default()).as_nanos();
-        let rate = self.sent_bytes as f64 * 8e3 / span.max(1) as f64;
-        line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
-        text
     }
 }

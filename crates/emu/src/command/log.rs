@@ -264,7 +264,7 @@ pub fn write_samples(path: &Path, report: &GatewayReport) -> io::Result<()> {
          dropped_packets,marked_packets"
     )?;
     for (direction, lane) in &report.lanes {
-        for row in &lane.recording.rows {
+        for row in &lane.recording.curves.rows {
             writeln!(
                 file,
                 "{},{direction},{},{},{},{},{},{},{}",

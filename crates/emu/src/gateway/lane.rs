@@ -6,8 +6,9 @@ use std::ops::Add;
 use underload_aqm::link::Link;
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::time::Time;
+use underload_record::schema::Phase;
 
-use super::recorder::{InputDrop, Recorder};
+use super::recorder::{InputDrop, Recorder, Recording};
 use crate::machine::{Clock, Tun};
 use crate::packet::{
     FlowKey, HEADERS_MAX, Handle, Headers, VnetHeader, assemble, classify, segment_count,
@@ -111,8 +112,17 @@ impl Lane {
 
     /// Ends a row of the time series.
     pub fn sample(&mut self, now: Time) {
-        let queue = self.link.queue();
-        self.recorder.sample(now, queue.backlog(), |visit| queue.gauges(visit));
+        self.recorder.sample(now, self.link.queue());
+    }
+
+    /// From `now` on the caller does something else.
+    pub fn begin(&mut self, phase: Phase, now: Time) {
+        self.recorder.begin(phase, now, self.link.queue());
+    }
+
+    /// Ends the recording.
+    pub fn finish(self, now: Time) -> Recording {
+        self.recorder.finish(now, self.link.queue())
     }
 
     /// Publishes the counters.
@@ -161,7 +171,7 @@ impl Lane {
             handle.segment = segment;
             let mut meta = found.meta;
             meta.len = segment_length(self.recorder.pool.frame(handle), segment);
-            self.recorder.offered(now, meta.len);
+            self.recorder.arrived(now, meta.len);
             self.link.send(now, Packet { meta, payload: handle }, &mut self.recorder);
         }
         Ok(())

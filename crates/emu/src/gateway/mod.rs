@@ -28,7 +28,7 @@ mod thread;
 pub use config::{GatewayConfig, LaneConfig, Offload, Threads};
 pub(crate) use journal::{Event, Events, Journal};
 pub use lane::IoStats;
-pub use recorder::{InputDrop, Reading, Recording, Row, Window};
+pub use recorder::{InputDrop, Outside, Reading, Recording, Window};
 pub use report::{GatewayReport, LaneReport};
 
 use recorder::Live;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use hdrhistogram::Histogram;
+use underload_aqm::histogram::Histogram;
+use underload_aqm::link::tally::{self, Curves, Tally};
 use underload_aqm::packet::Packet;
-use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer};
-use underload_aqm::time::{Span, Time};
-use underload_record::schema::{Distribution, Phase};
+use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
+use underload_aqm::time::Time;
+use underload_record::schema::Phase;
 
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, segment_length};
@@ -43,105 +44,31 @@ impl InputDrop {
 pub struct Window {
     /// What the caller did then.
     pub phase: Phase,
-    /// First instant inside.
-    pub start: Time,
-    /// First instant after.
-    pub end: Time,
-    /// Offered to the queue.
-    pub offered: Count,
-    /// Transmission begun.
-    pub sent: Count,
-    /// Dropped by queue or link.
-    pub drops: BTreeMap<DropReason, Count>,
-    /// Lost outside of both; packets of unknown length count as zero bytes.
-    pub input_drops: BTreeMap<InputDrop, Count>,
-    /// Changed from ECT to CE.
-    pub marks: BTreeMap<MarkReason, u64>,
-    /// Start of transmission minus end of enqueue, ns.
-    pub sojourn: Histogram<u64>,
-    /// Return of the write to the device minus the instant at which the packet was due, ns.
-    pub lateness: Histogram<u64>,
+    /// What queue and link did.
+    pub link: tally::Window,
+    /// What happened outside of both.
+    pub gateway: Outside,
 }
 
-/// One hour, in three significant digits: longer sojourns count as an hour.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
+/// What a gateway adds to what its links do.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// Packets lost outside of queue and link; those of unknown length count as zero bytes.
+    pub input_drops: BTreeMap<InputDrop, Count>,
+    /// Return of the write to the device minus the instant at which the packet was due, ns.
+    pub lateness: Histogram,
+}
 
 impl Window {
-    fn new(phase: Phase, start: Time) -> Self {
-        let histogram = || {
-            Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS)
-                .expect("these bounds are valid")
-        };
-        Self {
-            phase,
-            start,
-            end: start,
-            offered: Count::default(),
-            sent: Count::default(),
-            drops: BTreeMap::new(),
-            input_drops: BTreeMap::new(),
-            marks: BTreeMap::new(),
-            sojourn: histogram(),
-            lateness: histogram(),
-        }
-    }
-
     /// Adds another window's counts to this one's; the times become those of both together.
-    pub fn add(&mut self, other: &Self) {
-        self.start = self.start.min(other.start);
-        self.end = self.end.max(other.end);
-        let add = |into: &mut Count, count: &Count| {
-            into.packets += count.packets;
-            into.bytes += count.bytes;
-        };
-        add(&mut self.offered, &other.offered);
-        add(&mut self.sent, &other.sent);
-        for (reason, count) in &other.drops {
-            add(self.drops.entry(*reason).or_default(), count);
+    pub fn merge(&mut self, other: &Self) {
+        self.link.merge(&other.link);
+        for (reason, count) in &other.gateway.input_drops {
+            let known = self.gateway.input_drops.entry(*reason).or_default();
+            *known = *known + *count;
         }
-        for (reason, count) in &other.input_drops {
-            add(self.input_drops.entry(*reason).or_default(), count);
-        }
-        for (reason, count) in &other.marks {
-            *self.marks.entry(*reason).or_default() += count;
-        }
-        self.sojourn.add(&other.sojourn).expect("all windows have the same bounds");
-        self.lateness.add(&other.lateness).expect("all windows have the same bounds");
+        self.gateway.lateness.merge(&other.gateway.lateness);
     }
-}
-
-/// The quantiles of a histogram of nanoseconds; `None` if it is empty.
-pub fn distribution(histogram: &Histogram<u64>) -> Option<Distribution> {
-    let quantile = |q| histogram.value_at_quantile(q);
-    (!histogram.is_empty()).then(|| Distribution {
-        count: histogram.len(),
-        min_ns: histogram.min(),
-        p50_ns: quantile(0.5),
-        p90_ns: quantile(0.9),
-        p95_ns: quantile(0.95),
-        p99_ns: quantile(0.99),
-        p999_ns: quantile(0.999),
-        max_ns: histogram.max(),
-        mean_ns: histogram.mean() as u64,
-    })
-}
-
-/// The state at one instant, and what happened since the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
-    /// When.
-    pub time: Time,
-    /// In the queue.
-    pub backlog: Backlog,
-    /// The longest since the row before.
-    pub sojourn_max: Span,
-    /// Since the row before.
-    pub sent: Count,
-    /// Packets, since the row before.
-    pub drops: u64,
-    /// Packets, since the row before.
-    pub marks: u64,
 }
 
 /// Rows kept at most: at 10 ms, three hours.
@@ -194,99 +121,108 @@ impl Live {
 pub struct Recorder {
     /// Where the packets are.
     pub pool: Pool,
+    /// The phases that are over.
     windows: Vec<Window>,
-    rows: Vec<Row>,
-    row: Row,
-    gauges: BTreeMap<&'static str, Vec<(Time, f64)>>,
+    phase: Phase,
+    tally: Tally,
+    /// Of the phase under way.
+    outside: Outside,
+    curves: Curves,
+    /// Packets lost outside of queue and link, ever and since the last row of the curves.
+    input_drops: u64,
+    row_input_drops: u64,
     live: Arc<Live>,
-    total: Reading,
     journal: Option<Journal>,
 }
 
 impl Recorder {
-    /// A recorder whose first phase starts now.
-    pub fn new(pool: Pool, live: Arc<Live>, journal: Option<Journal>, now: Time) -> Self {
+    /// A recorder whose first phase starts now. `varying`: the link's rate is not constant.
+    pub fn new(
+        pool: Pool,
+        live: Arc<Live>,
+        journal: Option<Journal>,
+        now: Time,
+        varying: bool,
+    ) -> Self {
         Self {
             pool,
-            windows: vec![Window::new(Phase::Whole, now)],
-            rows: Vec::new(),
-            row: Row::default(),
-            gauges: BTreeMap::new(),
+            windows: Vec::new(),
+            phase: Phase::Whole,
+            tally: Tally::new(now, varying),
+            outside: Outside::default(),
+            curves: Curves::default(),
+            input_drops: 0,
+            row_input_drops: 0,
             live,
-            total: Reading::default(),
             journal,
         }
     }
 
     /// From `now` on the caller does something else.
-    pub fn begin(&mut self, phase: Phase, now: Time) {
-        self.window().end = now;
-        self.windows.push(Window::new(phase, now));
+    pub fn begin(&mut self, phase: Phase, now: Time, queue: &dyn Qdisc<Handle>) {
+        let link = self.tally.end_window(now, queue.stats().offered);
+        let gateway = std::mem::take(&mut self.outside);
+        let phase = std::mem::replace(&mut self.phase, phase);
+        self.windows.push(Window { phase, link, gateway });
     }
 
     /// A packet is about to be offered to the queue.
-    pub fn offered(&mut self, now: Time, bytes: u32) {
-        self.window().offered.add(bytes);
+    pub fn arrived(&mut self, now: Time, bytes: u32) {
         self.log(now, Event::Arrival { bytes });
     }
 
     /// A packet, or what was none, is lost outside of the queue.
     pub fn input_dropped(&mut self, reason: InputDrop, bytes: u32) {
-        self.window().input_drops.entry(reason).or_default().add(bytes);
-        self.total.dropped += 1;
-        self.row.drops += 1;
+        self.outside.input_drops.entry(reason).or_default().add(bytes);
+        self.input_drops += 1;
+        self.row_input_drops += 1;
     }
 
     /// A packet was written that was due at `due`.
     pub fn delivered(&mut self, due: Time, written: Time) {
-        let lateness = written.since(due).as_nanos();
-        self.window().lateness.saturating_record(lateness);
+        self.outside.lateness.record(written.since(due).as_nanos());
     }
 
     /// Publishes the counters.
     pub fn publish(&mut self, backlog: Backlog) {
-        self.total.backlog = backlog;
-        self.live.sent_packets.store(self.total.sent.packets, Relaxed);
-        self.live.sent_bytes.store(self.total.sent.bytes, Relaxed);
-        self.live.dropped.store(self.total.dropped, Relaxed);
-        self.live.marked.store(self.total.marked, Relaxed);
+        let total = self.tally.total();
+        self.live.sent_packets.store(total.sent.packets, Relaxed);
+        self.live.sent_bytes.store(total.sent.bytes, Relaxed);
+        self.live.dropped.store(total.dropped_packets() + self.input_drops, Relaxed);
+        self.live.marked.store(total.marked_packets(), Relaxed);
         self.live.backlog_packets.store(u64::from(backlog.packets), Relaxed);
         self.live.backlog_bytes.store(backlog.bytes, Relaxed);
     }
 
     /// Ends a row of the time series.
-    pub fn sample(
-        &mut self,
-        now: Time,
-        backlog: Backlog,
-        gauges: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
-    ) {
-        if self.rows.len() >= ROWS_MAX {
+    pub fn sample(&mut self, now: Time, queue: &dyn Qdisc<Handle>) {
+        if self.curves.rows.len() >= ROWS_MAX {
             return;
         }
-        self.rows.push(Row { time: now, backlog, ..self.row });
-        self.row = Row::default();
-        gauges(&mut |name, value| self.gauges.entry(name).or_default().push((now, value)));
+        let mut row = self.tally.end_row(now, queue.backlog());
+        row.drops += std::mem::take(&mut self.row_input_drops);
+        self.curves.push(row, queue);
         if let Some(journal) = &mut self.journal {
             journal.flush();
         }
     }
 
     /// Ends the recording.
-    pub fn finish(mut self, now: Time) -> Recording {
-        self.window().end = now;
+    pub fn finish(mut self, now: Time, queue: &dyn Qdisc<Handle>) -> Recording {
+        self.begin(Phase::Whole, now, queue);
+        let start = self.windows.first().map_or(now, |window| window.link.start);
+        let varying = self.tally.delays().queuing_delay.is_some();
+        let link = Tally::new(start, varying).end_window(start, Count::default());
+        let mut whole = Window { phase: Phase::Whole, link, gateway: Outside::default() };
+        self.windows.iter().for_each(|window| whole.merge(window));
         let lost_events = self.journal.take().map_or(0, Journal::finish);
         Recording {
+            whole,
             windows: self.windows,
-            rows: self.rows,
-            gauges: self.gauges,
+            curves: self.curves,
             lost_events,
             buffer_bytes: self.pool.allocated_bytes(),
         }
-    }
-
-    fn window(&mut self) -> &mut Window {
-        self.windows.last_mut().expect("there is a first window")
     }
 
     /// The packet's length without what the link charges on top.
@@ -304,35 +240,21 @@ impl Recorder {
 /// All that one direction recorded.
 #[derive(Clone, Debug)]
 pub struct Recording {
+    /// All phases together.
+    pub whole: Window,
     /// The phases in order; the first, before any was named, is [`Phase::Whole`].
     pub windows: Vec<Window>,
     /// The time series.
-    pub rows: Vec<Row>,
-    /// The queue's own state over time, by name.
-    pub gauges: BTreeMap<&'static str, Vec<(Time, f64)>>,
+    pub curves: Curves,
     /// Events that the log could not take in time.
     pub lost_events: u64,
     /// Bytes of buffers that were needed.
     pub buffer_bytes: usize,
 }
 
-impl Recording {
-    /// All phases together.
-    pub fn whole(&self) -> Window {
-        let start = self.windows.first().map_or(Time::ZERO, |window| window.start);
-        let mut whole = Window::new(Phase::Whole, start);
-        for window in &self.windows {
-            whole.add(window);
-        }
-        whole
-    }
-}
-
 impl Observer<Handle> for Recorder {
     fn dropped(&mut self, now: Time, packet: Packet<Handle>, reason: DropReason) {
-        self.window().drops.entry(reason).or_default().add(packet.meta.len);
-        self.total.dropped += 1;
-        self.row.drops += 1;
+        self.tally.dropped(&packet.meta, reason);
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(now, Event::Drop { bytes });
@@ -341,19 +263,11 @@ impl Observer<Handle> for Recorder {
     }
 
     fn marked(&mut self, _now: Time, _packet: &Packet<Handle>, reason: MarkReason) {
-        *self.window().marks.entry(reason).or_default() += 1;
-        self.total.marked += 1;
-        self.row.marks += 1;
+        self.tally.marked(reason);
     }
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Handle>) {
-        let sojourn = start.since(packet.meta.arrived);
-        let window = self.window();
-        window.sent.add(packet.meta.len);
-        window.sojourn.saturating_record(sojourn.as_nanos());
-        self.total.sent.add(packet.meta.len);
-        self.row.sent.add(packet.meta.len);
-        self.row.sojourn_max = self.row.sojourn_max.max(sojourn);
+        self.tally.transmitted(start, end, &packet.meta);
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(end, Event::Departure { bytes, waited: end.since(packet.meta.arrived) });

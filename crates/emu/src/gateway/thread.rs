@@ -11,6 +11,7 @@ use nix::sys::eventfd::EventFd;
 
 use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::time::{Span, Time};
+use underload_record::link::LinkName;
 use underload_record::schema::{Direction, Phase};
 
 use super::GatewayError;
@@ -102,7 +103,7 @@ impl Thread {
             }
             for phase in self.phases.try_iter() {
                 for (_, lane) in lanes.iter_mut() {
-                    lane.recorder.begin(phase, now);
+                    lane.begin(phase, now);
                 }
             }
             if work == 0 {
@@ -122,12 +123,17 @@ impl Thread {
         let link: Link<Handle> = config.link.build(config.queue.build(&rng), &rng);
         let frame_max = if self.config.offload.is_on(&config.link) { 65_600 } else { 9_100 };
         let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);
-        let recorder = Recorder::new(pool, parts.live, parts.journal, self.clock.now());
+        let varying = config.link.rate.varies();
+        let now = self.clock.now();
+        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying);
         let labels = LaneLabels {
-            direction: parts.direction,
             device: parts.source.name().to_owned(),
-            queue: config.queue.label.to_string(),
-            link: config.link.label.to_string(),
+            name: LinkName {
+                hop: String::new(),
+                direction: parts.direction,
+                queue: config.queue.label.to_string(),
+                link: config.link.label.to_string(),
+            },
             offer: config.link.rate.started(&rng),
         };
         let key = FlowKey(self.config.seed);
@@ -137,24 +143,22 @@ impl Thread {
 
 /// A lane's place in the report.
 struct LaneLabels {
-    direction: Direction,
+    name: LinkName,
     device: String,
-    queue: String,
-    link: String,
     offer: RateProcess,
 }
 
 impl LaneLabels {
     fn report(self, mut lane: Lane, now: Time) -> (Direction, LaneReport) {
         lane.sample(now);
+        let direction = self.name.direction;
         let report = LaneReport {
-            queue: self.queue,
-            link: self.link,
+            name: self.name,
             offer: self.offer,
             left_in_queue: lane.link().queue().backlog(),
             io: lane.io,
-            recording: lane.recorder.finish(now),
+            recording: lane.finish(now),
         };
-        (self.direction, report)
+        (direction, report)
     }
 }

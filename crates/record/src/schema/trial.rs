@@ -300,7 +300,7 @@ pub struct BottleneckSummary {
     /// Sojourn of the packets sent; `None` when none was.
     pub sojourn: Option<Distribution>,
     /// Sojourn and the packet's own transmission of the same packets. `None` where the link's rate
-    /// is constant, and transmission is size over rate, and in the live world.
+    /// is constant, and transmission is size over rate.
     #[serde(default)]
     pub queuing_delay: Option<Distribution>,
     /// Sent bytes over the window, bit/s.

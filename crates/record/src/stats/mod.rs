@@ -20,6 +20,6 @@ pub use compare::{
     mann_whitney,
 };
 pub use ecdf::{Ecdf, EcdfBand};
-pub use histogram::{DurationHistogram, FixedBins};
+pub use histogram::FixedBins;
 pub use interval::{jain_index, mean_interval};
 pub use quantile::{distribution, nearest_rank, weighted_distribution};

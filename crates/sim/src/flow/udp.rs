@@ -1,12 +1,14 @@
 //! Datagrams at a given rate that nobody answers.
 
+use underload_aqm::histogram::Histogram;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
+use underload_record::link::distribution;
 use underload_record::schema::{Direction, Metric};
 
-use crate::net::{Body, Datagram, Histogram, Segment};
+use crate::net::{Body, Datagram, Segment};
 
 use super::{Port, UDP_HEADER_BYTES, delay_metrics};
 
@@ -96,13 +98,13 @@ impl Udp {
         if let Body::Datagram(datagram) = segment.body {
             self.received_bytes += u64::from(datagram.len);
             let sent = Time::from_micros(u64::from(datagram.sent_us));
-            self.delays.add(now.since(sent).as_nanos());
+            self.delays.record(now.since(sent).as_nanos());
         }
     }
 
     /// Delays and losses over the whole trial.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
-        let delays = self.delays.distribution();
+        let delays = distribution(&self.delays);
         let arrived = delays.map_or(0, |delays| delays.count);
         let sent = u64::from(self.sequence);
         let lost = (sent > 0).then(|| sent.saturating_sub(arrived) as f64 * 100.0 / sent as f64);

@@ -1,6 +1,5 @@
 //! The network: chains of links, constant delays, and who of them has the next event.
 
-mod histogram;
 mod pipe;
 mod recorder;
 mod segment;
@@ -13,10 +12,10 @@ use underload_aqm::packet::Packet;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Direction;
+use underload_record::link::LinkName;
+use underload_record::schema::{BottleneckSummary, Direction, PhaseWindow, Series};
 
-pub(crate) use histogram::Histogram;
-pub(crate) use recorder::{Counters, Recorder, difference};
+pub(crate) use recorder::Recorder;
 pub use segment::{
     Acknowledgement, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment, Stamp,
 };
@@ -71,10 +70,32 @@ pub struct ExtraDelay {
 }
 
 impl Hop {
-    /// Bytes that the link offers in a window; windows must not overlap, nor go back. `None`: no
-    /// limit.
-    pub(crate) fn offered_bytes(&mut self, from: Time, to: Time) -> Option<u64> {
-        self.offer.offered_bytes(from, to)
+    /// Ends the window that began with the one before, and returns its record.
+    pub(crate) fn end_window(&mut self, window: &PhaseWindow) -> BottleneckSummary {
+        let [start, end] = [window.start_ns, window.end_ns].map(Time::from_nanos);
+        let ended = self.recorder.tally.end_window(end, self.link.queue().stats().offered);
+        self.name().summarise(window.phase, &ended, self.offer.offered_bytes(start, end))
+    }
+
+    /// Takes a point of every curve.
+    pub(crate) fn sample(&mut self, now: Time) {
+        let Recorder { tally, curves, .. } = &mut self.recorder;
+        let queue = self.link.queue();
+        curves.push(tally.end_row(now, queue.backlog()), queue);
+    }
+
+    /// The curves of trial number `trial`.
+    pub(crate) fn series(&self, trial: u32) -> Vec<Series> {
+        self.name().series(&self.recorder.curves, Time::ZERO, trial)
+    }
+
+    fn name(&self) -> LinkName {
+        LinkName {
+            hop: self.config.name.clone(),
+            direction: self.direction,
+            queue: self.config.queue.label.to_string(),
+            link: self.config.link.label.to_string(),
+        }
     }
 }
 

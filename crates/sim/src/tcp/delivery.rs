@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
+use underload_aqm::histogram::Histogram;
 use underload_aqm::time::Time;
+use underload_record::link::distribution;
 use underload_record::schema::Distribution;
-
-use crate::net::Histogram;
 
 /// Watches both ends of one connection.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Delivery {
     pub(super) fn arrived(&mut self, now: Time, sequence: u32) {
         let Some(index) = sequence.checked_sub(self.first) else { return };
         if let Some(sent) = self.sent.get_mut(index as usize).and_then(Option::take) {
-            self.delays.add(now.since(sent).as_nanos());
+            self.delays.record(now.since(sent).as_nanos());
         }
         while self.sent.front().is_some_and(Option::is_none) {
             self.sent.pop_front();
@@ -41,7 +41,7 @@ impl Delivery {
     }
 
     pub(super) fn distribution(&self) -> Option<Distribution> {
-        self.delays.distribution()
+        distribution(&self.delays)
     }
 
     pub(super) fn bytes_reserved(&self) -> usize {

@@ -1,0 +1,209 @@
+//! What a link did, as trials record it: the same summaries and curves from every world.
+
+use underload_aqm::histogram::Histogram;
+use underload_aqm::link::tally::{Curves, Row, Window};
+use underload_aqm::qdisc::Count;
+use underload_aqm::time::{Span, Time};
+
+use crate::schema::{
+    BottleneckSummary, Direction, Distribution, PacketCount, Phase, PhaseWindow, Series,
+    SeriesKind, SeriesPoint,
+};
+
+/// Which link it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkName {
+    /// Name of the hop where a path has several, else empty.
+    pub hop: String,
+    /// Which direction it belongs to.
+    pub direction: Direction,
+    /// The queue's SPEC in full.
+    pub queue: String,
+    /// The link's SPEC in full.
+    pub link: String,
+}
+
+impl LinkName {
+    /// The record of a window. `capacity_bytes`: what the link could have sent in it; `None`: any
+    /// number.
+    pub fn summarise(
+        &self,
+        phase: Phase,
+        window: &Window,
+        capacity_bytes: Option<u64>,
+    ) -> BottleneckSummary {
+        let Window { start, end, counts, delays } = window;
+        let length = end.since(*start);
+        let drops =
+            counts.drops().map(|(reason, count)| (reason.name().to_owned(), packets(count)));
+        let marks = counts.marks().map(|(reason, marked)| (reason.name().to_owned(), marked));
+        BottleneckSummary {
+            hop: self.hop.clone(),
+            direction: self.direction,
+            queue: self.queue.clone(),
+            link: self.link.clone(),
+            window: PhaseWindow { phase, start_ns: start.as_nanos(), end_ns: end.as_nanos() },
+            offered: packets(counts.offered),
+            sent: packets(counts.sent),
+            drops: drops.collect(),
+            marks: marks.collect(),
+            sojourn: distribution(&delays.sojourn),
+            queuing_delay: delays.queuing_delay.as_ref().and_then(distribution),
+            throughput_bit_per_s: bits_per_second(counts.sent.bytes, length),
+            capacity_bit_per_s: capacity_bytes.map(|bytes| bits_per_second(bytes, length)),
+        }
+    }
+
+    /// The curves of trial number `trial`, whose first row began at `start`: one of each
+    /// [`SeriesKind`], then the queue's gauges as `DIRECTION.GAUGE`, each with `.HOP` behind it
+    /// where the hop has a name.
+    pub fn series(&self, curves: &Curves, start: Time, trial: u32) -> Vec<Series> {
+        let mut series =
+            SeriesKind::ALL.map(|kind| self.curve(curves, kind, start, trial)).to_vec();
+        for (gauge, points) in &curves.gauges {
+            series.push(Series {
+                trial,
+                name: self.named(format!("{}.{gauge}", self.direction)),
+                unit: String::new(),
+                points: points.iter().map(|(time, value)| point(*time, *value)).collect(),
+            });
+        }
+        series
+    }
+
+    fn curve(&self, curves: &Curves, kind: SeriesKind, start: Time, trial: u32) -> Series {
+        let starts = std::iter::once(start).chain(curves.rows.iter().map(|row| row.time));
+        let value = |row: &Row, start: Time| match kind {
+            SeriesKind::Backlog => row.backlog.bytes as f64,
+            SeriesKind::Sojourn => row.sojourn_max.as_nanos() as f64,
+            SeriesKind::Throughput => {
+                let passed = row.time.since(start).as_nanos().max(1);
+                row.sent.bytes as f64 * 8e9 / passed as f64
+            }
+            SeriesKind::Drops => row.drops as f64,
+            SeriesKind::Marks => row.marks as f64,
+        };
+        let rows = curves.rows.iter().zip(starts);
+        let points = rows.map(|(row, start)| point(row.time, value(row, start))).collect();
+        let series = kind.series(trial, self.direction);
+        Series { name: self.named(series.name), points, ..series }
+    }
+
+    fn named(&self, name: String) -> String {
+        if self.hop.is_empty() { name } else { format!("{name}.{}", self.hop) }
+    }
+}
+
+/// The quantiles of what a histogram counted; `None` when that is nothing.
+pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
+    let [p50_ns, p90_ns, p95_ns, p99_ns, p999_ns] = histogram.quantiles([500, 900, 950, 990, 999]);
+    Some(Distribution {
+        count: histogram.count(),
+        min_ns: histogram.min()?,
+        p50_ns,
+        p90_ns,
+        p95_ns,
+        p99_ns,
+        p999_ns,
+        max_ns: histogram.max()?,
+        mean_ns: histogram.mean()?,
+    })
+}
+
+/// As records count packets.
+pub const fn packets(count: Count) -> PacketCount {
+    PacketCount { packets: count.packets, bytes: count.bytes }
+}
+
+const fn point(time: Time, value: f64) -> SeriesPoint {
+    SeriesPoint { time_ns: time.as_nanos(), value }
+}
+
+fn bits_per_second(bytes: u64, span: Span) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000;
+    bits.checked_div(u128::from(span.as_nanos())).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underload_aqm::link::tally::Tally;
+    use underload_aqm::packet::Meta;
+    use underload_aqm::qdisc::{Backlog, DropReason, MarkReason};
+
+    fn modem() -> LinkName {
+        LinkName {
+            hop: "modem".to_owned(),
+            direction: Direction::Up,
+            queue: "pie:profile=linux".to_owned(),
+            link: "10mbit".to_owned(),
+        }
+    }
+
+    /// Two packets of 1000 bytes that waited 2 and 4 ms and took 1 ms, a loss and a mark in 20 ms.
+    fn tally(varying: bool) -> Tally {
+        let mut tally = Tally::new(Time::ZERO, varying);
+        let meta = Meta::new(1_000, 0);
+        for wait in [2, 4] {
+            tally.transmitted(Time::from_millis(wait), Time::from_millis(wait + 1), &meta);
+        }
+        tally.dropped(&meta, DropReason::Overlimit);
+        tally.marked(MarkReason::ControlLaw);
+        tally
+    }
+
+    #[test]
+    fn a_summary_says_what_was_counted() {
+        let offered = Count { packets: 3, bytes: 3_000 };
+        let window = tally(true).end_window(Time::from_millis(20), offered);
+        let summary = modem().summarise(Phase::Load, &window, Some(25_000));
+        let PhaseWindow { phase, start_ns, end_ns } = summary.window;
+        assert_eq!((phase, start_ns, end_ns), (Phase::Load, 0, 20_000_000));
+        assert_eq!((summary.hop.as_str(), summary.direction), ("modem", Direction::Up));
+        assert_eq!((summary.offered.packets, summary.sent.bytes), (3, 2_000));
+        let dropped = PacketCount { packets: 1, bytes: 1_000 };
+        assert_eq!(summary.drops.into_iter().collect::<Vec<_>>(), [("overlimit".into(), dropped)]);
+        assert_eq!(summary.marks.into_iter().collect::<Vec<_>>(), [("control-law".into(), 1)]);
+        let sojourn = summary.sojourn.expect("packets were sent");
+        assert_eq!((sojourn.count, sojourn.min_ns, sojourn.max_ns), (2, 2_000_000, 4_000_000));
+        assert_eq!((sojourn.mean_ns, sojourn.p999_ns), (3_000_000, 4_000_000));
+        assert_eq!(summary.queuing_delay.map(|delay| delay.max_ns), Some(5_000_000));
+        assert_eq!(summary.throughput_bit_per_s, 800_000);
+        assert_eq!(summary.capacity_bit_per_s, Some(10_000_000));
+    }
+
+    #[test]
+    fn nothing_sent_has_no_delays_and_a_constant_rate_no_queuing_delay() {
+        let at = Time::from_millis(20);
+        let empty = Tally::new(Time::ZERO, true).end_window(at, Count::default());
+        let summary = modem().summarise(Phase::Idle, &empty, None);
+        assert_eq!((summary.sojourn, summary.queuing_delay), (None, None));
+        assert_eq!(summary.capacity_bit_per_s, None);
+        let constant = tally(false).end_window(at, Count::default());
+        assert_eq!(modem().summarise(Phase::Load, &constant, None).queuing_delay, None);
+    }
+
+    #[test]
+    fn curves_carry_the_direction_and_the_hop_and_say_what_came_since_the_point_before() {
+        let mut tally = tally(false);
+        let mut curves = Curves::default();
+        let backlog = Backlog { packets: 1, bytes: 700 };
+        for at in [10, 20] {
+            curves.rows.push(tally.end_row(Time::from_millis(at), backlog));
+            curves.gauges.entry("pie.probability").or_default().push((Time::from_millis(at), 0.5));
+        }
+        let series = modem().series(&curves, Time::ZERO, 7);
+        let values = |name: &str| {
+            let curve = series.iter().find(|series| series.name == name).expect(name);
+            assert_eq!(curve.trial, 7);
+            curve.points.iter().map(|point| point.value).collect::<Vec<_>>()
+        };
+        assert_eq!(values("up.backlog.modem"), [700.0, 700.0]);
+        assert_eq!(values("up.sojourn.modem"), [4e6, 0.0]);
+        assert_eq!(values("up.throughput.modem"), [1.6e6, 0.0]);
+        assert_eq!(values("up.drops.modem"), [1.0, 0.0]);
+        assert_eq!(values("up.marks.modem"), [1.0, 0.0]);
+        assert_eq!(values("up.pie.probability.modem"), [0.5, 0.5]);
+        assert_eq!(series.len(), 6);
+    }
+}
