@@ -82,6 +82,9 @@ impl Thread {
     ) -> Result<(), GatewayError> {
         let mut next_sample = self.clock.now() + self.config.sample_interval;
         while !self.stop.load(Relaxed) {
+            for phase in self.phases.try_iter() {
+                self.begin(phase, lanes);
+            }
             let mut work = 0;
             for (labels, lane) in lanes.iter_mut() {
                 let frames = lane.receive(&self.clock).map_err(|source| GatewayError::Device {
@@ -101,11 +104,6 @@ impl Thread {
                     next_sample += self.config.sample_interval;
                 }
             }
-            for phase in self.phases.try_iter() {
-                for (_, lane) in lanes.iter_mut() {
-                    lane.begin(phase, now);
-                }
-            }
             if work == 0 {
                 let events = lanes.iter().filter_map(|(_, lane)| lane.next_event());
                 let due = events.min();
@@ -115,6 +113,18 @@ impl Thread {
             }
         }
         Ok(())
+    }
+
+    /// What is due by now belongs to the phase before. What is read from now on belongs to this
+    /// one: it was sent after [`super::Gateway::begin`], or not long before.
+    fn begin(&self, phase: Phase, lanes: &mut [(LaneLabels, Lane)]) {
+        for (_, lane) in lanes.iter_mut() {
+            lane.deliver(&self.clock);
+        }
+        let now = self.clock.now();
+        for (_, lane) in lanes {
+            lane.begin(phase, now);
+        }
     }
 
     fn build(&self, parts: LaneParts) -> (LaneLabels, Lane) {
