@@ -85,7 +85,7 @@ pub struct Live {
     backlog_bytes: AtomicU64,
 }
 
-/// What [`Live`] counters said at one instant.
+/// The counters of a direction at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Transmitted since the start.
