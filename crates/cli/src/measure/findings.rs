@@ -120,7 +120,7 @@ pub struct MarkingFate {
     pub down_became: Option<String>,
 }
 
-/// Octets of an IP packet per octet of TCP payload, full segments with time stamps.
+/// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 /// A load that adds less than this fills no buffer worth the name.
 const BUFFER_DELAY_MS: f64 = 5.0;
