@@ -6,7 +6,7 @@
 //!   say.
 //!
 //! All goes to disk while the trial runs; memory stays at some megabytes per trial at work. Each
-//! file of a trial takes at most [`MOST_PACKETS`].
+//! file of a trial takes at most 50 million packets.
 
 mod capture;
 mod header;
