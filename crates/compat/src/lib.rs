@@ -29,11 +29,11 @@ pub enum CompatError {
     /// A socket operation failed.
     #[error("{protocol} server: {step}")]
     Socket {
-        /// Which server.
+        /// The protocol that it speaks, such as "iperf3".
         protocol: &'static str,
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// A UDP socket could not be prepared.

@@ -75,13 +75,13 @@ pub enum NqError {
     /// The URL is not one of a responsiveness server.
     #[error("{url:?}: accepted is https://HOST[:PORT][/PATH]")]
     Url {
-        /// What was given.
+        /// As the user gave it.
         url: String,
     },
     /// The server's answer is no configuration.
     #[error("the configuration of {host}: {what}")]
     Config {
-        /// Who was asked.
+        /// The server, as the user named it.
         host: String,
         /// What is wrong.
         what: &'static str,
@@ -89,19 +89,19 @@ pub enum NqError {
     /// The network said no.
     #[error("{step} {host}")]
     Connect {
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// To whom.
+        /// The server, as the user named it.
         host: String,
-        /// What it said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// HTTP failed.
     #[error("{step} {host}")]
     Http {
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// With whom.
+        /// The server, as the user named it.
         host: String,
         /// What the library said.
         source: hyper::Error,
@@ -109,7 +109,7 @@ pub enum NqError {
     /// The server answered with another status than 200.
     #[error("{host} answers {status}; 429 is \"too busy\"")]
     Status {
-        /// Who.
+        /// The server, as the user named it.
         host: String,
         /// HTTP status.
         status: u16,

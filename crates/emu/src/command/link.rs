@@ -69,9 +69,9 @@ pub enum LinkError {
     /// The command could not be started.
     #[error("{command} cannot be run")]
     Start {
-        /// Its name.
+        /// The program, without its arguments.
         command: String,
-        /// Why.
+        /// What failed on the way into its namespace.
         source: NamespaceError,
     },
     /// The command could not be waited for.
@@ -86,9 +86,9 @@ pub enum LinkError {
     /// A log could not be written.
     #[error("{} cannot be written", path.display())]
     Log {
-        /// Which file.
+        /// The file, by the path that was opened.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The address range or the way out failed.

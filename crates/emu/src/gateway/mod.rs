@@ -43,9 +43,9 @@ pub enum GatewayError {
     /// A device failed while packets were carried.
     #[error("the gateway stopped: device {device}")]
     Device {
-        /// Which one.
+        /// Its name in its network.
         device: String,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A thread of the gateway panicked.

@@ -57,7 +57,7 @@ pub enum LabError {
     /// A value of the configuration is out of range.
     #[error("lab: {key} is {value}: accepted is {accepted}")]
     Config {
-        /// Which one.
+        /// The field of [`LabConfig`].
         key: &'static str,
         /// What it was.
         value: String,

@@ -28,11 +28,11 @@ pub enum NamespaceError {
     /// A step of the set-up failed.
     #[error("{step} in the {namespace} namespace")]
     Step {
-        /// What was tried.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
         /// Name of the namespace in messages.
         namespace: String,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A command that configures the network failed, or is not installed.

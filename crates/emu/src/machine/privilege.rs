@@ -30,7 +30,7 @@ pub enum PrivilegeError {
     /// The machine forbids user namespaces to users.
     #[error("creating a user namespace is refused: run as root, or {advice}")]
     Refused {
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
         /// The setting to change.
         advice: String,
@@ -38,9 +38,9 @@ pub enum PrivilegeError {
     /// The user namespace exists but its user table could not be written.
     #[error("{file} cannot be written: run as root")]
     Map {
-        /// Which file.
+        /// The file, by the path that was opened.
         file: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
 }

@@ -29,7 +29,7 @@ pub enum TunError {
         name: String,
         /// Name of the network in messages.
         network: String,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The network could not be entered.

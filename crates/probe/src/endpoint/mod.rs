@@ -27,11 +27,11 @@ pub enum EndpointError {
     /// A socket could not be prepared.
     #[error("cannot set up the {end} socket: {step}")]
     Socket {
-        /// Which end.
+        /// As messages call it: "prober", "reflector".
         end: &'static str,
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// A thread could not be started.
@@ -39,7 +39,7 @@ pub enum EndpointError {
     Thread {
         /// The thread's name.
         name: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// A parameter is out of range.
@@ -47,7 +47,7 @@ pub enum EndpointError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// As the user gave it.
         value: u64,
         /// What would be accepted.
         accepted: &'static str,

@@ -86,7 +86,7 @@ pub enum Transport {
 pub struct TcpSample {
     /// When, on the run's clock; see [`Delivered::time_ns`].
     pub time_ns: u64,
-    /// What the kernel said.
+    /// What of the kernel's `struct tcp_info` is recorded.
     pub info: TcpInfo,
 }
 
@@ -134,7 +134,7 @@ pub enum LoadError {
         name: String,
         /// What the kernel offers.
         available: String,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A parameter is out of range.
@@ -142,7 +142,7 @@ pub enum LoadError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// As the user gave it.
         value: String,
         /// What would be accepted.
         accepted: &'static str,
@@ -160,9 +160,9 @@ pub enum LoadError {
     Socket {
         /// The flow's name, or the server's.
         flow: String,
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The other end does not speak this protocol.

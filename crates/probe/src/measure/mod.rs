@@ -200,7 +200,7 @@ pub enum MeasureError {
     Socket {
         /// Which probe.
         probe: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// A parameter is out of range.
@@ -208,7 +208,7 @@ pub enum MeasureError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// As the user gave it.
         value: String,
         /// What would be accepted.
         accepted: &'static str,

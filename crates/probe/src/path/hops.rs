@@ -72,9 +72,9 @@ pub enum HopsError {
     Socket {
         /// Towards whom.
         target: SocketAddr,
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The socket cannot do what is needed.

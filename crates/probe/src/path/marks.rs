@@ -182,11 +182,11 @@ pub enum MarksError {
     /// A socket operation failed.
     #[error("asking {target} about markings: {step}")]
     Socket {
-        /// Who was asked.
+        /// The address that was examined.
         target: SocketAddr,
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// Nobody answers.
@@ -194,13 +194,13 @@ pub enum MarksError {
         "{target} answers no STAMP packet: is a reflector there, and does a firewall let UDP pass?"
     )]
     Silent {
-        /// Who was asked.
+        /// The address that was examined.
         target: SocketAddr,
     },
     /// Somebody answers, but does not say what it saw.
     #[error("the reflector at {target} does not know the Class of Service TLV (RFC 8972)")]
     NoClassOfService {
-        /// Who was asked.
+        /// The address that was examined.
         target: SocketAddr,
     },
 }

@@ -67,9 +67,9 @@ pub enum ServiceError {
     /// A socket operation failed.
     #[error("{step}")]
     Socket {
-        /// What was being done.
+        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A port cannot be had.
@@ -79,13 +79,13 @@ pub enum ServiceError {
         transport: &'static str,
         /// Where.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A file with a secret cannot be used.
     #[error("{}: {what}", path.display())]
     Keys {
-        /// Which file.
+        /// The file, by the path that was opened.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -96,7 +96,7 @@ pub enum ServiceError {
          directory of its own", path.display()
     )]
     InUse {
-        /// Which record.
+        /// The record of uses that the other server holds.
         path: PathBuf,
     },
     /// The file of a certificate or of its key cannot be used.
@@ -113,7 +113,7 @@ pub enum ServiceError {
     /// What was given as a fingerprint is none.
     #[error("fingerprint {text:?} is not \"sha256:\" and 64 hexadecimal digits")]
     Fingerprint {
-        /// What was given.
+        /// As the user gave it.
         text: String,
     },
     /// The server's UDP port does not answer, or not from here.
@@ -122,23 +122,23 @@ pub enum ServiceError {
          port is not forwarded"
     )]
     UdpBlocked {
-        /// Which port.
+        /// The port that the server named.
         port: u16,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A file could not be read or written.
     #[error("{}", path.display())]
     File {
-        /// Which file.
+        /// The file, by the path that was opened.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A line of the file of known servers is not "HOST:PORT sha256:HEX".
     #[error("{}:{line}: not \"HOST:PORT sha256:HEX\"", path.display())]
     KnownServers {
-        /// Which file.
+        /// The file, by the path that was opened.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
@@ -158,7 +158,7 @@ pub enum ServiceError {
          the old line from the file of known servers"
     )]
     Imposter {
-        /// Who was asked.
+        /// The server, as the user named it.
         host: String,
         /// What it showed.
         seen: Fingerprint,
@@ -168,7 +168,7 @@ pub enum ServiceError {
     /// Nobody answers under this name, or not as a server does.
     #[error("no answer from {host} at {address}")]
     NoAnswer {
-        /// Who was asked.
+        /// The server, as the user named it.
         host: String,
         /// At which of its addresses.
         address: SocketAddr,
@@ -181,7 +181,7 @@ pub enum ServiceError {
          or ask whoever runs {host} for a token"
     )]
     TokenForAnother {
-        /// Who was asked.
+        /// The server, as the user named it.
         host: String,
         /// What it showed.
         seen: Fingerprint,
@@ -194,7 +194,7 @@ pub enum ServiceError {
          before; give --trust with the server's fingerprint if the token is good"
     )]
     TokenForNobody {
-        /// Who was asked.
+        /// The server, as the user named it.
         host: String,
     },
     /// The user asked to stop.
