@@ -333,7 +333,7 @@ drain = "0s"
 [[flow]]
 name = "bulk"
 kind = "tcp"
-congestion_control = "reno"
+congestion_control = "cubic"
 [[flow]]
 kind = "probe"
 interval = "10ms"
