@@ -70,8 +70,10 @@ pub fn target() -> PathBuf {
 pub fn fuzz_time() -> anyhow::Result<()> {
     let test = "service::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
     let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "--locked", "--package", "underload-probe", "--lib"]);
-    succeed(command.args(["--", "--exact", test]).env("UNDERLOAD_FUZZ_SECONDS", "60"))
+    // Of the whole workspace, as the tests before: of one package alone, other features of its
+    // dependencies would be asked for, and everything built a second time.
+    command.args(["test", "--quiet", "--locked", "--workspace", "--lib", "--", "--exact", test]);
+    succeed(command.env("UNDERLOAD_FUZZ_SECONDS", "60"))
 }
 
 /// Formatting.
