@@ -73,7 +73,14 @@ pub fn fuzz_time() -> anyhow::Result<()> {
     // Of the whole workspace, as the tests before: of one package alone, other features of its
     // dependencies would be asked for, and everything built a second time.
     command.args(["test", "--quiet", "--locked", "--workspace", "--lib", "--", "--exact", test]);
-    succeed(command.env("UNDERLOAD_FUZZ_SECONDS", "60"))
+    let output = command.env("UNDERLOAD_FUZZ_SECONDS", "60").output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    // A name that matches no test is a success for cargo.
+    if !output.status.success() || !said.contains("test result: ok. 1 passed") {
+        bail!("{test} did not run and pass:\n{said}");
+    }
+    Ok(())
 }
 
 /// Formatting.
