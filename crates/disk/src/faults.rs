@@ -24,10 +24,10 @@ pub enum Fault {
 /// What a path holds: a file's bytes, or `None` for a directory.
 pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// How an action went.
+/// Result of an action that met a fault, and what a power cut would leave of its files.
 #[derive(Debug)]
 pub struct Outcome<T> {
-    /// What it returned.
+    /// The value that the action returned.
     pub result: T,
     /// Whether it came as far as the fault.
     pub is_hit: bool,

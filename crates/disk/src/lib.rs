@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Start of the names of files that are not finished. A killed program may leave one behind.
 pub const UNFINISHED: &str = ".underload-";
 
-/// Who may open a new file or folder.
+/// Who may read a new file or enter a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Its owner alone.
@@ -35,7 +35,7 @@ pub enum Step<'a> {
     CreateDirectory(&'a Path),
     /// A new file.
     Create(&'a Path),
-    /// Bytes into a file.
+    /// Writing bytes into a file.
     Write(&'a Path),
     /// A file's bytes to the disk.
     Sync(&'a Path),
@@ -222,7 +222,7 @@ impl GrowingFile {
     /// Brings what was written to the disk.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the system call, for example that the disk is full.
     pub fn sync(&self) -> io::Result<()> {
         step(Step::Sync(&self.path), || self.file.sync_all())
     }
@@ -230,7 +230,7 @@ impl GrowingFile {
     /// Takes back what was written beyond so many bytes.
     ///
     /// # Errors
-    /// What the file system said.
+    /// The error of the system call.
     pub fn cut(&self, bytes: u64) -> io::Result<()> {
         step(Step::Write(&self.path), || self.file.set_len(bytes))
     }
@@ -249,7 +249,7 @@ impl Write for GrowingFile {
 /// Makes a directory and those above it where they are missing. True if this call made it.
 ///
 /// # Errors
-/// What the file system said.
+/// The error of the system call.
 pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
     if path.is_dir() {
         return Ok(false);
@@ -290,7 +290,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 /// journal once for many.
 ///
 /// # Errors
-/// What the disk said of one of them.
+/// The error of the first file that could not be synced.
 pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
     let sync = |paths: &[PathBuf]| {
         let one = |path: &PathBuf| step(Step::Sync(path), || File::open(path)?.sync_all());
@@ -330,7 +330,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// Removes a directory if nothing is in it. What is left in it stays, and it with it.
 ///
 /// # Errors
-/// What the file system said.
+/// The error of the system call.
 pub fn remove_empty_directory(path: &Path) -> io::Result<()> {
     match gone(step(Step::RemoveDirectory(path), || fs::remove_dir(path))) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),

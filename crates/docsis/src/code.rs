@@ -3,7 +3,7 @@
 
 /// Types at the top level of a file.
 pub(crate) mod top {
-    /// Has neither length nor value.
+    /// Padding: one byte without length or value.
     pub(crate) const PAD: u8 = 0;
     pub(crate) const DOWNSTREAM_FREQUENCY: u8 = 1;
     pub(crate) const UPSTREAM_CHANNEL_ID: u8 = 2;
@@ -43,7 +43,7 @@ pub(crate) mod top {
     pub(crate) const DISTRIBUTED_HQOS: u8 = 92;
     pub(crate) const UPSTREAM_ENHANCED_AGGREGATE: u8 = 93;
     pub(crate) const DOWNSTREAM_ENHANCED_AGGREGATE: u8 = 94;
-    /// Has neither length nor value.
+    /// End of the data: one byte without length or value.
     pub(crate) const END: u8 = 255;
 }
 

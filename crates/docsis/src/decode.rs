@@ -32,22 +32,22 @@ impl Default for Limits {
 pub struct DecodeError {
     /// Offset of the offending element's first byte in the file.
     pub offset: usize,
-    /// Which element.
+    /// Path of the element at fault.
     pub path: Path,
-    /// What is wrong with it.
+    /// What is wrong with the element.
     pub problem: Problem,
 }
 
-/// What can be wrong with an element.
+/// The kinds of faults that an element can have.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The file exceeds [`Limits::bytes`].
     #[error("the file has {bytes} bytes; at most {limit} are read")]
     FileTooLarge {
-        /// Bytes of the file.
+        /// Length of the file, bytes.
         bytes: usize,
-        /// Bytes accepted.
+        /// Longest file accepted, bytes.
         limit: usize,
     },
     /// The file exceeds [`Limits::tlvs`].
@@ -68,9 +68,9 @@ pub enum Problem {
     /// A length reaches past the end of what holds it.
     #[error("overlong or truncated: the length says {length} bytes, {left} are left")]
     Truncated {
-        /// Bytes that the length asks for.
+        /// Length that the element claims, bytes.
         length: usize,
-        /// Bytes that are left.
+        /// Bytes left in its parent.
         left: usize,
     },
     /// Something other than pads follows the end marker.

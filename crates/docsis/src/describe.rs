@@ -10,9 +10,9 @@ use crate::value;
 /// A decoded file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
-    /// Bytes of the file.
+    /// Length of the file, bytes.
     pub bytes: usize,
-    /// Its settings in file order.
+    /// The settings in the order of the file.
     pub tlvs: Vec<Setting>,
     /// Zero bytes between settings.
     pub inner_pads: usize,
@@ -42,7 +42,7 @@ pub struct Setting {
     /// Unit of the value.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unit: &'static str,
-    /// What the setting does.
+    /// The setting's effect on the modem.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub meaning: &'static str,
     /// The settings inside it.

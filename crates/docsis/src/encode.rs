@@ -9,30 +9,30 @@ use crate::decode::Limits;
 use crate::schema::{self, Field, Scope};
 use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
 
-/// Why a model has no bytes.
+/// Why a model cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// A value is longer than its length byte can say.
     #[error("{path}: {length} bytes; at most {limit} fit: split it over several settings")]
     TooLong {
-        /// Which setting.
+        /// The setting that is too long.
         path: Path,
-        /// Its bytes.
+        /// Length of its value, bytes.
         length: usize,
-        /// Bytes that fit.
+        /// Longest value that its length field can express, bytes.
         limit: usize,
     },
     /// A type that stands for a pad or the end marker at the top level.
     #[error("{path}: types 0 and 255 are the pad and the end marker; choose another type")]
     Reserved {
-        /// Which setting.
+        /// The setting.
         path: Path,
     },
     /// Aggregates nest too deep.
     #[error("{path}: settings nested more than {limit} deep")]
     TooDeep {
-        /// Which setting.
+        /// The setting.
         path: Path,
         /// Levels accepted.
         limit: usize,
@@ -40,7 +40,7 @@ pub enum EncodeError {
     /// The file would be larger than anything reads.
     #[error("the file would have more than {limit} bytes")]
     FileTooLarge {
-        /// Bytes accepted.
+        /// Longest file accepted, bytes.
         limit: usize,
     },
 }
@@ -105,18 +105,18 @@ impl Config {
     }
 }
 
-/// One setting and its place.
+/// One setting with its position in the file.
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
     /// The setting.
     pub tlv: &'a Tlv,
-    /// What the schema says about it.
+    /// The schema's entry for the setting, if it has one.
     pub field: Option<&'static Field>,
     /// Offset of its type byte in the file.
     pub offset: usize,
-    /// Bytes of its value.
+    /// Length of the value, bytes.
     pub length: usize,
-    /// Where it sits.
+    /// Path of the setting through its parents.
     pub path: Path,
 }
 

@@ -24,7 +24,7 @@ use crate::encode::{EncodeError, tlv_bytes};
 use crate::schema::{GENERAL_VENDOR, VENDOR_ID};
 use crate::tlv::{Config, Ending, Item, Tlv, Value};
 
-/// Bytes of every digest here.
+/// Length of every digest in this file, bytes.
 pub const DIGEST_BYTES: usize = 16;
 
 /// A digest.
@@ -89,7 +89,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a MIC cannot be computed.
+/// Why a message integrity check cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MicError {

@@ -28,7 +28,7 @@ pub struct Modem {
     blocks: u64,
 }
 
-/// Why a modem cannot be modelled.
+/// Why the behaviour of a modem cannot be modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a modem with {limit_bytes} bytes in blocks of {block_bytes} has no buffer; accepted: a \
@@ -39,15 +39,15 @@ pub struct NoBuffer {
     limit_bytes: u64,
 }
 
-/// Why a modem rejects a flow.
+/// Why a modem refuses a service flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Rejection {
     /// Minimum and maximum contradict each other.
     #[error("minimum {minimum} is above maximum {maximum}")]
     Contradiction {
-        /// Bytes.
+        /// Minimum buffer asked for, bytes.
         minimum: u32,
-        /// Bytes.
+        /// Maximum buffer asked for, bytes.
         maximum: u32,
     },
     /// The hardware has less than the minimum.
@@ -55,7 +55,7 @@ pub enum Rejection {
     TooMuch {
         /// Largest size that the modem provides, in bytes.
         largest: u64,
-        /// Bytes.
+        /// Minimum buffer asked for, bytes.
         minimum: u32,
     },
     /// No multiple of the block lies in the range.
@@ -63,9 +63,9 @@ pub enum Rejection {
     Granularity {
         /// Bytes of a block.
         block: u64,
-        /// Bytes.
+        /// Minimum buffer asked for, bytes.
         minimum: u32,
-        /// Bytes.
+        /// Maximum buffer asked for, bytes.
         maximum: u32,
     },
 }

@@ -4,11 +4,11 @@
 use crate::code::{aqm, buffer, flow, top};
 use crate::tlv::{Config, Tlv};
 
-/// Which way a flow goes.
+/// Direction of a service flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// From the modem, whose queue it is.
+    /// From the modem; the queue is the modem's.
     Upstream,
     /// To the modem; the queue is the CMTS's.
     Downstream,
@@ -172,7 +172,7 @@ impl AqmEncodings {
 /// A service flow (type 24 or 25) as far as latency is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFlow {
-    /// Which way it goes.
+    /// Direction of the flow.
     pub direction: Direction,
     /// By what number the file refers to it.
     pub reference: u16,

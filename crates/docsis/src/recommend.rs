@@ -17,7 +17,7 @@ pub struct Upstream {
     pub burst_bytes: u32,
 }
 
-/// What to set for a tier.
+/// Buffer and AQM settings recommended for a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// Buffer Control alone: this target, bytes.

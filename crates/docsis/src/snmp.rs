@@ -105,7 +105,7 @@ impl FromStr for Oid {
 }
 
 impl VarBind {
-    /// What is accepted, in words.
+    /// The form of an object that is accepted, in words.
     pub const ACCEPTED: &str = "a numeric object identifier, then one of Integer, Unsigned32, \
         Gauge32, Counter32, TimeTicks, IPAddress, ObjectID, String, HexString, then the value";
 

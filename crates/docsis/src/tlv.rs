@@ -17,7 +17,7 @@ pub const fn has_wide_length(code: u8) -> bool {
 pub struct Config {
     /// Settings, message integrity checks and stray pads, in file order.
     pub items: Vec<Item>,
-    /// What follows the last item.
+    /// How the file ends after its last element.
     pub ending: Ending,
 }
 
@@ -30,7 +30,7 @@ pub enum Item {
     Tlv(Tlv),
 }
 
-/// How a file ends.
+/// How a file ends after its last element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The end marker (255) and this many zero bytes.
@@ -173,7 +173,7 @@ impl Path {
         Self { steps }
     }
 
-    /// What the schema says about the last step.
+    /// The schema's entry for the last step of the path.
     pub fn field(&self) -> Option<&'static Field> {
         self.steps.last().and_then(|step| step.field)
     }
@@ -190,7 +190,7 @@ impl Path {
         outer.iter().any(|step| step.code == code)
     }
 
-    /// How many settings deep it is.
+    /// Number of settings that enclose this one.
     pub fn depth(&self) -> usize {
         self.steps.len()
     }

@@ -18,7 +18,7 @@ use crate::snmp;
 pub struct ValueError {
     /// The text.
     pub text: String,
-    /// What would be accepted, in words.
+    /// The values that would be accepted, in words.
     pub accepted: String,
 }
 
@@ -36,7 +36,7 @@ pub fn parse(kind: &Kind, text: &str) -> Result<Vec<u8>, ValueError> {
     read(kind, text).ok_or_else(|| ValueError { text: text.into(), accepted: accepted(kind) })
 }
 
-/// Bytes as `0x0102`.
+/// Writes bytes as `0x0102`.
 pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
     HEXLOWER.encode_append(bytes, &mut text);
@@ -128,7 +128,7 @@ fn read(kind: &Kind, text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// What a kind of value accepts, in words.
+/// The values that a layout accepts, in words.
 pub fn accepted(kind: &Kind) -> String {
     match kind {
         Kind::Number { width, low, high } => {

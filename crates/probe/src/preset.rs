@@ -48,7 +48,7 @@ pub struct Step {
     pub config: MeasurementConfig,
 }
 
-/// Which directions carry load.
+/// The directions that a preset loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadDirections {
     /// One after the other, down first, or as the preset has it.
@@ -64,7 +64,7 @@ pub enum LoadDirections {
 pub struct Knobs {
     /// Congestion control of the TCP flows.
     pub congestion_control: String,
-    /// Which directions carry load.
+    /// The directions that carry load.
     pub directions: LoadDirections,
     /// Flows per direction.
     pub flows: Option<u32>,
@@ -124,7 +124,7 @@ impl Preset {
     pub const ALL: [Self; 5] =
         [Self::Quick, Self::NpmsLul, Self::Ull, Self::Rrul, Self::BufferSweep];
 
-    /// As the command line names it.
+    /// The preset's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -140,7 +140,7 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// Its measurements in order.
+    /// The measurements that the preset makes, in order.
     pub fn steps(self, knobs: &Knobs, token: Token) -> Vec<Step> {
         let mut steps = Vec::new();
         for plan in self.plans(knobs.directions) {

@@ -28,9 +28,10 @@ pub struct RoundTrips {
 /// Round trips per minute, by formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Responsiveness {
-    /// Of the draft's version 09.
+    /// Responsiveness by the formula of the IETF draft's version 09, in round trips per minute.
     pub draft_09: f64,
-    /// As goresponsiveness prints it for 90th percentiles.
+    /// Responsiveness as goresponsiveness prints it for 90th percentiles, in round trips per
+    /// minute.
     pub goresponsiveness_p90: f64,
     /// As goresponsiveness prints it for trimmed means.
     pub goresponsiveness_trimmed_mean: f64,

@@ -26,7 +26,7 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     }
 }
 
-/// What the run says of an expectation.
+/// The run's value of an expectation's metric.
 fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
     let of = |arm: &str| {
         let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
@@ -37,7 +37,7 @@ fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
     expected.measure(&arms, of)
 }
 
-/// Of an arm and its trials.
+/// Summarises the trials of an arm.
 fn summary(arm: &str, trials: &[&TrialRecord], pools: &LatencyPools) -> ArmSummary {
     let of_arm = trials.iter().copied();
     let valid: Vec<&TrialRecord> = of_arm.filter(|trial| trial.validity.is_valid()).collect();
@@ -271,7 +271,7 @@ impl ArmSummary {
         self.bottlenecks.iter().filter(here).collect()
     }
 
-    /// What one direction carried.
+    /// Throughput of one direction.
     pub fn throughput(&self, direction: Direction) -> Option<&ArmThroughput> {
         self.throughputs.iter().find(|throughput| throughput.direction == direction)
     }

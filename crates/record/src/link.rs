@@ -10,12 +10,12 @@ use crate::schema::{
     SeriesKind, SeriesPoint,
 };
 
-/// Which link it is.
+/// Name and direction of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkName {
     /// Name of the hop where a path has several, else empty.
     pub hop: String,
-    /// Which direction it belongs to.
+    /// Direction of the link.
     pub direction: Direction,
     /// The queue's SPEC in full.
     pub queue: String,
@@ -110,7 +110,7 @@ pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
     })
 }
 
-/// As records count packets.
+/// A count, as records have it.
 pub const fn packets(count: Count) -> PacketCount {
     PacketCount { packets: count.packets, bytes: count.bytes }
 }

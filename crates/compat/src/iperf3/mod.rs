@@ -42,7 +42,7 @@ pub use udp::{Datagram, Reception};
 /// The TCP and UDP port that iperf3's client uses.
 pub const IPERF3_PORT: u16 = 5201;
 
-/// What clients may have.
+/// Limits of what clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iperf3Limits {
     /// Tests at once.

@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use super::Iperf3Limits;
 
-/// What a client asks for, checked.
+/// The test that a client asks for, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Who sends.
+    /// The side that sends.
     pub direction: Direction,
     /// Streams per direction, at least 1.
     pub streams: u32,
@@ -40,7 +40,7 @@ pub struct Parameters {
     pub wants_output: bool,
 }
 
-/// How payload travels.
+/// Transport of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP.
@@ -49,7 +49,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Who sends.
+/// The side that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The client.

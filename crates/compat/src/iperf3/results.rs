@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What the server counted, ready to be sent.
+/// The server's results of a test, as they go on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Results {
     pub cpu_util_total: f64,
@@ -50,7 +50,7 @@ pub fn check_results(json: &[u8]) -> bool {
         .is_ok_and(|value| value.get("streams").is_some_and(Value::is_array))
 }
 
-/// What `--get-server-output` shows.
+/// The text that `--get-server-output` shows.
 pub(super) fn output(sends: &[bool], streams: &[StreamResult], lasted: Duration) -> String {
     let mut text = format!("underload: streams {}, {:.2} s\n", streams.len(), lasted.as_secs_f64());
     for (stream, sends) in streams.iter().zip(sends) {

@@ -28,7 +28,7 @@ pub struct Iperf3Server {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What became of tests so far.
+/// Counts of tests that were run, refused and broken off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Iperf3Counts {
     /// Tests that ran to their results.
@@ -63,7 +63,7 @@ struct Host {
     abandoned: AtomicU64,
 }
 
-/// Where data connections of a test go.
+/// A test under way: the address it belongs to, and where its data connections are handed to.
 #[derive(Debug)]
 struct Registered {
     address: IpAddr,
@@ -123,12 +123,12 @@ impl Iperf3Server {
         Ok(())
     }
 
-    /// Where it listens.
+    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What became of tests so far.
+    /// What the server has counted so far.
     pub fn counts(&self) -> Iperf3Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Iperf3Counts {

@@ -151,7 +151,7 @@ impl Allowance<'_> {
         None
     }
 
-    /// Of `taken` bytes only `moved` did.
+    /// Returns to the session what was reserved and not moved: `taken` less `moved` bytes.
     fn settle(self, direction: Direction, taken: usize, moved: usize) {
         if moved < taken {
             self.share.give_back(direction, (taken - moved) as u64);

@@ -46,7 +46,7 @@ enum Streams {
     Udp(UdpClaim),
 }
 
-/// Counts at an instant.
+/// The streams' counters at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     bytes: u64,
@@ -290,7 +290,7 @@ fn start<'scope>(
 }
 
 impl Transfer<'_> {
-    /// What the thread of one stream does.
+    /// The body of the thread of one stream.
     fn work(&self, place: usize, limit: Option<u64>, over: &AtomicBool) {
         let counters = &self.counters[place];
         let sends = self.parameters.server_sends_on(place);
@@ -315,7 +315,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Of datagrams, which nobody can hold back.
+    /// Bytes that arrived as datagrams, which nothing can slow down.
     fn arrived_bytes(&self) -> u64 {
         match self.streams {
             Streams::Udp(claim) => claim.arrived_bytes(),

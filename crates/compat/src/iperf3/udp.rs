@@ -14,9 +14,9 @@ use underload_probe::network::POLL_INTERVAL;
 /// The header of a datagram: `seconds u32 | microseconds u32 | counter u32 or u64`, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// When it was sent, us of the sender's clock.
+    /// When the datagram was sent, us of the sender's clock.
     pub sent_us: u64,
-    /// Its number in its stream, from 1.
+    /// Number of the datagram in its stream, from 1.
     pub counter: u64,
 }
 
@@ -258,7 +258,7 @@ impl UdpClaim {
         self.streams.extend(found.try_iter());
     }
 
-    /// Of all streams, bytes.
+    /// Bytes that arrived in all streams.
     pub(super) fn arrived_bytes(&self) -> u64 {
         self.streams.iter().map(|stream| stream.reception().bytes).sum()
     }

@@ -20,7 +20,7 @@ struct Entry {
 }
 
 const ENTRIES: usize = 4096;
-/// What an address sent counts for this long.
+/// How long packets sent to an address are held against it, ns.
 const MEMORY_NS: u64 = 60_000_000_000;
 
 impl Addresses {

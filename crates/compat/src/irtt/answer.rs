@@ -11,7 +11,7 @@ const MIDPOINT: u8 = 4;
 const WALL: u8 = 1;
 const MONOTONIC: u8 = 2;
 
-/// One probe and its circumstances.
+/// A received probe with what its answer needs.
 pub(super) struct Probe {
     pub flags: u8,
     pub token: u64,

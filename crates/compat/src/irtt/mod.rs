@@ -38,7 +38,7 @@ pub use server::{IrttCounts, IrttServer};
 /// The UDP port that irtt's client sends to.
 pub const IRTT_PORT: u16 = 2112;
 
-/// What clients may have.
+/// Limits of what clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrttLimits {
     /// Sessions at once.

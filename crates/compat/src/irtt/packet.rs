@@ -8,13 +8,13 @@ use md5::Md5;
 /// A request as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What it is.
+    /// Kind of the request.
     pub kind: RequestKind,
     /// Of an open request, its parameters; of others, what follows the token.
     pub payload: &'a [u8],
 }
 
-/// What a request asks for.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// A session; or, with `and_close`, only whether it would be granted.

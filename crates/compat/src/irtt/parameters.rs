@@ -2,14 +2,14 @@
 
 use super::IrttLimits;
 
-/// What a client asks for, and what it gets.
+/// Parameters of a test, as a client asks for them and as the server grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// Version of the protocol; 1 is spoken here.
     pub version: i64,
     /// How long the client sends, ns.
     pub duration_ns: i64,
-    /// From one probe to the next, ns.
+    /// Interval between probes, ns.
     pub interval_ns: i64,
     /// Bytes of a probe, header included.
     pub length: i64,
@@ -25,7 +25,7 @@ pub struct Parameters {
     pub fill: Vec<u8>,
 }
 
-/// Why parameters cannot be read.
+/// Why a client's parameters cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParametersError {
     /// They end in the middle of one.
@@ -37,7 +37,7 @@ pub enum ParametersError {
     /// A duration or interval that is not positive, or an unknown choice.
     #[error("parameter {tag} is out of range")]
     OutOfRange {
-        /// Which one, as it is numbered on the wire.
+        /// Number of the parameter on the wire.
         tag: u64,
     },
 }

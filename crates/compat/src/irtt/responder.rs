@@ -27,12 +27,12 @@ pub struct Responder {
     filling: Vec<u8>,
 }
 
-/// What became of a datagram.
+/// The decision about one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderReply {
     /// The reply is to be sent with this DSCP and ECN.
     Send {
-        /// As the IP header's byte.
+        /// DSCP and ECN of the answer, as the IP header's byte.
         traffic_class: u8,
     },
     /// No request of this protocol, of no session here, or with a wrong digest: no answer.

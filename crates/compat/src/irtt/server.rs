@@ -22,7 +22,7 @@ pub struct IrttServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a server did so far.
+/// Counts of an irtt server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IrttCounts {
     /// Replies sent, opens included.
@@ -76,12 +76,12 @@ impl IrttServer {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it did so far.
+    /// What the server has counted so far.
     pub fn counts(&self) -> IrttCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         IrttCounts {
@@ -141,7 +141,7 @@ fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, 
     }
 }
 
-/// When the kernel received it, on both clocks.
+/// When the kernel received the datagram, on both clocks.
 fn arrival(received: &Received, clock: RunClock) -> Instants {
     let now = clock.now_on_both();
     let unix_ns = received.kernel_unix_ns.unwrap_or(now.unix_ns);

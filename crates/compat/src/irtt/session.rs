@@ -7,7 +7,7 @@ use underload_probe::service::CompatShare;
 
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What it may move.
+    /// What the session may still move.
     pub share: CompatShare,
     pub client: SocketAddr,
     pub deal: Parameters,

@@ -12,7 +12,7 @@ use underload_probe::load::payload;
 use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
 
-/// What a connection may still carry.
+/// Bytes and time that a connection may still use.
 #[derive(Debug)]
 pub(super) struct Lease {
     until: Instant,
@@ -96,7 +96,7 @@ impl Lease {
 
 /// The body of a request or of an answer of ours.
 pub(super) enum Content {
-    /// Some bytes that are ready.
+    /// Bytes that are ready to be sent.
     Ready(Option<Bytes>),
     /// Generated until so many are written or the lease is over.
     Generated {
@@ -116,13 +116,13 @@ pub(super) enum Content {
 #[error("the lease of this connection is over")]
 pub(super) struct Expired;
 
-/// One frame of generated payload.
+/// Bytes of one HTTP frame of generated payload.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Between two questions for more of the rate: the end of a lease is noticed in between.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The same bytes for everybody, made once.
+/// The payload of a frame, generated once and shared by all connections.
 fn chunk() -> Bytes {
     static CHUNK: std::sync::OnceLock<Bytes> = std::sync::OnceLock::new();
     CHUNK.get_or_init(|| Bytes::from(payload(CHUNK_BYTES))).clone()

@@ -25,7 +25,7 @@ use super::{NqError, NqTrust};
 /// of both directions takes minutes; 1 s was its value up to version 08.
 #[derive(Clone, Debug)]
 pub struct NqOptions {
-    /// Which way the load goes.
+    /// The direction that is loaded.
     pub direction: LoadDirection,
     /// The draft's ID: from one decision to the next.
     pub interval: Duration,
@@ -37,12 +37,12 @@ pub struct NqOptions {
     pub duration_max: Duration,
 }
 
-/// Which way the load goes.
+/// The direction that a responsiveness test loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadDirection {
-    /// From the client.
+    /// From the client to the server.
     Up,
-    /// To the client.
+    /// From the server to the client.
     Down,
 }
 
@@ -59,7 +59,7 @@ impl NqOptions {
     }
 }
 
-/// What a test found.
+/// Throughput and responsiveness that a test measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NqResult {
     /// Round trips per minute by each formula; `None` unless both kinds of probes came back.
@@ -102,7 +102,7 @@ pub struct NqClient {
     runtime: tokio::runtime::Runtime,
 }
 
-/// What the tasks of a test share.
+/// State that the tasks of a test share.
 struct Shared {
     peer: Peer,
     config: NqConfig,
@@ -118,15 +118,15 @@ struct Shared {
 #[derive(Default)]
 struct Uploads {
     open: Vec<Arc<Upload>>,
-    /// What those that ended have moved, bytes.
+    /// Bytes that connections which have ended moved.
     ended_bytes: u64,
 }
 
 struct Upload {
     socket: OwnedFd,
-    /// When the upload began, bytes.
+    /// Bytes that were acknowledged before the upload began.
     acknowledged_before: u64,
-    /// What was handed to the connection, bytes.
+    /// Bytes that were handed to the connection.
     written: Arc<AtomicU64>,
 }
 
@@ -153,7 +153,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// What one interval saw.
+/// Throughput and probes of one interval of the test.
 struct Interval {
     goodput_bit_per_s: f64,
     probes: RoundTrips,

@@ -8,7 +8,7 @@ use super::NqError;
 /// which goresponsiveness still demands; read with either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NqConfig {
-    /// One byte.
+    /// The object of one byte.
     pub small: NqTarget,
     /// At least 8 GiB.
     pub large: NqTarget,
@@ -88,7 +88,7 @@ impl NqConfig {
     /// Reads what a server answered.
     ///
     /// # Errors
-    /// What is missing or wrong, in words.
+    /// What is missing or wrong in the configuration, in words.
     pub fn decode(json: &[u8]) -> Result<Self, &'static str> {
         let wire: Wire = serde_json::from_slice(json).map_err(|_| "it is not the JSON expected")?;
         if wire.version != 1 {

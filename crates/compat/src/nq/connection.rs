@@ -28,7 +28,7 @@ pub(super) struct Connection {
     pub sender: SendRequest<Content>,
     pub tcp: Duration,
     pub tls: Duration,
-    /// Another handle to its socket.
+    /// A second handle to the connection's socket, for `TCP_INFO`.
     pub socket: OwnedFd,
     driver: JoinHandle<()>,
 }
@@ -42,7 +42,7 @@ impl Drop for Connection {
 /// What the steps of a probe on a fresh connection took, ns: TCP, TLS, HTTP.
 pub(super) struct FreshProbe(pub u64, pub u64, pub u64);
 
-/// Who to connect to.
+/// Name, addresses and trust of the server to connect to.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub address: SocketAddr,
@@ -159,7 +159,7 @@ impl Peer {
         Ok(ns(start.elapsed()))
     }
 
-    /// The same on a fresh connection, step by step.
+    /// Times a request on a new connection: TCP, TLS and HTTP separately.
     pub(super) async fn probe_afresh(&self, path: &str) -> Result<FreshProbe, NqError> {
         let mut connection = self.connect().await?;
         let http_ns = self.probe(&mut connection.sender, path).await?;

@@ -39,7 +39,7 @@ pub use trust::NqTrust;
 /// The TCP port that the reference server uses.
 pub const NQ_PORT: u16 = 4043;
 
-/// What clients of the server may have.
+/// Limits of what clients of the server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NqLimits {
     /// Connections at once.
@@ -68,14 +68,14 @@ impl Default for NqLimits {
     }
 }
 
-/// Why a test could not be done.
+/// Why a responsiveness test failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NqError {
     /// The URL is not one of a responsiveness server.
     #[error("{url:?}: accepted is https://HOST[:PORT][/PATH]")]
     Url {
-        /// As the user gave it.
+        /// The URL that the user gave.
         url: String,
     },
     /// The server's answer is no configuration.
@@ -83,7 +83,7 @@ pub enum NqError {
     Config {
         /// The server, as the user named it.
         host: String,
-        /// What is wrong.
+        /// What is wrong in the server's answer.
         what: &'static str,
     },
     /// The network said no.
@@ -103,7 +103,7 @@ pub enum NqError {
         step: &'static str,
         /// The server, as the user named it.
         host: String,
-        /// What the library said.
+        /// The error of the HTTP library.
         source: hyper::Error,
     },
     /// The server answered with another status than 200.
@@ -120,7 +120,7 @@ pub enum NqError {
     /// The server cannot be believed by the fingerprint given.
     #[error(transparent)]
     Pinned(#[from] ServiceError),
-    /// Nothing says whom to believe.
+    /// There is no certificate authority to trust.
     #[error("the system has no certificate authorities; give the server's fingerprint")]
     NoAuthorities,
     /// A certificate cannot be for the host.
@@ -128,10 +128,10 @@ pub enum NqError {
     Name {
         /// The host of the URL.
         host: String,
-        /// What is wrong with it.
+        /// What is wrong with the name.
         source: InvalidDnsNameError,
     },
-    /// Nothing was measured.
+    /// The test ended before anything was measured.
     #[error("{0}")]
     Nothing(&'static str),
 }

@@ -37,7 +37,7 @@ pub struct NqServer {
     runtime: Option<Runtime>,
 }
 
-/// What a server did so far.
+/// Counts of a responsiveness server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NqCounts {
     /// Connections that got through TLS.
@@ -75,7 +75,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// A connection without a request for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 const STREAMS_MAX: u32 = 128;
-/// Said to who is too much, s.
+/// Seconds after which a refused client may come again (`Retry-After`).
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
 impl NqServer {
@@ -119,12 +119,12 @@ impl NqServer {
         Ok(Self { address, host, runtime: Some(runtime) })
     }
 
-    /// Where it listens.
+    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it did so far.
+    /// What the server has counted so far.
     pub fn counts(&self) -> NqCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NqCounts {

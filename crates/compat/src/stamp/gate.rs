@@ -9,7 +9,7 @@ use underload_probe::wire::{BASE_LEN, NtpTimestamp, ReflectorPacket, SHORT_LEN};
 
 use super::StampConfig;
 
-/// What is to become of a datagram.
+/// The decision about one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A base packet with what follows it.

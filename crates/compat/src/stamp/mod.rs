@@ -34,11 +34,11 @@ pub struct StampConfig {
     pub packets_per_second_max: u32,
     /// Answers per second to one network (a /24 of IPv4, a /56 of IPv6).
     pub packets_per_second_per_network_max: u32,
-    /// Who is answered; everybody if it is empty.
+    /// The senders that are answered; every sender if it is empty.
     pub sources: Vec<Source>,
-    /// What senders have to sign with.
+    /// The key that senders have to sign with, if any.
     pub key: Option<StampKey>,
-    /// Which markings answers may carry.
+    /// Which DSCP and ECN values answers may carry.
     pub policy: MarkingPolicy,
     /// Scheduling of the thread.
     pub timing: ThreadTiming,

@@ -21,7 +21,7 @@ pub struct StampServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it did so far.
+/// Counts of a STAMP server: packets answered, refused and not understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StampCounts {
     /// Packets answered.
@@ -70,12 +70,12 @@ impl StampServer {
         Ok(Self { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it did so far.
+    /// What the server has counted so far.
     pub fn counts(&self) -> StampCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StampCounts {

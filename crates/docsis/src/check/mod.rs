@@ -18,7 +18,7 @@ use crate::mic::Secret;
 use crate::qos::{Direction, ServiceFlow};
 use crate::tlv::{Config, Path};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -45,15 +45,15 @@ impl fmt::Display for Severity {
 pub struct Finding {
     /// The rule, which tells its number.
     pub rule: Rule,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
     /// Offset in the file of the setting concerned.
     pub offset: usize,
     /// The setting concerned.
     pub path: Path,
-    /// What is wrong.
+    /// The fault, in words.
     pub message: String,
-    /// What to do about it.
+    /// The change that mends it.
     pub fix: String,
 }
 

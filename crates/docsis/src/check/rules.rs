@@ -24,21 +24,21 @@ macro_rules! rules {
             /// Every rule, in order of the numbers.
             pub const ALL: &[Self] = &[$(Self::$id),+];
 
-            /// Its number, as `D301`.
+            /// The rule's identifier, for example `D301`.
             pub const fn id(self) -> &'static str {
                 match self {
                     $(Self::$id => stringify!($id),)+
                 }
             }
 
-            /// How bad it is not to keep it.
+            /// Severity of breaking the rule.
             pub const fn severity(self) -> Severity {
                 match self {
                     $(Self::$id => Severity::$severity,)+
                 }
             }
 
-            /// What it demands, in one line.
+            /// What the rule demands, in one line.
             pub const fn summary(self) -> &'static str {
                 match self {
                     $(Self::$id => $summary,)+

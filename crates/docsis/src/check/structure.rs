@@ -8,7 +8,7 @@ use crate::schema::{self, Kind};
 use crate::tlv::{Ending, Item};
 use crate::value;
 
-/// Bytes of a file that every modem accepts.
+/// Longest file that every modem accepts, bytes.
 const SAFE_FILE_BYTES: usize = 8192;
 /// Bytes of a value that the specification allows.
 const SAFE_VALUE_BYTES: usize = 254;

@@ -34,11 +34,11 @@ pub struct Field {
     pub name: &'static str,
     /// Name in the `Main { ... }` form; empty where its encoder has no usable name.
     pub main_name: &'static str,
-    /// What the value holds.
+    /// Layout of the value.
     pub kind: Kind,
     /// Unit of a number; empty where it has none.
     pub unit: &'static str,
-    /// What the setting does, in one line.
+    /// The setting's effect on the modem, in one line.
     pub meaning: &'static str,
     /// Whether it may stand several times in its aggregate.
     pub repeats: bool,
@@ -55,7 +55,7 @@ impl PartialEq for Field {
 
 impl Eq for Field {}
 
-/// How a value is laid out.
+/// Layout of a value.
 #[derive(Debug)]
 pub enum Kind {
     /// A big-endian number of this many bytes, within a range.

@@ -144,7 +144,7 @@ impl Parser {
         }
     }
 
-    /// What follows `GenericTLV`.
+    /// Reads what follows the keyword `GenericTLV`.
     fn generic(&mut self, depth: usize) -> Result<Tlv, TextError> {
         let code = self.number("TlvCode", usize::from(u8::MAX))? as u8;
         let value = match self.next() {

@@ -23,7 +23,7 @@ use crate::decode::{DecodeError, Limits};
 use crate::encode::EncodeError;
 use crate::tlv::Config;
 
-/// Bytes of text that are read at most.
+/// Longest text that is read, bytes.
 pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why a text is not a configuration, and where.
@@ -33,10 +33,10 @@ pub enum TextError {
     /// More than [`MAX_TEXT_BYTES`].
     #[error("the text has {bytes} bytes; at most {MAX_TEXT_BYTES} are read")]
     TooLarge {
-        /// Its bytes.
+        /// Length of the text, bytes.
         bytes: usize,
     },
-    /// Not TOML.
+    /// The text is not valid TOML.
     #[error("{0}")]
     Toml(String),
     /// A setting, or the text around it.
@@ -44,7 +44,7 @@ pub enum TextError {
     At {
         /// The line, and in TOML the key path.
         place: String,
-        /// What is wrong and what would be accepted.
+        /// What is wrong in that line, and what would be accepted.
         problem: String,
     },
     /// The settings are clear but have no bytes.

@@ -12,7 +12,7 @@ use underload_record::schema::Direction;
 pub struct LaneConfig {
     /// Rate, delay, loss, overhead.
     pub link: LinkSetup,
-    /// What waits in front of it.
+    /// The queue in front of the link.
     pub queue: QueueSetup,
 }
 
@@ -46,28 +46,28 @@ impl Offload {
     }
 }
 
-/// How many threads carry the packets.
+/// Number of threads that carry the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// One for both directions.
+    /// One thread for both directions.
     #[default]
     One,
-    /// One for each direction.
+    /// One thread for each direction.
     Two,
 }
 
-/// What a gateway is to do.
+/// Links, threads and limits of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// From the client to the server.
+    /// The link from the client to the server.
     pub up: LaneConfig,
-    /// From the server to the client.
+    /// The link from the server to the client.
     pub down: LaneConfig,
     /// Seed of everything random, and key of the flow hash.
     pub seed: u64,
     /// Whether the kernel may hand over super-packets.
     pub offload: Offload,
-    /// How many threads.
+    /// Number of threads.
     pub threads: Threads,
     /// Whether to ask for real-time priority and resident memory.
     pub realtime: bool,

@@ -7,21 +7,21 @@ use underload_aqm::time::{Span, Time};
 /// Something that happened to a packet. Bytes are those of the IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It came to the queue.
+    /// The packet arrived at the queue.
     Arrival {
-        /// Its length.
+        /// Length of the IP packet.
         bytes: u32,
     },
     /// The link has sent it.
     Departure {
-        /// Its length.
+        /// Length of the IP packet.
         bytes: u32,
         /// Since it was enqueued, its transmission included.
         waited: Span,
     },
-    /// It was dropped.
+    /// The packet was dropped.
     Drop {
-        /// Its length.
+        /// Length of the IP packet.
         bytes: u32,
     },
 }

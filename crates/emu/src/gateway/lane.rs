@@ -24,7 +24,7 @@ const DELIVER_MAX: usize = 256;
 /// more, and is then written in parts.
 const RUN_MAX: usize = 128;
 
-/// How the data path worked.
+/// Counts of reads, writes and batches of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
     /// Frames read.
@@ -56,15 +56,15 @@ impl Add for IoStats {
     }
 }
 
-/// One direction.
+/// One direction of a gateway: devices, queue, link and recorder.
 pub struct Lane {
     source: Tun,
     sink: Tun,
     link: Link<Handle>,
     key: FlowKey,
-    /// What it recorded so far.
+    /// What the direction has recorded so far.
     pub recorder: Recorder,
-    /// How it worked so far.
+    /// Counts of reads and writes so far.
     pub io: IoStats,
     run: Run,
     headers: Box<Headers>,
@@ -110,7 +110,7 @@ impl Lane {
         &self.link
     }
 
-    /// Ends a row of the time series.
+    /// Appends a row to the time series.
     pub fn sample(&mut self, now: Time) {
         self.recorder.sample(now, self.link.queue());
     }
@@ -120,7 +120,7 @@ impl Lane {
         self.recorder.begin(phase, now, self.link.queue());
     }
 
-    /// Ends the recording.
+    /// Closes the recording and gives it.
     pub fn finish(self, now: Time) -> Recording {
         self.recorder.finish(now, self.link.queue())
     }

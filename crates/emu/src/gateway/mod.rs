@@ -34,7 +34,7 @@ pub use report::{GatewayReport, LaneReport};
 use recorder::Live;
 use thread::{LaneParts, Outcome, Thread};
 
-/// Why a gateway could not start, or stopped.
+/// Why a gateway could not start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The system refused a descriptor, a thread or an offload.
@@ -43,7 +43,7 @@ pub enum GatewayError {
     /// A device failed while packets were carried.
     #[error("the gateway stopped: device {device}")]
     Device {
-        /// Its name in its network.
+        /// Name of the device in its network namespace.
         device: String,
         /// The error of the system call.
         source: io::Error,
@@ -152,7 +152,7 @@ impl Gateway {
         self.clock
     }
 
-    /// From now on packets count as of `phase`.
+    /// Counts packets from now on as packets of `phase`.
     pub fn begin(&self, phase: Phase) {
         for worker in &self.workers {
             // A thread that has failed tells so in `stop`.
@@ -161,7 +161,7 @@ impl Gateway {
         }
     }
 
-    /// What a direction has done so far.
+    /// What a direction has counted so far.
     pub fn read(&self, direction: Direction) -> Reading {
         match direction {
             Direction::Up => self.live[0].read(),

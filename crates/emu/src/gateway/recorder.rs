@@ -21,7 +21,7 @@ pub enum InputDrop {
     NotAPacket,
     /// A super-packet that cannot be cut.
     BadSuperPacket,
-    /// All buffers hold packets.
+    /// Every packet buffer was in use.
     NoBuffer,
     /// The device at the far end refused it.
     DeviceRefused,
@@ -42,15 +42,15 @@ impl InputDrop {
 /// Counters and distributions of one phase.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// What the caller did then.
+    /// The trial's phase.
     pub phase: Phase,
-    /// What queue and link did.
+    /// What the queue and the link counted in that phase.
     pub link: tally::Window,
-    /// What happened outside of both.
+    /// What the gateway counted outside of both.
     pub gateway: Outside,
 }
 
-/// What a gateway adds to what its links do.
+/// What a gateway counts beside its links.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
     /// Packets lost outside of queue and link; those of unknown length count as zero bytes.
@@ -94,7 +94,7 @@ pub struct Reading {
     pub dropped: u64,
     /// Packets marked since the start.
     pub marked: u64,
-    /// In the queue now.
+    /// What waits in the queue now.
     pub backlog: Backlog,
 }
 
@@ -119,13 +119,13 @@ impl Live {
 /// Records one direction, and owns its buffers: a dropped packet's buffer is free again at once.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Where the packets are.
+    /// The buffers that hold the packets.
     pub pool: Pool,
     /// The phases that are over.
     windows: Vec<Window>,
     phase: Phase,
     tally: Tally,
-    /// Of the phase under way.
+    /// Counts of the present phase.
     outside: Outside,
     curves: Curves,
     /// Packets lost outside of queue and link, ever and since the last row of the curves.
@@ -194,7 +194,7 @@ impl Recorder {
         self.live.backlog_bytes.store(backlog.bytes, Relaxed);
     }
 
-    /// Ends a row of the time series.
+    /// Appends a row to the time series.
     pub fn sample(&mut self, now: Time, queue: &dyn Qdisc<Handle>) {
         if self.curves.rows.len() >= ROWS_MAX {
             return;
@@ -207,7 +207,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording.
+    /// Closes the last phase and gives all that was recorded.
     pub fn finish(mut self, now: Time, queue: &dyn Qdisc<Handle>) -> Recording {
         self.begin(Phase::Whole, now, queue);
         let start = self.windows.first().map_or(now, |window| window.link.start);
@@ -237,7 +237,7 @@ impl Recorder {
     }
 }
 
-/// All that one direction recorded.
+/// Everything that one direction recorded.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// All phases together.
@@ -248,7 +248,7 @@ pub struct Recording {
     pub curves: Curves,
     /// Events that the log could not take in time.
     pub lost_events: u64,
-    /// Bytes of buffers that were needed.
+    /// Most bytes of buffers that were in use at once.
     pub buffer_bytes: usize,
 }
 

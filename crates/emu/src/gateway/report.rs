@@ -15,35 +15,35 @@ use crate::machine::Realtime;
 /// Everything that a gateway recorded from start to stop.
 #[derive(Clone, Debug)]
 pub struct GatewayReport {
-    /// Up and down.
+    /// Both directions.
     pub lanes: Vec<(Direction, LaneReport)>,
-    /// What the machine granted.
+    /// Real-time scheduling that the system granted.
     pub realtime: Realtime,
-    /// How often the threads slept.
+    /// How often the threads slept while waiting for a deadline.
     pub sleeps: u64,
-    /// How long they spun.
+    /// Time that the threads spent spinning on the clock.
     pub spun: Span,
-    /// How many there were.
+    /// Number of threads.
     pub threads: Threads,
 }
 
-/// One direction.
+/// What one direction recorded.
 #[derive(Clone, Debug)]
 pub struct LaneReport {
-    /// What it is called in records.
+    /// Name of the link in records.
     pub name: LinkName,
     /// The link's rate by itself, from the gateway's start on: what it offered.
     pub offer: RateProcess,
-    /// What waited when the gateway stopped.
+    /// Packets that waited when the gateway stopped.
     pub left_in_queue: Backlog,
-    /// How the data path worked.
+    /// Counts of reads, writes and batches.
     pub io: IoStats,
     /// Fates, times and curves.
     pub recording: Recording,
 }
 
 impl GatewayReport {
-    /// One direction.
+    /// The report of a direction.
     pub fn lane(&self, direction: Direction) -> Option<&LaneReport> {
         self.lanes.iter().find(|(of, _)| *of == direction).map(|(_, lane)| lane)
     }

@@ -21,13 +21,13 @@ pub use requester::{Requester, RequesterConfig};
 pub use socket::{ProbeSocket, Received};
 pub use thread::ThreadTiming;
 
-/// Why an end of a probe could not work.
+/// Why a prober, requester or reflector could not work.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// A socket could not be prepared.
     #[error("cannot set up the {end} socket: {step}")]
     Socket {
-        /// As messages call it: "prober", "reflector".
+        /// The part that failed, as messages call it: "prober", "reflector".
         end: &'static str,
         /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
@@ -47,9 +47,9 @@ pub enum EndpointError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// As the user gave it.
+        /// The value that the user gave.
         value: u64,
-        /// What would be accepted.
+        /// The values that would be accepted.
         accepted: &'static str,
     },
     /// A thread of ours panicked: a bug in this crate.

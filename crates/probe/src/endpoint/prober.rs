@@ -27,7 +27,7 @@ pub struct ProbeClass {
     pub marking: Marking,
 }
 
-/// What to send, and when.
+/// Classes, schedule and threads of a prober.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProberConfig {
     /// The series, 1 to [`Prober::CLASSES_MAX`].
@@ -38,7 +38,7 @@ pub struct ProberConfig {
     pub payload_bytes: u16,
     /// The first slot's instant on the run's clock, ns.
     pub start_ns: u64,
-    /// How punctual the threads are.
+    /// Scheduling of the sending and the receiving thread.
     pub timing: ThreadTiming,
     /// Session identifier of class 0; class `c` has this plus `c`.
     pub first_session: u16,

@@ -10,13 +10,13 @@ use super::{Bucket, EndpointError, ProbeSocket, Received, ThreadTiming};
 use crate::clock::RunClock;
 use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
-/// What a reflector may do.
+/// Policy and scheduling of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorConfig {
     /// Answers per second at most, over all senders; the rest is dropped and counted. A burst of a
     /// tenth of it passes.
     pub packets_per_second_max: u32,
-    /// Which markings answers may carry.
+    /// Which DSCP and ECN values answers may carry.
     pub policy: MarkingPolicy,
     /// Scheduling of the thread.
     pub timing: ThreadTiming,
@@ -40,7 +40,7 @@ impl ReflectorConfig {
     }
 }
 
-/// What a reflector did so far.
+/// Counts of a reflector: packets answered, refused and not understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorCounts {
     /// Requests answered.
@@ -57,16 +57,16 @@ pub struct ReflectorCounts {
     pub refused: u64,
 }
 
-/// What is to become of a datagram.
+/// The decision about one datagram that reached the reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// It is a test packet of somebody who may measure.
     Reflect,
     /// So many bytes of the room given are the answer; never more than the datagram had.
     Answer(usize),
-    /// It was somebody else's, who has it now.
+    /// The datagram belongs to a load flow and was handed to it.
     Taken,
-    /// Nothing is answered.
+    /// The datagram is dropped without an answer.
     Ignore,
     /// Nothing is answered, because its sender asks too often.
     Limit,
@@ -134,7 +134,7 @@ impl Reflector {
         Ok(reflector)
     }
 
-    /// What it did so far.
+    /// What the reflector has counted so far.
     pub fn counts(&self) -> ReflectorCounts {
         ReflectorCounts {
             answered: self.shared.answered.load(Ordering::Relaxed),

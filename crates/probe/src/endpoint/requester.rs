@@ -13,7 +13,7 @@ use super::{EndpointError, ProbeLog, ProbeSocket, Prober, ThreadTiming};
 use crate::clock::RunClock;
 use crate::session::{ClosedLoop, ClosedLoopStep};
 
-/// How to ask.
+/// Configuration of a closed-loop requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequesterConfig {
     /// DSCP and ECN of requests and answers.

@@ -32,7 +32,7 @@ pub struct Received {
     pub len: usize,
     /// True if the datagram was longer than the buffer.
     pub truncated: bool,
-    /// Who sent it.
+    /// Address of the sender, if the kernel told it.
     pub peer: Option<SocketAddr>,
     /// When the kernel received it, by the wall clock; `None` if it did not say.
     pub kernel_unix_ns: Option<u64>,
@@ -103,7 +103,7 @@ impl ProbeSocket {
     /// The address it is bound to.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Address and port that the socket is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }

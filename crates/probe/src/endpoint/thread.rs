@@ -5,7 +5,7 @@ use nix::sys::prctl::set_timerslack;
 use crate::clock::RunClock;
 use crate::sys::set_real_time_priority;
 
-/// How a thread keeps its deadlines.
+/// Scheduling of a thread: how it keeps its deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTiming {
     /// First-in-first-out priority to ask for, 1 to 99; `None` leaves the scheduling alone. Where

@@ -12,7 +12,7 @@ use super::protocol::Token;
 
 /// Decides about flows.
 pub(crate) trait Admission: Send + Sync + 'static {
-    /// What an admitted flow may move.
+    /// What an admitted flow is allowed to move.
     type Share: FlowShare;
     /// A flow's place among others, given back when it is dropped.
     type Place;
@@ -82,7 +82,7 @@ impl Admission for Everybody {
     }
 }
 
-/// As much as the path takes.
+/// A share without a limit: the flow moves as much as the path takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unlimited;
 

@@ -27,7 +27,7 @@ pub struct FlowHandle {
     thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
 }
 
-/// What a flow's thread has to know.
+/// What the thread of one load flow needs from its client.
 pub(super) struct FlowContext {
     pub flow: LoadFlow,
     pub server: SocketAddr,

@@ -48,7 +48,7 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
 /// `tcp_allowed_congestion_control` by itself.
 ///
 /// # Errors
-/// What there is, in words for the stranger.
+/// Refuses a congestion control that this machine's kernel does not have, naming those it has.
 pub fn check_present(name: &str) -> Result<(), String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !may_load_modules(&status) {
@@ -83,7 +83,7 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
     set_congestion_control(&SockRef::from(&socket), name)
 }
 
-/// What a TCP socket's congestion control is.
+/// The congestion control that a TCP socket uses.
 pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());

@@ -46,7 +46,7 @@ impl<S: FlowShare> Lease<'_, S> {
         self.share.give_back(direction, bytes as u64);
     }
 
-    /// How much to take at a time.
+    /// Bytes to reserve from the session's rate at a time.
     fn take_bytes(&self, direction: Direction) -> usize {
         self.share.take_bytes(direction)
     }
@@ -217,7 +217,7 @@ impl<S: FlowShare> Lease<'_, S> {
     }
 }
 
-/// What one call moves at most.
+/// Bytes that one read or write moves at most.
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 /// How long a flow that is ahead of its session's rate sleeps at a time.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);

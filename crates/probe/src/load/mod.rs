@@ -52,9 +52,9 @@ pub(crate) use udp_port::UdpFlows;
 pub struct LoadFlow {
     /// Unique in the trial, for example `bulk-0`.
     pub name: String,
-    /// Where its payload goes.
+    /// Direction in which the payload goes.
     pub direction: Direction,
-    /// How it gets there.
+    /// Transport that carries the payload.
     pub transport: Transport,
     /// DSCP and, for UDP, ECN that its packets carry.
     pub marking: Marking,
@@ -62,10 +62,10 @@ pub struct LoadFlow {
     pub start_after: Duration,
 }
 
-/// How a flow's payload travels.
+/// The transport of a load flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// As much as TCP can.
+    /// TCP, sending as fast as its congestion control allows.
     Tcp {
         /// Congestion control as the kernel names it, for example `cubic`.
         congestion_control: String,
@@ -90,7 +90,7 @@ pub struct TcpSample {
     pub info: TcpInfo,
 }
 
-/// What a flow recorded.
+/// Counters and curves that one load flow recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowLog {
     /// Cumulative, in order of time.
@@ -130,9 +130,9 @@ pub enum LoadError {
     /// The kernel has no such congestion control, or does not let us use it.
     #[error("congestion control {name:?} cannot be used here: available are {available}")]
     CongestionControl {
-        /// What was asked for.
+        /// The congestion control that was asked for.
         name: String,
-        /// What the kernel offers.
+        /// The congestion controls that the kernel offers, separated by spaces.
         available: String,
         /// The error of the system call.
         source: io::Error,
@@ -142,9 +142,9 @@ pub enum LoadError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// As the user gave it.
+        /// The value that the user gave.
         value: String,
-        /// What would be accepted.
+        /// The values that would be accepted.
         accepted: &'static str,
     },
     /// The far end said no.
@@ -168,7 +168,7 @@ pub enum LoadError {
     /// The other end does not speak this protocol.
     #[error("the other end is no load peer of this version: {what}")]
     Protocol {
-        /// What was wrong.
+        /// The part of the peer's message that was not understood.
         what: &'static str,
     },
     /// The run was cancelled.

@@ -8,10 +8,10 @@ use super::protocol::{DatagramHeader, payload};
 use crate::clock::RunClock;
 use crate::endpoint::ThreadTiming;
 
-/// What a paced sender sends.
+/// Rate and size of the packets of a paced sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Of whole IP packets, bit/s.
+    /// Rate counted over whole IP packets, bit/s.
     pub rate_bit_per_s: u64,
     /// IP packet, bytes.
     pub packet_bytes: u16,
@@ -22,7 +22,7 @@ pub(super) struct Pace {
     pub cookie: u64,
 }
 
-/// What it has sent, for other threads to read.
+/// Counts of what a paced sender has sent, readable from other threads.
 #[derive(Debug, Default)]
 pub(super) struct PacedCounts {
     pub packets: AtomicU64,

@@ -172,7 +172,7 @@ pub(super) fn connect(
 /// Sets DSCP (and, for UDP, ECN) of everything that a socket sends.
 ///
 /// # Errors
-/// What the kernel says.
+/// Sets the DSCP and ECN bits of the packets that a socket sends.
 pub(super) fn set_marking(
     socket: &SockRef<'_>,
     domain: Domain,

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What a flow does, seen from the client.
+/// Transport and direction of a flow, as seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowKind {
     /// Payload to the server over TCP.
@@ -51,10 +51,10 @@ pub enum FlowKind {
     UdpDown,
 }
 
-/// What a client asks for.
+/// A client's request for one load flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which kind of flow.
+    /// Transport and direction of the flow.
     pub kind: FlowKind,
     /// Marking of the packets that the server sends.
     pub marking: Marking,
@@ -79,7 +79,7 @@ impl Request {
     /// Bytes on the wire.
     pub const LEN: usize = 64;
 
-    /// As it travels.
+    /// Encodes the request for the wire.
     ///
     /// # Errors
     /// [`LoadError::Parameter`] if the congestion control's name cannot be one.
@@ -148,19 +148,19 @@ impl Request {
     }
 }
 
-/// What the server answers.
+/// The server's answer to a request for a load flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// The flow may begin.
     Accepted {
-        /// Where datagrams go; 0 for TCP.
+        /// UDP port that the client sends its datagrams to; 0 for TCP.
         udp_port: u16,
-        /// What they begin with; 0 for TCP.
+        /// Number that every datagram of the flow begins with; 0 for TCP.
         cookie: u64,
     },
-    /// It may not.
+    /// The flow is refused.
     Refused {
-        /// Why, at most 255 bytes of text.
+        /// The reason, as text for the user of at most 255 bytes.
         reason: String,
     },
 }
@@ -216,7 +216,7 @@ impl Response {
     }
 }
 
-/// What the server counted so far.
+/// Bytes and packets that the server has counted of a flow so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Since it accepted the flow, by its clock, ns.
@@ -276,7 +276,7 @@ impl BlockHeader {
     }
 }
 
-/// What a datagram begins with.
+/// Header at the start of every datagram of a UDP load flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatagramHeader {
     pub cookie: u64,

@@ -24,7 +24,7 @@ use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, SocketSource, is_temporary, wait_for};
 use crate::wire::MarkingPolicy;
 
-/// What a load server allows.
+/// Limits and policy of a load server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadServerConfig {
     /// Flows at once; more are refused.
@@ -33,7 +33,7 @@ pub struct LoadServerConfig {
     pub duration_max: Duration,
     /// The highest rate of a UDP flow down, bit/s.
     pub udp_rate_max_bit_per_s: u64,
-    /// Which markings it sends on request.
+    /// Which DSCP and ECN values the server puts on its packets when a client asks for them.
     pub policy: MarkingPolicy,
     /// Without this token a flow is refused; `None` lets everyone in.
     pub token: Option<Token>,
@@ -98,7 +98,7 @@ impl LoadServer {
         Ok(Self { address, stop, flows, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -118,7 +118,7 @@ impl Drop for LoadServer {
     }
 }
 
-/// What every flow's thread shares.
+/// What the threads of all flows of a server share.
 pub(crate) struct FlowHost<A> {
     network: Arc<dyn SocketSource>,
     config: LoadServerConfig,
@@ -129,9 +129,9 @@ pub(crate) struct FlowHost<A> {
     flows: Arc<AtomicUsize>,
 }
 
-/// Where UDP flows come.
+/// The port to which a client sends the datagrams of its UDP flows.
 pub(crate) enum UdpPort {
-    /// Each to a port of its own.
+    /// Each flow gets a port of its own.
     Own,
     /// All to this port, whose reader offers their first datagrams.
     Shared(u16, Arc<UdpFlows>),

@@ -10,7 +10,7 @@ use crate::sys::{TCP_INFO_LEN, tcp_info};
 pub struct TcpInfo {
     /// Smoothed round trip, us.
     pub rtt_us: u32,
-    /// Its mean deviation, us.
+    /// Mean deviation of the smoothed round trip, us.
     pub rtt_variance_us: u32,
     /// Smallest round trip of the recent past, us.
     pub rtt_min_us: u32,
@@ -30,7 +30,7 @@ impl TcpInfo {
     /// Bytes of [`TcpInfo::to_bytes`].
     pub const LEN: usize = 40;
 
-    /// Of a connected socket.
+    /// Reads `TCP_INFO` of a connected socket.
     ///
     /// # Errors
     /// What the kernel says, for example because the socket is not TCP.

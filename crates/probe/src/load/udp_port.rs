@@ -70,9 +70,9 @@ impl UdpFlows {
     }
 }
 
-/// Where a flow's datagrams will come.
+/// How the datagrams of one UDP flow reach the server.
 pub(super) enum UdpEnd {
-    /// To a socket of its own, at a port of its own.
+    /// They go to a socket of their own, on a port of their own.
     Own { socket: UdpSocket, cookie: u64, from: IpAddr },
     /// To the port that it shares; `None` once it has met its client.
     Shared(Option<SharedEnd>),

@@ -32,14 +32,14 @@ use crate::load::{FlowLog, LoadError, LoadFlow, Token};
 use crate::network::SocketSource;
 use crate::session::{ClockOffset, ProbeCounts};
 
-/// What to measure.
+/// Load, phases and probes of one measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasurementConfig {
     /// Position of the trial in its run; every sample carries it.
     pub trial: u32,
     /// Length of the idle phase.
     pub idle: Duration,
-    /// How the ramp ends.
+    /// The condition that ends the ramp.
     pub ramp: Ramp,
     /// Length of the load phase: 7 s up and 11 s down in the Comcast study.
     pub load: Duration,
@@ -75,7 +75,7 @@ impl Default for MeasurementConfig {
     }
 }
 
-/// How the ramp ends.
+/// The condition that ends the ramp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ramp {
     /// After this long, whatever the load does.
@@ -128,7 +128,7 @@ pub struct Progress {
     pub phase: Phase,
     /// Since the phase began.
     pub in_phase: Duration,
-    /// How long the phase will be at most.
+    /// The longest that the phase may take.
     pub phase_max: Duration,
     /// Payload delivered up since the measurement began, bytes.
     pub bytes_up: u64,
@@ -147,7 +147,7 @@ pub struct Progress {
     pub cpu_pressure_percent: Option<f64>,
 }
 
-/// How the ramp ended.
+/// The reason why the ramp ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RampEnd {
     /// There was nothing to wait for, or the time was given.
@@ -158,7 +158,7 @@ pub enum RampEnd {
     NotSteady,
 }
 
-/// What was measured.
+/// Samples, curves and counts of one measurement.
 #[derive(Clone, Debug)]
 pub struct MeasurementResult {
     /// One per probe sent; open-loop classes first, then request-response, each by scheduled time.
@@ -172,9 +172,9 @@ pub struct MeasurementResult {
     pub series: Vec<Series>,
     /// The prober's punctuality; the emulator's part is empty.
     pub timeliness: Timeliness,
-    /// How the ramp ended.
+    /// The reason why the ramp ended.
     pub ramp_end: RampEnd,
-    /// What did not go as asked, in plain words; empty when all did.
+    /// Steps that did not go as asked, in plain words; empty when all did.
     pub incomplete: Vec<String>,
     /// True if it was cancelled; what there was until then is here.
     pub cancelled: bool,
@@ -198,7 +198,7 @@ pub enum MeasureError {
     /// No socket for a probe.
     #[error("cannot open the {probe} socket")]
     Socket {
-        /// Which probe.
+        /// The probe that failed.
         probe: &'static str,
         /// The error of the system call.
         source: std::io::Error,
@@ -208,9 +208,9 @@ pub enum MeasureError {
     Parameter {
         /// The parameter.
         name: &'static str,
-        /// As the user gave it.
+        /// The value that the user gave.
         value: String,
-        /// What would be accepted.
+        /// The values that would be accepted.
         accepted: &'static str,
     },
 }

@@ -20,12 +20,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Addresses that are tried at most.
 const ADDRESSES_MAX: usize = 16;
 
-/// Nobody answered.
+/// No address answered: the first of them, and its error.
 #[derive(Debug)]
 pub struct Silence {
     /// The address that the resolver put first.
     pub address: SocketAddr,
-    /// What became of it.
+    /// Error of this attempt.
     pub source: io::Error,
 }
 

@@ -75,7 +75,7 @@ fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
     }
 }
 
-/// Which fields of a marking a direction spoils.
+/// The fields of a marking that one direction changes.
 struct Spoilt {
     dscp: bool,
     ecn: bool,

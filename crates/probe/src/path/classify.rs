@@ -79,7 +79,7 @@ impl QueueKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What it belongs to.
+    /// The family that the kind belongs to.
     pub const fn family(self) -> QueueFamily {
         match self {
             Self::DropTail => QueueFamily::DropTail,
@@ -124,7 +124,7 @@ pub const CERTAIN: f64 = 0.9;
 /// like nothing that the model knows.
 pub const DISTANCE_MAX: f64 = 12.0;
 
-/// What the evidence says of the queue.
+/// What the evidence says of the kind of queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Classification {
     /// The answer, or why there is none.
@@ -143,9 +143,9 @@ pub struct Classification {
 pub enum Answer {
     /// The queue is of this family.
     Known {
-        /// Which one.
+        /// The family found.
         family: QueueFamily,
-        /// Its posterior probability.
+        /// Posterior probability of the family.
         probability: f64,
         /// Which AQM it looks like, if one has at least [`CERTAIN`] of the family's probability.
         like: Option<QueueKind>,
@@ -154,7 +154,7 @@ pub enum Answer {
     Ambiguous {
         /// The likeliest one.
         family: QueueFamily,
-        /// Its posterior probability.
+        /// Posterior probability of the likeliest family.
         probability: f64,
     },
     /// Cannot tell: like nothing that the model knows.

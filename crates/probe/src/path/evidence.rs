@@ -35,13 +35,13 @@ const BEST_EFFORT: Marking = Marking { dscp: 0, ecn: Ecn::NotEct };
 /// One stage as it was recorded, measured or simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
-    /// Every probe of every class.
+    /// The samples of every probe class.
     pub samples: &'a [Sample],
     /// Curves of the load flows: `NAME.goodput`, and of TCP `NAME.rtt` and `NAME.retransmits`.
     pub series: &'a [Series],
-    /// When each phase ran.
+    /// Start and end of each phase.
     pub phases: &'a [PhaseWindow],
-    /// What became of the UDP load; `None` for TCP.
+    /// Counts of the UDP load; `None` if TCP loaded the path.
     pub udp: Option<UdpLoad>,
     /// IP header of every packet: 20 bytes, or 40 over IPv6.
     pub ip_header_bytes: u16,
@@ -79,7 +79,7 @@ impl Control {
 /// What the probes showed. Delays are in ms above the idle round trip; shares are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Of the load in the first stage.
+    /// Kind of congestion control of the load in the first stage.
     pub control: Control,
     /// Rate of the bottleneck, bit/s at the IP layer, the probes' packets included: what arrived of
     /// the overload, which leaves no gap; without one, what TCP reached at its best.
@@ -125,7 +125,7 @@ pub struct Delay {
     pub at_top: f64,
 }
 
-/// What UDP above the bottleneck's rate did.
+/// What a UDP load above the bottleneck's rate showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// Median delay of best effort probes in the first half.

@@ -15,12 +15,12 @@ use crate::measure::{
     Endpoints, MeasureError, Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp,
 };
 
-/// How to examine.
+/// Load, length and rates of an examination of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExamineConfig {
-    /// Which direction is loaded.
+    /// The direction that is loaded.
     pub direction: Direction,
-    /// Of the TCP flows, as the kernel names it.
+    /// Congestion control of the TCP flows, as the kernel names it.
     pub congestion_control: String,
     /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less sure.
     pub overload: bool,
@@ -28,7 +28,7 @@ pub struct ExamineConfig {
     pub treatment: bool,
     /// No load exceeds this, bit/s.
     pub rate_max_bit_per_s: u64,
-    /// What the load server wants to see.
+    /// Token that the load server asks for.
     pub token: Token,
 }
 
@@ -43,22 +43,22 @@ pub enum Part {
     Treatment,
 }
 
-/// What was found in one direction.
+/// The queue, its size and its treatment of markings that were found in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
-    /// Which direction.
+    /// The direction that was examined.
     pub direction: Direction,
-    /// What filled it.
+    /// Congestion control of the TCP flows that filled the queue.
     pub congestion_control: String,
     /// Whether the numbers may be believed.
     pub validity: Validity,
-    /// What did not work, in plain words.
+    /// Steps that did not work, in plain words; empty when all did.
     pub incomplete: Vec<String>,
-    /// What the probes showed; `None` if too little came back.
+    /// What the probes say of the queue; `None` if too few came back.
     pub evidence: Option<Evidence>,
     /// What queue it is; `None` without evidence, or if the machine was too slow to say.
     pub queue: Option<Classification>,
-    /// How DSCP 45 fares; `None` if not asked.
+    /// How packets with DSCP 45 fare beside others; `None` if it was not asked.
     pub treatment: Option<Treatment>,
 }
 
@@ -69,7 +69,7 @@ pub struct Treatment {
     pub best_effort_bit_per_s: u64,
     /// Goodput of as many flows with DSCP 45, bit/s.
     pub nqb_bit_per_s: u64,
-    /// What that means.
+    /// What the two delays say of the treatment.
     pub verdict: TreatmentVerdict,
 }
 

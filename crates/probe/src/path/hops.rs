@@ -22,7 +22,7 @@ use crate::wire::ReflectorPacket;
 /// The hops towards a target, and what they saw.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HopTrace {
-    /// What was sent.
+    /// The markings that were sent.
     pub markings: Vec<Marking>,
     /// By distance, from 1, without the target; hops after the last one that answered are left out.
     pub hops: Vec<Hop>,
@@ -33,28 +33,28 @@ pub struct HopTrace {
 /// A router on the way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hop {
-    /// Its distance.
+    /// Distance of the hop: the TTL at which a packet expires there.
     pub ttl: u8,
-    /// Where its answers came from; `None` if it does not answer.
+    /// Address that its answers came from; `None` if it does not answer.
     pub address: Option<IpAddr>,
     /// Per marking sent, what it quotes; `None` if it did not answer that one.
     pub quoted: Vec<Option<Marking>>,
 }
 
-/// Where a marking changes.
+/// A change of the marking between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What was sent, or what the hop before saw.
+    /// The marking as sent, or as the hop before quoted it.
     pub from: Marking,
-    /// What it became.
+    /// The marking after the change.
     pub to: Marking,
     /// Distance of the last hop that saw `from`; 0 is this host.
     pub after_ttl: u8,
-    /// Its address, if it is a hop.
+    /// Address of that hop; `None` for this host.
     pub after: Option<IpAddr>,
     /// Distance of the first hop that saw `to`.
     pub seen_at_ttl: u8,
-    /// Its address.
+    /// Address of that hop.
     pub seen_at: Option<IpAddr>,
 }
 

@@ -38,38 +38,38 @@ const fn marking(dscp: u8, ecn: Ecn) -> Marking {
     Marking { dscp, ecn }
 }
 
-/// What became of each marking.
+/// The fate of each marking in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkSurvey {
     /// In the order asked.
     pub rows: Vec<MarkRow>,
 }
 
-/// What became of one marking.
+/// The fate of one marking in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkRow {
-    /// As sent, and as asked for the way back.
+    /// The marking that was sent, and asked for on the way back.
     pub sent: Marking,
     /// Packets sent.
     pub packets: u32,
     /// Of these, answered.
     pub answered: u32,
-    /// From here to the far end.
+    /// Fate on the way from here to the far end.
     pub up: Fate,
     /// From the far end to here.
     pub down: Fate,
 }
 
-/// What a direction does to a marking.
+/// The fate of a marking in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum Fate {
     /// Nine of ten packets or more were seen as this, and something of it was not as sent or all
     /// of it was.
     Seen {
-        /// What became of the DSCP.
+        /// Change of the DSCP.
         dscp: Change,
-        /// What became of the ECN field.
+        /// Change of the ECN field.
         ecn: Change,
     },
     /// No value was seen on nine of ten packets: several paths, or a policy that changes its mind.
@@ -86,11 +86,11 @@ pub enum Fate {
     Refused,
 }
 
-/// What became of one of the two fields.
+/// Change of one of the two fields of a marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change", content = "to")]
 pub enum Change {
-    /// As sent.
+    /// It arrived as it was sent.
     Kept,
     /// Set to zero.
     Bleached,
@@ -173,7 +173,7 @@ fn described(change: Change, field: &str, is_ecn: bool) -> String {
     }
 }
 
-/// Why markings could not be surveyed.
+/// Why a survey of markings failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MarksError {
     /// The socket cannot do what is needed.
@@ -395,7 +395,7 @@ fn down_fate(exchanges: &[Exchange]) -> Fate {
     Fate::Seen { dscp, ecn }
 }
 
-/// What nine of ten saw.
+/// The marking that nine of ten packets arrived with.
 fn prevailing(seen: impl Iterator<Item = Marking>) -> Result<Marking, Fate> {
     let mut counts: BTreeMap<Marking, usize> = BTreeMap::new();
     seen.for_each(|marking| *counts.entry(marking).or_default() += 1);

@@ -12,9 +12,9 @@ use super::evidence::Control;
 /// One discipline under one kind of congestion control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// Which kind of queue it is.
+    /// The kind of queue that this component stands for.
     pub kind: QueueKind,
-    /// Which load it was learnt from.
+    /// The kind of load that it was learnt from.
     pub control: Control,
     /// The discipline, for example `codel`.
     pub name: String,
@@ -24,7 +24,7 @@ pub struct Component {
     covariance: [[f64; FEATURES]; FEATURES],
 }
 
-/// All components.
+/// The classifier's model: one component per kind of queue and load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     components: Vec<Component>,
@@ -34,9 +34,9 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ModelError {
-    /// Which line, from 1.
+    /// Line of the file, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong in that line.
     pub what: &'static str,
 }
 

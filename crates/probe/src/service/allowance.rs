@@ -16,7 +16,7 @@ pub(super) struct Allowance {
 
 /// What may pass at once, beside [`BURST`] of the rate.
 const BURST_BYTES: u64 = 128 << 10;
-/// What may pass at once, in time.
+/// How much of the rate may pass in one burst, as time at that rate.
 const BURST: Duration = Duration::from_millis(60);
 /// One take is this much of the rate, so that a few thousand per second are enough.
 const TAKE: Duration = Duration::from_micros(500);

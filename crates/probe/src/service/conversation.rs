@@ -23,12 +23,12 @@ pub(super) struct Conversation<S: Read + Write, W: Watch, L: Lease> {
     stream: StreamOwned<ServerConnection, Limited<S, W, L>>,
 }
 
-/// How a session ended.
+/// The reason why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The client closed, said something, or is gone.
     Closed,
-    /// Its lease was over.
+    /// The time that was granted is over.
     Expired,
     /// The server stops.
     Stopped,
@@ -42,7 +42,7 @@ impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
         Ok(Self { stream: StreamOwned::new(connection, limited) })
     }
 
-    /// What the client asks.
+    /// Reads the client's next message.
     pub(super) fn question(&mut self) -> Result<Question, ServiceError> {
         read_message(&mut self.stream)
     }

@@ -72,7 +72,7 @@ pub struct ServiceState {
     pub flows: u64,
     /// Granted now, up and down, bit/s.
     pub granted_bit_per_s: (u64, u64),
-    /// What may be granted, up and down, bit/s.
+    /// Rates that may be granted in all, up and down, bit/s.
     pub capacity_bit_per_s: (u64, u64),
     /// Bytes of load moved so far, up and down.
     pub moved_bytes: (u64, u64),

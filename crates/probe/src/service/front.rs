@@ -18,7 +18,7 @@ use crate::network::{CustomerNetwork, is_temporary};
 
 /// Connections that have not yet shown a session, from everywhere.
 const STRANGERS_MAX: usize = 256;
-/// The same from one network.
+/// The most connections without a session from one network.
 const STRANGERS_PER_NETWORK_MAX: usize = 16;
 /// The same where an address of the network has a session: its flows come all at once.
 const GUESTS_PER_NETWORK_MAX: usize = 96;

@@ -30,7 +30,7 @@ const COOKIE_LEN: usize = 16;
 /// A cookie is good for this long and as long again.
 const SLOT_NS: u64 = 10_000_000_000;
 
-/// What the server may have to answer.
+/// The server's possible answers to a join message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
@@ -41,7 +41,7 @@ enum Kind {
     Unknown = 5,
 }
 
-/// What a join message is about.
+/// A join message: the session and flow that a UDP socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Message {
     kind: Kind,
@@ -149,7 +149,8 @@ impl Door {
     }
 }
 
-/// How often and how long the client asks.
+/// Number of join messages that the client sends before it gives up, and how long it waits for
+/// each.
 const TRIES: u32 = 5;
 const TRY_TIMEOUT: Duration = Duration::from_millis(400);
 

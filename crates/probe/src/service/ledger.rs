@@ -9,7 +9,7 @@ use underload_record::schema::Direction;
 use super::quota::{Payer, Quotas};
 use super::share::probes_bit_per_s;
 
-/// What a server grants at most.
+/// Upper bounds of what a server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions at once.
@@ -26,9 +26,9 @@ pub struct Limits {
     pub duration_max: Duration,
     /// What one network may move per hour, both directions together.
     pub network_bytes_per_hour: u64,
-    /// What one token may move per hour.
+    /// Bytes that one token may move per hour.
     pub token_bytes_per_hour: u64,
-    /// What one network may move per hour without a token.
+    /// Bytes that one network may move per hour without a token.
     pub anonymous_bytes_per_hour: u64,
     /// Rate of all clients of other tools together, in either direction, bit/s; sessions get what
     /// is left.
@@ -81,18 +81,18 @@ impl Limits {
     }
 }
 
-/// What a client declares.
+/// Rates and duration that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Highest rate towards the server, bit/s; `None` for as much as there is.
     pub up_bit_per_s: Option<u64>,
     /// Highest rate from the server, bit/s; `None` for as much as there is.
     pub down_bit_per_s: Option<u64>,
-    /// How long it takes.
+    /// Length of the measurement.
     pub duration: Duration,
 }
 
-/// What it gets.
+/// What the ledger has granted to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub id: u64,
@@ -103,7 +103,7 @@ pub(super) struct Grant {
     pub volume_bytes: u64,
 }
 
-/// Why not.
+/// The reason why nothing was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     /// Not now; room is expected after this, because of that.
@@ -123,9 +123,9 @@ struct Entry {
 /// A rate that is held, and what became of it.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// As granted.
+    /// The rate as granted at first, bit/s.
     granted_bit_per_s: u64,
-    /// The same, or less if it went unused and others needed it.
+    /// The rate now: as granted, or less if it went unused and others needed it, bit/s.
     bit_per_s: u64,
     /// Moved when last looked at, bytes.
     moved: u64,
@@ -143,7 +143,7 @@ pub(super) struct Ledger {
     next_id: u64,
     /// Clients of other tools, by network.
     compat: BTreeMap<Payer, usize>,
-    /// When the sessions were last looked at.
+    /// When the use of the sessions' rates was last checked, ns.
     looked_at_ns: u64,
     /// What the line carries, up and down, bit/s, where that is known.
     line: Option<[u64; 2]>,
@@ -176,7 +176,7 @@ impl Held {
         Self { granted_bit_per_s: bit_per_s, bit_per_s, moved, used_bit_per_s, used_at_ns }
     }
 
-    /// What others may have of it.
+    /// The part of a session's rate that others may have, because it goes unused, bit/s.
     fn spare(&self, now_ns: u64) -> u64 {
         if now_ns.saturating_sub(self.used_at_ns) < UNUSED_MAX_NS {
             return 0;
@@ -345,13 +345,13 @@ impl Ledger {
         self.line = bit_per_s;
     }
 
-    /// What a session holds now, bit/s.
+    /// The rate that a session holds now, bit/s.
     pub(super) fn rate_of(&self, id: u64, direction: Direction) -> Option<u64> {
         let entry = self.entries.iter().find(|entry| entry.grant.id == id)?;
         Some(entry.held[direction as usize].bit_per_s)
     }
 
-    /// What is granted now, up and down, bit/s.
+    /// The sum of the rates that are granted now, up and down, bit/s.
     pub(super) fn granted(&self) -> (u64, u64) {
         (self.held(Direction::Up), self.held(Direction::Down))
     }
@@ -364,7 +364,7 @@ impl Ledger {
         self.limits.total(direction).saturating_sub(self.held(direction))
     }
 
-    /// What the line itself has room for.
+    /// Rate that the line has left beside its other traffic, bit/s.
     fn line_room(&self, direction: Direction) -> u64 {
         let Some(carried) = self.line else { return u64::MAX };
         let capacity = match direction {
@@ -374,7 +374,7 @@ impl Ledger {
         capacity.saturating_sub(carried[direction as usize])
     }
 
-    /// What other networks hold and do not use.
+    /// Rate that other networks hold and do not use, bit/s.
     fn spare(&self, now_ns: u64, network: Payer, direction: Direction) -> u64 {
         let others = self.entries.iter().filter(|entry| entry.network != network);
         others.map(|entry| entry.held[direction as usize].spare(now_ns)).sum()

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-/// Which interfaces are the server's line.
+/// The network interfaces whose traffic counts as the server's line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Line {
     /// None is looked at.
@@ -13,7 +13,7 @@ pub enum Line {
     Ignored,
     /// Those that a default route leads to, as routes come and go.
     OfDefaultRoutes,
-    /// These.
+    /// The interfaces of these names.
     Named(Vec<String>),
 }
 

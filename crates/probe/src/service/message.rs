@@ -12,7 +12,7 @@ pub(super) const PROTOCOL: u32 = 2;
 /// Bytes of a message at most, the two of its length not counted.
 pub(super) const MESSAGE_MAX: usize = 4096;
 
-/// What a client asks.
+/// A message of the client on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
@@ -25,7 +25,7 @@ pub(super) struct Question {
     pub duration_ms: u64,
 }
 
-/// What the server says.
+/// A message of the server on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Answer {
@@ -38,7 +38,7 @@ pub(super) enum Answer {
         lease_ms: u64,
         /// What the session may send towards the server; the server reads no faster.
         up_bit_per_s: u64,
-        /// What the server sends at most.
+        /// Rate at which the server will send at most, bit/s.
         down_bit_per_s: u64,
         /// Both directions together, bytes.
         #[serde(rename = "volume_octets")]

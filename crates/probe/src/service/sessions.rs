@@ -35,7 +35,7 @@ pub(super) struct Sessions {
     pub(super) compat: [Allowance; 2],
     /// No new clients of other tools.
     pub(super) drains: AtomicBool,
-    /// All clients of other tools end.
+    /// Set when clients of other tools' protocols have to end.
     pub(super) stopped: AtomicBool,
 }
 
@@ -272,7 +272,7 @@ impl ProbeIndex {
 }
 
 impl Granted {
-    /// How long it will last at most.
+    /// Time until the session's grant is over.
     pub(super) fn left(&self) -> Duration {
         let now_ns = self.sessions.now_ns();
         Duration::from_nanos(self.grant.end_ns.saturating_sub(now_ns))

@@ -191,7 +191,7 @@ impl Account {
     }
 }
 
-/// What a flow needs of its session.
+/// A flow's handle on the rate of its session.
 #[derive(Clone, Debug)]
 pub(super) struct Share(Arc<Shared>);
 
@@ -307,7 +307,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
     const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
-    /// As many as a session may have.
+    /// The most flows that a session may have.
     const FLOWS: u64 = 64;
 
     fn grant(up_bit_per_s: u64, down_bit_per_s: u64, volume_bytes: u64) -> Grant {

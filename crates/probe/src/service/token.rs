@@ -21,7 +21,7 @@ use super::private;
 use super::stamp::Stamp;
 use super::uses::Uses;
 
-/// What a token allows.
+/// What the bearer of a token may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenTerms {
     /// From now on.
@@ -41,9 +41,9 @@ struct Claims {
     key: String,
     /// Fingerprint of the server's key.
     server: String,
-    /// Its number, 32 hexadecimal digits.
+    /// The token's identifier, 32 hexadecimal digits.
     id: String,
-    /// Seconds since 1970.
+    /// End of the token's validity, seconds since 1970.
     issued: u64,
     expires: u64,
     uses: u32,
@@ -212,7 +212,7 @@ pub(super) fn server_of(text: &str) -> Option<Fingerprint> {
 /// A token that is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
-    /// Its number.
+    /// The token's identifier.
     pub id: [u8; 16],
     /// The highest rate that it is good for, bit/s.
     pub rate_bit_per_s: Option<u64>,
@@ -228,7 +228,7 @@ pub(super) struct TokenDesk {
     stamp: Option<Stamp>,
     server: Names,
     uses: Uses,
-    /// What the operator has not been told yet.
+    /// Messages that the operator has not been shown yet.
     news: Vec<String>,
 }
 

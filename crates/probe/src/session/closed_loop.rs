@@ -6,14 +6,14 @@
 
 use super::matching::{ReplyRecord, SentRecord};
 
-/// What to do next.
+/// The next action of a closed-loop requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedLoopStep {
     /// Send the packet with this sequence number now, then tell [`ClosedLoop::sent`].
     Send(u32),
     /// Wait for an answer, at most until this time.
     Wait {
-        /// When the packet in flight counts as lost.
+        /// When the request in flight counts as lost, ns.
         until_ns: u64,
     },
     /// Past the end.
@@ -56,7 +56,7 @@ impl ClosedLoop {
         self.end_ns = end_ns;
     }
 
-    /// What to do at `now_ns`.
+    /// The action due at `now_ns`.
     pub fn step(&mut self, now_ns: u64) -> ClosedLoopStep {
         if let Some(packet) = self.in_flight {
             let until_ns = packet.sent_ns.saturating_add(self.timeout_ns);

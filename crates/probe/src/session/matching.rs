@@ -5,13 +5,13 @@ use underload_record::schema::{Marking, PhaseWindow, Sample};
 /// A packet that left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentRecord {
-    /// Which class it belongs to.
+    /// Index of the packet's class.
     pub class: u16,
-    /// Its number in that class.
+    /// Sequence number within the class.
     pub sequence: u32,
-    /// When it should have left.
+    /// When the schedule wanted it sent, ns.
     pub scheduled_ns: u64,
-    /// When it did.
+    /// When it was sent, ns.
     pub sent_ns: u64,
 }
 
@@ -19,11 +19,11 @@ pub struct SentRecord {
 /// ends had one wall clock; a [`super::ClockOffset`] corrects them later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyRecord {
-    /// Which class it answers.
+    /// Index of the class that this is an answer to.
     pub class: u16,
-    /// Which packet it answers.
+    /// Sequence number of the packet that this is an answer to.
     pub sequence: u32,
-    /// When it arrived.
+    /// When the answer arrived, ns.
     pub received_ns: u64,
     /// When the packet reached the far end; `None` if the far end did not say.
     pub far_received_ns: Option<i64>,
@@ -35,7 +35,7 @@ pub struct ReplyRecord {
     pub marking_near: Option<Marking>,
 }
 
-/// What happened to the packets of one class.
+/// How many packets of one class were sent, answered and lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
     /// Packets that left.
@@ -54,7 +54,7 @@ pub struct ProbeCounts {
     pub unmatched: u64,
 }
 
-/// What [`match_replies`] gives.
+/// Samples and counts that [`match_replies`] makes of packets and answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// One per packet sent, by scheduled time.
@@ -70,7 +70,7 @@ pub(crate) struct Labels<'a> {
     pub trial: u32,
     /// Flow number of class 0; class `c` has `first_flow + c`.
     pub first_flow: u16,
-    /// What each class was sent with.
+    /// The marking that each class was sent with, by index of the class.
     pub markings: &'a [Marking],
     /// The phases of the trial.
     pub phases: &'a [PhaseWindow],

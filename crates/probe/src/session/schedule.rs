@@ -3,11 +3,11 @@
 /// One planned packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which class it belongs to, from 0.
+    /// Index of the class, from 0.
     pub class: u16,
     /// Its number in that class, from 0, skipped ones counted.
     pub sequence: u32,
-    /// When it should be sent.
+    /// When the packet should be sent, ns.
     pub scheduled_ns: u64,
 }
 

@@ -137,7 +137,7 @@ fn encode_base(sender: &SenderPacket, arrival: Arrival, out: &mut [u8]) {
     base[80] = arrival.ttl;
 }
 
-/// What follows a base packet.
+/// What follows the base packet in an authenticated one.
 #[derive(Debug, PartialEq, Eq)]
 enum Extensions {
     /// Padding at most, which needs no digest.

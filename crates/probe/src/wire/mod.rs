@@ -26,7 +26,7 @@ pub use reflect::{Arrival, Reply, reflect};
 pub use stamp::{BASE_LEN, ReflectorPacket, SHORT_LEN, SenderPacket};
 pub use tlv::{Tlv, TlvFlags, Tlvs, tlv_type, write_tlv};
 
-/// Why a packet could not be read or written.
+/// Why a packet could not be decoded or encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The packet ends before the fields that every variant of the protocol has.

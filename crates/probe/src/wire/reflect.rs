@@ -8,7 +8,7 @@ use super::{ErrorEstimate, NtpTimestamp, WireError};
 /// What the reflector's socket saw beside the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When the request arrived.
+    /// When the request arrived, by the wall clock.
     pub received: NtpTimestamp,
     /// DSCP and ECN of the request, as the IP header's byte.
     pub traffic_class: u8,
@@ -16,7 +16,7 @@ pub struct Arrival {
     pub ttl: u8,
 }
 
-/// What to send back.
+/// The bytes of an answer and the marking that it is sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Bytes of the answer, never more than the request had.

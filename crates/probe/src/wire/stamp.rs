@@ -15,7 +15,7 @@ pub struct SenderPacket {
     pub sequence: u32,
     /// When the sender let the packet go, by its own clock.
     pub timestamp: NtpTimestamp,
-    /// How good that clock is.
+    /// Error estimate of that clock (RFC 4656 section 4.1.2).
     pub error_estimate: ErrorEstimate,
     /// Tells sessions between the same two addresses apart (RFC 8972 section 3).
     pub session: u16,
@@ -53,14 +53,14 @@ impl SenderPacket {
     }
 }
 
-/// What a session reflector answers.
+/// The answer of a session reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorPacket {
     /// The reflector's own count, or a copy of `sender.sequence` if it keeps no state.
     pub sequence: u32,
     /// When the reflector let the answer go, by its own clock.
     pub timestamp: NtpTimestamp,
-    /// How good that clock is.
+    /// Error estimate of that clock (RFC 4656 section 4.1.2).
     pub error_estimate: ErrorEstimate,
     /// When the test packet reached the reflector; [`NtpTimestamp::UNKNOWN`] in a cut answer.
     pub received: NtpTimestamp,

@@ -40,7 +40,7 @@ impl TlvFlags {
 pub struct Tlv<'a> {
     /// Flags as received.
     pub flags: TlvFlags,
-    /// Which extension, see [`tlv_type`].
+    /// Type of the extension, see [`tlv_type`].
     pub tlv_type: u8,
     /// The value, without padding.
     pub value: &'a [u8],

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Direction, Distribution, LatencyMeasure, PacketCount, Phase};
 
-/// One arm over all its valid trials.
+/// Results of one arm, over all its valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmSummary {
     /// [`super::ArmRecord::name`].
@@ -30,7 +30,7 @@ pub struct ArmSummary {
 pub struct ArmLatency {
     /// The probe's flow name.
     pub probe: String,
-    /// Which delay.
+    /// The delay that is summarised.
     pub measure: LatencyMeasure,
     /// True for a request-response probe.
     pub closed_loop: bool,
@@ -72,7 +72,7 @@ pub enum Quantile {
 }
 
 impl Quantile {
-    /// Every one, in the order of tables.
+    /// Every quantile, in the order of tables.
     pub const ALL: [Quantile; 7] = [
         Quantile::P50,
         Quantile::P90,
@@ -83,7 +83,7 @@ impl Quantile {
         Quantile::Mean,
     ];
 
-    /// As printed.
+    /// The quantile's name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Quantile::P50 => "p50",
@@ -112,7 +112,7 @@ impl Quantile {
         }
     }
 
-    /// Its value in a distribution, ns.
+    /// The quantile's value in a distribution, ns.
     pub fn of(self, distribution: &Distribution) -> u64 {
         match self {
             Quantile::P50 => distribution.p50_ns,
@@ -135,13 +135,13 @@ pub struct Interval {
     pub low: Option<f64>,
     /// Upper end of the interval; `None` with fewer than two repeats.
     pub high: Option<f64>,
-    /// Its confidence, for example 0.95.
+    /// Confidence level, for example 0.95.
     pub confidence: f64,
     /// Repeats behind it.
     pub repeats: u32,
 }
 
-/// What one direction carried.
+/// Throughput of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmThroughput {
     /// Direction.
@@ -210,7 +210,7 @@ pub struct ArmMetric {
     pub flow: String,
     /// Name of the metric.
     pub name: String,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
     /// Over repeats.
     pub value: Interval,

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// over several recordings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Expectation {
-    /// What is compared, see above.
+    /// The metric that is compared, see above.
     pub metric: String,
     /// The arm it is expected of. `*` in a part of it stands for any text: then the mean of the
     /// metric over all arms that match. With `choice`, `{}` stands for each candidate.

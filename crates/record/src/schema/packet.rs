@@ -2,14 +2,14 @@
 
 use super::{Direction, Ecn};
 
-/// What became of a packet somewhere.
+/// One event of a packet at one point of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketSighting<'a> {
     /// Position of the trial in the run.
     pub trial: u32,
-    /// When, ns since the start of the trial.
+    /// Time of the event, ns since the start of the trial.
     pub time_ns: u64,
-    /// Where the packet goes.
+    /// Direction in which the packet travels.
     pub direction: Direction,
     /// Name of the link, or its number from 1 where several have none; empty where there is one,
     /// and at the endpoints.
@@ -22,7 +22,7 @@ pub struct PacketSighting<'a> {
     pub id: u32,
     /// `name` of [`FlowRecord`](super::FlowRecord) of its flow.
     pub flow: &'a str,
-    /// Which of the flow's connections or streams.
+    /// Number of the connection or stream within the flow.
     pub channel: u16,
     /// `syn`, `syn-ack`, `data`, `ack`, `datagram`, `message`, `request`, `reply`, `flight` or
     /// `forecast`.

@@ -22,11 +22,11 @@ pub struct RunRecord {
     /// Commit of the program, `unknown` when it was built outside a checkout; ends in `-dirty` when
     /// the tree had changes.
     pub commit: String,
-    /// What was to be run.
+    /// The scenario, as it was given.
     pub scenario: ScenarioRecord,
     /// The run's seed; every trial's seed derives from it.
     pub seed: u64,
-    /// What executed it.
+    /// The world that executed it.
     pub world: World,
     /// False while the run is under way, and for ever when it was cut short.
     pub complete: bool,
@@ -46,7 +46,7 @@ pub struct RunRecord {
 /// The scenario as it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
-    /// Its name, for example `comcast/upstream`.
+    /// The scenario's name, for example `comcast/upstream`.
     pub name: String,
     /// One line for headings; empty when the scenario has none.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub struct ScenarioRecord {
     pub text: String,
 }
 
-/// What executes a scenario.
+/// The worlds that can execute a scenario.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -66,7 +66,7 @@ pub enum World {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time, our queue.
     Live,
-    /// As live, with the queue as a Linux qdisc.
+    /// Live, with the queue as a Linux qdisc.
     Kernel,
     /// A real network, measured from end to end.
     Measured,
@@ -112,7 +112,7 @@ pub struct ArmRecord {
 pub struct HostFacts {
     /// When the run began, RFC 3339 with offset, for example `2026-11-21T01:04:00Z`.
     pub started: String,
-    /// How long the whole run took, seconds.
+    /// Duration of the whole run, seconds.
     pub duration_s: f64,
     /// Operating system and its version, for example `Debian GNU/Linux 13`.
     pub operating_system: String,

@@ -36,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// How late it was sent, ns.
+    /// Delay between the scheduled and the actual sending of the probe, ns.
     pub fn lateness_ns(&self) -> u64 {
         self.sent_ns.saturating_sub(self.scheduled_ns)
     }
@@ -59,7 +59,7 @@ impl Marking {
         (self.dscp << 2) | self.ecn.bits()
     }
 
-    /// From the byte on the wire.
+    /// Reads DSCP and ECN from the byte of an IP header.
     pub fn from_byte(byte: u8) -> Marking {
         Marking { dscp: byte >> 2, ecn: Ecn::from_bits(byte) }
     }
@@ -129,7 +129,7 @@ pub struct Series {
     pub name: String,
     /// Unit of the values, as printed.
     pub unit: String,
-    /// In order of time.
+    /// The points, in order of time.
     pub points: Vec<SeriesPoint>,
 }
 
@@ -138,7 +138,7 @@ pub struct Series {
 pub struct SeriesPoint {
     /// Since the start of the trial, ns.
     pub time_ns: u64,
-    /// In the unit of its series.
+    /// The value, in the unit of its series.
     pub value: f64,
 }
 

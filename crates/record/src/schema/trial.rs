@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Timeliness, Validity};
 
-/// One arm, run once.
+/// Results of one arm in one repeat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// Position in the run, from 0 and without gaps; samples and series refer to it.
     pub index: u32,
     /// [`super::ArmRecord::name`] of the arm.
     pub arm: String,
-    /// Which repeat of the arm, from 0.
+    /// Number of the repeat, from 0.
     pub repeat: u32,
     /// The trial's own seed.
     pub seed: u64,
@@ -41,7 +41,7 @@ pub struct TrialRecord {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Nothing but probes: idle latency.
+    /// No load, only probes: the phase of idle latency.
     #[default]
     Idle,
     /// The load is starting; its samples count for nothing.
@@ -83,7 +83,7 @@ impl fmt::Display for Phase {
 /// When a phase ran: `start_ns <= t < end_ns`, since the start of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PhaseWindow {
-    /// Which phase.
+    /// The phase that the window belongs to.
     pub phase: Phase,
     /// First instant inside, ns.
     pub start_ns: u64,
@@ -109,10 +109,10 @@ impl PhaseWindow {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the client: upstream.
+    /// Upstream: from the client to the server.
     #[default]
     Up,
-    /// To the client: downstream.
+    /// Downstream: from the server to the client.
     Down,
 }
 
@@ -141,14 +141,14 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Where a flow's payload goes.
+/// Direction of a flow's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowDirection {
-    /// From the client.
+    /// From the client to the server.
     #[default]
     Up,
-    /// To the client.
+    /// From the server to the client.
     Down,
     /// Both ways: probes, calls.
     Both,
@@ -175,7 +175,7 @@ pub struct FlowRecord {
     /// Traffic class it asked for, for example `dscp 0` or `dscp 45 ect1`; empty when default.
     #[serde(default)]
     pub class: String,
-    /// Where its payload goes.
+    /// Direction of the flow's payload.
     pub direction: FlowDirection,
     /// Congestion control and profile, for example `cubic`; `None` if it has none.
     pub congestion_control: Option<String>,
@@ -201,13 +201,13 @@ pub struct Metric {
     pub value: Option<f64>,
 }
 
-/// Which delay a latency summary speaks of.
+/// The delay that a latency summary is about.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyMeasure {
-    /// There and back.
+    /// The round trip.
     #[default]
     RoundTrip,
     /// Client to server. Depends on both clocks in the measured world.
@@ -232,7 +232,7 @@ impl LatencyMeasure {
 pub struct LatencySummary {
     /// [`FlowRecord::name`] of the probe.
     pub probe: String,
-    /// Which delay.
+    /// The delay that is summarised.
     pub measure: LatencyMeasure,
     /// True for a request-response probe, whose percentiles hide load and are never a headline.
     pub closed_loop: bool,
@@ -281,7 +281,7 @@ pub struct BottleneckSummary {
     /// Name of the hop when a path has several, else empty.
     #[serde(default)]
     pub hop: String,
-    /// Which direction.
+    /// Direction of the link.
     pub direction: Direction,
     /// The queue as a SPEC string with its profile, for example `codel:profile=linux,target=5ms`.
     pub queue: String,

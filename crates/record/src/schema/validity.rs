@@ -15,7 +15,7 @@ pub struct Timeliness {
     pub prober_lateness: Option<Distribution>,
     /// Probe packets that the schedule asked for.
     pub probe_slots_planned: u64,
-    /// Of these, never sent.
+    /// Number of probes that were never sent because their time had passed.
     pub probe_slots_missed: u64,
     /// Share of the trial in which a thread of the run, the one that waited most, was runnable but
     /// waited for a processor, percent (`schedstat`); `None` where the kernel does not tell.
@@ -79,7 +79,7 @@ pub enum Validity {
     /// The machine, not the line, may have made the latency. Kept, shown, and left out of
     /// summaries.
     Invalid {
-        /// Why, at least one.
+        /// The reasons, at least one.
         reasons: Vec<InvalidReason>,
     },
 }
@@ -102,7 +102,7 @@ impl Validity {
     }
 }
 
-/// Why a trial does not count.
+/// Why a trial is invalid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum InvalidReason {
@@ -122,7 +122,7 @@ pub enum InvalidReason {
     },
     /// Probes were not sent at all.
     ProbeSlotsMissed {
-        /// Not sent.
+        /// Number of probes that were not sent.
         missed: u64,
         /// Planned.
         planned: u64,
@@ -138,7 +138,7 @@ pub enum InvalidReason {
     },
     /// Part of the trial did not do what the scenario asked, for example a flow that sent nothing.
     Incomplete {
-        /// What, in plain words.
+        /// The step that failed, in plain words.
         what: String,
     },
 }

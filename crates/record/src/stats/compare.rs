@@ -5,7 +5,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 /// Groups up to this size are tested exactly when no two values are equal.
 const EXACT_LIMIT: usize = 20;
 
-/// What the test is against.
+/// The alternative hypothesis of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
     /// The first group's values are larger or smaller.
@@ -16,7 +16,7 @@ pub enum Alternative {
     Greater,
 }
 
-/// How a p-value was found.
+/// How a p-value was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankMethod {
     /// From every arrangement of ranks.
@@ -34,7 +34,7 @@ pub struct MannWhitney {
     pub p_value: f64,
     /// Share of pairs in which the first group's value is larger: 0.5 when alike.
     pub superiority: f64,
-    /// How `p_value` was found.
+    /// How `p_value` was computed.
     pub method: RankMethod,
 }
 

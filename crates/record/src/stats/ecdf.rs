@@ -11,7 +11,7 @@ pub struct Ecdf {
 pub struct EcdfBand {
     /// Half the band's height; the band is the function plus and minus this, cut at 0 and 1.
     pub half_height: f64,
-    /// Its confidence.
+    /// Confidence level of the band.
     pub confidence: f64,
 }
 
