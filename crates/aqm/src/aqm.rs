@@ -37,7 +37,7 @@ pub trait Aqm {
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// What an AQM wants done with an arrival.
+/// Decision of an AQM about an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Let it in.
@@ -57,7 +57,7 @@ pub trait Store<P> {
     /// Takes the head.
     fn pop(&mut self) -> Option<Packet<P>>;
 
-    /// What is stored now, of this queue alone.
+    /// Packets and bytes that are stored in this queue.
     fn backlog(&self) -> Backlog;
 
     /// What the whole discipline holds: more than `backlog` where this is one flow of many.

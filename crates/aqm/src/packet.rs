@@ -76,7 +76,7 @@ impl Dscp {
         Self(tos >> 2)
     }
 
-    /// Its value, 0 to 63.
+    /// The codepoint, 0 to 63.
     pub const fn value(self) -> u8 {
         self.0
     }
@@ -125,8 +125,8 @@ impl Meta {
 /// look inside.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<P> {
-    /// What the disciplines see.
+    /// Length and header fields that disciplines see.
     pub meta: Meta,
-    /// What the owner of the packet sees.
+    /// Whatever the packet's owner needs; disciplines do not look at it.
     pub payload: P,
 }

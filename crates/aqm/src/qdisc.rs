@@ -21,7 +21,7 @@ pub trait Qdisc<P> {
     /// Asks for the packet to transmit from `now` on.
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P>;
 
-    /// What is stored.
+    /// Packets and bytes that are stored.
     fn backlog(&self) -> Backlog;
 
     /// Counters since creation; each only grows.
@@ -35,9 +35,9 @@ pub trait Qdisc<P> {
 /// The fate of the packet that was offered. Victims among the stored ones go to the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// It is in the queue.
+    /// The packet is in the queue.
     Queued,
-    /// It was dropped, and the observer has it.
+    /// The packet was dropped, and the observer has it.
     Refused,
 }
 
@@ -47,19 +47,19 @@ pub enum Admit {
 pub enum Dequeue<P> {
     /// Transmit this one.
     Packet(Packet<P>),
-    /// Nothing is stored.
+    /// The queue is empty.
     Empty,
     /// The queue shapes: something is stored, and may leave at this instant. Asking earlier is
     /// harmless.
     NotBefore(Time),
 }
 
-/// What a queue holds.
+/// Packets and bytes that a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Packets stored.
     pub packets: u32,
-    /// Their bytes, as the link charges them.
+    /// Bytes of these packets, as the link charges them.
     pub bytes: u64,
 }
 

@@ -37,7 +37,7 @@ impl Rate {
         Some(Span::from_nanos((bytes as u128 * 8_000_000_000 / self.0 as u128) as u64))
     }
 
-    /// How many whole bytes pass in `span`.
+    /// Number of whole bytes that pass in `span`.
     pub const fn bytes_in(self, span: Span) -> u64 {
         (self.0 as u128 * span.as_nanos() as u128 / 8_000_000_000) as u64
     }

@@ -75,7 +75,7 @@ impl Span {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Its length in nanoseconds.
+    /// Length of the span, ns.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

@@ -93,7 +93,7 @@ impl Arguments {
         })
     }
 
-    /// What to type to write the same page again.
+    /// The command that writes the same page again.
     fn command(&self) -> String {
         let mut words = vec!["underload figures --markdown"];
         words.extend(self.short.then_some("--short"));

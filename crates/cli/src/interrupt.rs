@@ -30,7 +30,7 @@ impl Interrupt {
         &self.0
     }
 
-    /// The same for a thread, or for what is kept.
+    /// The flag itself, for a thread or for something that outlives this borrow.
     pub fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

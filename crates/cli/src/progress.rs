@@ -8,7 +8,7 @@ use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
 
-/// What the user sees of a run's progress.
+/// Shows the progress of a run on stderr.
 #[derive(Debug, Default)]
 pub struct Terminal {
     trials: Option<Trials>,

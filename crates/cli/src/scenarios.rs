@@ -53,14 +53,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One scenario of the list.
+/// One row of the list of scenarios.
 #[derive(serde::Serialize)]
 struct Row {
     name: &'static str,
     title: String,
     figure: String,
     arms: Vec<String>,
-    /// In real time.
+    /// Duration of the scenario in real time, seconds.
     duration_s: f64,
     short_duration_s: f64,
     worlds: Vec<&'static str>,

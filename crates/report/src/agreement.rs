@@ -25,11 +25,11 @@ pub struct Agreement {
     pub arm: String,
     /// The metric's name, as expectations use it.
     pub metric: &'static str,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: &'static str,
     /// What the run that is examined has; `None`: nothing valid.
     pub value: Option<f64>,
-    /// What the reference has.
+    /// The metric's value in the reference run.
     pub reference: Option<f64>,
     /// Difference in percent of the reference; `None` when either is missing.
     pub difference_percent: Option<f64>,

@@ -17,7 +17,7 @@ pub(crate) struct Difference<'a> {
     pub(crate) key: &'a str,
     /// What the first arm has; `None`: what holds where nothing is said.
     from: Option<&'a str>,
-    /// What the other has.
+    /// The other arm's value.
     to: Option<&'a str>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn is_like(first: &Subject<'_>, other: &Subject<'_>) -> bool {
     }
 }
 
-/// The same arm of two runs of the same scenario.
+/// Whether two subjects are the same arm in two runs of a scenario.
 pub(crate) fn is_same_arm(first: &Subject<'_>, other: &Subject<'_>) -> bool {
     let (own, others) = (&first.run.record.scenario, &other.run.record.scenario);
     first.arm.name == other.arm.name

@@ -70,7 +70,7 @@ pub fn figures_markdown(figures: &[Figure]) -> String {
     text
 }
 
-/// Which metric of which arms.
+/// Words for the metric and the arms of a published number.
 pub(crate) fn what(expected: &Expectation) -> String {
     let Expectation { metric, arm, .. } = expected;
     match (&expected.choice, &expected.relative_to) {
@@ -138,7 +138,7 @@ fn unit(expected: &Expectation) -> String {
     }
 }
 
-/// What was measured; without unit.
+/// The measured value in words; without unit.
 pub(crate) fn ours(expected: &Expectation) -> String {
     let text = match expected.choice {
         Some(_) => given,
@@ -190,7 +190,7 @@ fn rows(expectations: &[Expectation]) -> String {
     text
 }
 
-/// How many numbers have which outcome.
+/// Counts of published numbers that were met, missed and not measured.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     all: u64,

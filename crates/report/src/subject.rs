@@ -21,7 +21,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) run_number: usize,
     pub(crate) arm: &'a ArmRecord,
     pub(crate) summary: &'a ArmSummary,
-    /// Its valid trials.
+    /// The arm's valid trials.
     trials: Vec<&'a TrialRecord>,
     /// Short name, with the world when several runs are compared.
     pub(crate) name: String,
@@ -105,7 +105,7 @@ impl<'a> Subject<'a> {
         of_metric.next().is_some_and(|flow| !PLAIN_KINDS.contains(&flow.kind.as_str()))
     }
 
-    /// Its valid trials.
+    /// The arm's valid trials.
     pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> {
         self.trials.iter().copied()
     }

@@ -170,7 +170,7 @@ fn own_words(subject: &Subject<'_>) -> String {
     format!("{} ms at p50{against_idle}{high}", ms(p50))
 }
 
-/// Of several arms with a working latency.
+/// Sentences about several arms that have a working latency.
 fn latency_lines(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let mut comparisons: Vec<Comparison<'_>> = match alike.first {
         Some(first) => {
@@ -228,10 +228,10 @@ struct Comparison<'a> {
     first: &'a Subject<'a>,
     other: &'a Subject<'a>,
     difference: Difference<'a>,
-    /// Both arms' latency of that probe.
+    /// Latency of the compared probe in both arms.
     latencies: (&'a ArmLatency, &'a ArmLatency),
     quantile: Quantile,
-    /// Of both arms.
+    /// The compared values of both arms, ns.
     values_ns: (u64, u64),
     /// Whether there are several probes, so that it has to be named.
     names_probe: bool,
@@ -253,7 +253,7 @@ impl<'a> Comparison<'a> {
         all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
     }
 
-    /// How many times one is the other.
+    /// The larger value divided by the smaller.
     fn effect(&self) -> f64 {
         let (first, other) = self.values_ns;
         first.max(other) as f64 / (first.min(other) as f64).max(1.0)

@@ -64,7 +64,7 @@ pub enum CacheError {
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// This program's own file cannot be found, so its results cannot be told from another's.
@@ -85,7 +85,7 @@ impl CacheError {
     }
 }
 
-/// What an entry says of its trial.
+/// Outcome of looking a trial up.
 #[derive(Debug)]
 pub enum Found {
     /// The trial as it was computed before.
@@ -169,7 +169,7 @@ impl Cache {
     /// Keeps a trial. It appears whole or not at all.
     ///
     /// # Errors
-    /// What the disk said; the run can go on without.
+    /// The entry could not be written; the run can go on without it.
     pub fn keep(&mut self, key: &Key, data: &TrialData) -> Result<(), CacheError> {
         let entry = Entry {
             record: serde_json::to_string(&data.record)?,

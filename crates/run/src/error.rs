@@ -26,9 +26,9 @@ pub enum RunError {
     /// A step failed.
     #[error("{doing}")]
     Step {
-        /// Which step.
+        /// The step that failed.
         doing: String,
-        /// What the step said.
+        /// The error of that step.
         source: Cause,
     },
     /// A world failed, in words that need no others before them.
@@ -39,15 +39,15 @@ pub enum RunError {
     Interrupted {
         /// Trials asked for.
         of: usize,
-        /// What is left of the run.
+        /// The part of the run that was kept.
         remains: Remains,
     },
     /// The run failed on its way.
     #[error("the run failed after {} trials", .remains.trials)]
     Failed {
-        /// What failed.
+        /// The error that ended the run.
         source: Box<RunError>,
-        /// What is left of the run.
+        /// The part of the run that was kept.
         remains: Remains,
     },
 }
@@ -73,7 +73,7 @@ impl RunError {
         }
     }
 
-    /// What is left of a run that began.
+    /// The part of the run that was kept, if it had begun.
     pub fn remains(&self) -> Option<&Remains> {
         match self {
             RunError::Interrupted { remains, .. } | RunError::Failed { remains, .. } => {

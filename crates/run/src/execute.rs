@@ -19,7 +19,7 @@ use crate::world::World;
 /// A run that came to its end.
 #[derive(Debug)]
 pub struct Run {
-    /// What it recorded, with the summary of every arm.
+    /// The record of the run, with the summary of every arm.
     pub record: RunRecord,
     /// Where its trials, samples and curves are; `None` where they went to memory.
     pub directory: Option<PathBuf>,

@@ -14,7 +14,7 @@ pub trait Progress {
     fn start(&mut self, _trials: usize, _estimate: Option<Duration>) {}
     /// Something that the user should know.
     fn say(&mut self, _line: &str) {}
-    /// What is under way now.
+    /// Called with a few words about the step that begins.
     fn show(&mut self, _what: &str) {}
     /// So many trials more were computed, and not found in the cache.
     fn computed(&mut self, _trials: usize) {}

@@ -69,7 +69,7 @@ impl Results {
         }
     }
 
-    /// Ends a run that is complete.
+    /// Completes the record of a run and writes it.
     pub(crate) fn finish(self, duration_s: f64) -> Result<RunRecord, StoreError> {
         match self {
             Self::Directory(directory) => directory.finish(duration_s),

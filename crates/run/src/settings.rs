@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::packets::Wanted;
 
-/// What executes a scenario.
+/// The choice of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorldChoice {
     /// Live where the machine allows it, else simulated.
@@ -19,7 +19,7 @@ pub enum WorldChoice {
     Live,
 }
 
-/// Where a run's trials, samples and curves go.
+/// Where trials, samples and curves of a run are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Destination {
     /// Nowhere: the record alone comes back, with its summaries.
@@ -35,9 +35,9 @@ pub enum Destination {
 /// alone.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// What executes it.
+    /// The world that is to execute the scenario.
     pub world: WorldChoice,
-    /// Where its trials go.
+    /// Where the trials are kept.
     pub destination: Destination,
     /// Whether simulated trials of earlier runs of this program are taken from the user's cache,
     /// and those of this run put there.

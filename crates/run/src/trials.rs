@@ -22,44 +22,44 @@ use crate::world::{Setting, World};
 pub struct Trial<'a> {
     /// Position in the run, from 0.
     pub index: u32,
-    /// What to run.
+    /// The arm to run.
     pub arm: &'a Arm,
-    /// Which repeat of the arm, from 0.
+    /// Number of the repeat of the arm, from 0.
     pub repeat: u32,
-    /// Its own seed.
+    /// The trial's seed, derived from the run's.
     pub seed: u64,
     /// Whether curves over time are recorded; a study of thousands of trials goes without.
     pub keeps_curves: bool,
 }
 
-/// What a trial recorded.
+/// Everything that one trial recorded.
 #[derive(Debug)]
 pub struct TrialData {
-    /// What happened.
+    /// Counts, windows and summaries of the trial.
     pub record: TrialRecord,
-    /// Every probe packet.
+    /// The samples of every probe packet.
     pub samples: Vec<Sample>,
     /// Curves over time.
     pub series: Vec<Series>,
-    /// What commands of the scenario printed.
+    /// The output of the scenario's commands.
     pub outputs: Vec<Output>,
-    /// What the user should know of it, a line each.
+    /// Remarks for the user, one line each.
     pub notes: Vec<String>,
 }
 
-/// What a command printed, to stdout and stderr.
+/// Output of one command of the scenario: stdout and stderr.
 #[derive(Debug)]
 pub struct Output {
-    /// Its flow.
+    /// Name of the flow that ran the command.
     pub name: String,
-    /// As it was printed.
+    /// The bytes that the command printed.
     pub text: Vec<u8>,
 }
 
-/// How a run ended.
+/// The reason why a run ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Every trial ran.
+    /// All trials were run.
     Complete {
         /// The whole run, seconds.
         duration_s: f64,
@@ -76,9 +76,9 @@ pub(crate) struct Plan<'a> {
     /// The arms, and what is drawn for each trial of them.
     pub scenario: &'a Scenario,
     pub settings: &'a Settings,
-    /// Where trials computed before are looked up.
+    /// The cache of trials that were simulated before.
     pub cache: Option<Cache>,
-    /// See [`Trial::keeps_curves`].
+    /// Whether curves are recorded, see [`Trial::keeps_curves`].
     pub keeps_curves: bool,
 }
 

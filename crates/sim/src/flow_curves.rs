@@ -69,7 +69,7 @@ impl FlowCurves {
         }
     }
 
-    /// All curves, flow by flow.
+    /// All curves, ordered by flow.
     pub(crate) fn into_series(self) -> impl Iterator<Item = Series> {
         self.flows.into_iter().flat_map(|flow| flow.series)
     }

@@ -24,15 +24,15 @@ pub struct SimConfig {
     pub up: Vec<HopConfig>,
     /// Links from the server to the client, in order.
     pub down: Vec<HopConfig>,
-    /// What sends.
+    /// The flows of the trial.
     pub flows: Vec<FlowConfig>,
-    /// How long each phase lasts.
+    /// Lengths of the phases.
     pub phases: Phases,
     /// Seed of every random number in the trial.
     pub seed: u64,
     /// Distance of the points of the recorded curves; `None`: no curves.
     pub sample_interval: Option<Span>,
-    /// What the record is to say about the trial.
+    /// Names and numbers that the record says of the trial.
     pub label: TrialLabel,
 }
 
@@ -43,7 +43,7 @@ pub struct TrialLabel {
     pub index: u32,
     /// Name of the arm.
     pub arm: String,
-    /// Which repeat of the arm.
+    /// Number of the repeat of the arm, from 0.
     pub repeat: u32,
 }
 
@@ -94,22 +94,22 @@ impl Phases {
     }
 }
 
-/// What a trial recorded.
+/// Everything that a trial recorded.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOutcome {
     /// The summary.
     pub record: TrialRecord,
-    /// Every probe.
+    /// The samples of every probe.
     pub samples: Vec<Sample>,
     /// Curves over time.
     pub series: Vec<Series>,
-    /// What it took.
+    /// Packets and processor time that the trial took.
     pub cost: Cost,
     /// State of each TCP flow at the end; `None` for others.
     pub tcp: Vec<Option<TcpStats>>,
 }
 
-/// What a trial took.
+/// Packets and processor time that a trial took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Events executed.
@@ -123,7 +123,7 @@ pub struct Cost {
 /// Why a trial cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// Nothing would be sent.
+    /// The trial has no flow.
     #[error("the trial has no flow: give at least one")]
     NoFlow,
     /// More flows than are supported.
@@ -138,7 +138,7 @@ pub enum SimError {
         /// The name.
         name: String,
     },
-    /// It would last no time, or for ever.
+    /// The trial would have no length, or no end.
     #[error(
         "the trial lasts {seconds} s: its phases must add up to more than 0 and at most 3600 s"
     )]
@@ -146,7 +146,7 @@ pub enum SimError {
         /// Length asked for.
         seconds: u64,
     },
-    /// It was told to stop.
+    /// The trial was stopped from outside.
     #[error("the trial was stopped before its end")]
     Stopped,
     /// A parameter of a flow has no meaning.
@@ -154,7 +154,7 @@ pub enum SimError {
     Flow {
         /// The flow.
         flow: String,
-        /// What is wrong, and what would be accepted.
+        /// The fault, and what would be accepted.
         what: &'static str,
     },
 }
@@ -170,7 +170,8 @@ pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
 /// Is told the state of each flow's TCP at an instant.
 pub type StateObserver<'a> = dyn FnMut(Time, &[Option<TcpStats>]) + 'a;
 
-/// What attends a trial without any part in it.
+/// Observers of a trial, which do not change its course: a flag that stops it, a watcher of
+/// packets.
 #[derive(Clone, Default)]
 pub struct Attendance<'a> {
     /// Ends the trial within a tenth of a second of virtual time once it is true.

@@ -11,7 +11,7 @@ pub enum ConfigError {
     Syntax {
         /// The whole text.
         text: String,
-        /// What is wrong with it.
+        /// The fault in the value.
         problem: &'static str,
     },
     /// No discipline or link has this name.
@@ -49,7 +49,7 @@ pub enum ConfigError {
         name: String,
         /// The key.
         key: String,
-        /// What to write.
+        /// The form that is accepted.
         expected: String,
     },
     /// A value cannot be read: wrong or missing unit, not a number, not one of the choices.
@@ -60,7 +60,7 @@ pub enum ConfigError {
         key: String,
         /// The value as written.
         value: String,
-        /// What would be accepted.
+        /// The values that are accepted.
         expected: String,
     },
     /// A value can be read, but makes no sense.
@@ -80,7 +80,7 @@ pub enum ConfigError {
         name: String,
         /// The key whose value is refused.
         key: String,
-        /// Why, as text.
+        /// The reason, as text.
         problem: String,
     },
 }

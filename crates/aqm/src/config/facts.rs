@@ -14,7 +14,7 @@ pub struct LinkFacts {
 }
 
 impl LinkFacts {
-    /// Nothing is known.
+    /// Facts of a link about which nothing is known.
     pub const UNKNOWN: Self = Self { rate: None, peak: None, burst_bytes: None };
 
     /// A link of that rate, without bursts.

@@ -62,12 +62,12 @@ impl<T: Quantity> Key<T> {
         self
     }
 
-    /// How it is written in a SPEC.
+    /// The key's name in a SPEC.
     pub const fn name(self) -> &'static str {
         self.param.key
     }
 
-    /// Its row in a table.
+    /// The key's row in a parameter table.
     pub const fn param(self) -> Param {
         self.param
     }
@@ -82,10 +82,10 @@ impl<T: Quantity> Key<Option<T>> {
 
 /// What a parameter's value can be: how it is written, and what it is once read.
 pub trait Quantity {
-    /// What the program works with.
+    /// Type of the value in the program.
     type Value;
 
-    /// How a user writes it.
+    /// Form of the value in a SPEC.
     const KIND: Kind;
 
     /// What was read, or holds by default, as the program works with it; `None` where there is

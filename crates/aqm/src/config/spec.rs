@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 pub struct Spec {
     /// Name of a discipline or link; for a link it may be a bare rate.
     pub name: String,
-    /// What stands behind the colon, in order.
+    /// The items behind the colon, in order.
     pub items: Vec<Item>,
 }
 
@@ -35,7 +35,7 @@ impl Spec {
         Self { name: name.to_string(), items: Vec::new() }
     }
 
-    /// The same with one more `key=value`.
+    /// Adds one `key=value`.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         self.items.push(Item { key: Some(key.to_string()), value: value.to_string() });

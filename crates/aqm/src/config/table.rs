@@ -10,13 +10,13 @@ use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value};
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// Its name: `rfc`, `linux`, `paper`.
+    /// Name of the profile: `rfc`, `linux`, `paper`.
     pub name: &'static str,
-    /// Which publication or program it follows.
+    /// The publication or program that the profile follows.
     pub doc: &'static str,
 }
 
-/// What holds where a parameter is not given.
+/// The value of a parameter that is not given.
 #[derive(Clone, Copy, Debug)]
 pub enum Fallback {
     /// This value, written as a user would.
@@ -25,38 +25,38 @@ pub enum Fallback {
     PerProfile(&'static [(&'static str, &'static str)]),
     /// Nothing: the algorithm does without; the text says what happens then.
     Absent(&'static str),
-    /// It must be given.
+    /// None: the parameter must be given.
     Required,
 }
 
 /// One parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Its key.
+    /// Key of the parameter in a SPEC.
     pub key: &'static str,
-    /// What its value is.
+    /// Form of the value.
     pub kind: Kind,
-    /// What holds without it.
+    /// The value where the parameter is not given.
     pub fallback: Fallback,
     /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
     /// the range binds only values in the unit of its bounds.
     pub range: Option<(&'static str, &'static str)>,
-    /// What it means, in one line.
+    /// Meaning of the parameter, in one line.
     pub doc: &'static str,
 }
 
 /// A discipline's or link's parameters with their meaning and source.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Its name in a SPEC.
+    /// Name of the discipline or link in a SPEC.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Summary in one line.
     pub summary: &'static str,
     /// RFC, paper or program that defines it.
     pub source: &'static str,
     /// Its profiles, the default first; empty where there is but one.
     pub profiles: &'static [Profile],
-    /// Its own parameters.
+    /// The parameters of this discipline or link alone.
     pub params: &'static [Param],
     /// Parameters that it has in common with others.
     pub shared: &'static [Param],
@@ -91,7 +91,7 @@ impl Definition {
         profile_key: None,
     };
 
-    /// Every parameter, its own first.
+    /// All parameters, the definition's own first.
     pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {
         self.params.iter().chain(self.shared)
     }

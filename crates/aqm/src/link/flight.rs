@@ -21,7 +21,7 @@ pub struct Flight {
     granted_until: Time,
 }
 
-/// Which extra delays a direction has.
+/// Delays of a direction besides the constant one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlightOptions {
     /// Random delay of each packet.
@@ -44,7 +44,7 @@ impl FlightOptions {
 pub struct Jitter {
     /// Largest extra delay.
     pub most: Span,
-    /// Its distribution.
+    /// Distribution of the jitter.
     pub law: JitterLaw,
     /// A packet waits for those sent before it, as behind a link that retransmits; otherwise each
     /// arrives when its own delay is over, and may overtake.
@@ -67,7 +67,7 @@ pub enum JitterLaw {
 pub struct Reorder {
     /// Probability of each packet as a fraction of 2^32.
     pub probability_q32: u64,
-    /// How far it falls behind.
+    /// How much later a reordered packet arrives.
     pub by: Span,
 }
 

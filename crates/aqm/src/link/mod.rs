@@ -63,14 +63,14 @@ pub struct Link<P> {
     flying_limit: usize,
 }
 
-/// What the link does when it wakes.
+/// The next thing that a link does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
-    /// Nothing, until a packet arrives.
+    /// Nothing until a packet arrives.
     Idle,
     /// Asks its queue for a packet.
     Asking,
-    /// Ends a transmission.
+    /// End of a transmission.
     Sending,
 }
 
@@ -85,7 +85,7 @@ pub struct Loss {
 
 /// Everything a link consists of.
 pub struct LinkParts<P> {
-    /// Where packets wait.
+    /// The queue in front of the link.
     pub queue: Box<dyn Qdisc<P>>,
     /// When they may leave.
     pub rate: RateProcess,

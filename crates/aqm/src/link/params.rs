@@ -15,7 +15,7 @@ use super::rate_process::{Constant, RateProcess};
 pub(crate) struct LinkConfig {
     /// When packets may leave, from the beginning on.
     pub(crate) rate: RateProcess,
-    /// What a queue in front may know.
+    /// Facts of the link that a queue in front of it may know.
     pub(crate) facts: LinkFacts,
     /// Delay of the medium access behind the queue.
     pub(crate) grant: Option<RequestGrant>,

@@ -14,9 +14,9 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 /// The rate of a link as a function of time.
 #[derive(Clone, Debug)]
 pub enum RateProcess {
-    /// Every packet passes at once.
+    /// No limit: every packet passes at once.
     Unlimited,
-    /// The same rate for ever.
+    /// One rate for ever.
     Constant(Constant),
     /// A rate that changes at given instants.
     Schedule(Schedule),

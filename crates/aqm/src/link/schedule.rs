@@ -45,10 +45,10 @@ struct Period {
     work_nanobits: u128,
 }
 
-/// Why a schedule was refused.
+/// Why a schedule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleError {
-    /// There is no step.
+    /// The schedule has no step.
     Empty,
     /// The first step starts later than zero.
     LateStart,

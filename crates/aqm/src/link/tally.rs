@@ -59,7 +59,7 @@ impl ops::Add for Counts {
     }
 }
 
-/// What came between two instants.
+/// The counts between two instants.
 impl ops::Sub for Counts {
     type Output = Self;
     fn sub(self, earlier: Self) -> Self {
@@ -72,7 +72,7 @@ impl ops::Sub for Counts {
     }
 }
 
-/// How long packets waited.
+/// Distribution of the times that packets waited.
 #[derive(Clone, Debug)]
 pub struct Delays {
     /// Start of transmission minus end of enqueue.
@@ -89,7 +89,7 @@ impl Delays {
     }
 }
 
-/// What happened between two instants.
+/// Counts and delays between two instants.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// First instant inside.

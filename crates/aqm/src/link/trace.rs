@@ -37,7 +37,7 @@ pub struct Trace {
 /// Why a recording was refused, with the line, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
-    /// There is no line.
+    /// The trace has no line.
     Empty,
     /// This line is empty.
     EmptyLine(usize),

@@ -33,7 +33,7 @@ pub struct BufferControl {
     pub max: Option<u64>,
 }
 
-/// What a modem's hardware provides.
+/// Buffer sizes that a modem's hardware provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferHardware {
     /// Granularity in bytes; not zero.

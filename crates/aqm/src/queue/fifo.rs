@@ -8,12 +8,12 @@
 use crate::config::{ConfigError, Definition, Key, PacketsOrBytes, Values};
 use crate::queue::store::{Limit, Overflow};
 
-/// What a FIFO needs.
+/// Configuration of a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoConfig {
-    /// How much it holds.
+    /// The most that the queue holds.
     pub limit: Limit,
-    /// Who goes when it is full.
+    /// The packet that is dropped when the queue is full.
     pub overflow: Overflow,
 }
 

@@ -20,7 +20,7 @@ pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 /// A link as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
-    /// Its parameters and source.
+    /// Parameters and source of the link.
     pub definition: &'static Definition,
     /// Makes its rate process out of values.
     configure: fn(&Values, &mut LoadFile<'_>) -> Result<LinkConfig, ConfigError>,
@@ -57,7 +57,7 @@ pub struct LinkSetup {
     pub rate: RateProcess,
     /// What a queue in front of this link may know of it.
     facts: LinkFacts,
-    /// From the end of a transmission to arrival.
+    /// Delay from the end of a transmission to the arrival.
     pub delay: Span,
     /// Delays on top of that.
     pub flight: FlightOptions,

@@ -16,7 +16,7 @@ use crate::rng::Rng;
 /// A discipline as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueEntry {
-    /// Its parameters and source.
+    /// Parameters and source of the discipline.
     pub definition: &'static Definition,
     /// Makes its configuration out of values.
     configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
@@ -108,7 +108,7 @@ pub struct QueueSetup {
     /// The SPEC in full: the profile always said, of queues inside too. Parsing it gives the same
     /// discipline.
     pub label: Spec,
-    /// What to build.
+    /// The configuration to build the queue from.
     pub config: QueueConfig,
 }
 

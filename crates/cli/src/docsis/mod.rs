@@ -267,7 +267,7 @@ fn rules() -> anyhow::Result<()> {
     print(&text)
 }
 
-/// What a modem does with one flow.
+/// How a modem treats one service flow.
 #[derive(Debug, Serialize)]
 struct Outcome {
     reference: u16,

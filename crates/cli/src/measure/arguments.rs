@@ -123,12 +123,12 @@ impl std::fmt::Display for PresetName {
     }
 }
 
-/// What a line is sold as.
+/// The rates that a line is sold with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tier {
-    /// To the client, bit/s.
+    /// Rate to the client, bit/s.
     pub down_bit_per_s: u64,
-    /// From the client, bit/s.
+    /// Rate from the client, bit/s.
     pub up_bit_per_s: u64,
 }
 
@@ -142,7 +142,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// What these arguments change of the preset.
+    /// The settings of the preset that these arguments change.
     pub fn knobs(&self) -> anyhow::Result<Knobs> {
         let directions = match (self.up, self.down, self.both) {
             (true, ..) => LoadDirections::Only(Direction::Up),
@@ -221,7 +221,7 @@ impl Arguments {
         words.join(" ")
     }
 
-    /// Which addresses to use.
+    /// The address families that may be used.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
             (true, _) => Family::V4,

@@ -12,7 +12,7 @@ use underload_record::schema::{
 
 use super::arguments::Tier;
 
-/// What a step found.
+/// What one step of a measurement found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// [`Step::name`].
@@ -21,17 +21,17 @@ pub struct Finding {
     pub label: String,
     /// Whether the machine was punctual enough for the numbers to be the line's.
     pub valid: bool,
-    /// Why not.
+    /// The reasons why the step is invalid; empty if it is valid.
     pub invalid_because: Vec<String>,
     /// Latency of each class, idle and under load.
     pub latencies: Vec<Latency>,
     /// Payload in the load phase, Mbit/s, up; `None` where nothing loaded that way.
     pub goodput_up_mbit_s: Option<f64>,
-    /// The same down.
+    /// Goodput down, Mbit/s.
     pub goodput_down_mbit_s: Option<f64>,
-    /// Of what the line is sold as, percent.
+    /// Goodput up as a share of the rate that the line is sold with, percent.
     pub tier_up_percent: Option<f64>,
-    /// The same down.
+    /// Goodput down as a share of the rate that the line is sold with, percent.
     pub tier_down_percent: Option<f64>,
     /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
     /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
@@ -39,7 +39,7 @@ pub struct Finding {
     pub buffer_kib: Option<f64>,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
-    /// What became of each class's marking on its way.
+    /// What happened to the marking of each class on its way.
     pub markings: Vec<MarkingFate>,
     /// How far the server's clock was ahead, ms; one-way delays assume this.
     pub clock_offset_ms: Option<f64>,
@@ -47,7 +47,7 @@ pub struct Finding {
     pub clock_error_ms: Option<f64>,
     /// The server's rate limit, not the line, held up the load that way.
     pub throttled_up: bool,
-    /// The same down.
+    /// Whether the server held the flows down to their granted rate.
     pub throttled_down: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct Latency {
     pub window_s: f64,
     /// Probes sent.
     pub sent: u64,
-    /// Of these, lost, percent.
+    /// Share of these that was lost, percent.
     pub lost_percent: f64,
     /// Median, ms; `None` when nothing came back.
     pub p50_ms: Option<f64>,
@@ -79,7 +79,7 @@ pub struct Latency {
     /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
     /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
     pub up_variation_ms: Option<[f64; 2]>,
-    /// The same down.
+    /// One-way delay variation down, ms.
     pub down_variation_ms: Option<[f64; 2]>,
 }
 
@@ -90,18 +90,18 @@ pub struct Rpm {
     pub draft_09: f64,
     /// As goresponsiveness prints it for 90th percentiles.
     pub goresponsiveness_p90: f64,
-    /// As goresponsiveness prints it for trimmed means.
+    /// Responsiveness as goresponsiveness prints it for trimmed means, round trips per minute.
     pub goresponsiveness_trimmed_mean: f64,
     /// From UDP probes and TCP's own round trips instead of HTTP exchanges.
     pub approximated_from_packets: bool,
 }
 
-/// What became of a class's marking.
+/// What happened to a class's marking.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MarkingFate {
     /// Name of the probe.
     pub probe: String,
-    /// As sent, for example `dscp 45 ect1`.
+    /// The marking as sent, for example `dscp 45 ect1`.
     pub sent: String,
     /// Answers that told.
     pub answers: u64,
@@ -109,7 +109,7 @@ pub struct MarkingFate {
     pub up_kept_percent: f64,
     /// Arrived there with CE, percent.
     pub up_ce_percent: f64,
-    /// What arrived most often, if it is something else.
+    /// The marking that arrived most often upstream, if it is another one.
     pub up_became: Option<String>,
     /// The answers came back with the same marking, percent; `None` where the server may not send
     /// it.
@@ -126,7 +126,7 @@ const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 const BUFFER_DELAY_MS: f64 = 5.0;
 
 impl Finding {
-    /// Of a step whose summaries are `latencies`.
+    /// Findings of a step whose summaries are `latencies`.
     pub fn of(
         step: &Step,
         measured: &MeasurementResult,

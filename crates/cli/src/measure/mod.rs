@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Where a run goes.
+/// Where the run directory of a measurement goes.
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
     /// Into this directory and no other.
@@ -109,11 +109,11 @@ fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyho
 /// The result as one document.
 #[derive(Serialize)]
 struct Document<'a> {
-    /// In plain words.
+    /// The verdict, in plain words.
     verdict: Vec<String>,
     /// Per step.
     findings: &'a [Finding],
-    /// As in `run.json`.
+    /// The record, as `run.json` has it.
     run: &'a RunRecord,
 }
 

@@ -46,13 +46,13 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
 
 /// A step's trial, with what it found.
 pub struct Kept {
-    /// Its record.
+    /// The step's record.
     pub trial: TrialRecord,
-    /// Every probe.
+    /// The samples of every probe.
     pub samples: Vec<Sample>,
     /// Curves of the load flows.
     pub series: Vec<Series>,
-    /// What it found.
+    /// The step's findings.
     pub finding: Finding,
 }
 

@@ -28,7 +28,7 @@ pub struct Session<'a> {
     arguments: &'a Arguments,
     remote: Remote,
     steps: Vec<Step>,
-    /// What is not quite as asked for, in words.
+    /// Deviations from what was asked for, in words.
     notes: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Session<'a> {
         &self.steps
     }
 
-    /// What is not quite as asked for.
+    /// Deviations from what was asked for, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use anyhow::{Context, bail};
 use underload_probe::service::ServiceConfig;
 
-/// Which addresses to use.
+/// The address families that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Whatever the name has, in the resolver's order.
@@ -21,7 +21,7 @@ pub enum Family {
 pub struct Target {
     /// `HOST:PORT`, as the file of known servers names it.
     pub name: String,
-    /// Its addresses in the order to try, never empty.
+    /// Addresses of the host in the order to try; never empty.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -7,14 +7,14 @@ use super::findings::{Finding, Latency, MarkingFate};
 /// Added delay up to which nobody notices, ms: the jitter that the RRUL specification still counts
 /// as delivered.
 const GOOD_MS: f64 = 30.0;
-/// From here on calls and games suffer.
+/// Added delay from which calls and games suffer, ms.
 const POOR_MS: f64 = 100.0;
-/// From here on everything does.
+/// Added delay from which all use of the line suffers, ms.
 const BAD_MS: f64 = 300.0;
 /// Loss of probes under load worth a sentence, percent.
 const LOSS_PERCENT: f64 = 1.0;
 
-/// What the delay that a load adds means.
+/// Words for the delay that a load adds.
 fn grade(added_ms: f64) -> &'static str {
     match added_ms {
         added if added < GOOD_MS => "good: calls and games keep working while the line is busy",

@@ -24,7 +24,7 @@ pub struct View {
     phase: Option<Phase>,
 }
 
-/// One class of probes.
+/// Curves of one class of probes.
 struct Class {
     name: String,
     /// Medians of the recent past, oldest first; `None` where nothing came back.
@@ -37,7 +37,7 @@ const CURVE: usize = 50;
 const NAME_COLUMNS: usize = 20;
 
 impl View {
-    /// Of these steps.
+    /// Begins a view of the steps to come.
     pub fn start(steps: &[Step]) -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// How far it is.
+    /// Draws the present progress.
     pub fn show(&mut self, progress: &Progress) {
         self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
         self.lateness.note(progress.lateness_ns);
@@ -190,7 +190,7 @@ impl RateMeter {
         }
     }
 
-    /// Up and down.
+    /// Goodput up and down, Mbit/s.
     fn mbit_per_s(&self) -> (f64, f64) {
         let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return (0.0, 0.0) };
         let seconds = last.0.duration_since(first.0).as_secs_f64();

@@ -105,9 +105,9 @@ struct FamilyMarks {
     target: SocketAddr,
     survey: MarkSurvey,
     hops: Option<HopTrace>,
-    /// Why there are no hops.
+    /// The reason why there are no hops.
     hops_missing: Option<String>,
-    /// Where each marking that the trace has changes.
+    /// For each traced marking, the hop that changes it.
     changes: Vec<Option<HopChange>>,
 }
 
@@ -115,7 +115,7 @@ struct FamilyMarks {
 const STAMP_PORT: u16 = 862;
 /// What a session for markings alone declares, bit/s.
 const MARKS_RATE: u64 = 1_000_000;
-/// What markings and hops of a family take at most.
+/// Longest time that markings and hops of an address family take.
 const MARKS_DURATION: Duration = Duration::from_secs(15);
 
 /// Examines the path.

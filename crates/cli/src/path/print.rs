@@ -11,7 +11,7 @@ use underload_record::schema::{Ecn, Marking, Validity};
 
 use super::{FamilyMarks, Findings};
 
-/// One JSON document on stdout.
+/// Prints the findings as one JSON document.
 pub fn json(findings: &Findings) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, findings).context("writing JSON")?;
@@ -24,7 +24,7 @@ pub fn text(findings: &Findings) -> anyhow::Result<()> {
     write_text(&mut out, findings).context("writing the result")
 }
 
-/// What the user is told that goes on.
+/// Words for the step that is under way.
 pub fn part_name(part: Part) -> &'static str {
     match part {
         Part::Tcp => "TCP fills the path",

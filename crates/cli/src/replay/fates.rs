@@ -21,7 +21,7 @@ pub struct Fates {
     arrivals: Count,
     first_arrival: Option<Time>,
     tally: Tally,
-    /// When the last transmission ended.
+    /// End of the last transmission.
     last_end: Time,
 }
 
@@ -97,7 +97,7 @@ impl Fates {
         Ok(self.output.flush()?)
     }
 
-    /// One screen about the whole replay.
+    /// A summary of the whole replay, of one screen.
     pub fn summary(&self, queue: &str, link: &str) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {

@@ -15,11 +15,11 @@ use crate::replay::{capture, script};
 /// One packet of the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its place in the input, from 0.
+    /// Number of the packet in the input, from 0.
     pub id: u64,
-    /// When its first byte is at the queue.
+    /// Time at which the packet's first byte is at the queue.
     pub time: Time,
-    /// What the queue sees.
+    /// Length and header fields that the queue sees.
     pub meta: Meta,
 }
 

@@ -10,7 +10,7 @@ use underload_aqm::time::{Span, Time};
 use crate::exit::OrBadInput;
 use crate::replay::input::{Arrival, Arrivals};
 
-/// How late a packet may stand in the input.
+/// Longest time by which a packet of the input may be late.
 pub const WINDOW: Span = Span::from_secs(1);
 /// Packets held at once to wait for late ones, at most: 32 MiB.
 pub const WINDOW_PACKETS: usize = 1 << 19;
@@ -60,7 +60,7 @@ struct Sorter {
     emitted: Option<Time>,
 }
 
-/// In order of time, then of the input.
+/// An arrival, ordered by time and then by its place in the input.
 struct Waiting(Arrival);
 
 impl Sorter {

@@ -61,7 +61,7 @@ impl Listeners {
     /// server said how much of it they may have.
     ///
     /// # Errors
-    /// Which listeners, and what to say.
+    /// Errors with the listeners that would be open to strangers, and what to give them.
     pub fn check_access(&self, is_local: bool, is_for_strangers: bool) -> anyhow::Result<()> {
         let names: Vec<_> = self.for_everybody().collect();
         ensure!(
@@ -150,7 +150,7 @@ pub struct Extra {
 /// Starts what was asked for, at every address of the server.
 ///
 /// # Errors
-/// What could not be started, by name and address.
+/// The listener that could not be started, by name and address.
 pub fn start(
     listeners: &Listeners,
     addresses: &[IpAddr],
@@ -181,7 +181,7 @@ pub fn start(
     Ok(Extra { _running: running })
 }
 
-/// What the listeners have in common.
+/// What all listeners for other tools share.
 struct Host<I> {
     irtt_key: Option<Vec<u8>>,
     stamp_key: Option<StampKey>,

@@ -55,7 +55,7 @@ enum Command {
     Token(token::Arguments),
 }
 
-/// What to serve.
+/// Arguments of `underload serve`.
 #[derive(Debug, Args)]
 pub struct Serving {
     /// An address to listen at; may be given several times. Beyond loopback tokens are needed, or
@@ -323,7 +323,7 @@ impl Signals {
     }
 }
 
-/// How often keys and certificates are looked at.
+/// Interval at which keys and certificates are read again.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
 fn wait_for_the_end(service: &Service, signals: &Signals) {

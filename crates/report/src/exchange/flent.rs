@@ -68,7 +68,7 @@ fn first_version() -> u64 {
 }
 
 const VERSION_MAX: u64 = 4;
-/// What flent computes from the others.
+/// Series that flent computes from the others.
 const DERIVED: [&str; 4] = ["avg", "sum", "fairness", "totals"];
 
 pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {

@@ -59,7 +59,7 @@ impl Total {
         self.bits_per_second.filter(|_| self.bytes.is_some_and(|bytes| bytes > 0.0))
     }
 
-    /// Of what was sent, the share that arrived.
+    /// Share of the sent packets that arrived, 0 to 1.
     fn arrived(self) -> f64 {
         match self.lost_packets.zip(self.packets) {
             Some((lost, packets)) if packets > 0.0 => (1.0 - lost / packets).clamp(0.0, 1.0),
@@ -103,7 +103,7 @@ struct Interval {
 struct Stream {
     socket: i64,
     end: f64,
-    /// Its length, s.
+    /// Length of the interval, s.
     #[serde(default, deserialize_with = "lenient")]
     seconds: Option<f64>,
     bits_per_second: f64,

@@ -54,31 +54,31 @@ pub enum ImportError {
     /// Damaged compression.
     #[error("cannot be decompressed")]
     Compression(#[source] std::io::Error),
-    /// Not JSON, or not this JSON.
+    /// The file is not JSON, or lacks what this tool's files have.
     #[error("not a file of {tool}")]
     Json {
-        /// Whose file it seemed to be.
+        /// The tool whose file it seemed to be.
         tool: &'static str,
-        /// Where and why.
+        /// The JSON error with its place.
         source: serde_json::Error,
     },
-    /// Not MessagePack, or not this.
+    /// The file is not MessagePack, or lacks what this tool's files have.
     #[error("not a file of crusader")]
     MessagePack(#[from] rmp_serde::decode::Error),
     /// A version that is not known.
     #[error("{tool} file version {found}; accepted is {accepted}")]
     Version {
-        /// Whose file it is.
+        /// The tool whose file it is.
         tool: &'static str,
-        /// Its version.
+        /// Version of the file.
         found: u64,
-        /// What would be accepted.
+        /// The versions that would be accepted.
         accepted: &'static str,
     },
-    /// It holds nothing to show.
+    /// The file has no measurement to show.
     #[error("{tool}: {what}")]
     Content {
-        /// Whose file it is.
+        /// The tool whose file it is.
         tool: &'static str,
         /// What is missing or out of range.
         what: &'static str,
@@ -152,7 +152,7 @@ fn limited(reader: impl Read) -> Result<Vec<u8>, ImportError> {
     if octets.len() as u64 > OCTETS_MAX { Err(ImportError::TooLarge) } else { Ok(octets) }
 }
 
-/// What a file told.
+/// What was read from a file of another tool.
 #[derive(Debug, Default)]
 struct Imported {
     /// The tool and its version, as it is known.

@@ -50,7 +50,7 @@ impl<'a> Number<'a> {
         self.name.replace('_', " ")
     }
 
-    /// Its cell in the row or column of an arm.
+    /// The cell of an application's metric for one arm.
     fn cell(&self, subject: &Subject<'_>) -> Markup {
         let found = subject.summary.metrics.iter().find(|metric| Number::of(metric) == *self);
         html! { td { (mean(found.map(|metric| &metric.value), 1.0, Least::None)) } }

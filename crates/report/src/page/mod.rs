@@ -26,7 +26,7 @@ use crate::{RunData, StoreError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
-    /// There is nothing to report on.
+    /// There is no run to report on.
     #[error("no run to report on")]
     Empty,
     /// A plot could not be laid out.

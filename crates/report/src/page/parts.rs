@@ -6,7 +6,7 @@ use underload_record::schema::{Interval, Phase};
 use crate::subject::Subject;
 use crate::words::significant;
 
-/// What stands where there is no number.
+/// Shown in place of a number that does not exist.
 pub(super) const NOTHING: &str = "–";
 
 /// A table; where it is wider than the page it scrolls by itself.
@@ -73,7 +73,7 @@ pub(super) fn folded(summary: &str, is_open: bool, content: &Markup) -> Markup {
     html! { details open[is_open] { "\n" summary { (summary) } "\n" (content) } "\n" }
 }
 
-/// What a quantity cannot be less than.
+/// Lower bound of a quantity on an axis.
 #[derive(Clone, Copy)]
 pub(super) enum Least {
     /// A delay, a rate.

@@ -21,7 +21,7 @@ const COLOURS: usize = 8;
 /// Line patterns; together with the colours they tell 32 arms apart, in grey too.
 const DASHES: [&str; 4] = ["none", "6 3", "1.5 2.5", "8 3 1.5 3"];
 
-/// What a mark is for.
+/// Role of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     /// Titles and values.
@@ -54,7 +54,7 @@ impl Ink {
     }
 }
 
-/// What an ink is for, whichever arm's it is.
+/// Role of an ink, independent of the arm that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Role {

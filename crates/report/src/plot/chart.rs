@@ -62,7 +62,7 @@ pub(super) fn panel<'a>(
     panel_with_ticks(area, (top, bottom), x, y, (&number, &number))
 }
 
-/// What a tick says.
+/// Gives the label of a tick.
 pub(super) type Tick<'t> = &'t dyn Fn(f64) -> String;
 
 /// The same with words of one's own at the ticks of x and y.

@@ -11,7 +11,7 @@ use super::{Plot, PlotError};
 pub struct Diagram {
     /// File name without the ending.
     pub name: String,
-    /// What it shows, one line.
+    /// Title of the diagram, one line.
     pub title: String,
     /// Top to bottom.
     pub panels: Vec<Panel>,
@@ -24,7 +24,7 @@ pub struct Panel {
     pub x: Scale,
     /// The vertical scale.
     pub y: Scale,
-    /// What is drawn, in this order.
+    /// The curves, in the order of drawing.
     pub curves: Vec<Curve>,
 }
 
@@ -39,7 +39,7 @@ pub struct Scale {
     pub kind: ScaleKind,
 }
 
-/// How values become places.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleKind {
     /// Evenly.
@@ -53,13 +53,13 @@ pub enum ScaleKind {
 pub struct Curve {
     /// Name in the legend; curves of one name share colour and entry. Empty: no entry.
     pub name: String,
-    /// How it is drawn.
+    /// How the curve's values are drawn.
     pub mark: Mark,
     /// Values, in order of x; those outside the scales are left out.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How values are drawn.
+/// How values of a curve are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line through them.

@@ -134,7 +134,7 @@ fn cdf(
     .map(Some)
 }
 
-/// What a distribution is over.
+/// The values that a distribution is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Trials,

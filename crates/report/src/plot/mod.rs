@@ -20,11 +20,11 @@ pub(crate) const COLOURS: &str = include_str!("colours.css");
 pub struct Plot {
     /// Its file name without the ending, for example `cdf-mean`.
     pub name: String,
-    /// What it shows, one line.
+    /// Title of the plot, one line.
     pub title: String,
     /// How to read it: windows, counts, what was left out.
     pub caption: String,
-    /// What the `svg` element holds.
+    /// Content of the `svg` element.
     body: String,
     width: u32,
     height: u32,

@@ -65,7 +65,7 @@ impl Scale {
     }
 }
 
-/// What one arm shows.
+/// Values of one arm in the overview.
 struct Row<'a> {
     subject: &'a Subject<'a>,
     idle_p50_ns: Option<u64>,

@@ -38,7 +38,7 @@ pub(super) fn timelines(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError
     recorded.iter().map(|timeline| timeline.plot(&shown)).collect()
 }
 
-/// What a panel shows.
+/// Quantity that a panel shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     RoundTrip,

@@ -26,7 +26,7 @@ use super::StoreError;
 /// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// What a column holds.
+/// Type and meaning of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Long,

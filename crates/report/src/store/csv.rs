@@ -12,7 +12,7 @@ use super::rows;
 ///
 /// # Errors
 ///
-/// What the writer said.
+/// The error of the writer.
 pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
     header(out, rows::SAMPLES)?;
     for sample in &data.samples {
@@ -46,7 +46,7 @@ pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()>
 ///
 /// # Errors
 ///
-/// What the writer said.
+/// The error of the writer.
 pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
     header(out, rows::SERIES)?;
     for series in &data.series {

@@ -38,17 +38,17 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed, for the message.
         action: &'static str,
-        /// What it said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Not JSON, or not this JSON.
+    /// The file is not JSON, or not a run record.
     #[error("{}: not a run record", path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The JSON error with its place.
         source: serde_json::Error,
     },
     /// Written by a newer program.
@@ -59,7 +59,7 @@ pub enum StoreError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: u64,
     },
     /// A table that cannot be written.

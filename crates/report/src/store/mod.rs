@@ -110,7 +110,7 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// The error of the system call.
     pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir, StoreError> {
         let numbered = |number: u32| {
             let mut name = path.as_os_str().to_owned();
@@ -145,7 +145,7 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// The error of the system call.
     pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
@@ -160,7 +160,7 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// The error of the system call.
     pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
         let path = part(self.path(), trial as usize, PACKETS);
         let file = self.folder.begin(&path)?;
@@ -204,7 +204,7 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// The error of the system call.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         if !self.unsynced.is_empty() {
             let parts = self.path().join(PARTS);

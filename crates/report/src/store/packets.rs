@@ -42,7 +42,7 @@ pub struct PacketTable {
     /// Text of the row before, column by column: text that repeats shares its bytes.
     texts: [ByteArray; 6],
     rows: usize,
-    /// Of these, not written yet.
+    /// Number of rows that are not written yet.
     pending: usize,
 }
 
@@ -57,7 +57,7 @@ impl PacketTable {
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// The error of the system call.
     pub fn push(&mut self, row: &PacketSighting<'_>) -> Result<(), StoreError> {
         let long = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let texts = [row.direction.name(), row.hop, row.event, row.flow, row.kind, row.ecn.name()];
@@ -103,7 +103,7 @@ impl PacketTable {
     ///
     /// # Errors
     ///
-    /// What the disk said; the file is gone then.
+    /// The error of the system call; the file is gone then.
     pub fn finish(mut self) -> Result<(), StoreError> {
         let written = self.flush().and_then(|()| match self.writer.take() {
             Some(writer) => writer.close(),
@@ -123,7 +123,7 @@ impl PacketTable {
         let _ = disk::remove(&self.path);
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -21,9 +21,9 @@ const TEXT_LIMIT: u64 = 3 << 30;
 pub struct RunData {
     /// Provenance, trials, summaries.
     pub record: RunRecord,
-    /// Every probe sample, ascending by trial.
+    /// The samples of all probes, ascending by trial.
     pub samples: Vec<Sample>,
-    /// Every curve, ascending by trial.
+    /// All curves, ascending by trial.
     pub series: Vec<Series>,
     /// What of an incomplete run was damaged and is left out, in words.
     pub left_out: Vec<String>,

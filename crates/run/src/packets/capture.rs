@@ -36,7 +36,7 @@ impl Capture {
     /// Begins a file, which is called `path`.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the system call.
     pub fn begin(
         path: PathBuf,
         file: GrowingFile,
@@ -70,7 +70,7 @@ impl Capture {
     /// Takes a packet down if it is seen here.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the system call.
     pub fn see(
         &mut self,
         sighting: &Sighting<'_>,
@@ -110,7 +110,7 @@ impl Capture {
     /// Writes what is left.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the system call.
     pub fn finish(mut self) -> Result<(), RunError> {
         let file = self.writer.get_mut();
         let flushed = file.flush().and_then(|()| file.get_ref().sync());
@@ -124,7 +124,7 @@ impl Capture {
     }
 }
 
-/// What a header cannot say.
+/// A comment with the facts about a packet that its headers cannot express.
 fn comment(sighting: &Sighting<'_>) -> Option<EnhancedPacketOption<'static>> {
     let text = match sighting.event {
         Event::Drop(reason) => format!("dropped: {}", reason.name()),

@@ -39,7 +39,7 @@ mod flag {
     pub const AE: u16 = 0x100;
 }
 
-/// What headers need to know of a TCP flow.
+/// The parts of a TCP flow that packet headers are made of.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpFacts {
     /// Payload bytes of a full segment.
@@ -71,7 +71,7 @@ pub struct Passed(BTreeMap<Half, Numbers>);
 
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
-    /// One past the highest byte.
+    /// One past the highest byte sent.
     end: u32,
     acknowledged: u32,
 }

@@ -38,7 +38,7 @@ const MOST_TRIALS: usize = 1_000;
 /// The folder of the captures.
 const FOLDER: &str = "captures";
 
-/// Which packets to record.
+/// The packets to record, and the files they go to.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Points whose packets become rows; empty: all. `None`: no rows.

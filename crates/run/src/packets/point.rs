@@ -17,27 +17,27 @@ pub enum Point {
     Server,
     /// A link, one way.
     Link {
-        /// Which way.
+        /// Direction of the link.
         direction: Direction,
         /// Its name, or its number from 1; empty: the direction's only one.
         hop: String,
-        /// What happens there.
+        /// The event at that link.
         at: At,
     },
 }
 
-/// What happens to packets at a link.
+/// The events of packets at a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// They reach the queue.
+    /// Packets arrive at the queue.
     Arrival,
     /// The queue marks them CE.
     Mark,
     /// The queue or the link drops them.
     Drop,
-    /// Their transmission begins.
+    /// The transmission of packets begins.
     Departure,
-    /// They reach the far end.
+    /// Packets arrive at the far end of the link.
     Delivery,
 }
 
@@ -72,7 +72,7 @@ impl At {
 pub struct HopNames([Vec<String>; 2]);
 
 impl HopNames {
-    /// Of a trial's links.
+    /// The points of a trial's links.
     pub fn new(config: &SimConfig) -> Self {
         let names = |hops: &[HopConfig]| hops.iter().map(|hop| hop.name.clone()).collect();
         Self::named([names(&config.up), names(&config.down)])

@@ -20,11 +20,11 @@ use super::variants::{Variant, combinations};
 pub struct Arm {
     /// Unique in the scenario; the names of its variants joined by `/`, `default` without any.
     pub name: String,
-    /// Up and down link with their queues.
+    /// The links of both directions with their queues.
     pub path: Path,
-    /// How long the phases last.
+    /// Lengths of the phases.
     pub phases: Phases,
-    /// What sends, in the order of the file.
+    /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
     /// Keys whose values differ between the scenario's arms, with this arm's, as the file has them.
     pub factors: BTreeMap<String, String>,

@@ -31,7 +31,7 @@ impl Keys {
         Self::default()
     }
 
-    /// The same with one more.
+    /// Adds one key and its value.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.push((key.to_owned(), value.into()));
@@ -85,7 +85,7 @@ fn nest(table: &mut Table, segments: &[&str], value: &Value) {
 }
 
 impl Scenario {
-    /// Begins a scenario of this name.
+    /// Begins a scenario with this name.
     pub fn build(name: &str) -> Builder {
         Builder {
             name: name.to_owned(),
@@ -114,14 +114,14 @@ impl Builder {
         self
     }
 
-    /// How long the phases last.
+    /// Sets the lengths of the phases.
     #[must_use]
     pub fn phases(mut self, keys: Keys) -> Self {
         self.phases = self.phases.then(keys);
         self
     }
 
-    /// One more flow, or group of equal ones.
+    /// Adds a flow, or a group of equal ones.
     #[must_use]
     pub fn flow(mut self, name: &str, kind: &str, keys: Keys) -> Self {
         self.flows.push(Keys::new().set("name", name).set("kind", kind).then(keys));
@@ -159,7 +159,7 @@ impl Builder {
         Scenario::resolve(document, self.text(), &Options::default(), load)
     }
 
-    /// The same as a file: what the record of a run keeps.
+    /// The scenario as the text of a file, which the record of a run keeps.
     pub fn text(&self) -> String {
         let mut text = String::new();
         write_keys(&mut text, &self.head);

@@ -7,11 +7,11 @@ include!(concat!(env!("OUT_DIR"), "/builtin_scenarios.rs"));
 pub struct BuiltIn {
     /// Folder and name without extension, for example `comcast/upstream`.
     pub name: &'static str,
-    /// Its content.
+    /// The text of the scenario file.
     pub text: &'static str,
 }
 
-/// Every scenario, by name.
+/// All built-in scenarios, sorted by name.
 pub fn scenarios() -> impl Iterator<Item = BuiltIn> {
     SCENARIOS.iter().copied()
 }

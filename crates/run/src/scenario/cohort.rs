@@ -17,14 +17,14 @@ use super::error::{Fault, ScenarioError};
 use super::section::read_section;
 use crate::study::{Distribution, DistributionError, Quantity};
 
-/// What differs from trial to trial, and how.
+/// The conditions that are drawn anew for every trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cohort {
     draws: Vec<(String, Distribution)>,
     per: Per,
 }
 
-/// Which trials share their conditions.
+/// The trials that share their drawn conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Per {

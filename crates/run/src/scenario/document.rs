@@ -126,9 +126,9 @@ pub(super) struct Base {
     /// From the client to the server; empty where `path` itself names the links.
     pub hops: Vec<(String, Table)>,
     pub phases: Table,
-    /// In the order of the file.
+    /// Names and tables of the flows, in the order of the file.
     pub flows: Vec<(String, Table)>,
-    /// Where overridden keys got their values.
+    /// For each overridden key, the option that gave its value.
     origins: BTreeMap<String, String>,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Override {
     pub value: Value,
 }
 
-/// What an override may name, for messages.
+/// The keys that an override may name, for messages.
 const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
 
 impl Base {
@@ -186,7 +186,7 @@ impl Base {
         entries.collect()
     }
 
-    /// The same with what was drawn in place of `{name}`.
+    /// The document with the drawn conditions in place of `{name}`.
     pub(super) fn filled(&self, conditions: &Conditions) -> Self {
         let named = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
         Self {

@@ -12,7 +12,7 @@ pub struct ScenarioError {
     pub line: Option<usize>,
     /// Dotted key, for example `path.up_queue` or `flow.bulk.count`; empty for the whole file.
     pub key: String,
-    /// What is wrong and what would be accepted.
+    /// The fault, and the values that would be accepted.
     pub problem: String,
 }
 
@@ -43,7 +43,7 @@ impl Fault {
         Self { key: key.into(), problem: problem.into() }
     }
 
-    /// The same fault inside a table.
+    /// Prefixes the fault's key with the table that encloses it.
     pub(crate) fn under(mut self, table: &str) -> Self {
         self.key = match (table, self.key.as_str()) {
             (_, "") => table.to_owned(),

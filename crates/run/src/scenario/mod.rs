@@ -84,17 +84,17 @@ use variants::{Variant, take_dimensions};
 pub struct Scenario {
     /// File name or built-in name, for example `comcast/upstream`.
     pub name: String,
-    /// One line for headings; may be empty.
+    /// Heading of the scenario, one line; may be empty.
     pub title: String,
-    /// What it shows and how it deviates; may be empty.
+    /// What the scenario shows and how it deviates from its source; may be empty.
     pub description: String,
     /// The figure that it reproduces, for example `Comcast 2021, Figures 3 to 6`; may be empty.
     pub figure: String,
     /// The file that it was read from, for the record.
     pub text: String,
-    /// Every trial's seed derives from it.
+    /// Seed of the run, from which every trial's seed derives.
     pub seed: u64,
-    /// How often each arm runs, at least once.
+    /// Number of trials of each arm, at least one.
     pub repeats: u32,
     /// The variants, in the order of the file; at least one. Those of a cohort have typical
     /// conditions: [`Scenario::trial_arm`] gives each trial's own.
@@ -108,7 +108,7 @@ pub struct Scenario {
     document: Document,
 }
 
-/// What the command line adds to a file.
+/// Overrides and choices from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Takes the short form: what `[short]` overrides.
@@ -118,7 +118,7 @@ pub struct Options {
     /// Names and SPECs of the links to sweep over, instead of those of the file's own sweep over
     /// `path.up` or `path.down`; empty = the file's own.
     pub links: Vec<(String, String)>,
-    /// Only these arms; empty = all.
+    /// Names of the arms to run; empty for all.
     pub arms: Vec<String>,
     /// Instead of the file's own.
     pub repeats: Option<u32>,

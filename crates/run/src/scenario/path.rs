@@ -11,7 +11,7 @@ use super::error::Fault;
 use super::quantity::{BytesText, SpanText, SpecText};
 use super::section::read_section;
 
-/// Both directions of a path, seen from the client.
+/// The links of both directions of a path, seen from the client.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// From the client, in the order of its packets; at least one.
@@ -62,7 +62,7 @@ impl Path {
         self.lanes().fold(Span::ZERO, |sum, (_, lane)| sum + lane.link.delay)
     }
 
-    /// Every link, those up first.
+    /// All links with their directions, those up first.
     pub fn lanes(&self) -> impl Iterator<Item = (Direction, &Lane)> {
         let up = self.up.iter().map(|lane| (Direction::Up, lane));
         up.chain(self.down.iter().map(|lane| (Direction::Down, lane)))
@@ -95,7 +95,7 @@ struct Keys {
     overhead: Option<BytesText>,
 }
 
-/// What a scenario says of a hop besides its name.
+/// The keys of a hop besides its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HopKeys {
@@ -106,7 +106,7 @@ struct HopKeys {
 }
 
 impl HopKeys {
-    /// Up and down; at least one of them has a link.
+    /// The hop's keys by direction, up and down; at least one of them has a link.
     fn lanes(self) -> Result<(LaneKeys, LaneKeys), Fault> {
         if self.up.is_none() && self.down.is_none() {
             let problem = "a hop without a link; expected one in at least one direction, such as \

@@ -10,10 +10,10 @@ use super::error::Fault;
 use super::quantity::SpanText;
 use super::section::read_section;
 
-/// How long each phase of a trial lasts.
+/// Lengths of the phases of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
-    /// Nothing but probes.
+    /// Length of the phase without load, in which only probes are sent.
     pub idle: Span,
     /// The load starts; nothing counts yet.
     pub ramp: Ramp,
@@ -23,7 +23,7 @@ pub struct Phases {
     pub drain: Span,
 }
 
-/// When the load counts as started.
+/// The condition on which the load counts as established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ramp {
     /// After a given time.

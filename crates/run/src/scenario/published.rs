@@ -46,7 +46,7 @@ struct Keys {
     pairs: Option<Vec<(String, String)>>,
     /// In `unit`, either side of a value.
     tolerance: Option<f64>,
-    /// Of the value, either side of it.
+    /// Tolerance either side of the value, percent of it.
     tolerance_percent: Option<f64>,
     unit: String,
     source: String,
@@ -99,7 +99,7 @@ impl Keys {
         }
     }
 
-    /// One of `values`.
+    /// The expectation for one arm of a list of values.
     fn of_arm(&self, arm: &str, value: f64) -> Result<Expectation, Fault> {
         let tolerated = self.tolerance.is_some() || self.tolerance_percent.is_some();
         let (band, value) = match self.values_are {
@@ -207,7 +207,7 @@ fn in_order(name: &str) -> String {
     key
 }
 
-/// Which end of a band a number is.
+/// The end of a band that a number belongs to.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bound {

@@ -16,7 +16,7 @@ const MAX_ARMS: usize = 50_000;
 pub(super) struct Variant {
     pub name: String,
     pub changes: Vec<Override>,
-    /// Where it stands in the file, for example `arm[1]`.
+    /// Place of the variant in the file, for example `arm[1]`.
     pub place: String,
 }
 

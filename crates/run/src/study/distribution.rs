@@ -4,7 +4,7 @@ use underload_aqm::rng::Rng;
 
 use super::quantity::{Quantity, Unit};
 
-/// How one condition differs from trial to trial.
+/// Distribution of a condition over trials.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// A normal logarithm, drawn again while it falls outside `low..=high`: round trips and
@@ -14,16 +14,16 @@ pub enum Distribution {
         median: Quantity,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
-        /// Least value.
+        /// Smallest value.
         low: Quantity,
-        /// Greatest value.
+        /// Largest value.
         high: Quantity,
     },
-    /// Every value between the two alike.
+    /// All values between the two are equally likely.
     Uniform {
-        /// Least value.
+        /// Smallest value.
         low: Quantity,
-        /// Greatest value.
+        /// Largest value.
         high: Quantity,
     },
     /// A measured distribution, straight lines between its quantiles.
@@ -57,7 +57,7 @@ pub enum DistributionError {
     /// No such spread.
     #[error("expected a `sigma` above 0 and at most 5")]
     Sigma,
-    /// Not a cumulative distribution.
+    /// The two lists do not make a cumulative distribution.
     #[error("expected as many `at` as `values`, both ascending, `at` from 0 to 1")]
     Quantiles,
     /// Weights that say nothing.
@@ -138,7 +138,7 @@ impl Distribution {
         Ok(Self::Choice { values, weights })
     }
 
-    /// One value, as a scenario would write it.
+    /// Draws a value, written as a scenario would write it.
     pub fn draw(&self, rng: &mut Rng) -> String {
         match self {
             Self::LogNormal { median, sigma, low, high } => {

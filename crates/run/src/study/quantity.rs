@@ -6,7 +6,7 @@ use underload_aqm::config::{Kind, Value};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
-/// What a drawn number counts.
+/// Unit of a drawn number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -22,7 +22,7 @@ pub enum Unit {
 /// A number that can be drawn: at least 0, in the base unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// What it counts.
+    /// Unit of the number.
     pub unit: Unit,
     /// How much, in nanoseconds, bits per second, bytes or ones.
     pub amount: f64,

@@ -31,7 +31,7 @@ enum Kind {
     Sim,
 }
 
-/// What is true of all trials of a run.
+/// Settings that hold for every trial of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
     /// Raised to stop trials under way.
@@ -79,7 +79,7 @@ impl World {
         Ok(Self { kind: Kind::Sim, reason })
     }
 
-    /// Its name in the record.
+    /// The world's name in the record.
     pub(crate) fn name(&self) -> schema::World {
         match self.kind {
             #[cfg(feature = "live")]
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Which world this is, and why, for the user.
+    /// Which world was chosen and why, for the user.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }

@@ -25,7 +25,7 @@ use super::{Application, metric, normal, percent};
 /// A cloud game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudGameConfig {
-    /// Of the video, payload above UDP.
+    /// Rate of the video, of its payload above UDP.
     pub rate: Rate,
     /// Time spent at both ends: added to every input-to-photon delay.
     pub processing: Span,
@@ -205,5 +205,5 @@ const INPUT_INTERVAL: Span = Span::from_millis(33);
 /// 60 Hz.
 const FRAME_INTERVAL: Span = Span::from_nanos(16_666_667);
 const PACKET_BYTES: u32 = 1_200;
-/// Of frame sizes, as a share of their mean.
+/// Standard deviation of frame sizes, as a share of their mean.
 const SIZE_DEVIATION: f64 = 0.1;

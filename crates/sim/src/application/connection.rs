@@ -33,7 +33,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Begins the handshake.
+    /// Sends the first segment of the handshake.
     pub(super) fn open(port: &mut Port<'_>, channel: u16, config: &TcpConfig, rng: &Rng) -> Self {
         let config = TcpConfig { transfer_bytes: Some(0), ..config.clone() };
         let rng = rng.child(&format!("connection {channel}"));

@@ -60,7 +60,7 @@ pub enum ApplicationConfig {
 }
 
 impl ApplicationConfig {
-    /// Its name in scenarios and records.
+    /// The application's name in scenarios and records.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Voip(_) => "voip",

@@ -12,7 +12,7 @@ use super::{
     Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, MaxFilter, Setup, State, Window,
 };
 
-/// What BBR is doing.
+/// State of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Doubling until the bandwidth stops growing.
@@ -102,7 +102,7 @@ impl Bbr {
         }
     }
 
-    /// What it is doing.
+    /// The present state.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -13,7 +13,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::{Ack, Window};
 
-/// What ends slow start.
+/// The condition that ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlowStartExit {
     /// Only a loss or a mark.

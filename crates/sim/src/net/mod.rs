@@ -63,9 +63,9 @@ pub(crate) struct Hop {
 /// Delays of one flow beyond those of the links, per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraDelay {
-    /// From the last up link to the server.
+    /// Delay from the last up link to the server.
     pub up: Span,
-    /// From the last down link to the client.
+    /// Delay from the last down link to the client.
     pub down: Span,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Network {
     /// Next events: pipes first, then hops, so that at one instant whatever is to be sent has been
     /// sent before a link moves on.
     heads: Tournament,
-    /// Who watches the endpoints, if anybody does.
+    /// The watcher of packets at the endpoints, if there is one.
     watcher: Option<SharedWatcher>,
     /// Number of the next packet.
     next_id: u32,

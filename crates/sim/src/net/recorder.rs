@@ -13,7 +13,7 @@ use super::watch::Post;
 pub(crate) struct Recorder {
     pub(crate) tally: Tally,
     pub(crate) curves: Curves,
-    /// Who watches this hop, if anybody does.
+    /// The watcher of this hop's packets, if there is one.
     pub(super) post: Option<Post>,
 }
 

@@ -13,7 +13,7 @@ pub struct Segment {
     pub flow: u16,
     /// Which of the flow's connections or streams, where it has several.
     pub channel: u16,
-    /// What it is.
+    /// Transport header and payload.
     pub body: Body,
 }
 
@@ -29,7 +29,7 @@ impl Segment {
 pub enum Body {
     /// TCP connection request.
     Syn,
-    /// Its answer.
+    /// Answer to a `Syn`.
     SynAck,
     /// A TCP segment with data.
     Data(Data),
@@ -41,7 +41,7 @@ pub enum Body {
     Message(Message),
     /// A packet of a Sprout flow.
     Flight(Flight),
-    /// What a Sprout receiver expects of the link.
+    /// A Sprout receiver's forecast of the link.
     Forecast(Forecast),
     /// A probe on its way to the server.
     Request {

@@ -14,7 +14,7 @@ use underload_record::schema::Direction;
 
 use super::Segment;
 
-/// What happened to a packet.
+/// Events of a packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An endpoint sent it.
@@ -25,7 +25,7 @@ pub enum Event {
     Mark(MarkReason),
     /// The queue or the link dropped it.
     Drop(DropReason),
-    /// Its transmission began.
+    /// Its transmission on a link began.
     Departure {
         /// When its transmission ends.
         end: Time,
@@ -42,11 +42,11 @@ pub enum Event {
 pub struct Sighting<'a> {
     /// When.
     pub time: Time,
-    /// Where it goes.
+    /// Direction in which the packet travels.
     pub direction: Direction,
     /// Position of the link in the direction's chain; `None` at an endpoint.
     pub hop: Option<usize>,
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// The packet as it is then.
     pub packet: &'a Packet<Segment>,
@@ -118,7 +118,7 @@ impl Post {
     }
 }
 
-/// What happens to a packet at an endpoint.
+/// Reports the event of a packet at an endpoint.
 pub(super) fn report(
     watcher: &SharedWatcher,
     time: Time,

@@ -13,7 +13,7 @@ const RATES: usize = 256;
 const MAX_RATE: f64 = 1_000.0;
 /// Standard deviation of the rate after a second, packets per second.
 const SIGMA: f64 = 200.0;
-/// Ends of outages per second.
+/// Rate at which outages end, per second.
 const OUTAGE_ESCAPE: f64 = 1.0;
 /// The rate moves by at most five deviations in a tick: 36.07 steps between neighbours.
 const REACH: usize = 37;
@@ -35,7 +35,7 @@ struct Tables {
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::compute);
 
-/// What is believed of the link's rate.
+/// Probability distribution over the link's rate.
 #[derive(Debug)]
 pub(super) struct Belief {
     /// Probability of each rate; sums to 1.
@@ -43,7 +43,7 @@ pub(super) struct Belief {
 }
 
 impl Belief {
-    /// Every rate is equally likely.
+    /// A model to which every rate is equally likely.
     pub(super) fn new() -> Self {
         Self { rates: Box::new([1.0 / RATES as f64; RATES]) }
     }

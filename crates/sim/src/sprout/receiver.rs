@@ -23,7 +23,7 @@ pub(super) struct Receiver {
     observed_until: Time,
     /// When the announced silence after a flight ends; in the past within a flight.
     silent_until: Time,
-    /// Every byte before it was received or is lost.
+    /// Every byte before this one was received or is lost.
     settled: u32,
     /// Packets received beyond `settled`: first byte and length.
     recent: Vec<(u32, u16)>,

@@ -48,10 +48,10 @@ use receiver::Receiver;
 use sender::Sender;
 pub use sender::TcpStats;
 
-/// How a connection uses ECN.
+/// Use of ECN by a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnUse {
-    /// Not at all: packets are Not-ECT.
+    /// No ECN: packets are Not-ECT.
     #[default]
     Off,
     /// ECT(0), one reaction per window (RFC 3168).
@@ -84,7 +84,7 @@ pub struct TcpConfig {
     pub algorithm: Algorithm,
     /// Use of ECN.
     pub ecn: EcnUse,
-    /// How slow start ends early.
+    /// The condition that ends slow start before the first loss.
     pub slow_start_exit: SlowStartExit,
     /// Payload bytes of a full segment.
     pub segment_bytes: u16,
@@ -165,7 +165,7 @@ impl Tcp {
         self.sender.accept(now, rtt);
     }
 
-    /// Has `bytes` more to send.
+    /// Appends `bytes` to what is to be sent.
     pub(crate) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
         self.sender.write(port, bytes);
         self.note_sent(port.now);

@@ -38,7 +38,7 @@ const RETRANSMITTING: u8 = 4;
 const RETRANSMITTED: u8 = 8;
 const APP_LIMITED: u8 = 16;
 
-/// What an acknowledgement delivered.
+/// Segments and bytes that an acknowledgement newly delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
     /// When it came, the time stamp in it, and the smallest round trip before it: what tells the
@@ -109,7 +109,7 @@ pub(super) struct RackView {
 pub(super) struct Losses {
     /// Segments newly considered lost.
     pub(super) lost: u32,
-    /// Of those, retransmissions.
+    /// Number of those that were retransmissions.
     pub(super) lost_again: u32,
     /// When to look again, where a segment's time is not up yet.
     pub(super) next_check: Option<Time>,

@@ -45,7 +45,7 @@ pub struct CellularConfig {
     pub volatility: Rate,
     /// Time constant of the pull towards `centre`; `None`: none.
     pub reversion: Option<Span>,
-    /// How long a rate holds; not zero.
+    /// How long each rate holds; not zero.
     pub tick: Span,
     /// Bytes of a delivery opportunity; not zero.
     pub opportunity_bytes: u32,

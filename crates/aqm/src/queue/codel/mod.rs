@@ -49,7 +49,7 @@ pub use rfc::Rfc;
 
 use crate::time::Span;
 
-/// What every profile has.
+/// Parameters that every profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
     /// Acceptable standing sojourn.

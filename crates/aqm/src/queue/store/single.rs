@@ -37,7 +37,7 @@ impl Limit {
     }
 }
 
-/// Who goes when the queue is full.
+/// The packet that is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// The arrival.

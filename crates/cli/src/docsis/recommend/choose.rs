@@ -3,17 +3,17 @@
 use serde::Serialize;
 use underload_docsis::recommend::Choice;
 
-/// What the simulation says of a candidate.
+/// Predicted effect of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Its name in the sweep: `32KiB`, `target-10ms`.
+    /// Name of the candidate in the sweep: `32KiB`, `target-10ms`.
     pub name: String,
     /// The setting.
     #[serde(skip)]
     pub choice: Choice,
     /// Working less idle latency, ms: median, worst over all round trips.
     pub added_p50_ms: f64,
-    /// The same at the 99th percentile.
+    /// Latency that the load adds at the 99th percentile, ms.
     pub added_p99_ms: f64,
     /// The same for the low latency class, where there is one.
     pub low_latency_added_p99_ms: Option<f64>,
@@ -50,7 +50,7 @@ pub fn front(outcomes: &[Outcome]) -> Vec<bool> {
 /// Scores that differ by less are the same to a listener.
 const AUDIBLE_MOS: f64 = 0.1;
 
-/// How a choice was made.
+/// The rule by which a candidate was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {

@@ -139,7 +139,7 @@ fn block(text: &str) -> Result<u64, String> {
     if (1..=1 << 20).contains(&size) { Ok(size) } else { Err("expected 1 byte to 1MiB".to_owned()) }
 }
 
-/// What is written and printed.
+/// The recommendation as it is written and printed.
 #[derive(Debug, Serialize)]
 struct Recommendation {
     /// Bit/s.

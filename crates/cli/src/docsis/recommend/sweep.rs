@@ -14,7 +14,7 @@ use super::choose::Outcome;
 use crate::exit::OrBadInput;
 use crate::run;
 
-/// What is swept.
+/// Rates, round trips and candidates that are swept.
 #[derive(Debug)]
 pub struct Sweep {
     /// The tier.
@@ -25,7 +25,7 @@ pub struct Sweep {
     pub candidates: Vec<(String, Choice)>,
     /// Uploads side by side.
     pub uploads: u32,
-    /// Of every condition.
+    /// Number of trials of every condition.
     pub repeats: u32,
 }
 

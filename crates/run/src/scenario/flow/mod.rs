@@ -32,14 +32,14 @@ use udp::UdpKeys;
 pub struct Flow {
     /// Unique in the scenario.
     pub name: String,
-    /// What it is.
+    /// Kind of the flow, with the keys of that kind.
     pub kind: FlowKind,
     /// How much longer its base round trip is than the path's, as if its other end were further
     /// away; half of it each way. Only in the sim world.
     pub extra_rtt: Span,
 }
 
-/// What a flow is.
+/// The kinds of flows, each with its keys.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlowKind {
     /// Bulk transfer over TCP.
@@ -78,12 +78,12 @@ impl Class {
         Dscp::new(dscp).map(|dscp| Self { dscp: dscp.value(), ecn_bits: ecn.bits() })
     }
 
-    /// Its ECN codepoint.
+    /// The ECN codepoint of the class.
     pub fn ecn(self) -> Ecn {
         Ecn::from_bits(self.ecn_bits)
     }
 
-    /// As printed: `dscp 45 ect1`.
+    /// The class as printed: `dscp 45 ect1`.
     pub fn label(self) -> String {
         match self.ecn() {
             Ecn::NotEct => format!("dscp {}", self.dscp),
@@ -115,7 +115,7 @@ fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Faul
 
 /// Flows of one entry, at most.
 const MAX_COUNT: u32 = 10_000;
-/// As for the path's own delays.
+/// Longest extra round trip of a flow: as long as a path's own delays may be.
 const MAX_EXTRA_RTT: Span = Span::from_secs(10);
 
 impl Flow {

@@ -11,7 +11,7 @@ use crate::scenario::quantity::{BytesText, SpanText};
 /// Bulk TCP. The sender always has data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpFlow {
-    /// Where the payload goes.
+    /// Direction of the payload.
     pub direction: FlowDirection,
     /// Flows per direction; 0 = the flow rests.
     pub count: u32,
@@ -27,7 +27,7 @@ pub struct TcpFlow {
     /// Whether to report how long each segment takes to arrive, retransmissions included. Only in
     /// the sim world.
     pub delivery: bool,
-    /// When it sends.
+    /// The times at which the flow sends.
     pub activity: Activity,
 }
 

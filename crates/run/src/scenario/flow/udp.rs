@@ -11,7 +11,7 @@ use crate::scenario::quantity::{BytesText, RateText, SpanText};
 /// UDP at a constant rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpFlow {
-    /// Where it goes.
+    /// Direction of the datagrams.
     pub direction: FlowDirection,
     /// Flows per direction; 0 = the flow rests.
     pub count: u32,
@@ -21,7 +21,7 @@ pub struct UdpFlow {
     pub packet_bytes: u32,
     /// Traffic class.
     pub class: Class,
-    /// When it sends.
+    /// The times at which the flow sends.
     pub activity: Activity,
 }
 

@@ -90,7 +90,7 @@ impl<'a> Commands<'a> {
         Ok(())
     }
 
-    /// Ends every command.
+    /// Ends all commands and collects their output.
     pub(super) fn finish(mut self) -> Result<Finished, RunError> {
         let (mut records, mut incomplete, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for running in &mut self.flows {

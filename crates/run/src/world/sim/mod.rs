@@ -52,7 +52,7 @@ pub(super) fn run_batch(
     failure.map_or(Ok(outcomes), Err)
 }
 
-/// One trial. `None`: interrupted.
+/// Simulates one trial; `None` if it was interrupted.
 fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option<TrialData>, RunError> {
     let config = configure(trial.arm, trial.seed, label(trial)).of_world()?;
     let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);

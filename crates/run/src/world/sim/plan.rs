@@ -28,9 +28,9 @@ pub enum PlanError {
     UnknownAlgorithm {
         /// The flow.
         flow: String,
-        /// What it asks for.
+        /// The name that the arm asks for.
         name: String,
-        /// What it may ask for.
+        /// The names that exist.
         known: String,
     },
     /// The flow's kind is not simulated.
@@ -38,7 +38,7 @@ pub enum PlanError {
     UnknownKind {
         /// The flow.
         flow: String,
-        /// Its kind.
+        /// Kind of the flow.
         kind: String,
     },
 }

@@ -23,7 +23,7 @@ pub enum RateControl {
     Loss,
 }
 
-/// What the delay-based rate does.
+/// State of the delay-based rate controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Increase,
@@ -85,7 +85,7 @@ impl Controller {
         }
     }
 
-    /// All packets of a report have been taken in.
+    /// Updates the rate after all packets of a report were read.
     pub(super) fn on_report(&mut self, now: Time, rtt: Span) {
         let received = self.arrived_bytes as f64 * 8e9 / RATE_WINDOW.as_nanos() as f64;
         if let Some(delay) = &mut self.delay {

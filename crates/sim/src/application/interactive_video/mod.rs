@@ -37,9 +37,9 @@ use control::{Controller, Fate};
 /// One direction of a video call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InteractiveVideoConfig {
-    /// Where the video goes.
+    /// Direction of the video.
     pub direction: Direction,
-    /// How its rate is controlled.
+    /// Controller of the video's rate.
     pub control: RateControl,
     /// Most that the encoder makes.
     pub max_rate: Rate,
@@ -104,7 +104,7 @@ pub(super) struct InteractiveVideo {
     screen: Screen,
 }
 
-/// What the receiver has and shows.
+/// Frames that the receiver has and has shown.
 #[derive(Debug)]
 struct Screen {
     /// Frames not shown, from number `first` on.

@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 
 use underload_aqm::time::{Span, Time};
 
-/// What the queue at the bottleneck does.
+/// Trend of the queue at the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Usage {
-    /// It neither grows nor shrinks.
+    /// The queue keeps its length.
     #[default]
     Normal,
-    /// It grows.
+    /// The queue grows.
     Over,
-    /// It shrinks.
+    /// The queue shrinks.
     Under,
 }
 

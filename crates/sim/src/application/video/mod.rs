@@ -32,7 +32,7 @@ use adaptation::{Adaptation, View};
 /// A video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VideoConfig {
-    /// How bit rates are chosen.
+    /// Algorithm that chooses the bit rate.
     pub player: Player,
     /// Most video that the player holds.
     pub buffer: Span,
@@ -64,7 +64,7 @@ pub(super) struct Video {
     throughputs: Vec<f64>,
 }
 
-/// What is on the screen.
+/// What the screen shows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Playback {
     /// Time from the start to the first chunk.

@@ -49,7 +49,7 @@ pub(super) struct Voip {
     /// Frames sent each way.
     sent: u32,
     concealment: bool,
-    /// What arrives up and down.
+    /// The receivers, up and down.
     listeners: [Listener; 2],
 }
 

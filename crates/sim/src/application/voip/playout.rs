@@ -5,7 +5,7 @@ use underload_aqm::time::Span;
 
 use super::super::uniform;
 
-/// How long frames wait for slower ones.
+/// How long a receiver delays frames so that slower ones are in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitterBuffer {
     /// The first frame waits that long, and every other plays as long after its sending.
@@ -27,7 +27,7 @@ pub enum JitterBuffer {
 pub(super) struct Playout {
     buffer: JitterBuffer,
     rng: Rng,
-    /// From sending to playing.
+    /// Delay from sending to playing, ns.
     offset_ns: u64,
     smallest_ns: u64,
     mean_ns: f64,

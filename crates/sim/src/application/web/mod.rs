@@ -62,7 +62,7 @@ impl Default for WebConfig {
     }
 }
 
-/// What the browser is at.
+/// State of the browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Between two loads, or done.

@@ -8,7 +8,7 @@ use super::{
     Stamp, State, Time,
 };
 
-/// What may be sent after an acknowledgement.
+/// What may be sent after an acknowledgement during a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Lost segments first, then new ones.
@@ -27,7 +27,7 @@ pub(super) struct Premature {
 /// A tail loss probe under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// What had been sent.
+    /// The highest segment that had been sent.
     pub(super) high: u32,
     /// Whether it was a retransmission.
     pub(super) again: bool,

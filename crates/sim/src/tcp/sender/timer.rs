@@ -4,7 +4,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::super::rtt::MAX_TIMEOUT;
 
-/// What the loss timer waits for.
+/// The event that the loss timer is armed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alarm {
     /// Retransmission timeout (RFC 6298).

@@ -1,6 +1,6 @@
 //! A first-in first-out list of flows, chained by index through the flows themselves.
 
-/// Has room for the index of its successor.
+/// An item that has room for the index of its successor in a list.
 pub(super) trait Linked {
     /// The successor's index, [`LAST`] or [`UNLISTED`].
     fn next(&mut self) -> &mut u32;

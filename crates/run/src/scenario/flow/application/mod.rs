@@ -29,7 +29,7 @@ pub(super) use web::WebKeys;
 /// An application that only the sim world can run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApplicationFlow {
-    /// Which, with its own keys.
+    /// The application with its own keys.
     pub config: ApplicationConfig,
     /// Differentiated Services codepoint of all of its packets.
     pub dscp: u8,

@@ -25,7 +25,7 @@ pub enum Player {
     RobustMpc,
 }
 
-/// What a player knows when it chooses.
+/// What a player knows when it chooses a bit rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     /// Bit rates in Mbit/s, rising.
@@ -43,7 +43,7 @@ pub(super) struct View<'a> {
     pub(super) chunks_left: usize,
 }
 
-/// What it chooses.
+/// A player's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Rung of the ladder.

@@ -9,7 +9,7 @@ use super::{View, harmonic_mean};
 #[derive(Debug, Default)]
 pub(in crate::application::video) struct RobustMpc {
     predicted: Option<f64>,
-    /// Of the last predictions, in turn.
+    /// Errors of the last predictions, in a ring.
     errors: [f64; MEMORY],
     predictions: usize,
 }
