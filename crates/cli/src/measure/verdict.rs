@@ -101,11 +101,16 @@ fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
         String::new()
     };
     format!(
-        "{name}: {rates}; working latency {}{idle}. The load adds {added:.0} ms, which is \
-         {}{lost}.",
+        "{name}: {rates}; working latency {}{idle}. The load adds {}, which is {}{lost}.",
         quantiles(load),
+        added_words(added),
         grade(added)
     )
+}
+
+/// `209 ms`. Under load an idle processor wakes sooner, so that the difference can be below zero.
+fn added_words(added_ms: f64) -> String {
+    if added_ms < 0.5 { "less than 1 ms".to_owned() } else { format!("{added_ms:.0} ms") }
 }
 
 /// p50 and p99 (or p90, where there are too few samples), and how many samples they are of.
@@ -270,5 +275,11 @@ mod tests {
             "up: INVALID numbers all the same: 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
              ms, p99 399.0 ms (500 probes in 5 s)."
         );
+    }
+
+    #[test]
+    fn a_load_that_adds_nothing_adds_no_negative_zero() {
+        let lines = lines(&[up(11.99)]);
+        assert!(lines[0].contains("The load adds less than 1 ms, which is good"), "{lines:?}");
     }
 }
