@@ -247,5 +247,7 @@ reasons! {
         ControlLaw = "control-law",
         /// It waited longer than the CE threshold.
         Threshold = "threshold",
+        /// The link marked it at random after transmission.
+        Link = "link",
     }
 }

@@ -1,16 +1,16 @@
-//! What comes out of a link, and when, does not depend on how often it is polled; and a busy link
-//! passes what its rate says.
+//! What comes out of a link, when, and how it was changed on its way, does not depend on how often
+//! the link is polled; and a busy link passes what its rate says.
 
 use proptest::prelude::*;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::link::Link;
-use underload_aqm::packet::{Meta, Packet};
+use underload_aqm::packet::{Ecn, Meta, Packet};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-const LINKS: [&str; 13] = [
+const LINKS: [&str; 14] = [
     "3mbit:delay=2ms,overhead=18B",
     "steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms,delay=1ms",
     "steps:0s=6mbit,30ms=300kbit,loss=5%",
@@ -24,7 +24,21 @@ const LINKS: [&str; 13] = [
     "3mbit:jitter=5ms,jitter-law=exponential,jitter-order=free,overhead=18B",
     "3mbit:delay=1ms,jitter=2ms,jitter-law=normal,reorder=10%,reorder-by=7ms",
     "docsis:rate=2mbit,burst=9kB,peak=7mbit,map=2ms,grant=3ms,delay=1ms",
+    "3mbit:delay=1ms,jitter=5ms,jitter-order=free,loss=5%,mark=20%",
 ];
+
+/// A packet at the far end: its number, when it arrived, and its ECN field then.
+type Arrival = (usize, Time, Ecn);
+
+/// Packet number `id`; the ECN fields take turns.
+fn packet(id: usize, len: u32) -> Packet<usize> {
+    let meta = Meta { ecn: Ecn::from_bits(id as u8), ..Meta::new(len, 0) };
+    Packet { meta, payload: id }
+}
+
+fn arrival((time, packet): (Time, Packet<usize>)) -> Arrival {
+    (packet.payload, time, packet.meta.ecn)
+}
 
 fn link(spec: &str, queue: &str) -> Link<usize> {
     let mut load = |_: &str| Ok(b"0\n2\n2\n3\n9\n11\n17\n".to_vec());
@@ -37,13 +51,8 @@ fn link(spec: &str, queue: &str) -> Link<usize> {
 }
 
 /// Offers the packets, polls every `every` (and at every arrival, after it), and lists what came
-/// out: packet and time of arrival at the far end.
-fn outcome(
-    spec: &str,
-    queue: &str,
-    script: &[(u64, u32)],
-    every: Option<Span>,
-) -> Vec<(usize, Time)> {
+/// out.
+fn outcome(spec: &str, queue: &str, script: &[(u64, u32)], every: Option<Span>) -> Vec<Arrival> {
     let mut link = link(spec, queue);
     let mut out = Vec::new();
     let (mut now, mut polled) = (Time::ZERO, Time::ZERO);
@@ -52,16 +61,16 @@ fn outcome(
         if let Some(every) = every {
             while polled + every <= now {
                 polled += every;
-                while let Some((time, packet)) = link.poll(polled, &mut ()) {
-                    assert!(time <= polled);
-                    out.push((packet.payload, time));
+                while let Some(arrived) = link.poll(polled, &mut ()) {
+                    assert!(arrived.0 <= polled);
+                    out.push(arrival(arrived));
                 }
             }
         }
-        link.send(now, Packet { meta: Meta::new(len, 0), payload: id }, &mut ());
+        link.send(now, packet(id, len), &mut ());
     }
-    while let Some((time, packet)) = link.poll(now + Span::from_secs(600), &mut ()) {
-        out.push((packet.payload, time));
+    while let Some(arrived) = link.poll(now + Span::from_secs(600), &mut ()) {
+        out.push(arrival(arrived));
     }
     out
 }
@@ -85,18 +94,18 @@ proptest! {
 }
 
 /// As [`outcome`], polling only when `next_event` says so.
-fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<(usize, Time)> {
+fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<Arrival> {
     let mut link = link(spec, "fifo:limit=20p");
     let mut out = Vec::new();
     let mut now = Time::ZERO;
     let mut run_until = |link: &mut Link<usize>, limit: Time| {
         while let Some(event) = link.next_event().filter(|event| *event < limit) {
-            while let Some((time, packet)) = link.poll(event, &mut ()) {
+            while let Some(arrived) = link.poll(event, &mut ()) {
                 assert_eq!(
-                    time, event,
+                    arrived.0, event,
                     "{spec}: a packet came out before the event that was named"
                 );
-                out.push((packet.payload, time));
+                out.push(arrival(arrived));
             }
             assert_ne!(link.next_event(), Some(event), "{spec}: an event that never passes");
         }
@@ -104,7 +113,7 @@ fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<(usize, Time)> {
     for (id, &(gap_us, len)) in script.iter().enumerate() {
         now += Span::from_micros(gap_us);
         run_until(&mut link, now);
-        link.send(now, Packet { meta: Meta::new(len, 0), payload: id }, &mut ());
+        link.send(now, packet(id, len), &mut ());
     }
     run_until(&mut link, now + Span::from_secs(600));
     out
@@ -129,7 +138,7 @@ proptest! {
         for spec in LINKS {
             let out = outcome(spec, "fifo:limit=20p", &script, None);
             let free = spec.contains("jitter-order=free") || spec.contains("reorder=");
-            prop_assert!(free || out.is_sorted_by_key(|(id, _)| *id), "{}", spec);
+            prop_assert!(free || out.is_sorted_by_key(|(id, ..)| *id), "{}", spec);
         }
     }
 
@@ -143,7 +152,7 @@ proptest! {
         let direct = outcome(upstream, "docsis-pie", &script, None);
         let granted = outcome(&with_grants, "docsis-pie", &script, None);
         prop_assert_eq!(direct.len(), granted.len());
-        for ((id, time), (granted_id, sent)) in direct.iter().zip(&granted) {
+        for ((id, time, _), (granted_id, sent, _)) in direct.iter().zip(&granted) {
             prop_assert_eq!(id, granted_id);
             let added = sent.since(*time).as_nanos();
             // Up to a MAP interval for the request, and as much again behind earlier grants.
@@ -158,8 +167,8 @@ fn a_freed_order_is_not_kept() {
     for spec in ["3mbit:jitter=5ms,jitter-order=free", "3mbit:reorder=10%,reorder-by=7ms"] {
         let out = outcome(spec, "fifo:limit=20p", &script, None);
         assert_eq!(out.len(), 500);
-        assert!(!out.is_sorted_by_key(|(id, _)| *id), "{spec}");
-        assert!(out.is_sorted_by_key(|(_, time)| *time), "{spec}");
+        assert!(!out.is_sorted_by_key(|(id, ..)| *id), "{spec}");
+        assert!(out.is_sorted_by_key(|(_, time, _)| *time), "{spec}");
     }
 }
 

@@ -1,9 +1,11 @@
-//! One direction of a path: a queue, a rate process behind it, then loss and delay.
+//! One direction of a path: a queue, a rate process behind it, then loss, delay and whatever
+//! changes packets on their way.
 
 pub(crate) mod cellular;
 pub(crate) mod docsis;
 mod draw;
 mod flight;
+mod middlebox;
 pub(crate) mod params;
 mod piecewise;
 mod rate_process;
@@ -18,6 +20,7 @@ use alloc::format;
 pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use docsis::DocsisUpstream;
 pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
+pub use middlebox::{Middlebox, MiddleboxOptions};
 pub use rate_process::{Constant, RateProcess};
 pub use schedule::{Schedule, ScheduleError, Step};
 pub use trace::{Opportunities, Trace, TraceError};
@@ -50,6 +53,7 @@ pub struct Link<P> {
     delay: Span,
     flight: Option<Box<Flight>>,
     loss: Loss,
+    middlebox: Option<Box<Middlebox>>,
     /// What the link does next, and when; [`Time::MAX`] where it has nothing to wait for.
     activity: Activity,
     wake: Time,
@@ -97,6 +101,8 @@ pub struct LinkParts<P> {
     pub flight: Option<Box<Flight>>,
     /// Random loss after transmission.
     pub loss: Loss,
+    /// What changes the packets that are not lost; `None` where nothing does.
+    pub middlebox: Option<Box<Middlebox>>,
 }
 
 /// Packets in flight behind a link, at most: 10 Gbit/s of minimal packets for a second.
@@ -112,6 +118,7 @@ impl<P> Link<P> {
             delay: parts.delay,
             flight: parts.flight,
             loss: parts.loss,
+            middlebox: parts.middlebox,
             activity: Activity::Idle,
             wake: Time::MAX,
             doomed: None,
@@ -266,13 +273,19 @@ impl<P> Link<P> {
             None => end + self.delay,
             Some(flight) => flight.arrival(end, len, self.delay),
         };
+        let lost = self.loss.probability_q32 > 0
+            && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;
+        let lost = lost || self.flying.len() >= self.flying_limit;
+        if let Some(middlebox) = &mut self.middlebox
+            && !lost
+        {
+            middlebox.pass(start, &mut packet, observer);
+        }
         // Only where it changes something, for the same reason.
         if self.overhead_bytes > 0 {
             packet.meta.len -= self.overhead_bytes;
         }
-        let lost = self.loss.probability_q32 > 0
-            && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;
-        if lost || self.flying.len() >= self.flying_limit {
+        if lost {
             self.doomed = Some(packet);
         } else if self.flight.is_none() || !self.overtakes(arrival) {
             self.flying.push_back((arrival, packet));

@@ -8,6 +8,7 @@ use crate::rate::Rate;
 use crate::time::Span;
 
 use super::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
+use super::middlebox::MiddleboxOptions;
 use super::rate_process::{Constant, RateProcess};
 
 /// What a link's own parameters decide: when packets may leave, and what that means for others.
@@ -64,6 +65,12 @@ const REORDER: Key<Probability> = Key::new(
 const REORDER_BY: Key<Span> =
     Key::new("reorder-by", "10ms", "how far such a packet falls behind").within("1us", "10s");
 
+const MARK: Key<Probability> = Key::new(
+    "mark",
+    "0%",
+    "probability that a transmitted ECT packet that is not lost becomes CE, each by itself",
+);
+
 /// Parameters that every link has.
 pub(super) const SHARED: &[Param] = &[
     DELAY.param(),
@@ -73,6 +80,7 @@ pub(super) const SHARED: &[Param] = &[
     JITTER_ORDER.param(),
     REORDER.param(),
     REORDER_BY.param(),
+    MARK.param(),
     OVERHEAD.param(),
 ];
 
@@ -121,6 +129,11 @@ pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOpti
         reorder: (probability_q32 > 0).then_some(Reorder { probability_q32, by }),
         grant,
     }
+}
+
+/// What the values say of the path behind the link.
+pub(crate) fn middlebox(values: &Values) -> MiddleboxOptions {
+    MiddleboxOptions { mark_q32: values.get(MARK) }
 }
 
 const RATE: Key<Rate> = Key::required("rate", "bits per second, link-layer overhead included")

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values};
 use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
 use crate::link::{
-    Flight, FlightOptions, Link, LinkParts, Loss, RateProcess, cellular, docsis, schedule, trace,
+    Flight, FlightOptions, Link, LinkParts, Loss, Middlebox, MiddleboxOptions, RateProcess,
+    cellular, docsis, schedule, trace,
 };
 use crate::qdisc::Qdisc;
 use crate::registry::unknown;
@@ -63,6 +64,8 @@ pub struct LinkSetup {
     pub flight: FlightOptions,
     /// Loss probability as a fraction of 2^32.
     pub loss_q32: u64,
+    /// What changes packets behind it.
+    pub middlebox: MiddleboxOptions,
     /// Bytes charged on top of each packet's length.
     pub overhead_bytes: u32,
 }
@@ -121,6 +124,7 @@ impl LinkSetup {
             delay: values.get(DELAY),
             flight: params::flight(&values, grant),
             loss_q32: values.get(LOSS),
+            middlebox: params::middlebox(&values),
             overhead_bytes: values.get(OVERHEAD) as u32,
         })
     }
@@ -141,6 +145,7 @@ impl LinkSetup {
     /// Builds an idle link behind `queue`; whatever it draws comes from child streams of `rng`.
     pub fn build<P>(&self, queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
         let extra = !self.flight.is_empty();
+        let changes = !self.middlebox.is_empty();
         Link::new(LinkParts {
             queue,
             rate: self.rate.started(rng),
@@ -148,6 +153,7 @@ impl LinkSetup {
             delay: self.delay,
             flight: extra.then(|| Box::new(Flight::new(self.flight, rng))),
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
+            middlebox: changes.then(|| Box::new(Middlebox::new(self.middlebox.clone(), rng))),
         })
     }
 }

@@ -1,0 +1,53 @@
+//! What the path behind a link does to the ECN field of packets that it delivers.
+//!
+//! A link without these options does not have a [`Middlebox`] and pays one test per packet.
+
+use crate::packet::{Ecn, Packet};
+use crate::qdisc::{MarkReason, Observer};
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// The middlebox behind one direction of a link.
+#[derive(Clone, Debug)]
+pub struct Middlebox {
+    options: MiddleboxOptions,
+    mark_rng: Rng,
+}
+
+/// What a middlebox does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MiddleboxOptions {
+    /// Probability that an ECT(0) or ECT(1) packet becomes CE, each by itself, as a fraction of
+    /// 2^32. Packets that are not ECN-capable, and those that are CE already, draw nothing.
+    pub mark_q32: u64,
+}
+
+impl MiddleboxOptions {
+    /// Whether nothing is ever changed.
+    pub const fn is_empty(&self) -> bool {
+        self.mark_q32 == 0
+    }
+}
+
+impl Middlebox {
+    /// A middlebox that draws from child streams of `rng`.
+    pub fn new(options: MiddleboxOptions, rng: &Rng) -> Self {
+        Self { options, mark_rng: rng.child("mark") }
+    }
+
+    /// Changes a packet that will be delivered.
+    pub(super) fn pass<P>(
+        &mut self,
+        now: Time,
+        packet: &mut Packet<P>,
+        observer: &mut impl Observer<P>,
+    ) {
+        if matches!(packet.meta.ecn, Ecn::Ect0 | Ecn::Ect1)
+            && self.options.mark_q32 > 0
+            && u64::from(self.mark_rng.next_u32()) < self.options.mark_q32
+        {
+            packet.meta.ecn = Ecn::Ce;
+            observer.marked(now, packet, MarkReason::Link);
+        }
+    }
+}
