@@ -5,6 +5,7 @@
 //! integers wherever the defining source has integers; the rest goes through `libm`, so that
 //! results are equal on every machine.
 
+mod algorithm;
 mod bbr;
 mod c2tcp;
 mod cubic;
@@ -20,6 +21,7 @@ mod westwood;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
+pub use algorithm::{Algorithm, Controller};
 pub use bbr::Bbr;
 pub use c2tcp::C2tcp;
 pub use cubic::Cubic;
@@ -30,8 +32,6 @@ pub use prague::Prague;
 pub use reno::Reno;
 pub use vivace::Vivace;
 pub use westwood::Westwood;
-
-use crate::tcp::EcnUse;
 
 /// Congestion window and slow start threshold, in segments.
 #[derive(Clone, Copy, Debug)]
@@ -201,79 +201,6 @@ pub trait CongestionControl {
     }
 }
 
-/// The congestion controls by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Algorithm {
-    /// [`Reno`].
-    Reno,
-    /// [`Cubic`].
-    Cubic,
-    /// [`Bbr`], version 1.
-    Bbr,
-    /// [`Westwood`]+.
-    Westwood,
-    /// [`Dctcp`].
-    Dctcp,
-    /// [`Prague`].
-    Prague,
-    /// [`C2tcp`].
-    C2tcp,
-    /// [`Vivace`].
-    Vivace,
-}
-
-impl Algorithm {
-    /// How slow start ends early in Linux: HyStart belongs to CUBIC there, and to what is built on
-    /// it; Reno and Westwood+ go on to the first loss.
-    pub fn slow_start_exit(self) -> SlowStartExit {
-        match self {
-            Self::Cubic | Self::C2tcp => SlowStartExit::HyStart,
-            _ => SlowStartExit::Loss,
-        }
-    }
-
-    /// Every one.
-    pub const ALL: [Self; 8] = [
-        Self::Reno,
-        Self::Cubic,
-        Self::Bbr,
-        Self::Westwood,
-        Self::Dctcp,
-        Self::Prague,
-        Self::C2tcp,
-        Self::Vivace,
-    ];
-
-    /// The name in scenarios and records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::Westwood => "westwood",
-            Self::Dctcp => "dctcp",
-            Self::Prague => "prague",
-            Self::C2tcp => "c2tcp",
-            Self::Vivace => "vivace",
-        }
-    }
-
-    /// How a flow of this algorithm uses ECN when it is asked for `wish`: DCTCP and Prague cannot
-    /// do without.
-    pub const fn ecn(self, wish: EcnUse) -> EcnUse {
-        match self {
-            Self::Dctcp => EcnUse::Accurate,
-            Self::Prague => EcnUse::L4s,
-            _ => wish,
-        }
-    }
-
-    /// The algorithm of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
-    }
-}
-
 /// What an algorithm is built from.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -285,88 +212,6 @@ pub struct Setup {
     pub slow_start_exit: SlowStartExit,
     /// Its own random numbers.
     pub rng: Rng,
-}
-
-/// One of the algorithms, without dynamic dispatch per packet.
-#[derive(Debug)]
-pub enum Controller {
-    /// See [`Reno`].
-    Reno(Reno),
-    /// See [`Cubic`].
-    Cubic(Cubic),
-    /// See [`Bbr`].
-    Bbr(Bbr),
-    /// See [`Westwood`].
-    Westwood(Westwood),
-    /// See [`Dctcp`].
-    Dctcp(Dctcp),
-    /// See [`Prague`].
-    Prague(Prague),
-    /// See [`C2tcp`].
-    C2tcp(C2tcp),
-    /// See [`Vivace`].
-    Vivace(Vivace),
-}
-
-impl Controller {
-    /// An instance at the start of a connection.
-    pub fn new(algorithm: Algorithm, setup: Setup) -> Self {
-        match algorithm {
-            Algorithm::Reno => Self::Reno(Reno::new(setup.slow_start_exit)),
-            Algorithm::Cubic => Self::Cubic(Cubic::new(setup.slow_start_exit)),
-            Algorithm::Bbr => Self::Bbr(Bbr::new(setup)),
-            Algorithm::Westwood => Self::Westwood(Westwood::new(setup.slow_start_exit)),
-            Algorithm::Dctcp => Self::Dctcp(Dctcp::new()),
-            Algorithm::Prague => Self::Prague(Prague::new(setup.segment_bytes)),
-            Algorithm::C2tcp => Self::C2tcp(C2tcp::new(setup.slow_start_exit)),
-            Algorithm::Vivace => Self::Vivace(Vivace::new(setup)),
-        }
-    }
-}
-
-macro_rules! each {
-    ($self:ident, $inner:ident => $call:expr) => {
-        match $self {
-            Controller::Reno($inner) => $call,
-            Controller::Cubic($inner) => $call,
-            Controller::Bbr($inner) => $call,
-            Controller::Westwood($inner) => $call,
-            Controller::Dctcp($inner) => $call,
-            Controller::Prague($inner) => $call,
-            Controller::C2tcp($inner) => $call,
-            Controller::Vivace($inner) => $call,
-        }
-    };
-}
-
-impl CongestionControl for Controller {
-    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
-        each!(self, control => control.on_ack(ack, window));
-    }
-
-    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
-        each!(self, control => control.on_loss(loss, window));
-    }
-
-    fn on_undo(&mut self) {
-        each!(self, control => control.on_undo());
-    }
-
-    fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {
-        each!(self, control => control.on_restart(now, idle, window));
-    }
-
-    fn pacing(&self) -> Option<u64> {
-        each!(self, control => control.pacing())
-    }
-
-    fn owns_window(&self) -> bool {
-        each!(self, control => control.owns_window())
-    }
-
-    fn holds_back(&self) -> bool {
-        each!(self, control => control.holds_back())
-    }
 }
 
 impl Ack {

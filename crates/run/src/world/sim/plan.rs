@@ -130,9 +130,8 @@ fn add_tcp(
 
 fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
     let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
-        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
         let name = tcp.congestion_control.clone();
-        let known = format!("{known} or {}", sprout::NAME);
+        let known = format!("{} or {}", Algorithm::names(), sprout::NAME);
         PlanError::UnknownAlgorithm { flow: flow.to_owned(), name, known }
     })?;
     let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });

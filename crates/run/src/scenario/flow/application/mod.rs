@@ -85,7 +85,7 @@ impl Keys for GameKeys {
 fn algorithm(name: Option<&str>) -> Result<Algorithm, Fault> {
     let name = name.unwrap_or(Algorithm::Cubic.name());
     Algorithm::from_name(name).ok_or_else(|| {
-        let known = Algorithm::ALL.map(Algorithm::name).join(", ");
+        let known = Algorithm::names();
         Fault::new("congestion_control", format!("`{name}` is not simulated; expected {known}"))
     })
 }

@@ -1,0 +1,223 @@
+//! The congestion controls by name. Each stands in one table, at the end of this file; the names
+//! that parsers take and errors list, what they ask of TCP, their constructors and the table in
+//! `docs/transports.md` follow from it.
+
+use underload_aqm::time::{Span, Time};
+
+use super::{
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Prague, Reno, Setup, SlowStartExit,
+    Vivace, Westwood, Window,
+};
+use crate::tcp::EcnUse;
+
+/// Declares [`Algorithm`] and [`Controller`] from the table.
+macro_rules! algorithms {
+    ($($kind:ident {
+        name: $name:literal,
+        source: $source:literal,
+        slow_start_exit: $slow_start_exit:ident,
+        ecn: $ecn:expr,
+        new: |$setup:ident| $new:expr,
+    })*) => {
+        /// The congestion controls by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Algorithm {
+            $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind,)*
+        }
+
+        impl Algorithm {
+            /// Every one.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The name in scenarios and records.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// What defines it.
+            pub const fn source(self) -> &'static str {
+                match self { $(Self::$kind => $source,)* }
+            }
+
+            /// How slow start ends early in Linux: HyStart belongs to CUBIC there, and to what is
+            /// built on it; the others go on to the first loss or mark, or have a start-up of
+            /// their own.
+            pub const fn slow_start_exit(self) -> SlowStartExit {
+                match self { $(Self::$kind => SlowStartExit::$slow_start_exit,)* }
+            }
+
+            /// The use of ECN that it cannot do without, if there is one.
+            pub const fn required_ecn(self) -> Option<EcnUse> {
+                match self { $(Self::$kind => $ecn,)* }
+            }
+        }
+
+        /// One of the algorithms, without dynamic dispatch per packet.
+        #[derive(Debug)]
+        pub enum Controller {
+            $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind($kind),)*
+        }
+
+        impl Controller {
+            /// An instance at the start of a connection.
+            pub fn new(algorithm: Algorithm, setup: Setup) -> Self {
+                match algorithm {
+                    $(Algorithm::$kind => { let $setup = setup; Self::$kind($new) })*
+                }
+            }
+        }
+
+        impl CongestionControl for Controller {
+            fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+                match self { $(Self::$kind(control) => control.on_ack(ack, window),)* }
+            }
+
+            fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+                match self { $(Self::$kind(control) => control.on_loss(loss, window),)* }
+            }
+
+            fn on_undo(&mut self) {
+                match self { $(Self::$kind(control) => control.on_undo(),)* }
+            }
+
+            fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {
+                match self { $(Self::$kind(control) => control.on_restart(now, idle, window),)* }
+            }
+
+            fn pacing(&self) -> Option<u64> {
+                match self { $(Self::$kind(control) => control.pacing(),)* }
+            }
+
+            fn owns_window(&self) -> bool {
+                match self { $(Self::$kind(control) => control.owns_window(),)* }
+            }
+
+            fn holds_back(&self) -> bool {
+                match self { $(Self::$kind(control) => control.holds_back(),)* }
+            }
+        }
+    };
+}
+
+impl Algorithm {
+    /// The algorithm of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// Every name, for errors and help: `reno, cubic, ...`.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// How a flow of this algorithm uses ECN when it is asked for `wish`.
+    pub fn ecn(self, wish: EcnUse) -> EcnUse {
+        self.required_ecn().unwrap_or(wish)
+    }
+}
+
+algorithms! {
+    Reno {
+        name: "reno",
+        source: "RFC 5681",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |setup| Reno::new(setup.slow_start_exit),
+    }
+    Cubic {
+        name: "cubic",
+        source: "RFC 9438 and Linux `tcp_cubic.c`",
+        slow_start_exit: HyStart,
+        ecn: None,
+        new: |setup| Cubic::new(setup.slow_start_exit),
+    }
+    Bbr {
+        name: "bbr",
+        source: "version 1, Linux `tcp_bbr.c`",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |setup| Bbr::new(setup),
+    }
+    Westwood {
+        name: "westwood",
+        source: "Westwood+, Linux `tcp_westwood.c`",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |setup| Westwood::new(setup.slow_start_exit),
+    }
+    Dctcp {
+        name: "dctcp",
+        source: "RFC 8257",
+        slow_start_exit: Loss,
+        ecn: Some(EcnUse::Accurate),
+        new: |_setup| Dctcp::new(),
+    }
+    Prague {
+        name: "prague",
+        source: "draft-briscoe-iccrg-prague-congestion-control, L4STeam's Linux",
+        slow_start_exit: Loss,
+        ecn: Some(EcnUse::L4s),
+        new: |setup| Prague::new(setup.segment_bytes),
+    }
+    C2tcp {
+        name: "c2tcp",
+        source: "Abbasloo et al. 2018, the authors' patch for Linux",
+        slow_start_exit: HyStart,
+        ecn: None,
+        new: |setup| C2tcp::new(setup.slow_start_exit),
+    }
+    Vivace {
+        name: "vivace",
+        source: "PCC Vivace, Dong et al. 2018",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |setup| Vivace::new(setup),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underload_aqm::rng::Rng;
+
+    fn controller(algorithm: Algorithm) -> Controller {
+        let slow_start_exit = algorithm.slow_start_exit();
+        let (segment_bytes, initial_window, rng) = (1_448, 10, Rng::new(1));
+        Controller::new(algorithm, Setup { segment_bytes, initial_window, slow_start_exit, rng })
+    }
+
+    #[test]
+    fn a_name_leads_to_the_code_of_that_name_and_nothing_else_does() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
+            assert!(Algorithm::names().split(", ").any(|name| name == algorithm.name()));
+            let (kind, code) = (format!("{algorithm:?}"), format!("{:?}", controller(algorithm)));
+            assert!(code.starts_with(&format!("{kind}({kind}")), "{kind}: {code}");
+        }
+        for wrong in ["", "Cubic", "cubic ", "reno, cubic"] {
+            assert_eq!(Algorithm::from_name(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_transports_has_the_table() {
+        let page = include_str!("../../../../docs/transports.md");
+        let row = |algorithm: Algorithm| {
+            let exit = match algorithm.slow_start_exit() {
+                SlowStartExit::Loss => "-",
+                SlowStartExit::HyStart => "HyStart",
+                SlowStartExit::HyStartPlusPlus => "HyStart++",
+            };
+            let ecn = match algorithm.required_ecn() {
+                None => "`ecn = true` for ECT(0), RFC 3168",
+                Some(EcnUse::Off) => "never",
+                Some(EcnUse::Classic) => "always ECT(0), RFC 3168",
+                Some(EcnUse::Accurate) => "always ECT(0), marks counted",
+                Some(EcnUse::L4s) => "always ECT(1), marks counted",
+            };
+            format!("| `{}` | {} | {exit} | {ecn} |\n", algorithm.name(), algorithm.source())
+        };
+        let rows: String = Algorithm::ALL.map(row).concat();
+        assert!(page.contains(&format!("|---|---|---|---|\n{rows}\n")), "expected\n{rows}");
+    }
+}
