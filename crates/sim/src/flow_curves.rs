@@ -3,7 +3,7 @@
 
 use underload_record::schema::{Series, SeriesPoint};
 
-use crate::flow::{Agent, FlowConfig};
+use crate::flow::{Agent, Endpoint, FlowConfig};
 
 /// The curves of all TCP flows of a trial; nothing if it has more than [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 4] = [
 impl FlowCurves {
     /// Empty curves for the TCP flows among `flows`.
     pub(crate) fn new(flows: &[FlowConfig], agents: &[Agent], trial: u32) -> Self {
-        let is_tcp = |agent: &Agent| matches!(agent, Agent::Tcp(_));
+        let is_tcp = |agent: &Agent| agent.tcp().is_some();
         if agents.iter().filter(|agent| is_tcp(agent)).count() > FLOWS_MAX {
             return Self::default();
         }
@@ -53,7 +53,7 @@ impl FlowCurves {
     /// Takes a point of every curve; the last one was `interval_ns` ago.
     pub(crate) fn sample(&mut self, agents: &[Agent], time_ns: u64, interval_ns: u64) {
         for flow in &mut self.flows {
-            let Some(Agent::Tcp(tcp)) = agents.get(flow.agent) else { continue };
+            let Some(tcp) = agents.get(flow.agent).and_then(Agent::tcp) else { continue };
             let (stats, received_bytes) = (tcp.stats(), tcp.received_bytes());
             let bits = (received_bytes - flow.received_bytes) as f64 * 8e9;
             flow.received_bytes = received_bytes;

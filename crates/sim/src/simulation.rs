@@ -104,9 +104,9 @@ impl Simulation {
             let address = self.addresses[flow];
             let mut port = Port { now, address, network: &mut self.network };
             if std::mem::take(&mut self.waiting[flow]) {
-                agent.start(&mut port);
+                agent.endpoint_mut().start(&mut port);
             } else {
-                agent.on_timer(&mut port);
+                agent.endpoint_mut().on_timer(&mut port);
             }
             self.deadlines[flow] = agent.deadline();
         }
@@ -116,11 +116,15 @@ impl Simulation {
     /// Has the flows fetched from memory whose packets come next.
     #[inline]
     fn prefetch(&self, source: usize) {
-        if let Some(packet) = self.network.upcoming(source, PACKETS_AHEAD) {
-            self.agents[packet.payload.flow as usize].prefetch(packet);
+        if let Some(packet) = self.network.upcoming(source, PACKETS_AHEAD)
+            && let Some(tcp) = self.agents[packet.payload.flow as usize].tcp()
+        {
+            tcp.prefetch(&packet.payload);
         }
-        if let Some(packet) = self.network.upcoming(source, 1) {
-            self.agents[packet.payload.flow as usize].prefetch_rest(packet);
+        if let Some(packet) = self.network.upcoming(source, 1)
+            && let Some(tcp) = self.agents[packet.payload.flow as usize].tcp()
+        {
+            tcp.prefetch_rest(&packet.payload);
         }
     }
 

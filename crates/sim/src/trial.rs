@@ -15,7 +15,7 @@ use crate::flow_curves::FlowCurves;
 use crate::net::{HopConfig, SharedWatcher};
 use crate::simulation::{Lifetime, Simulation};
 use crate::sprout;
-use crate::tcp::TcpStats;
+use crate::tcp::{Tcp, TcpStats};
 
 /// Everything that a trial needs.
 #[derive(Clone, Debug)]
@@ -306,13 +306,14 @@ impl Trial {
         lifetimes: &[Lifetime],
         attendance: &Attendance<'_>,
     ) -> Result<(), SimError> {
-        let received: Vec<_> = self.simulation.agents.iter().map(Agent::received_bytes).collect();
+        let agents = self.simulation.agents.iter();
+        let received: Vec<_> = agents.map(|agent| agent.endpoint().received_bytes()).collect();
         self.advance(Time::from_nanos(window.end_ns), lifetimes, attendance)?;
         if window.phase == Phase::Load {
             for ((goodput, agent), before) in
                 self.goodput.iter_mut().zip(&self.simulation.agents).zip(received)
             {
-                *goodput = Some(rate(agent.received_bytes() - before, window));
+                *goodput = Some(rate(agent.endpoint().received_bytes() - before, window));
             }
         }
         let hops = self.simulation.network.hops.iter_mut();
@@ -402,28 +403,23 @@ impl Trial {
         };
         outcome.series.extend(self.flow_curves.into_series());
         let agents = self.simulation.agents.into_iter().zip(self.goodput);
-        for (position, (flow, (agent, goodput))) in flows.iter().zip(agents).enumerate() {
+        for (position, (flow, (mut agent, goodput))) in flows.iter().zip(agents).enumerate() {
             let stats = tcp_stats(&agent);
             let mut record = flow_record(flow, goodput, stats);
-            record.metrics = agent.metrics();
+            record.metrics = agent.endpoint().metrics();
             outcome.record.flows.push(record);
             outcome.tcp.push(stats);
-            if let Agent::Probe(probe) = agent {
-                let samples = label_samples(probe.samples, windows, label.index, position);
-                let summaries = latencies(&flow.name, &samples, windows);
-                outcome.record.latencies.extend(summaries);
-                outcome.samples.extend(samples);
-            }
+            let samples = agent.endpoint_mut().take_samples();
+            let samples = label_samples(samples, windows, label.index, position);
+            outcome.record.latencies.extend(latencies(&flow.name, &samples, windows));
+            outcome.samples.extend(samples);
         }
         outcome
     }
 }
 
 fn tcp_stats(agent: &Agent) -> Option<TcpStats> {
-    match agent {
-        Agent::Tcp(tcp) => Some(tcp.stats()),
-        _ => None,
-    }
+    agent.tcp().map(Tcp::stats)
 }
 
 fn rate(bytes: u64, window: &PhaseWindow) -> u64 {

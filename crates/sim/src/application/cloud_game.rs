@@ -16,11 +16,11 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::flow::{Port, nth};
+use crate::flow::{Endpoint, Port, nth};
 use crate::net::{Body, Segment};
 
 use super::samples::Samples;
-use super::{Application, metric, normal, percent};
+use super::{metric, normal, percent};
 
 /// A cloud game.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl CloudGame {
     }
 }
 
-impl Application for CloudGame {
+impl Endpoint for CloudGame {
     fn start(&mut self, port: &mut Port<'_>) {
         self.started = port.now;
         self.next_input = port.now;

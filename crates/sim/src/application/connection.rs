@@ -10,7 +10,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_record::schema::Direction;
 
-use crate::flow::Port;
+use crate::flow::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::{Tcp, TcpConfig};
 
@@ -69,23 +69,23 @@ impl Connection {
         packet: &Packet<Segment>,
     ) -> bool {
         let port = &mut port.channel(self.channel);
-        let Packet { meta, payload } = packet;
-        match (payload.body, direction) {
+        let body = packet.payload.body;
+        match (body, direction) {
             (Body::Syn, _) => {
                 self.requests += 1;
                 self.answered = (self.requests == 1).then_some(port.now);
-                self.up.receive(port, payload, meta.ecn);
+                self.up.receive(port, direction, packet);
             }
             (Body::SynAck, _)
             | (Body::Data(_), Direction::Up)
             | (Body::Ack(_), Direction::Down) => {
-                self.up.receive(port, payload, meta.ecn);
+                self.up.receive(port, direction, packet);
             }
-            _ => self.down.receive(port, payload, meta.ecn),
+            _ => self.down.receive(port, direction, packet),
         }
         match direction {
             Direction::Up => {
-                self.serve(port, &payload.body);
+                self.serve(port, &body);
                 false
             }
             Direction::Down => self.answering && self.take_response(),

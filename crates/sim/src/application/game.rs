@@ -14,11 +14,11 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::flow::Port;
+use crate::flow::{Endpoint, Port};
 use crate::net::{Body, Segment};
 
 use super::samples::Samples;
-use super::{Application, metric, normal, percent};
+use super::{metric, normal, percent};
 
 /// A game; it has nothing to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Game {
     }
 }
 
-impl Application for Game {
+impl Endpoint for Game {
     fn start(&mut self, port: &mut Port<'_>) {
         let shortest_gap = Span::from_millis(15);
         self.round_trips.reserve_for(self.stop.since(port.now), shortest_gap);

@@ -25,15 +25,11 @@ pub mod video;
 pub mod voip;
 pub mod web;
 
-use std::fmt;
-
-use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_record::schema::{Direction, Metric};
+use underload_record::schema::Metric;
 
-use crate::flow::Port;
-use crate::net::Segment;
+use crate::flow::Endpoint;
 
 use cloud_game::{CloudGame, CloudGameConfig};
 use game::{Game, GameConfig};
@@ -73,7 +69,7 @@ impl ApplicationConfig {
     }
 
     /// Both ends of it, sending nothing new from `stop` on.
-    pub(crate) fn build(&self, stop: Time, rng: Rng) -> Box<dyn Application> {
+    pub(crate) fn build(&self, stop: Time, rng: Rng) -> Box<dyn Endpoint> {
         match self {
             Self::Voip(config) => Box::new(Voip::new(config, stop, &rng)),
             Self::Web(config) => Box::new(Web::new(config, stop, rng)),
@@ -83,19 +79,6 @@ impl ApplicationConfig {
             Self::InteractiveVideo(config) => Box::new(InteractiveVideo::new(config, stop, rng)),
         }
     }
-}
-
-/// Both ends of an application.
-pub(crate) trait Application: fmt::Debug {
-    fn start(&mut self, port: &mut Port<'_>);
-    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>);
-    fn on_timer(&mut self, port: &mut Port<'_>);
-    /// When `on_timer` is due; `Time::MAX`: never.
-    fn deadline(&self) -> Time;
-    /// What its users got, once everything has arrived.
-    fn metrics(&self) -> Vec<Metric>;
-    /// Bytes of memory beyond the structure itself.
-    fn bytes_reserved(&self) -> usize;
 }
 
 /// A number for the record.

@@ -4,13 +4,13 @@
 //! slow down its own measurement. Closed loop: a request on the answer to the one before, or after
 //! a second without one; it samples bad moments rarely and is never a headline.
 
-use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::packet::{Dscp, Ecn, Packet};
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Marking, Sample};
 
 use crate::net::{Body, Segment};
 
-use super::{Port, UDP_HEADER_BYTES, nth, recorded_ecn};
+use super::{Endpoint, Port, UDP_HEADER_BYTES, nth, recorded_ecn};
 
 /// A probe.
 #[derive(Clone, Copy, Debug)]
@@ -47,20 +47,20 @@ impl Default for ProbeConfig {
 }
 
 #[derive(Debug)]
-pub(crate) struct Probe {
+pub(super) struct Probe {
     config: ProbeConfig,
     stop: Time,
     started: Time,
     next: Time,
     /// Answer that a closed loop waits for.
     awaited: u32,
-    pub(crate) samples: Vec<Sample>,
+    samples: Vec<Sample>,
     /// When each request reached the server.
     arrivals: Vec<Time>,
 }
 
 impl Probe {
-    pub(crate) fn new(config: &ProbeConfig, stop: Time) -> Self {
+    pub(super) fn new(config: &ProbeConfig, stop: Time) -> Self {
         Self {
             config: *config,
             stop,
@@ -71,8 +71,10 @@ impl Probe {
             arrivals: Vec::new(),
         }
     }
+}
 
-    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+impl Endpoint for Probe {
+    fn start(&mut self, port: &mut Port<'_>) {
         self.started = port.now;
         if let ProbeSchedule::Open { interval } = self.config.schedule {
             let slots = self.stop.since(port.now).as_nanos() / interval.as_nanos().max(1) + 1;
@@ -83,20 +85,15 @@ impl Probe {
         self.request(port, port.now);
     }
 
-    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+    fn on_timer(&mut self, port: &mut Port<'_>) {
         if self.next <= port.now {
             self.request(port, self.next);
         }
     }
 
-    pub(crate) fn receive(
-        &mut self,
-        port: &mut Port<'_>,
-        direction: Direction,
-        segment: &Segment,
-        ecn: Ecn,
-    ) {
-        match (direction, segment.body) {
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>) {
+        let ecn = packet.meta.ecn;
+        match (direction, packet.payload.body) {
             (Direction::Up, Body::Request { sequence }) => {
                 self.arrivals[sequence as usize] = port.now;
                 let reply = Body::Reply { sequence, far_ecn: ecn };
@@ -104,8 +101,7 @@ impl Probe {
             }
             (Direction::Down, Body::Reply { sequence, far_ecn }) => {
                 self.complete(port.now, sequence, far_ecn, ecn, port.address.dscp);
-                let waits = matches!(self.config.schedule, ProbeSchedule::Closed { .. });
-                if waits && sequence == self.awaited {
+                if self.is_closed_loop() && sequence == self.awaited {
                     self.request(port, port.now);
                 }
             }
@@ -113,16 +109,22 @@ impl Probe {
         }
     }
 
-    pub(crate) fn deadline(&self) -> Time {
+    fn deadline(&self) -> Time {
         self.next
     }
 
-    pub(crate) fn is_closed_loop(&self) -> bool {
-        matches!(self.config.schedule, ProbeSchedule::Closed { .. })
+    fn take_samples(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.samples)
     }
 
-    pub(crate) fn bytes_reserved(&self) -> usize {
+    fn bytes_reserved(&self) -> usize {
         self.samples.capacity() * size_of::<Sample>() + self.arrivals.capacity() * size_of::<Time>()
+    }
+}
+
+impl Probe {
+    fn is_closed_loop(&self) -> bool {
+        matches!(self.config.schedule, ProbeSchedule::Closed { .. })
     }
 
     fn packet_bytes(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! Datagrams at a given rate that nobody answers.
 
 use underload_aqm::histogram::Histogram;
-use underload_aqm::packet::Ecn;
+use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Metric};
 
 use crate::net::{Body, Datagram, Segment};
 
-use super::{Port, UDP_HEADER_BYTES, delay_metrics};
+use super::{Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
 
 /// A sender of datagrams.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub enum UdpPattern {
 }
 
 #[derive(Debug)]
-pub(crate) struct Udp {
+pub(super) struct Udp {
     direction: Direction,
     config: UdpConfig,
     gap: Span,
@@ -57,7 +57,7 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    pub(crate) fn new(config: &UdpConfig, direction: Direction, stop: Time, rng: Rng) -> Self {
+    pub(super) fn new(config: &UdpConfig, direction: Direction, stop: Time, rng: Rng) -> Self {
         let bytes = u64::from(config.payload_bytes) + u64::from(UDP_HEADER_BYTES);
         Self {
             direction,
@@ -72,8 +72,10 @@ impl Udp {
             delays: Histogram::new(),
         }
     }
+}
 
-    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+impl Endpoint for Udp {
+    fn start(&mut self, port: &mut Port<'_>) {
         self.burst_start = port.now;
         self.next = port.now;
         if self.config.pattern == UdpPattern::Poisson {
@@ -82,7 +84,7 @@ impl Udp {
         self.on_timer(port);
     }
 
-    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+    fn on_timer(&mut self, port: &mut Port<'_>) {
         while self.next <= port.now && self.next < self.stop {
             let len = self.config.payload_bytes;
             let sent_us = (port.now.as_nanos() / 1_000) as u32;
@@ -94,16 +96,16 @@ impl Udp {
         }
     }
 
-    pub(crate) fn receive(&mut self, now: Time, segment: &Segment) {
-        if let Body::Datagram(datagram) = segment.body {
+    fn receive(&mut self, port: &mut Port<'_>, _: Direction, packet: &Packet<Segment>) {
+        if let Body::Datagram(datagram) = packet.payload.body {
             self.received_bytes += u64::from(datagram.len);
             let sent = Time::from_micros(u64::from(datagram.sent_us));
-            self.delays.record(now.since(sent).as_nanos());
+            self.delays.record(port.now.since(sent).as_nanos());
         }
     }
 
     /// Delays and losses over the whole trial.
-    pub(crate) fn metrics(&self) -> Vec<Metric> {
+    fn metrics(&self) -> Vec<Metric> {
         let delays = distribution(&self.delays);
         let arrived = delays.map_or(0, |delays| delays.count);
         let sent = u64::from(self.sequence);
@@ -113,14 +115,20 @@ impl Udp {
         metrics
     }
 
-    pub(crate) fn deadline(&self) -> Time {
+    fn deadline(&self) -> Time {
         if self.next < self.stop { self.next } else { Time::MAX }
     }
 
-    pub(crate) fn received_bytes(&self) -> u64 {
+    fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
+    fn bytes_reserved(&self) -> usize {
+        0
+    }
+}
+
+impl Udp {
     fn following(&mut self, last: Time) -> Time {
         match self.config.pattern {
             UdpPattern::Constant => last + self.gap,

@@ -41,11 +41,11 @@ mod model;
 mod receiver;
 mod sender;
 
-use underload_aqm::packet::Ecn;
+use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::flow::{Port, UDP_HEADER_BYTES};
+use crate::flow::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
 
 use receiver::Receiver;
@@ -67,15 +67,17 @@ impl Sprout {
     pub(crate) fn new(direction: Direction, stop: Time) -> Self {
         Self { direction, stop, sender: Sender::new(), receiver: Receiver::new() }
     }
+}
 
-    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
+impl Endpoint for Sprout {
+    fn start(&mut self, port: &mut Port<'_>) {
         self.sender.start(port.now);
         self.send(port);
     }
 
-    pub(crate) fn receive(&mut self, port: &mut Port<'_>, segment: &Segment) {
-        match segment.body {
-            Body::Flight(packet) => self.receiver.on_packet(port.now, &packet),
+    fn receive(&mut self, port: &mut Port<'_>, _: Direction, packet: &Packet<Segment>) {
+        match packet.payload.body {
+            Body::Flight(flight) => self.receiver.on_packet(port.now, &flight),
             Body::Forecast(forecast) => {
                 self.sender.on_forecast(port.now, &forecast);
                 self.send(port);
@@ -84,7 +86,7 @@ impl Sprout {
         }
     }
 
-    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+    fn on_timer(&mut self, port: &mut Port<'_>) {
         if let Some(forecast) = self.receiver.on_timer(port.now) {
             let bytes = FORECAST_PAYLOAD_BYTES + UDP_HEADER_BYTES;
             port.send(self.direction.opposite(), bytes, Ecn::NotEct, Body::Forecast(forecast));
@@ -92,7 +94,7 @@ impl Sprout {
         self.send(port);
     }
 
-    pub(crate) fn deadline(&self) -> Time {
+    fn deadline(&self) -> Time {
         let sender = self.sender.deadline();
         let sender = if sender < self.stop { sender } else { Time::MAX };
         let receiver = self.receiver.deadline();
@@ -100,14 +102,16 @@ impl Sprout {
         sender.min(receiver)
     }
 
-    pub(crate) fn received_bytes(&self) -> u64 {
+    fn received_bytes(&self) -> u64 {
         self.receiver.received_bytes()
     }
 
-    pub(crate) fn bytes_reserved(&self) -> usize {
-        size_of::<Self>() + self.sender.bytes_reserved() + self.receiver.bytes_reserved()
+    fn bytes_reserved(&self) -> usize {
+        self.sender.bytes_reserved() + self.receiver.bytes_reserved()
     }
+}
 
+impl Sprout {
     fn send(&mut self, port: &mut Port<'_>) {
         if port.now >= self.stop {
             return;

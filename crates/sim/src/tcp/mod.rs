@@ -33,13 +33,13 @@ mod scoreboard;
 mod sender;
 mod undo;
 
-use underload_aqm::packet::Ecn;
+use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
-use crate::flow::{Port, delay_metrics};
+use crate::flow::{Endpoint, Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 use crate::sys::prefetch;
 
@@ -154,11 +154,6 @@ impl Tcp {
         }
     }
 
-    /// Opens the connection.
-    pub(crate) fn start(&mut self, port: &mut Port<'_>) {
-        self.sender.connect(port);
-    }
-
     /// Opens this end at once: the other direction of the connection has shaken hands. `rtt` is the
     /// round trip of the handshake, if nothing of it was sent twice.
     pub(crate) fn accept(&mut self, now: Time, rtt: Option<Span>) {
@@ -174,24 +169,6 @@ impl Tcp {
     /// Sends nothing new from now on; what is under way is completed.
     pub(crate) fn stop(&mut self) {
         self.sender.stop();
-    }
-
-    pub(crate) fn receive(&mut self, port: &mut Port<'_>, segment: &Segment, ecn: Ecn) {
-        match segment.body {
-            Body::Data(data) => {
-                if let Some(delivery) = &mut self.delivery {
-                    delivery.arrived(port.now, data.sequence);
-                }
-                if let Some(ack) = self.receiver.on_data(port.now, data, ecn) {
-                    self.acknowledge(port, ack);
-                }
-            }
-            Body::Ack(ack) => self.sender.on_ack(port, &ack),
-            Body::Syn => port.send(self.backwards(), SYN_BYTES, Ecn::NotEct, Body::SynAck),
-            Body::SynAck => self.sender.on_connected(port),
-            _ => {}
-        }
-        self.note_sent(port.now);
     }
 
     /// Has the end fetched from memory that `segment` will reach.
@@ -212,41 +189,8 @@ impl Tcp {
         }
     }
 
-    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
-        if let Some(ack) = self.receiver.on_timer(port.now) {
-            self.acknowledge(port, ack);
-        }
-        self.sender.on_timer(port);
-        self.note_sent(port.now);
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> Time {
-        self.receiver.deadline().min(self.sender.deadline())
-    }
-
-    pub(crate) fn received_bytes(&self) -> u64 {
-        self.receiver.received_bytes
-    }
-
     pub(crate) fn stats(&self) -> TcpStats {
         self.sender.stats()
-    }
-
-    /// What was noted of deliveries, for the record; nothing unless asked for.
-    pub(crate) fn delivery_metrics(&self) -> Vec<Metric> {
-        let Some(delivery) = &self.delivery else { return Vec::new() };
-        let stats = self.stats();
-        let sent = u64::from(self.sender.next_sequence()) + stats.retransmits;
-        let again = (sent > 0).then(|| stats.retransmits as f64 * 100.0 / sent as f64);
-        let mut metrics = delay_metrics("delivery", delivery.distribution());
-        metrics.push(Metric { name: "retransmitted".into(), unit: "%".into(), value: again });
-        metrics
-    }
-
-    pub(crate) fn bytes_reserved(&self) -> usize {
-        let delivery = self.delivery.as_ref().map_or(0, |delivery| delivery.bytes_reserved());
-        self.sender.bytes_reserved() + delivery
     }
 
     #[inline]
@@ -265,6 +209,65 @@ impl Tcp {
         // SACK option: two bytes, eight per block, padded to words (RFC 2018 section 3).
         let option = if blocks == 0 { 0 } else { 4 + 8 * blocks };
         port.send(self.backwards(), self.header_bytes + option, Ecn::NotEct, Body::Ack(ack));
+    }
+}
+
+impl Endpoint for Tcp {
+    /// Opens the connection.
+    fn start(&mut self, port: &mut Port<'_>) {
+        self.sender.connect(port);
+    }
+
+    #[inline]
+    fn receive(&mut self, port: &mut Port<'_>, _: Direction, packet: &Packet<Segment>) {
+        match packet.payload.body {
+            Body::Data(data) => {
+                if let Some(delivery) = &mut self.delivery {
+                    delivery.arrived(port.now, data.sequence);
+                }
+                if let Some(ack) = self.receiver.on_data(port.now, data, packet.meta.ecn) {
+                    self.acknowledge(port, ack);
+                }
+            }
+            Body::Ack(ack) => self.sender.on_ack(port, &ack),
+            Body::Syn => port.send(self.backwards(), SYN_BYTES, Ecn::NotEct, Body::SynAck),
+            Body::SynAck => self.sender.on_connected(port),
+            _ => {}
+        }
+        self.note_sent(port.now);
+    }
+
+    fn on_timer(&mut self, port: &mut Port<'_>) {
+        if let Some(ack) = self.receiver.on_timer(port.now) {
+            self.acknowledge(port, ack);
+        }
+        self.sender.on_timer(port);
+        self.note_sent(port.now);
+    }
+
+    #[inline]
+    fn deadline(&self) -> Time {
+        self.receiver.deadline().min(self.sender.deadline())
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.receiver.received_bytes
+    }
+
+    /// What was noted of deliveries, for the record; nothing unless asked for.
+    fn metrics(&self) -> Vec<Metric> {
+        let Some(delivery) = &self.delivery else { return Vec::new() };
+        let stats = self.stats();
+        let sent = u64::from(self.sender.next_sequence()) + stats.retransmits;
+        let again = (sent > 0).then(|| stats.retransmits as f64 * 100.0 / sent as f64);
+        let mut metrics = delay_metrics("delivery", delivery.distribution());
+        metrics.push(Metric { name: "retransmitted".into(), unit: "%".into(), value: again });
+        metrics
+    }
+
+    fn bytes_reserved(&self) -> usize {
+        let delivery = self.delivery.as_ref().map_or(0, |delivery| delivery.bytes_reserved());
+        self.sender.bytes_reserved() + delivery
     }
 }
 

@@ -27,11 +27,11 @@ use underload_record::schema::{Direction, Metric};
 
 pub use control::RateControl;
 
-use crate::flow::{Port, nth};
+use crate::flow::{Endpoint, Port, nth};
 use crate::net::{Body, Message, Segment};
 
 use super::samples::Samples;
-use super::{Application, metric, normal, percent};
+use super::{metric, normal, percent};
 use control::{Controller, Fate};
 
 /// One direction of a video call.
@@ -276,7 +276,7 @@ fn freeze(gap: Span) -> (u32, Span) {
     if gap > LONGEST_GAP { (1, gap) } else { (0, Span::ZERO) }
 }
 
-impl Application for InteractiveVideo {
+impl Endpoint for InteractiveVideo {
     fn start(&mut self, port: &mut Port<'_>) {
         self.started = port.now;
         self.next_picture = port.now;

@@ -21,12 +21,12 @@ use underload_record::schema::{Direction, Metric};
 pub use adaptation::Player;
 
 use crate::congestion::Algorithm;
-use crate::flow::Port;
+use crate::flow::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::{Application, metric};
+use super::metric;
 use adaptation::{Adaptation, View};
 
 /// A video.
@@ -168,7 +168,7 @@ impl Video {
     }
 }
 
-impl Application for Video {
+impl Endpoint for Video {
     fn start(&mut self, port: &mut Port<'_>) {
         let tcp = TcpConfig::of(self.config.algorithm);
         self.started = port.now;

@@ -16,10 +16,10 @@ use underload_record::schema::{Direction, Metric};
 
 pub use playout::JitterBuffer;
 
-use crate::flow::Port;
+use crate::flow::{Endpoint, Port};
 use crate::net::{Body, Segment};
 
-use super::{Application, metric, percent};
+use super::{metric, percent};
 use playout::Playout;
 use quality::Impairment;
 
@@ -95,7 +95,7 @@ impl Voip {
     }
 }
 
-impl Application for Voip {
+impl Endpoint for Voip {
     fn start(&mut self, port: &mut Port<'_>) {
         self.started = port.now;
         self.next = port.now;

@@ -24,12 +24,12 @@ use underload_record::schema::{Direction, Metric};
 pub use browser::Browser;
 
 use crate::congestion::Algorithm;
-use crate::flow::Port;
+use crate::flow::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::{Application, metric};
+use super::metric;
 
 /// A page, loaded several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl Web {
     }
 }
 
-impl Application for Web {
+impl Endpoint for Web {
     fn start(&mut self, port: &mut Port<'_>) {
         self.begin_load(port);
     }

@@ -1,0 +1,111 @@
+//! What every kind of flow does: start, take packets and timers, and report in the end.
+
+use underload_aqm::packet::Packet;
+use underload_aqm::time::Time;
+use underload_record::schema::{Direction, Metric, Sample};
+
+use crate::net::Segment;
+use crate::tcp::Tcp;
+
+use super::Port;
+
+/// Both ends of a flow. A new kind of flow implements this and is built in [`Agent::new`].
+pub(crate) trait Endpoint {
+    /// Sends the first packet, or sets the first timer.
+    fn start(&mut self, port: &mut Port<'_>);
+
+    /// Takes a packet that went in `direction` to its end there.
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>);
+
+    /// Does what is due. It may be called early, and then does nothing.
+    fn on_timer(&mut self, port: &mut Port<'_>);
+
+    /// When `on_timer` is due; [`Time::MAX`]: never.
+    fn deadline(&self) -> Time;
+
+    /// Payload bytes that reached the far end, each counted once; 0 of a flow that is not judged
+    /// by its rate.
+    fn received_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Numbers of its own for the record, once everything has arrived.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
+
+    /// Takes out what it measured of each packet.
+    fn take_samples(&mut self) -> Vec<Sample> {
+        Vec::new()
+    }
+
+    /// Bytes of memory beyond the structure itself.
+    fn bytes_reserved(&self) -> usize;
+}
+
+/// A flow of any kind, in a box, so that many flows are found in little memory. TCP is known by
+/// its type: nearly all packets are its own, and it is asked for more than the others.
+pub(crate) enum Agent {
+    Tcp(Box<Tcp>),
+    Other(Box<dyn Endpoint>),
+}
+
+impl Agent {
+    /// What most is asked of, whatever the kind.
+    pub(crate) fn endpoint(&self) -> &dyn Endpoint {
+        match self {
+            Self::Tcp(tcp) => tcp.as_ref(),
+            Self::Other(other) => other.as_ref(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
+        match self {
+            Self::Tcp(tcp) => tcp.as_mut(),
+            Self::Other(other) => other.as_mut(),
+        }
+    }
+
+    /// Its TCP connection, if that is what it is.
+    #[inline]
+    pub(crate) fn tcp(&self) -> Option<&Tcp> {
+        if let Self::Tcp(tcp) = self { Some(tcp) } else { None }
+    }
+
+    /// Nothing new is sent from now on. Other flows than TCP know their end beforehand.
+    pub(crate) fn stop(&mut self) {
+        if let Self::Tcp(tcp) = self {
+            tcp.stop();
+        }
+    }
+
+    /// [`Endpoint::receive`], which a packet of TCP reaches without a table of functions.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        port: &mut Port<'_>,
+        direction: Direction,
+        packet: &Packet<Segment>,
+    ) {
+        match self {
+            Self::Tcp(tcp) => tcp.receive(port, direction, packet),
+            Self::Other(other) => other.receive(port, direction, packet),
+        }
+    }
+
+    /// [`Endpoint::deadline`] in the same way.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        match self {
+            Self::Tcp(tcp) => tcp.deadline(),
+            Self::Other(other) => other.deadline(),
+        }
+    }
+
+    /// Bytes of memory, the structure included.
+    pub(crate) fn bytes_reserved(&self) -> usize {
+        let endpoint = self.endpoint();
+        size_of_val(endpoint) + endpoint.bytes_reserved()
+    }
+}
