@@ -72,6 +72,8 @@ pub struct Link<P> {
 enum Activity {
     /// Nothing until a packet arrives.
     Idle,
+    /// Nothing, until its queue shapes no more or a packet arrives that need not wait.
+    Waiting,
     /// Asks its queue for a packet.
     Asking,
     /// End of a transmission.
@@ -135,7 +137,7 @@ impl<P> Link<P> {
             add_overhead(&mut packet.meta, self.overhead_bytes);
         }
         self.queue.enqueue(now, packet, observer);
-        if self.activity == Activity::Idle {
+        if matches!(self.activity, Activity::Idle | Activity::Waiting) {
             self.ask(now);
         }
     }
@@ -217,6 +219,7 @@ impl<P> Link<P> {
             match self.activity {
                 Activity::Sending => self.finish(observer),
                 Activity::Asking => self.start(observer),
+                Activity::Waiting => self.ask(self.wake),
                 Activity::Idle => return,
             }
         }
@@ -252,7 +255,8 @@ impl<P> Link<P> {
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                self.ask(time);
+                // The rate process is asked then: it must not be taken beyond what may come first.
+                (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }
     }

@@ -91,6 +91,12 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
     if kind_of("protection").is_some() {
         variants.push(vec![("protection", "off")]);
     }
+    if kind_of("classic-rate").is_some() {
+        variants.push(vec![("classic-rate", "9mbit"), ("low-latency-rate", "8mbit")]);
+    }
+    if kind_of("coupled-while").is_some() {
+        variants.push(vec![("coupled-while", "awake")]);
+    }
     if kind_of("mtu").is_some() {
         variants.push(vec![("mtu", "0B")]);
     }

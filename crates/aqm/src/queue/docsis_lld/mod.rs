@@ -13,16 +13,19 @@
 //! The low latency queue has the larger weight (230 of 256), never all of the link.
 //!
 //! # Parameters
-//! See `underload queues docsis-lld`, or the table below. With the TLVs of a modem's file:
-//! 70.42.5 is `coupling`, 42.6 `weight`, 42.7 `protection`, 42.8 `critical-delay`, 42.9
-//! `critical-score`, 42.10 `aging`; 40.2 is `target`, 40.4 `threshold`, 40.5 `range`.
+//! See `underload queues docsis-lld`, or the table below. With the TLVs of a modem's file: 70.8 is
+//! `rate`; 24.8 of each flow `low-latency-rate` and `classic-rate`, 24.9 their `-burst`, 24.27
+//! their `-peak`; 70.42.5 is `coupling`, 42.6 `weight`, 42.7 `protection`, 42.8 `critical-delay`,
+//! 42.9 `critical-score`, 42.10 `aging`; 40.2 is `target`, 40.4 `threshold`, 40.5 `range`.
 //!
 //! # Divergences
 //! * The delay of the low latency queue is its backlog, the arrival included, at the aggregate
 //!   rate: `qdelayCoupledL` of annex O, the form for a CMTS. A modem upstream has a virtual queue
 //!   instead, because its backlog waits for grants; behind a link with grants (`map`), this
 //!   queue therefore marks more than a modem would.
-//! * Rates per service flow inside the aggregate, and guaranteed grants, are not built.
+//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue; a CMTS
+//!   holds it in its scheduler. A packet larger than the burst leaves when the bucket is full.
+//! * Guaranteed grants are not built.
 //! * The scheduler divides bytes as the weights say. The CableLabs simulator gives the classic
 //!   queue a full quantum, which makes 230 : 256 of it; the standard's text says 230 : 26.
 //!
@@ -33,6 +36,10 @@
 mod immediate;
 mod params;
 mod protection;
+mod rates;
+mod shaper;
+
+use alloc::boxed::Box;
 
 use crate::aqm::Store;
 use crate::aqm::Verdict;
@@ -45,15 +52,19 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 use immediate::Ramp;
-pub use params::DocsisLldConfig;
+pub use params::{CoupledWhile, DocsisLldConfig};
 pub(crate) use params::{DEFINITION, configure};
 use protection::Protection;
+pub use rates::FlowRates;
+use rates::{Rates, WHOLE_WEIGHT};
+use shaper::Shaper;
 
 /// The dual queue.
 #[derive(Debug)]
 pub struct DocsisLld<P> {
     config: DocsisLldConfig,
     ramp: Ramp,
+    rates: Rates,
     classic: Controller,
     timer: UpdateTimer,
     coupled_q56: u64,
@@ -62,14 +73,46 @@ pub struct DocsisLld<P> {
     credit: Credit,
     /// Bits that the low latency queue sent since the last update (`interval_bitsL`).
     low_latency_bits: u64,
+    /// Where a service flow has a rate of its own.
+    shapers: Option<Box<Shapers>>,
     pair: Pair<P>,
+}
+
+/// What keeps each service flow to its own rates.
+#[derive(Debug)]
+struct Shapers {
+    low_latency: Option<Shaper>,
+    classic: Option<Shaper>,
+}
+
+impl Shapers {
+    /// `None` where neither flow has a rate of its own.
+    fn new(config: &DocsisLldConfig) -> Option<Box<Self>> {
+        let low_latency = Shaper::new(config.low_latency);
+        let classic = Shaper::new(config.classic);
+        let any = low_latency.is_some() || classic.is_some();
+        any.then(|| Box::new(Self { low_latency, classic }))
+    }
+
+    const fn side(&mut self, side: Side) -> Option<&mut Shaper> {
+        match side {
+            Side::LowLatency => self.low_latency.as_mut(),
+            Side::Classic => self.classic.as_mut(),
+        }
+    }
+
+    /// How long from `now` on until the head of `side`, `len` bytes long, may leave.
+    fn wait(&mut self, side: Side, now: Time, len: u32) -> Span {
+        self.side(side).map_or(Span::ZERO, |shaper| shaper.wait(now, len))
+    }
 }
 
 impl<P> DocsisLld<P> {
     /// Empty; draws from `rng`.
     pub fn new(config: DocsisLldConfig, rng: &Rng) -> Self {
         assert!(!config.rate.is_zero(), "configuration refuses a rate of zero");
-        let ramp = Ramp::new(config.rate, config.threshold, config.range_exponent);
+        let most = config.low_latency.within(config.rate);
+        let ramp = Ramp::new(most, config.threshold, config.range_exponent);
         let critical_delay = config.critical_delay.unwrap_or(ramp.end());
         let classic_weight = WHOLE_WEIGHT - u32::from(config.weight);
         Self {
@@ -86,6 +129,8 @@ impl<P> DocsisLld<P> {
             }),
             credit: Credit::new(classic_weight, WHOLE_WEIGHT, MAX_PACKET_BYTES as u32),
             low_latency_bits: 0,
+            shapers: Shapers::new(&config),
+            rates: Rates::new(config.rate, config.weight, config.low_latency, config.classic),
             pair: Pair::default(),
             ramp,
             config,
@@ -108,24 +153,17 @@ impl<P> DocsisLld<P> {
         let delay = self.classic_delay();
         self.low_latency_bits = 0;
         let changed = self.classic.update(delay);
-        let root_q56 = (u128::from(self.classic.probability_q56()) << 56).isqrt();
+        let silent = self.config.coupled_while == CoupledWhile::Awake && self.classic.is_asleep();
+        let classic_q56 = if silent { 0 } else { self.classic.probability_q56() };
+        let root_q56 = (u128::from(classic_q56) << 56).isqrt();
         let coupled_q56 = root_q56 * u128::from(self.config.coupling_tenths) / 10;
         self.coupled_q56 = coupled_q56.min(u128::from(ONE_Q56)) as u64;
         changed
     }
 
-    /// How long the classic backlog takes at what the low latency queue leaves of the rate, going
-    /// by what that one sent since the last update (`qdelayCoupledC`, annex O).
+    /// How long the classic backlog takes at what the low latency queue leaves of the rate.
     fn classic_delay(&self) -> Span {
-        let rate = self.config.rate.bits_per_second();
-        let weighted = u128::from(rate) * u128::from(self.config.weight) / u128::from(WHOLE_WEIGHT);
-        let second = u128::from(Span::from_secs(1).as_nanos());
-        let measured =
-            u128::from(self.low_latency_bits) * second / u128::from(UPDATE_INTERVAL.as_nanos());
-        let left = u128::from(rate) - measured.min(weighted);
-        let bits = u128::from(self.pair.classic.backlog().bytes) * 8;
-        let nanos = bits * second / left.max(1);
-        Span::from_nanos(nanos.min(u128::from(u64::MAX)) as u64)
+        self.rates.classic_delay(self.pair.classic.backlog().bytes, self.low_latency_bits)
     }
 
     fn is_low_latency(&self, meta: &Meta) -> bool {
@@ -181,8 +219,41 @@ impl<P> DocsisLld<P> {
     }
 }
 
-/// All of the link, in the unit of the scheduling weight (TLV 42.6).
-const WHOLE_WEIGHT: u32 = 256;
+impl<P> DocsisLld<P> {
+    /// Sends from the side whose turn it is, of those that may.
+    fn send(&mut self, low_latency: bool, classic: bool) -> Dequeue<P> {
+        let Some(side) = self.credit.choose(low_latency, classic) else { return Dequeue::Empty };
+        let Some(packet) = self.pair.side(side).pop() else { return Dequeue::Empty };
+        if low_latency && classic {
+            self.credit.charge(side, packet.meta.len);
+        }
+        if side == Side::LowLatency {
+            self.low_latency_bits += u64::from(packet.meta.len) * 8;
+        }
+        if let Some(shaper) = self.shapers.as_mut().and_then(|shapers| shapers.side(side)) {
+            shaper.take(packet.meta.len);
+        }
+        Dequeue::Packet(packet)
+    }
+
+    /// The same where a flow waits for its own rate besides.
+    #[inline(never)]
+    fn dequeue_shaped(&mut self, now: Time) -> Dequeue<P> {
+        let waits = [Side::LowLatency, Side::Classic].map(|side| self.wait(side, now));
+        let [low_latency, classic] = waits.map(|wait| wait == Some(Span::ZERO));
+        if !low_latency && !classic {
+            let first = waits.into_iter().flatten().min();
+            return first.map_or(Dequeue::Empty, |wait| Dequeue::NotBefore(now + wait));
+        }
+        self.send(low_latency, classic)
+    }
+
+    /// How long from `now` on until the head of `side` may leave; `None`: there is none.
+    fn wait(&mut self, side: Side, now: Time) -> Option<Span> {
+        let len = self.pair.side(side).head()?.len;
+        Some(self.shapers.as_mut().map_or(Span::ZERO, |shapers| shapers.wait(side, now, len)))
+    }
+}
 
 impl<P> Qdisc<P> for DocsisLld<P> {
     fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
@@ -199,19 +270,12 @@ impl<P> Qdisc<P> for DocsisLld<P> {
 
     fn dequeue(&mut self, now: Time, _observer: &mut dyn Observer<P>) -> Dequeue<P> {
         self.advance(now);
+        if self.shapers.is_some() {
+            return self.dequeue_shaped(now);
+        }
         let low_latency_waits = self.pair.low_latency.head().is_some();
         let classic_waits = self.pair.classic.head().is_some();
-        let Some(side) = self.credit.choose(low_latency_waits, classic_waits) else {
-            return Dequeue::Empty;
-        };
-        let Some(packet) = self.pair.side(side).pop() else { return Dequeue::Empty };
-        if low_latency_waits && classic_waits {
-            self.credit.charge(side, packet.meta.len);
-        }
-        if side == Side::LowLatency {
-            self.low_latency_bits += u64::from(packet.meta.len) * 8;
-        }
-        Dequeue::Packet(packet)
+        self.send(low_latency_waits, classic_waits)
     }
 
     fn backlog(&self) -> Backlog {
@@ -266,21 +330,80 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_the_low_latency_queue_sends_slows_the_classic_one() {
-        let mut queue = queue(true);
-        for _ in 0..10 {
+    /// Updates at 100 ms of classic delay until the coupling marks everything.
+    fn under_pressure(coupled_while: CoupledWhile) -> DocsisLld<u32> {
+        let rate = Rate::from_megabits_per_second(10);
+        let config = DocsisLldConfig { coupled_while, ..DocsisLldConfig::for_rate(rate) };
+        let mut queue = DocsisLld::new(config, &Rng::new(1));
+        for _ in 0..25 {
             queue.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 0), &mut ());
         }
-        // 12,500 B at 10 Mbit/s.
-        assert_eq!(queue.classic_delay(), Span::from_millis(10));
-        // Half of the rate over 16 ms is 80,000 bits.
-        queue.low_latency_bits = 80_000;
-        assert_eq!(queue.classic_delay(), Span::from_millis(20));
-        // At most its weight, 230/256, counts: 26/256 of the rate are left.
-        queue.low_latency_bits = 1_600_000;
-        let millis = queue.classic_delay().as_nanos() / 1_000_000;
-        assert_eq!(millis, 98);
+        for _ in 0..1_000 {
+            queue.update();
+        }
+        queue
+    }
+
+    /// 31,250 of 125,000 bytes are less than a third: DOCSIS-PIE sleeps, however long they wait.
+    #[test]
+    fn the_coupling_runs_on_while_pie_sleeps_unless_told_otherwise() {
+        assert!(under_pressure(CoupledWhile::Always).coupled_q56 > ONE_Q56 / 100);
+        let mut awake = under_pressure(CoupledWhile::Awake);
+        assert!(awake.classic.is_asleep() && awake.classic.probability_q56() > 0);
+        assert_eq!(awake.coupled_q56, 0);
+        while awake.classic.is_asleep() {
+            awake.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 0), &mut ());
+        }
+        for _ in 0..100 {
+            awake.update();
+        }
+        assert!(awake.coupled_q56 > 0, "a third of the buffer is full");
+    }
+
+    /// Sent from each side within a second: L, then C.
+    fn sent_in_a_second(low_latency: FlowRates, classic: FlowRates) -> [u64; 2] {
+        let rate = Rate::from_megabits_per_second(10);
+        let config = DocsisLldConfig {
+            low_latency,
+            classic,
+            low_latency_limit_bytes: 1 << 30,
+            classic_limit_bytes: 1 << 30,
+            protection: false,
+            ..DocsisLldConfig::for_rate(rate)
+        };
+        let mut queue = DocsisLld::new(config, &Rng::new(1));
+        for _ in 0..1_200 {
+            queue.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 45), &mut ());
+            queue.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 0), &mut ());
+        }
+        let (mut now, mut sent) = (Time::ZERO, [0; 2]);
+        while now < Time::from_secs(1) {
+            match queue.dequeue(now, &mut ()) {
+                Dequeue::Packet(packet) => {
+                    sent[usize::from(packet.meta.dscp == Dscp::DEFAULT)] += 1;
+                    now += Span::from_millis(1);
+                }
+                Dequeue::NotBefore(time) => now = time,
+                Dequeue::Empty => break,
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn a_service_flow_is_kept_to_its_own_rate() {
+        let limited = |kilobits: u64| FlowRates {
+            sustained: Some(Rate::from_bits_per_second(kilobits * 1_000)),
+            ..FlowRates::UNLIMITED
+        };
+        let none = FlowRates::UNLIMITED;
+        assert_eq!(sent_in_a_second(none, none), [899, 101], "230 : 26");
+        // 2 Mbit/s are 200 packets, and the burst of 3044 bytes two more; C gets the rest.
+        assert_eq!(sent_in_a_second(limited(2_000), none), [202, 798]);
+        // The 302nd classic packet may leave 1.5 ms before the end, behind one of the other side.
+        assert_eq!(sent_in_a_second(limited(2_000), limited(3_000)), [202, 301]);
+        // 50 packets and the burst; the 52nd, due 3 ms before the end, waits for its turn.
+        assert_eq!(sent_in_a_second(none, limited(500)), [949, 51]);
     }
 
     #[test]

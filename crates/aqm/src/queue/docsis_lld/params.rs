@@ -4,8 +4,10 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use super::DocsisLld;
+use super::rates::FlowRates;
 use crate::config::{
-    BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, LinkFacts, Millionths, Values,
+    Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, Kind, LinkFacts, Millionths,
+    Quantity, Value, Values,
 };
 use crate::packet::Dscp;
 use crate::qdisc::Qdisc;
@@ -17,8 +19,12 @@ use crate::time::Span;
 /// Parameters of [`DocsisLld`].
 #[derive(Clone, Debug)]
 pub struct DocsisLldConfig {
-    /// Maximum sustained rate of the aggregate (`AMSR`); not zero.
+    /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
     pub rate: Rate,
+    /// Rates of the low latency service flow.
+    pub low_latency: FlowRates,
+    /// Rates of the classic service flow.
+    pub classic: FlowRates,
     /// Latency target of the classic queue (TLV 40.2).
     pub target: Span,
     /// Buffer of the classic queue in bytes.
@@ -31,6 +37,8 @@ pub struct DocsisLldConfig {
     pub range_exponent: u8,
     /// Coupling factor in tenths (TLV 42.5).
     pub coupling_tenths: u8,
+    /// When the low latency queue is marked for the classic one.
+    pub coupled_while: CoupledWhile,
     /// Weight of the low latency queue, of 256 (TLV 42.6).
     pub weight: u8,
     /// Whether queue protection is on (TLV 42.7).
@@ -45,17 +53,43 @@ pub struct DocsisLldConfig {
     pub dscp_set: u64,
 }
 
+/// When the coupled probability follows the classic one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoupledWhile {
+    /// Always, as CableLabs' simulator has it: also while DOCSIS-PIE sleeps and drops nothing.
+    Always,
+    /// While DOCSIS-PIE is awake; else it is zero.
+    Awake,
+}
+
+impl Quantity for CoupledWhile {
+    type Value = Self;
+
+    const KIND: Kind = Kind::Choice(&["always", "awake"]);
+
+    fn of(value: Option<Value>) -> Option<Self> {
+        match value? {
+            Value::Choice("always") => Some(Self::Always),
+            Value::Choice("awake") => Some(Self::Awake),
+            _ => None,
+        }
+    }
+}
+
 impl DocsisLldConfig {
     /// The standard's defaults at `rate`.
     pub fn for_rate(rate: Rate) -> Self {
         Self {
             rate,
+            low_latency: FlowRates::UNLIMITED,
+            classic: FlowRates::UNLIMITED,
             target: Span::from_millis(10),
             classic_limit_bytes: rate.bytes_in(Span::from_millis(100)).max(MAX_PACKET_BYTES),
             low_latency_limit_bytes: rate.bytes_in(Span::from_millis(10)).max(LEAST_LIMIT_BYTES),
             threshold: Span::from_millis(1),
             range_exponent: 19,
             coupling_tenths: 20,
+            coupled_while: CoupledWhile::Always,
             weight: 230,
             protection: true,
             critical_delay: None,
@@ -80,16 +114,51 @@ const RATE: Key<Option<Rate>> = Key::optional(
 )
 .within("1kbit", "400gbit");
 
+const LOW_LATENCY_RATE: Key<Option<Rate>> = Key::optional(
+    "low-latency-rate",
+    "that of the aggregate",
+    "maximum sustained rate of the low latency service flow",
+)
+.within("1kbit", "400gbit");
+
+const LOW_LATENCY_PEAK: Key<Option<Rate>> = Key::optional(
+    "low-latency-peak",
+    "the link's",
+    "its peak rate, with `low-latency-rate` and not below it",
+)
+.within("1kbit", "400gbit");
+
+const LOW_LATENCY_BURST: Key<Bytes> =
+    Key::new("low-latency-burst", "3044B", "its burst, with `low-latency-rate`")
+        .within("1522B", "1024MiB");
+
+const CLASSIC_RATE: Key<Option<Rate>> = Key::optional(
+    "classic-rate",
+    "that of the aggregate",
+    "maximum sustained rate of the classic service flow",
+)
+.within("1kbit", "400gbit");
+
+const CLASSIC_PEAK: Key<Option<Rate>> = Key::optional(
+    "classic-peak",
+    "the link's",
+    "its peak rate, with `classic-rate` and not below it",
+)
+.within("1kbit", "400gbit");
+
+const CLASSIC_BURST: Key<Bytes> =
+    Key::new("classic-burst", "3044B", "its burst, with `classic-rate`").within("1522B", "1024MiB");
+
 const TARGET: Key<Span> =
     Key::new("target", "10ms", "latency target of the classic queue").within("1ms", "1s");
 
 const CLASSIC_LIMIT: Key<BytesOrSpan> =
-    Key::new("classic-limit", "100ms", "buffer of the classic queue; a time is taken at the rate");
+    Key::new("classic-limit", "100ms", "buffer of the classic queue; a time is taken at its rate");
 
 const LOW_LATENCY_LIMIT: Key<BytesOrSpan> = Key::new(
     "low-latency-limit",
     "10ms",
-    "buffer of the low latency queue; a time is taken at the rate, at least 40000B",
+    "buffer of the low latency queue; a time is taken at its rate, at least 40000B",
 );
 
 const THRESHOLD: Key<Span> = Key::new(
@@ -105,6 +174,12 @@ const RANGE: Key<Count> =
 
 const COUPLING: Key<Millionths> =
     Key::new("coupling", "2", "coupling factor, in steps of a tenth").within("0", "25.4");
+
+const COUPLED_WHILE: Key<CoupledWhile> = Key::new(
+    "coupled-while",
+    "always",
+    "couple always, or only while DOCSIS-PIE is awake and may drop",
+);
 
 const WEIGHT: Key<Count> =
     Key::new("weight", "230", "weight of the low latency queue, of 256").within("1", "255");
@@ -139,12 +214,19 @@ pub(crate) const DEFINITION: Definition = Definition {
     source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957",
     params: &[
         RATE.param(),
+        LOW_LATENCY_RATE.param(),
+        LOW_LATENCY_PEAK.param(),
+        LOW_LATENCY_BURST.param(),
+        CLASSIC_RATE.param(),
+        CLASSIC_PEAK.param(),
+        CLASSIC_BURST.param(),
         TARGET.param(),
         CLASSIC_LIMIT.param(),
         LOW_LATENCY_LIMIT.param(),
         THRESHOLD.param(),
         RANGE.param(),
         COUPLING.param(),
+        COUPLED_WHILE.param(),
         WEIGHT.param(),
         PROTECTION.param(),
         CRITICAL_DELAY.param(),
@@ -166,19 +248,24 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldCo
     if !coupling_millionths.is_multiple_of(100_000) {
         return Err(values.refuse(COUPLING, "whole tenths, such as 2.0"));
     }
-    let low_latency = limit(values, LOW_LATENCY_LIMIT, rate)?;
+    let low_latency = flow_rates(values, LOW_LATENCY_RATE, LOW_LATENCY_PEAK, LOW_LATENCY_BURST)?;
+    let classic = flow_rates(values, CLASSIC_RATE, CLASSIC_PEAK, CLASSIC_BURST)?;
+    let low_latency_bytes = limit(values, LOW_LATENCY_LIMIT, low_latency.within(rate))?;
     let is_time = matches!(values.get(LOW_LATENCY_LIMIT), BytesOrSpan::Span(_));
     Ok(DocsisLldConfig {
         target: values.get(TARGET),
-        classic_limit_bytes: limit(values, CLASSIC_LIMIT, rate)?,
+        classic_limit_bytes: limit(values, CLASSIC_LIMIT, classic.within(rate))?,
         low_latency_limit_bytes: if is_time {
-            low_latency.max(LEAST_LIMIT_BYTES)
+            low_latency_bytes.max(LEAST_LIMIT_BYTES)
         } else {
-            low_latency
+            low_latency_bytes
         },
+        low_latency,
+        classic,
         threshold: values.get(THRESHOLD),
         range_exponent: values.get(RANGE) as u8,
         coupling_tenths: (coupling_millionths / 100_000) as u8,
+        coupled_while: values.get(COUPLED_WHILE),
         weight: values.get(WEIGHT) as u8,
         protection: values.get(PROTECTION),
         critical_delay: values.get(CRITICAL_DELAY),
@@ -187,6 +274,27 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldCo
         dscp_set: values.get(DSCP),
         rate,
     })
+}
+
+/// The rates of one service flow.
+fn flow_rates(
+    values: &Values,
+    rate: Key<Option<Rate>>,
+    peak: Key<Option<Rate>>,
+    burst: Key<Bytes>,
+) -> Result<FlowRates, ConfigError> {
+    let rates = FlowRates {
+        sustained: values.get(rate),
+        peak: values.get(peak),
+        burst_bytes: values.get(burst),
+    };
+    match (rates.sustained, rates.peak) {
+        (None, Some(_)) => Err(values.refuse(peak, "a sustained rate of the same flow beside it")),
+        (Some(rate), Some(fastest)) if fastest < rate => {
+            Err(values.refuse(peak, "at least the sustained rate of the same flow"))
+        }
+        _ => Ok(rates),
+    }
 }
 
 /// A buffer in bytes; a time is taken at `rate`, and is at least one largest frame.
@@ -203,6 +311,7 @@ fn limit(values: &Values, key: Key<BytesOrSpan>, rate: Rate) -> Result<u64, Conf
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{QueueConfig, QueueSetup};
 
     /// The figures that the tests of CableLabs' simulator assert.
     #[test]
@@ -213,5 +322,35 @@ mod tests {
         };
         assert_eq!(buffers(50), (625_000, 62_500));
         assert_eq!(buffers(16), (200_000, 40_000));
+    }
+
+    fn parsed(spec: &str) -> Result<DocsisLldConfig, ConfigError> {
+        let link = LinkFacts::of_rate(Rate::from_megabits_per_second(50));
+        match QueueSetup::parse(spec, &link)?.config {
+            QueueConfig::DocsisLld(config) => Ok(config),
+            other => panic!("{spec} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_flows_buffer_is_taken_at_its_own_rate() {
+        let config = parsed("docsis-lld:low-latency-rate=40mbit,classic-rate=16mbit").unwrap();
+        assert_eq!(config.low_latency_limit_bytes, 50_000);
+        assert_eq!(config.classic_limit_bytes, 200_000);
+        let faster = parsed("docsis-lld:classic-rate=90mbit").unwrap();
+        assert_eq!(faster.classic_limit_bytes, 625_000, "never beyond the aggregate's");
+    }
+
+    #[test]
+    fn a_peak_needs_a_rate_and_is_not_below_it() {
+        for (spec, expected) in [
+            ("classic-peak=9mbit", "`classic-peak=9mbit`: expected a sustained rate of the same"),
+            ("classic-rate=9mbit,classic-peak=8mbit", "expected at least the sustained rate"),
+            ("low-latency-peak=9mbit", "`low-latency-peak=9mbit`: expected a sustained rate"),
+            ("coupled-while=asleep", "expected always, awake"),
+        ] {
+            let error = parsed(&alloc::format!("docsis-lld:{spec}")).expect_err(spec).to_string();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
     }
 }

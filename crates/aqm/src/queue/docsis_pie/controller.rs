@@ -62,6 +62,11 @@ impl Controller {
         self.state.probability_q56
     }
 
+    /// Whether nothing is dropped until the buffer is a third full (`INACTIVE`).
+    pub fn is_asleep(&self) -> bool {
+        self.state.activity == Activity::Inactive
+    }
+
     /// Judges an arrival of `len` bytes that finds `backlog` stored.
     #[inline]
     pub fn judge(&mut self, len: u32, backlog: Backlog) -> Verdict {
