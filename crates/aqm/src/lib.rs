@@ -14,6 +14,7 @@
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`histogram`] | quantiles of unbounded streams of durations |
+//! | [`service_flow`] | what a queue with two service flows and a link with grants agree on |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -31,5 +32,6 @@ pub mod queue;
 pub mod rate;
 pub mod registry;
 pub mod rng;
+pub mod service_flow;
 pub mod time;
 mod token_bucket;

@@ -100,10 +100,16 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     }
     let (map_interval, to_grant) = (values.get(MAP), values.get(GRANT));
     let grant = RequestGrant { map_interval, to_grant, peak };
+    let has_requests = map_interval > Span::ZERO;
     Ok(LinkConfig {
         rate: RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)),
-        facts: LinkFacts { rate: Some(rate), peak: Some(peak), burst_bytes: Some(burst_bytes) },
-        grant: (map_interval > Span::ZERO).then_some(grant),
+        facts: LinkFacts {
+            rate: Some(rate),
+            peak: Some(peak),
+            burst_bytes: Some(burst_bytes),
+            request_loop: has_requests.then_some(map_interval + to_grant),
+        },
+        grant: has_requests.then_some(grant),
     })
 }
 

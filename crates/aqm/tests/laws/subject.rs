@@ -95,7 +95,8 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
         variants.push(vec![("classic-rate", "9mbit"), ("low-latency-rate", "8mbit")]);
     }
     if kind_of("coupled-while").is_some() {
-        variants.push(vec![("coupled-while", "awake")]);
+        variants.push(vec![("coupled-while", "awake"), ("delay", "virtual")]);
+        variants.push(vec![("delay", "virtual"), ("request-loop", "6ms"), ("grant-rate", "1mbit")]);
     }
     if kind_of("mtu").is_some() {
         variants.push(vec![("mtu", "0B")]);

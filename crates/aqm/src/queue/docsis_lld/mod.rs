@@ -19,13 +19,13 @@
 //! 42.9 `critical-score`, 42.10 `aging`; 40.2 is `target`, 40.4 `threshold`, 40.5 `range`.
 //!
 //! # Divergences
-//! * The delay of the low latency queue is its backlog, the arrival included, at the aggregate
-//!   rate: `qdelayCoupledL` of annex O, the form for a CMTS. A modem upstream has a virtual queue
-//!   instead, because its backlog waits for grants; behind a link with grants (`map`), this
-//!   queue therefore marks more than a modem would.
-//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue; a CMTS
-//!   holds it in its scheduler. A packet larger than the burst leaves when the bucket is full.
-//! * Guaranteed grants are not built.
+//! * The delay of the low latency queue is its backlog, the arrival included, at the highest rate
+//!   it may have: `qdelayCoupledL` of annex O, the form for a CMTS. `delay=virtual` is the form for
+//!   a modem, whose backlog waits for grants. The virtual queue has room while it stands for less
+//!   than the buffer but one frame, the real one while it holds less than that and what the wait
+//!   for grants explains.
+//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue; a
+//!   CMTS holds it in its scheduler. A packet larger than the burst leaves when the bucket is full.
 //! * The scheduler divides bytes as the weights say. The CableLabs simulator gives the classic
 //!   queue a full quantum, which makes 230 : 256 of it; the standard's text says 230 : 26.
 //!
@@ -38,6 +38,7 @@ mod params;
 mod protection;
 mod rates;
 mod shaper;
+mod virtual_queue;
 
 use alloc::boxed::Box;
 
@@ -47,23 +48,26 @@ use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::control::{ONE_Q56, Recur, UpdateTimer, q56_to_f64};
 use crate::queue::docsis_pie::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
-use crate::queue::store::dual::{Credit, Pair, Side};
+use crate::queue::store::dual::{Credit, Pair};
 use crate::rng::Rng;
+use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
 use immediate::Ramp;
 pub use params::{CoupledWhile, DocsisLldConfig};
 pub(crate) use params::{DEFINITION, configure};
 use protection::Protection;
-pub use rates::FlowRates;
 use rates::{Rates, WHOLE_WEIGHT};
 use shaper::Shaper;
+use virtual_queue::VirtualQueue;
 
 /// The dual queue.
 #[derive(Debug)]
 pub struct DocsisLld<P> {
     config: DocsisLldConfig,
     ramp: Ramp,
+    /// Where the delay is not that of the backlog.
+    virtual_queue: Option<VirtualQueue>,
     rates: Rates,
     classic: Controller,
     timer: UpdateTimer,
@@ -130,6 +134,10 @@ impl<P> DocsisLld<P> {
             credit: Credit::new(classic_weight, WHOLE_WEIGHT, MAX_PACKET_BYTES as u32),
             low_latency_bits: 0,
             shapers: Shapers::new(&config),
+            virtual_queue: config.virtual_loop.map(|request_loop| {
+                let limit = config.low_latency_limit_bytes;
+                VirtualQueue::new(most, limit, request_loop, config.proactive)
+            }),
             rates: Rates::new(config.rate, config.weight, config.low_latency, config.classic),
             pair: Pair::default(),
             ramp,
@@ -138,6 +146,9 @@ impl<P> DocsisLld<P> {
     }
 
     fn advance(&mut self, now: Time) {
+        if let Some(queue) = &mut self.virtual_queue {
+            queue.advance(now, self.pair.low_latency.backlog().bytes);
+        }
         while let Some(due) = self.timer.take_due(now) {
             let nothing_sent = self.low_latency_bits == 0;
             if !self.update() && nothing_sent {
@@ -197,7 +208,17 @@ impl<P> DocsisLld<P> {
     ) -> Admit {
         let stored = self.pair.low_latency.backlog().bytes;
         let len = packet.meta.len;
-        let delay = self.ramp.delay_of(stored + u64::from(len));
+        // Annex M leaves room for one largest frame instead of looking at the arrival.
+        let (delay, has_room) = match &mut self.virtual_queue {
+            None => {
+                let room = self.config.low_latency_limit_bytes.saturating_sub(MAX_PACKET_BYTES);
+                (self.ramp.delay_of(stored + u64::from(len)), stored < room)
+            }
+            Some(queue) => {
+                let has_room = queue.has_room(now, stored);
+                (queue.arrive(now, len), has_room)
+            }
+        };
         let native_q56 = self.ramp.probability_q56(delay);
         let sanctioned = self.protection.as_mut().is_some_and(|protection| {
             protection.sanctions(now, packet.meta.flow, len, delay, native_q56)
@@ -208,14 +229,16 @@ impl<P> DocsisLld<P> {
             let reason = if native { MarkReason::Threshold } else { MarkReason::Early };
             self.pair.mark(side, now, &mut packet, reason, observer);
         }
+        if has_room && !sanctioned {
+            return self.pair.store(side, now, packet);
+        }
+        if let Some(queue) = &mut self.virtual_queue {
+            queue.give_back(len);
+        }
         if sanctioned {
             return self.enqueue_classic(now, packet, observer);
         }
-        // Annex M leaves room for one largest frame instead of looking at the arrival.
-        if stored >= self.config.low_latency_limit_bytes.saturating_sub(MAX_PACKET_BYTES) {
-            return self.pair.refuse(side, now, packet, observer);
-        }
-        self.pair.store(side, now, packet)
+        self.pair.refuse(side, now, packet, observer)
     }
 }
 
@@ -301,6 +324,7 @@ mod tests {
     use super::*;
     use crate::packet::Dscp;
     use crate::rate::Rate;
+    use crate::service_flow::FlowRates;
 
     fn queue(protection: bool) -> DocsisLld<u32> {
         let config = DocsisLldConfig {
@@ -358,6 +382,27 @@ mod tests {
             awake.update();
         }
         assert!(awake.coupled_q56 > 0, "a third of the buffer is full");
+    }
+
+    /// 2 ms of packets arrive at once, and 3 ms when 1 ms has passed in which nothing left: 5 ms
+    /// are stored, the virtual queue stands for 4.
+    #[test]
+    fn a_virtual_queue_marks_by_its_own_delay() {
+        let marks = |virtual_loop| {
+            let config = DocsisLldConfig {
+                virtual_loop,
+                threshold: Span::from_micros(3_700),
+                range_exponent: 0,
+                ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
+            };
+            let mut queue = DocsisLld::new(config, &Rng::new(1));
+            for at in [0, 0, 1, 1, 1] {
+                let now = Time::from_millis(at);
+                queue.enqueue(now, packet(1_250, Ecn::Ect1, 0), &mut ());
+            }
+            queue.stats().marked
+        };
+        assert_eq!((marks(None), marks(Some(Span::from_millis(6)))), (1, 0));
     }
 
     /// Sent from each side within a second: L, then C.

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use super::DocsisLld;
-use super::rates::FlowRates;
 use crate::config::{
     Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, Kind, LinkFacts, Millionths,
     Quantity, Value, Values,
@@ -14,6 +13,7 @@ use crate::qdisc::Qdisc;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
 use crate::rng::Rng;
+use crate::service_flow::{FlowRates, ProactiveGrants};
 use crate::time::Span;
 
 /// Parameters of [`DocsisLld`].
@@ -27,6 +27,11 @@ pub struct DocsisLldConfig {
     pub classic: FlowRates,
     /// Latency target of the classic queue (TLV 40.2).
     pub target: Span,
+    /// Grants that the low latency flow gets without asking, behind a link with grants.
+    pub proactive: Option<ProactiveGrants>,
+    /// From a request to its grant, where the delay of the low latency queue is that of a virtual
+    /// one (annex O, `qdelayCoupledV`); `None`: its backlog's (`qdelayCoupledL`).
+    pub virtual_loop: Option<Span>,
     /// Buffer of the classic queue in bytes.
     pub classic_limit_bytes: u64,
     /// Buffer of the low latency queue in bytes.
@@ -76,6 +81,26 @@ impl Quantity for CoupledWhile {
     }
 }
 
+/// What the delay of the low latency queue is taken from.
+enum DelayModel {
+    Queue,
+    Virtual,
+}
+
+impl Quantity for DelayModel {
+    type Value = Self;
+
+    const KIND: Kind = Kind::Choice(&["queue", "virtual"]);
+
+    fn of(value: Option<Value>) -> Option<Self> {
+        match value? {
+            Value::Choice("queue") => Some(Self::Queue),
+            Value::Choice("virtual") => Some(Self::Virtual),
+            _ => None,
+        }
+    }
+}
+
 impl DocsisLldConfig {
     /// The standard's defaults at `rate`.
     pub fn for_rate(rate: Rate) -> Self {
@@ -83,6 +108,8 @@ impl DocsisLldConfig {
             rate,
             low_latency: FlowRates::UNLIMITED,
             classic: FlowRates::UNLIMITED,
+            proactive: None,
+            virtual_loop: None,
             target: Span::from_millis(10),
             classic_limit_bytes: rate.bytes_in(Span::from_millis(100)).max(MAX_PACKET_BYTES),
             low_latency_limit_bytes: rate.bytes_in(Span::from_millis(10)).max(LEAST_LIMIT_BYTES),
@@ -148,6 +175,30 @@ const CLASSIC_PEAK: Key<Option<Rate>> = Key::optional(
 
 const CLASSIC_BURST: Key<Bytes> =
     Key::new("classic-burst", "3044B", "its burst, with `classic-rate`").within("1522B", "1024MiB");
+
+const GRANT_RATE: Key<Option<Rate>> = Key::optional(
+    "grant-rate",
+    "none",
+    "rate of grants that the low latency flow gets without asking (GGR), behind `map`",
+)
+.within("1kbit", "400gbit");
+
+const GRANT_INTERVAL: Key<Span> =
+    Key::new("grant-interval", "1ms", "with `grant-rate`: time between them (GGI)")
+        .within("100us", "65535us");
+
+const DELAY: Key<Option<DelayModel>> = Key::optional(
+    "delay",
+    "virtual behind a link with `map`, else queue",
+    "delay of the low latency queue: of its backlog, or of a virtual queue as in a modem",
+);
+
+const REQUEST_LOOP: Key<Option<Span>> = Key::optional(
+    "request-loop",
+    "`map` and `grant` of the link, else 0s",
+    "with delay=virtual: from a request to its grant, a wait that is no congestion",
+)
+.within("0s", "2s");
 
 const TARGET: Key<Span> =
     Key::new("target", "10ms", "latency target of the classic queue").within("1ms", "1s");
@@ -220,6 +271,10 @@ pub(crate) const DEFINITION: Definition = Definition {
         CLASSIC_RATE.param(),
         CLASSIC_PEAK.param(),
         CLASSIC_BURST.param(),
+        GRANT_RATE.param(),
+        GRANT_INTERVAL.param(),
+        DELAY.param(),
+        REQUEST_LOOP.param(),
         TARGET.param(),
         CLASSIC_LIMIT.param(),
         LOW_LATENCY_LIMIT.param(),
@@ -253,6 +308,8 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldCo
     let low_latency_bytes = limit(values, LOW_LATENCY_LIMIT, low_latency.within(rate))?;
     let is_time = matches!(values.get(LOW_LATENCY_LIMIT), BytesOrSpan::Span(_));
     Ok(DocsisLldConfig {
+        proactive: proactive(values, low_latency.within(rate))?,
+        virtual_loop: virtual_loop(values, link)?,
         target: values.get(TARGET),
         classic_limit_bytes: limit(values, CLASSIC_LIMIT, classic.within(rate))?,
         low_latency_limit_bytes: if is_time {
@@ -294,6 +351,26 @@ fn flow_rates(
             Err(values.refuse(peak, "at least the sustained rate of the same flow"))
         }
         _ => Ok(rates),
+    }
+}
+
+/// The grants without requests, of a flow that can have `most`.
+fn proactive(values: &Values, most: Rate) -> Result<Option<ProactiveGrants>, ConfigError> {
+    let Some(rate) = values.get(GRANT_RATE) else { return Ok(None) };
+    if rate > most {
+        return Err(values.refuse(GRANT_RATE, "at most the rate of the low latency flow"));
+    }
+    Ok(Some(ProactiveGrants { rate, interval: values.get(GRANT_INTERVAL) }))
+}
+
+/// The loop of the virtual queue; `None`: there is no virtual queue.
+fn virtual_loop(values: &Values, link: &LinkFacts) -> Result<Option<Span>, ConfigError> {
+    let given = values.get(REQUEST_LOOP);
+    match values.get(DELAY) {
+        Some(DelayModel::Virtual) => Ok(Some(given.or(link.request_loop).unwrap_or(Span::ZERO))),
+        None if link.request_loop.is_some() => Ok(given.or(link.request_loop)),
+        _ if given.is_some() => Err(values.refuse(REQUEST_LOOP, "delay=virtual beside it")),
+        _ => Ok(None),
     }
 }
 
@@ -342,12 +419,34 @@ mod tests {
     }
 
     #[test]
+    fn behind_grants_the_delay_is_that_of_a_virtual_queue() {
+        let behind = |spec: &str, request_loop| {
+            let rate = Some(Rate::from_megabits_per_second(50));
+            let link = LinkFacts { rate, request_loop, ..LinkFacts::UNKNOWN };
+            match QueueSetup::parse(spec, &link).expect(spec).config {
+                QueueConfig::DocsisLld(config) => config.virtual_loop,
+                other => panic!("{spec} is {other:?}"),
+            }
+        };
+        let six = Some(Span::from_millis(6));
+        assert_eq!(behind("docsis-lld", six), six);
+        assert_eq!(behind("docsis-lld:request-loop=4ms", six), Some(Span::from_millis(4)));
+        assert_eq!(behind("docsis-lld:delay=queue", six), None);
+        assert_eq!(behind("docsis-lld", None), None);
+        assert_eq!(behind("docsis-lld:delay=virtual", None), Some(Span::ZERO));
+    }
+
+    #[test]
     fn a_peak_needs_a_rate_and_is_not_below_it() {
         for (spec, expected) in [
             ("classic-peak=9mbit", "`classic-peak=9mbit`: expected a sustained rate of the same"),
             ("classic-rate=9mbit,classic-peak=8mbit", "expected at least the sustained rate"),
             ("low-latency-peak=9mbit", "`low-latency-peak=9mbit`: expected a sustained rate"),
             ("coupled-while=asleep", "expected always, awake"),
+            ("delay=real", "expected queue, virtual"),
+            ("request-loop=4ms", "`request-loop=4ms`: expected delay=virtual beside it"),
+            ("grant-rate=51mbit", "expected at most the rate of the low latency flow"),
+            ("grant-rate=5mbit,low-latency-rate=4mbit", "expected at most the rate of the low"),
         ] {
             let error = parsed(&alloc::format!("docsis-lld:{spec}")).expect_err(spec).to_string();
             assert!(error.contains(expected), "{spec}: {error}");

@@ -3,35 +3,11 @@
 
 use crate::queue::docsis_pie::UPDATE_INTERVAL;
 use crate::rate::Rate;
+use crate::service_flow::FlowRates;
 use crate::time::Span;
 
 /// All of the link, in the unit of the scheduling weight (TLV 42.6).
 pub(super) const WHOLE_WEIGHT: u32 = 256;
-
-/// The limits of one service flow inside the aggregate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowRates {
-    /// Maximum sustained rate (`MSR`, TLV 24.8); `None`: as fast as the aggregate.
-    pub sustained: Option<Rate>,
-    /// Peak rate (TLV 24.27), with a sustained rate only; `None`: the link's.
-    pub peak: Option<Rate>,
-    /// Bytes that may pass beyond the sustained rate (TLV 24.9).
-    pub burst_bytes: u64,
-}
-
-impl FlowRates {
-    /// No limit but the aggregate's.
-    pub const UNLIMITED: Self =
-        Self { sustained: None, peak: None, burst_bytes: DEFAULT_BURST_BYTES };
-
-    /// What the flow can have of an aggregate of `rate` in the long run.
-    pub fn within(self, rate: Rate) -> Rate {
-        self.sustained.map_or(rate, |sustained| sustained.min(rate))
-    }
-}
-
-/// The standard's default burst: two frames of 1522 bytes.
-const DEFAULT_BURST_BYTES: u64 = 3_044;
 
 /// What the queue reckons with.
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! Keeps one service flow to its own rates (MULPIv3.1 annex C.2.2.7).
 
 use crate::rate::Rate;
+use crate::service_flow::FlowRates;
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
-
-use super::rates::FlowRates;
 
 /// Two token buckets: one of the sustained rate and burst, one of the peak rate and a largest
 /// frame.
@@ -26,14 +25,11 @@ struct Bucket {
     updated: Time,
 }
 
-/// A largest frame with one VLAN tag: what may pass beyond the peak rate.
-const PEAK_BURST_BYTES: u64 = 1_522;
-
 impl Shaper {
     /// Full buckets; `None` where the flow has no rate of its own.
     pub fn new(rates: FlowRates) -> Option<Self> {
         let sustained = Bucket::new(rates.sustained?, rates.burst_bytes);
-        let peak = rates.peak.map(|rate| Bucket::new(rate, PEAK_BURST_BYTES));
+        let peak = rates.peak.map(|rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES));
         Some(Self { sustained, peak })
     }
 

@@ -43,7 +43,8 @@ use crate::aqm::Store;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::control::UpdateTimer;
-use crate::queue::store::dual::{Credit, Pair, Side};
+use crate::queue::store::dual::{Credit, Pair};
+use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
 pub use linux::{DualPi2Linux, DualPi2LinuxConfig};

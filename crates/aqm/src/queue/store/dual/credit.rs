@@ -1,6 +1,6 @@
 //! The scheduler between the two queues: weighted by bytes, the low latency queue first.
 
-use super::Side;
+use crate::service_flow::Side;
 
 /// A credit that moves only while both queues wait: it rises by the classic weight with every byte
 /// of the low latency queue, and falls by the other weight with every byte of the classic one. The

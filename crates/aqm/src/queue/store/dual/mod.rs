@@ -7,4 +7,4 @@ mod credit;
 mod pair;
 
 pub(crate) use credit::Credit;
-pub(crate) use pair::{Pair, Side};
+pub(crate) use pair::Pair;

@@ -4,16 +4,8 @@ use crate::aqm::{Marking, Store, mark_if_capable};
 use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, DropReason, MarkReason, Observer, Stats};
 use crate::queue::store::Ring;
+use crate::service_flow::Side;
 use crate::time::{Span, Time};
-
-/// One of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// L: low latency.
-    LowLatency,
-    /// C: classic.
-    Classic,
-}
 
 /// The low latency and the classic store.
 #[derive(Debug)]
