@@ -21,6 +21,7 @@ use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use underload_aqm::queue::bode::BodeProfile;
+use underload_aqm::queue::cake::Cake;
 use underload_aqm::queue::codel::CodelProfile;
 use underload_aqm::queue::docsis_pie::DocsisPie;
 use underload_aqm::queue::fq_codel::FlowCodel;
@@ -252,6 +253,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
             boxed(tail(DocsisPie::new(queue.0.clone(), rng), limit))
         }
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
+        QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
         QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
             return None;
         }

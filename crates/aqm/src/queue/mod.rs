@@ -7,6 +7,7 @@
 
 pub mod bode;
 pub mod buffer_control;
+pub mod cake;
 pub mod codel;
 pub(crate) mod control;
 pub mod diffserv;

@@ -7,8 +7,8 @@ use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
-    bode, buffer_control, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel, pie,
-    red,
+    bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel,
+    pie, red,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -43,6 +43,10 @@ pub const QUEUES: &[QueueEntry] = &[
     QueueEntry {
         definition: &fq_codel::DEFINITION,
         configure: |values, _| fq_codel::configure(values).map(QueueConfig::FqCodel),
+    },
+    QueueEntry {
+        definition: &cake::DEFINITION,
+        configure: |values, _| Ok(QueueConfig::Cake(cake::configure(values))),
     },
     QueueEntry {
         definition: &pie::DEFINITION,
@@ -86,6 +90,8 @@ pub enum QueueConfig {
     Codel(codel::CodelQueue),
     /// FQ-CoDel.
     FqCodel(fq_codel::FqCodelConfig),
+    /// CAKE.
+    Cake(cake::CakeConfig),
     /// BoDe.
     Bode(bode::BodeQueue),
     /// DiffServ.
@@ -152,6 +158,7 @@ impl QueueConfig {
             Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
             Self::Codel(config) => config.build(),
             Self::FqCodel(config) => config.build(),
+            Self::Cake(config) => config.build(rng),
             Self::Bode(config) => config.build(),
             Self::DiffServ(config) => config.build(rng, Self::build),
             Self::Pie(config) => config.build(rng),

@@ -104,6 +104,15 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
     if kind_of("ce-threshold").is_some() {
         variants.push(vec![("ce-threshold", "1ms"), ("ecn", "on")]);
     }
+    if kind_of("memory").is_some() {
+        variants.push(vec![("memory", "20000B")]);
+    }
+    if kind_of("tins").is_some() {
+        let small = ("memory", "20000B");
+        variants.push(vec![small, ("rate", "9mbit"), ("tins", "diffserv8"), ("ingress", "on")]);
+        variants.push(vec![small, ("tins", "precedence"), ("isolation", "srchost")]);
+        variants.push(vec![("rate", "20mbit"), ("framing", "atm"), small, ("isolation", "hosts")]);
+    }
     variants
 }
 
@@ -115,7 +124,7 @@ fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
         let item = spec.items.iter().find(|item| item.key.as_deref() == Some(key));
         item.map(|item| item.value.as_str())
     };
-    let limit = given("limit").map(|text| match text.split_once('p') {
+    let limit = given("limit").or(given("memory")).map(|text| match text.split_once('p') {
         Some((packets, _)) => Backlog { packets: packets.parse().expect(text), bytes: u64::MAX },
         None => {
             let bytes = text.strip_suffix('B').and_then(|bytes| bytes.parse().ok()).expect(text);

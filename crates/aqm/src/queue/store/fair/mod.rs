@@ -22,7 +22,7 @@
 
 mod fattest;
 mod list;
-mod slab;
+pub(in crate::queue) mod slab;
 
 use alloc::vec::Vec;
 

@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 /// kept apart from its packet, so that chaining leaves packets that are not needed yet alone: with
 /// many flows they are not in the nearest cache.
 #[derive(Debug)]
-pub(super) struct Slab<P> {
+pub(in crate::queue) struct Slab<P> {
     nodes: Vec<Node<P>>,
     next: Vec<u32>,
     free: u32,
@@ -24,13 +24,13 @@ pub(super) struct Slab<P> {
 struct Node<P>(Option<Packet<P>>);
 
 impl<P> Slab<P> {
-    pub(super) const fn new() -> Self {
+    pub(in crate::queue) const fn new() -> Self {
         Self { nodes: Vec::new(), next: Vec::new(), free: NONE }
     }
 
     /// The packet's metadata in `node`.
     #[inline]
-    pub(super) fn meta(&self, node: u32) -> Option<&Meta> {
+    pub(in crate::queue) fn meta(&self, node: u32) -> Option<&Meta> {
         self.nodes[node as usize].0.as_ref().map(|packet| &packet.meta)
     }
 
@@ -65,27 +65,32 @@ impl<P> Slab<P> {
 
 /// The packets of one flow, first in, first out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chain {
+pub(in crate::queue) struct Chain {
     head: u32,
     tail: u32,
     packets: u32,
 }
 
 impl Chain {
-    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE, packets: 0 };
+    pub(in crate::queue) const EMPTY: Self = Self { head: NONE, tail: NONE, packets: 0 };
 
-    pub(super) const fn packets(&self) -> u32 {
+    pub(in crate::queue) const fn packets(&self) -> u32 {
         self.packets
     }
 
     /// The node of the oldest packet.
-    pub(super) const fn head(&self) -> Option<u32> {
+    pub(in crate::queue) const fn head(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head) }
     }
 
     /// Stores `packet` behind all others, as arrived `now`, and returns its node.
     #[inline]
-    pub(super) fn push<P>(&mut self, now: Time, packet: Packet<P>, slab: &mut Slab<P>) -> u32 {
+    pub(in crate::queue) fn push<P>(
+        &mut self,
+        now: Time,
+        packet: Packet<P>,
+        slab: &mut Slab<P>,
+    ) -> u32 {
         let node = slab.insert(now, packet);
         if self.packets == 0 {
             self.head = node;
@@ -99,7 +104,7 @@ impl Chain {
 
     /// Takes the oldest packet.
     #[inline]
-    pub(super) fn pop<P>(&mut self, slab: &mut Slab<P>) -> Option<Packet<P>> {
+    pub(in crate::queue) fn pop<P>(&mut self, slab: &mut Slab<P>) -> Option<Packet<P>> {
         let node = self.head()?;
         self.head = slab.next[node as usize];
         self.packets -= 1;

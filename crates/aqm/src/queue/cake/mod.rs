@@ -1,0 +1,379 @@
+//! CAKE, Common Applications Kept Enhanced (Høiland-Jørgensen, Täht and Morton, arXiv 1804.07617;
+//! Linux `sch_cake`): one discipline in place of a shaper, classes, a fair queue and an AQM.
+//!
+//! # Principle
+//! A packet goes to a *tin* by its codepoint (`tins`), and there to the queue of its flow. The
+//! queues of a tin take turns by DRR++, sparse flows first (`tin`); the turns of a host that has
+//! several bulk flows are shorter, so that hosts get equal shares before flows do. Flows and hosts
+//! find their places by eight-way set-associative hashing (`ways`), which makes collisions rare.
+//! Each flow has a `cobalt` of its own, CoDel and BLUE together. Where memory runs out, the longest
+//! queue of all loses packets from its head (`longest`).
+//!
+//! With `rate`, a `shaper` without bursts says when the next packet may leave, and a tin that is
+//! within its share of the rate goes before one that is not. Without, the link behind sets the
+//! pace, and the tins take turns by weight.
+//!
+//! # Parameters
+//! | key | unit | default | meaning |
+//! |---|---|---|---|
+//! | `rate` | rate | none | of its own shaper |
+//! | `tins` | choice | `diffserv3` | how codepoints are sorted |
+//! | `isolation` | choice | `triple-isolate` | what a flow is, who shares with whom |
+//! | `path`, `rtt` | choice, time | `internet`, 100 ms | expected round trip; target is a 20th of it |
+//! | `overhead`, `mpu` | bytes | 0 | charged on top of, and at least for, each packet |
+//! | `framing` | choice | `none` | `atm` or `ptm`: how the line cuts packets |
+//! | `memory` | bytes | 4 MiB or more | stored at most |
+//! | `ingress` | on/off | off | charge dropped packets too |
+//! | `mtu` | bytes | 1514 | of which one and a half may always wait |
+//!
+//! # Profile
+//! `linux` is the behaviour of Linux 6.12, to the packet. COBALT has two properties of the kernel's
+//! code that its description does not ask for; see `cobalt`.
+//!
+//! # Divergences from Linux
+//! * Flow and hosts are `meta.flow`, `meta.src` and `meta.dst` as they are, not Jenkins hashes of
+//!   addresses: callers who number their flows get no collisions below 1024.
+//! * Memory is counted in packet lengths, with at least 64 bytes per packet, not in kernel buffers.
+//! * Not built: the ACK filter (disciplines do not see TCP headers), `wash` (they change no field
+//!   but ECN), `autorate-ingress`, `nat`, `fwmark`, filters, negative overheads. Super-packets are
+//!   not split here; the emulator cuts them before.
+//!
+//! # How it is validated
+//! Packet by packet against Linux's own code (`tests/vectors.rs`), the laws, the kernel's figures
+//! (`underload run kernel/20mbit`). See `docs/queues/cake.md`.
+
+mod cobalt;
+mod longest;
+mod params;
+mod rotation;
+mod shaper;
+mod tin;
+mod tins;
+mod ways;
+
+use alloc::vec::Vec;
+
+use crate::aqm::{Marking, mark_if_capable};
+use crate::packet::{Ecn, Packet};
+use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
+use crate::queue::store::fair::slab::Slab;
+use crate::rng::Rng;
+use crate::time::Time;
+
+pub use params::{CakeConfig, Isolation};
+pub(crate) use params::{DEFINITION, configure};
+pub use shaper::{Framing, Overhead};
+pub use tins::Tins;
+
+use longest::Longest;
+use shaper::{Pace, Shaper, bytes_per_second};
+use tin::{Tin, law_of};
+use ways::QUEUES;
+
+/// Tins at most; the index of queues has room for all of them.
+const MAX_TINS: usize = 8;
+
+/// What a packet takes of the memory at least, so that empty ones are bounded too.
+const LEAST_FOOTPRINT_BYTES: u32 = 64;
+
+/// CAKE.
+#[derive(Debug)]
+pub struct Cake<P> {
+    config: CakeConfig,
+    tins: Vec<Tin>,
+    shaper: Option<Shaper>,
+    /// The tin served last.
+    current: usize,
+    longest: Longest,
+    slab: Slab<P>,
+    memory_bytes: u64,
+    backlog: Backlog,
+    /// All but `sent`, which follows from the others.
+    stats: Stats,
+    rng: Rng,
+}
+
+/// A flow by its tin and its queue there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    tin: usize,
+    queue: usize,
+}
+
+impl Place {
+    /// Its number among the queues of all tins.
+    const fn number(self) -> usize {
+        self.queue * MAX_TINS + self.tin
+    }
+
+    const fn of_number(number: usize) -> Self {
+        Self { tin: number % MAX_TINS, queue: number / MAX_TINS }
+    }
+}
+
+/// What became of a flow's turn.
+enum Turn<P> {
+    /// This packet leaves.
+    Sends(Packet<P>),
+    /// The flow had nothing left.
+    Ended,
+    /// It was charged for a drop, and may have used up its turn.
+    Charged,
+}
+
+impl<P> Cake<P> {
+    /// Empty; draws from `rng`.
+    pub fn new(config: CakeConfig, rng: &Rng) -> Self {
+        let rate = config.rate.map_or(0, bytes_per_second);
+        let tin = |index| {
+            let share = config.tins.share(index, rate);
+            Tin::new(share, law_of(share.rate, config.mtu_bytes, config.target(), config.rtt))
+        };
+        Self {
+            tins: (0..config.tins.count()).map(tin).collect(),
+            shaper: config.rate.map(|rate| Shaper::new(Pace::new(bytes_per_second(rate)))),
+            current: 0,
+            longest: Longest::new(QUEUES * MAX_TINS),
+            slab: Slab::new(),
+            memory_bytes: 0,
+            backlog: Backlog::default(),
+            stats: Stats::default(),
+            rng: rng.child("cake"),
+            config,
+        }
+    }
+
+    fn footprint(len: u32) -> u64 {
+        u64::from(len.max(LEAST_FOOTPRINT_BYTES))
+    }
+
+    /// Ends the idleness of an empty tin, and of the shaper if all of them are empty.
+    #[inline]
+    fn wake(&mut self, now: Time, tin: usize) {
+        if self.tins[tin].packets > 0 {
+            return;
+        }
+        self.tins[tin].schedule.wake(now);
+        if self.backlog.is_empty()
+            && let Some(shaper) = &mut self.shaper
+        {
+            shaper.wake(now);
+        }
+    }
+
+    fn store(&mut self, now: Time, place: Place, packet: Packet<P>) -> u32 {
+        let len = packet.meta.len;
+        let tin = &mut self.tins[place.tin];
+        let node = tin.flows[place.queue].chain.push(now, packet, &mut self.slab);
+        tin.packets += 1;
+        self.backlog.add(len);
+        self.memory_bytes += Self::footprint(len);
+        self.longest.add(place.number(), len);
+        node
+    }
+
+    /// Takes the oldest packet of a queue.
+    fn pop(&mut self, place: Place) -> Option<Packet<P>> {
+        let tin = &mut self.tins[place.tin];
+        let packet = tin.flows[place.queue].chain.pop(&mut self.slab)?;
+        let len = packet.meta.len;
+        tin.packets -= 1;
+        self.backlog.remove(len);
+        self.memory_bytes -= Self::footprint(len);
+        self.longest.remove(place.number(), len);
+        Some(packet)
+    }
+
+    /// Makes room. Returns whether the packet in node `arrival` was among the victims.
+    #[cold]
+    fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
+        let mut hit_arrival = false;
+        while self.memory_bytes > self.config.memory_bytes {
+            let place = self.longest_queue();
+            let tin = &mut self.tins[place.tin];
+            let flow = &mut tin.flows[place.queue];
+            hit_arrival |= flow.chain.head() == Some(arrival);
+            let blue = flow.cobalt.on_overflow(now, &tin.law);
+            tin.count_blue(blue);
+            let Some(victim) = self.pop(place) else { break };
+            if self.config.ingress {
+                let charged = self.config.overhead.charged(victim.meta.len);
+                self.charge_time(now, place.tin, charged, false);
+            }
+            self.stats.dropped_enqueue.add(victim.meta.len);
+            observer.dropped(now, victim, DropReason::OverlimitFattest);
+        }
+        hit_arrival
+    }
+
+    /// The queue to drop from. The index may name one that is empty: then it is built anew; and
+    /// where all packets are empty, any queue that has one will do.
+    fn longest_queue(&mut self) -> Place {
+        for _ in 0..2 {
+            let place = Place::of_number(self.longest.find());
+            if self.holds(place) {
+                return place;
+            }
+            self.longest.neglect();
+        }
+        let mut places = (0..QUEUES * MAX_TINS).map(Place::of_number);
+        places.find(|place| self.holds(*place)).unwrap_or(Place { tin: 0, queue: 0 })
+    }
+
+    fn holds(&self, place: Place) -> bool {
+        let tin = self.tins.get(place.tin);
+        tin.is_some_and(|tin| tin.flows[place.queue].chain.packets() > 0)
+    }
+
+    /// Moves the shaper and a tin's schedule on by a packet.
+    #[inline]
+    fn charge_time(&mut self, now: Time, tin: usize, charged: u32, was_sent: bool) {
+        if let Some(shaper) = &mut self.shaper {
+            self.tins[tin].schedule.advance(now, charged);
+            shaper.charge(charged, was_sent);
+        }
+    }
+
+    /// The tin whose turn it is, if any has something to send.
+    #[inline]
+    fn choose_tin(&mut self, now: Time) -> Option<usize> {
+        if self.shaper.is_some() {
+            return self.most_urgent_tin(now);
+        }
+        if !self.tins.iter().any(Tin::is_active) {
+            return None;
+        }
+        loop {
+            let tin = &mut self.tins[self.current];
+            if tin.is_active() && tin.schedule.deficit >= 0 {
+                return Some(self.current);
+            }
+            if tin.schedule.deficit <= 0 {
+                tin.schedule.deficit += i64::from(tin.schedule.weight);
+            }
+            self.current = (self.current + 1) % self.tins.len();
+        }
+    }
+
+    /// The highest tin that is within its rate, or the one that will be so first.
+    fn most_urgent_tin(&mut self, now: Time) -> Option<usize> {
+        let mut best = None;
+        for (index, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active()) {
+            let wait = tin.schedule.next.since(now);
+            if best.is_none_or(|(_, least)| wait <= least) {
+                best = Some((index, wait));
+            }
+        }
+        self.current = best?.0;
+        Some(self.current)
+    }
+
+    /// Serves a tin until a packet leaves; `None`: a flow was found empty, and the choice of the
+    /// tin begins anew. Only the first flow of a whole dequeue may be a decaying one.
+    fn serve(
+        &mut self,
+        now: Time,
+        tin: usize,
+        may_decay: &mut bool,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        loop {
+            let queue = self.tins[tin].next_flow(*may_decay)?;
+            *may_decay = false;
+            if self.tins[tin].turn_over(queue, self.config.isolation, &mut self.rng) {
+                continue;
+            }
+            match self.take(now, Place { tin, queue }, observer) {
+                Turn::Sends(packet) => return Some(packet),
+                Turn::Ended => {
+                    self.tins[tin].retire(now, queue, self.config.isolation);
+                    return None;
+                }
+                Turn::Charged => {}
+            }
+        }
+    }
+
+    /// Takes a packet of a flow past its COBALT.
+    fn take(&mut self, now: Time, place: Place, observer: &mut dyn Observer<P>) -> Turn<P> {
+        while let Some(mut packet) = self.pop(place) {
+            let tin = &mut self.tins[place.tin];
+            let turns = if self.config.ingress { tin.bulk_flows } else { 0 };
+            let flow = &mut tin.flows[place.queue];
+            let sojourn = now.since(packet.meta.arrived);
+            let is_capable = packet.meta.ecn != Ecn::NotEct;
+            let rng = &mut self.rng;
+            let judgement = flow.cobalt.judge(now, sojourn, is_capable, turns, &tin.law, rng);
+            let charged = self.config.overhead.charged(packet.meta.len);
+            if judgement.drop && flow.chain.packets() > 0 {
+                self.stats.dropped_dequeue.add(packet.meta.len);
+                observer.dropped(now, packet, DropReason::ControlLaw);
+                if !self.config.ingress {
+                    continue;
+                }
+                tin.charge(place.queue, charged);
+                self.charge_time(now, place.tin, charged, false);
+                return Turn::Charged;
+            }
+            if judgement.mark && mark_if_capable(&mut packet.meta) == Marking::Marked {
+                self.stats.marked += 1;
+                observer.marked(now, &packet, MarkReason::ControlLaw);
+            }
+            tin.charge(place.queue, charged);
+            self.charge_time(now, place.tin, charged, true);
+            self.longest.on_sent();
+            return Turn::Sends(packet);
+        }
+        Turn::Ended
+    }
+}
+
+impl<P> Qdisc<P> for Cake<P> {
+    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+        self.stats.offered.add(packet.meta.len);
+        let isolation = self.config.isolation;
+        let tin = self.config.tins.of(packet.meta.dscp.value());
+        let place = Place { tin, queue: self.tins[tin].flow_of(&packet.meta, isolation) };
+        self.wake(now, tin);
+        let node = self.store(now, place, packet);
+        self.tins[tin].wake(place.queue, isolation, &mut self.rng);
+        let is_overfull = self.memory_bytes > self.config.memory_bytes;
+        if is_overfull && self.drop_overflow(now, node, observer) {
+            return Admit::Refused;
+        }
+        Admit::Queued
+    }
+
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
+        let mut may_decay = true;
+        while !self.backlog.is_empty() {
+            if let Some(time) = self.shaper.as_ref().and_then(|shaper| shaper.wait(now)) {
+                return Dequeue::NotBefore(time);
+            }
+            let Some(tin) = self.choose_tin(now) else { break };
+            if let Some(packet) = self.serve(now, tin, &mut may_decay, observer) {
+                return Dequeue::Packet(packet);
+            }
+        }
+        Dequeue::Empty
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats.with_sent(self.backlog)
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        let sum = |count: fn(&Tin) -> u32| f64::from(self.tins.iter().map(count).sum::<u32>());
+        visit("cake.bulk_flows", sum(|tin| tin.bulk_flows));
+        visit("cake.sparse_flows", sum(|tin| tin.sparse_flows));
+        visit("cake.unresponsive_flows", sum(|tin| tin.unresponsive_flows));
+        visit("cake.memory_bytes", self.memory_bytes as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests;
