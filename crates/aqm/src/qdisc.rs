@@ -4,6 +4,7 @@
 use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
+use crate::service_flow::ServiceFlows;
 use crate::time::Time;
 
 /// A queue discipline: stores packets and chooses which leaves next.
@@ -30,6 +31,12 @@ pub trait Qdisc<P> {
     /// Internal state worth plotting, by dotted name with its unit: `pie.probability`,
     /// `codel.count`, `docsis-pie.delay_ns`.
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// The service flows of a queue that waits for grants of its own for each of them; `None`: the
+    /// link takes what comes.
+    fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
+        None
+    }
 }
 
 /// The fate of the packet that was offered. Victims among the stored ones go to the observer.

@@ -68,8 +68,17 @@ pub struct Contract {
 pub struct Waiting {
     /// Bytes stored: what the modem asks grants for.
     pub bytes: u64,
-    /// Bytes of the packet that leaves next; zero where there is none.
-    pub head_bytes: u32,
+    /// Bytes of the packet that leaves next, if there is one.
+    pub head_bytes: Option<u32>,
+}
+
+/// What a flow was granted so far, and what became of it. In bytes; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// Granted, proactive grants included.
+    pub bytes: u64,
+    /// Lost, because the flow stored nothing.
+    pub unused_bytes: u64,
 }
 
 /// A queue whose packets wait in two service flows for grants.
@@ -82,4 +91,8 @@ pub trait ServiceFlows<P> {
 
     /// Takes the next packet of `side` for a grant at `now`.
     fn serve(&mut self, now: Time, side: Side) -> Option<Packet<P>>;
+
+    /// Told what each flow was granted so far, by [`Side`], to show it among its gauges. Proactive
+    /// grants that pass while nothing waits are counted when the next packet comes.
+    fn note_grants(&mut self, granted: [Granted; 2]);
 }

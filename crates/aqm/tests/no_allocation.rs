@@ -9,7 +9,7 @@ use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::Qdisc;
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{QUEUES, QueueSetup};
+use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
@@ -95,4 +95,30 @@ fn no_discipline_allocates_once_warm() {
             assert_eq!(ALLOCATIONS.get() - warm, 0, "{spec}: allocations once warm");
         }
     }
+}
+
+/// Both service flows behind a link with grants, busy and idle in turn.
+#[test]
+fn a_link_with_grants_does_not_allocate_once_warm() {
+    let setup =
+        LinkSetup::parse("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=4ms").expect("a link");
+    let queue = QueueSetup::parse("docsis-lld:grant-rate=1mbit", &setup.facts()).expect("a queue");
+    let rng = Rng::new(1);
+    let mut link = setup.build(queue.build::<u32>(&rng), &rng);
+    let mut run = |from: u64, to: u64, gap_us: u64| {
+        let before = ALLOCATIONS.get();
+        for step in from..to {
+            let now = Time::from_micros(step * gap_us);
+            let mut meta = Meta::new(1_000, (step % 2) as u32);
+            meta.dscp = if step % 2 == 0 { Dscp::NON_QUEUE_BUILDING } else { Dscp::DEFAULT };
+            link.send(now, Packet { meta, payload: 0 }, &mut ());
+            while link.poll(now, &mut ()).is_some() {}
+        }
+        ALLOCATIONS.get() - before
+    };
+    // 16 times the rate, then a fiftieth of it.
+    run(0, 20_000, 50);
+    run(1_000, 1_100, 40_000);
+    assert_eq!(run(1_000_000, 1_020_000, 50), 0);
+    assert_eq!(run(2_000, 2_100, 40_000), 0);
 }

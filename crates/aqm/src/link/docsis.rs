@@ -73,9 +73,12 @@ const PEAK: Key<Rate> = Key::required("peak", "peak traffic rate, not below the 
 const MAP: Key<Span> = Key::new(
     "map",
     "0s",
-    "MAP interval; packets wait for requests and grants behind the queue; 0s: no wait",
+    "MAP interval, from 100us; packets wait for requests and grants; 0s: no wait",
 )
 .within("0s", "100ms");
+
+/// Every MAP interval of a busy link costs time to compute.
+const LEAST_MAP: Span = Span::from_micros(100);
 
 const GRANT: Key<Span> = Key::new(
     "grant",
@@ -101,6 +104,9 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     let (map_interval, to_grant) = (values.get(MAP), values.get(GRANT));
     let grant = RequestGrant { map_interval, to_grant, peak };
     let has_requests = map_interval > Span::ZERO;
+    if has_requests && map_interval < LEAST_MAP {
+        return Err(values.refuse(MAP, "0s, or 100us to 100ms"));
+    }
     Ok(LinkConfig {
         rate: RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)),
         facts: LinkFacts {

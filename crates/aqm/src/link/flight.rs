@@ -72,7 +72,8 @@ pub struct Reorder {
 }
 
 /// The request-grant loop of a DOCSIS upstream, which a modem's AQM cannot see (RFC 8034,
-/// section 4.2): the delay comes after the packet has left the queue.
+/// section 4.2): the delay comes after the packet has left the queue. Queues with service flows of
+/// their own wait for [`Grants`](super::Grants) instead.
 ///
 /// A packet that starts to leave the queue is requested at the next MAP boundary, and sent from
 /// `to_grant` after that boundary, or when earlier grants are used up, at the peak rate. Requests

@@ -5,6 +5,7 @@ pub(crate) mod cellular;
 pub(crate) mod docsis;
 mod draw;
 mod flight;
+mod grants;
 mod middlebox;
 pub(crate) mod params;
 mod piecewise;
@@ -20,6 +21,7 @@ use alloc::format;
 pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use docsis::DocsisUpstream;
 pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
+pub use grants::Grants;
 pub use middlebox::{Middlebox, MiddleboxOptions};
 pub use rate_process::{Constant, RateProcess};
 pub use schedule::{Schedule, ScheduleError, Step};
@@ -28,6 +30,7 @@ pub use trace::{Opportunities, Trace, TraceError};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Dequeue, DropReason, Observer, Qdisc};
 use crate::rng::Rng;
+use crate::service_flow::Waiting;
 use crate::time::{Span, Time};
 
 /// The random numbers of a trial's link and queue, by direction (`up`, `down`) and place in the
@@ -52,6 +55,8 @@ pub struct Link<P> {
     overhead_bytes: u32,
     delay: Span,
     flight: Option<Box<Flight>>,
+    /// Where each of the queue's service flows waits for grants.
+    grants: Option<Box<Grants>>,
     loss: Loss,
     middlebox: Option<Box<Middlebox>>,
     /// What the link does next, and when; [`Time::MAX`] where it has nothing to wait for.
@@ -78,6 +83,8 @@ enum Activity {
     Asking,
     /// End of a transmission.
     Sending,
+    /// Whatever is next among requests, grants and transmissions.
+    Granting,
 }
 
 /// Independent loss of transmitted packets.
@@ -101,6 +108,9 @@ pub struct LinkParts<P> {
     pub delay: Span,
     /// Delays on top of that; `None` where there are none.
     pub flight: Option<Box<Flight>>,
+    /// Grants that each of the queue's service flows waits for; `rate` is then what a grant is sent
+    /// at. For queues with service flows alone.
+    pub grants: Option<Box<Grants>>,
     /// Random loss after transmission.
     pub loss: Loss,
     /// What changes the packets that are not lost; `None` where nothing does.
@@ -119,6 +129,7 @@ impl<P> Link<P> {
             overhead_bytes: parts.overhead_bytes,
             delay: parts.delay,
             flight: parts.flight,
+            grants: parts.grants,
             loss: parts.loss,
             middlebox: parts.middlebox,
             activity: Activity::Idle,
@@ -138,7 +149,13 @@ impl<P> Link<P> {
         }
         self.queue.enqueue(now, packet, observer);
         if matches!(self.activity, Activity::Idle | Activity::Waiting) {
-            self.ask(now);
+            match &mut self.grants {
+                None => self.ask(now),
+                Some(grants) => {
+                    grants.resume(now);
+                    (self.activity, self.wake) = (Activity::Granting, now);
+                }
+            }
         }
     }
 
@@ -220,6 +237,7 @@ impl<P> Link<P> {
                 Activity::Sending => self.finish(observer),
                 Activity::Asking => self.start(observer),
                 Activity::Waiting => self.ask(self.wake),
+                Activity::Granting => self.grant(observer),
                 Activity::Idle => return,
             }
         }
@@ -237,9 +255,7 @@ impl<P> Link<P> {
     #[inline]
     fn finish(&mut self, observer: &mut impl Observer<P>) {
         let end = self.wake;
-        if let Some(packet) = self.doomed.take() {
-            observer.dropped(end, packet, DropReason::Loss);
-        }
+        self.lose_doomed(end, observer);
         if self.queue.backlog().is_empty() {
             (self.activity, self.wake) = (Activity::Idle, Time::MAX);
         } else {
@@ -259,6 +275,47 @@ impl<P> Link<P> {
                 (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }
+    }
+
+    /// Whatever happens at one instant of a link with requests and grants.
+    #[inline(never)]
+    fn grant(&mut self, observer: &mut impl Observer<P>) {
+        let now = self.wake;
+        (self.activity, self.wake) = (Activity::Idle, Time::MAX);
+        let Some(mut grants) = self.grants.take() else { return };
+        grants.advance(now, self.waiting());
+        while let Some(side) = grants.turn(now, self.waiting()) {
+            self.lose_doomed(now, observer);
+            let served = self.queue.service_flows().and_then(|flows| flows.serve(now, side));
+            let Some(packet) = served else { break };
+            let len = packet.meta.len;
+            self.transmit(now, packet, observer);
+            grants.sent(side, len, self.wake);
+        }
+        if grants.is_free(now) {
+            self.lose_doomed(now, observer);
+        }
+        let next = grants.next_event(now, self.waiting());
+        (self.activity, self.wake) = match next {
+            Some(time) => (Activity::Granting, time),
+            None => (Activity::Idle, Time::MAX),
+        };
+        if let Some(flows) = self.queue.service_flows() {
+            flows.note_grants(grants.granted());
+        }
+        self.grants = Some(grants);
+    }
+
+    /// The packet in transmission, which ends now, is lost if it was to be.
+    fn lose_doomed(&mut self, now: Time, observer: &mut impl Observer<P>) {
+        if let Some(packet) = self.doomed.take() {
+            observer.dropped(now, packet, DropReason::Loss);
+        }
+    }
+
+    /// What waits in each service flow.
+    fn waiting(&mut self) -> [Waiting; 2] {
+        self.queue.service_flows().map_or_else(Default::default, |flows| flows.waiting())
     }
 
     /// Begins to transmit `packet` and settles its way to the far end.

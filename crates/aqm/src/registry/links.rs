@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values};
 use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
 use crate::link::{
-    Flight, FlightOptions, Link, LinkParts, Loss, Middlebox, MiddleboxOptions, RateProcess,
-    cellular, docsis, schedule, trace,
+    Constant, Flight, FlightOptions, Grants, Link, LinkParts, Loss, Middlebox, MiddleboxOptions,
+    RateProcess, cellular, docsis, schedule, trace,
 };
 use crate::qdisc::Qdisc;
 use crate::registry::unknown;
@@ -143,15 +143,28 @@ impl LinkSetup {
     }
 
     /// Builds an idle link behind `queue`; whatever it draws comes from child streams of `rng`.
-    pub fn build<P>(&self, queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
-        let extra = !self.flight.is_empty();
+    pub fn build<P>(&self, mut queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
+        let mut flight = self.flight;
+        let mut rate = self.rate.started(rng);
+        let contract = queue.service_flows().map(|flows| flows.contract());
+        let mut grants = None;
+        if let (Some(contract), Some(timing)) = (contract, flight.grant)
+            && let (Some(sustained), Some(burst_bytes)) = (self.facts.rate, self.facts.burst_bytes)
+        {
+            // Its service flows wait for grants in the queue, not behind it.
+            flight.grant = None;
+            rate = RateProcess::Constant(Constant::new(timing.peak));
+            grants = Some(Box::new(Grants::new(timing, sustained, burst_bytes, &contract)));
+        }
+        let extra = !flight.is_empty();
         let changes = !self.middlebox.is_empty();
         Link::new(LinkParts {
             queue,
-            rate: self.rate.started(rng),
+            rate,
             overhead_bytes: self.overhead_bytes,
             delay: self.delay,
-            flight: extra.then(|| Box::new(Flight::new(self.flight, rng))),
+            flight: extra.then(|| Box::new(Flight::new(flight, rng))),
+            grants,
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
             middlebox: changes.then(|| Box::new(Middlebox::new(self.middlebox.clone(), rng))),
         })

@@ -24,8 +24,9 @@
 //!   a modem, whose backlog waits for grants. The virtual queue has room while it stands for less
 //!   than the buffer but one frame, the real one while it holds less than that and what the wait
 //!   for grants explains.
-//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue; a
-//!   CMTS holds it in its scheduler. A packet larger than the burst leaves when the bucket is full.
+//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue, unless
+//!   the link grants (`map`): then it holds in the grants, as in a CMTS. Here, a packet larger than
+//!   the burst leaves when the bucket is full.
 //! * The scheduler divides bytes as the weights say. The CableLabs simulator gives the classic
 //!   queue a full quantum, which makes 230 : 256 of it; the standard's text says 230 : 26.
 //!
@@ -50,7 +51,7 @@ use crate::queue::control::{ONE_Q56, Recur, UpdateTimer, q56_to_f64};
 use crate::queue::docsis_pie::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 use crate::queue::store::dual::{Credit, Pair};
 use crate::rng::Rng;
-use crate::service_flow::Side;
+use crate::service_flow::{Contract, Granted, ServiceFlows, Side, Waiting};
 use crate::time::{Span, Time};
 
 use immediate::Ramp;
@@ -79,6 +80,8 @@ pub struct DocsisLld<P> {
     low_latency_bits: u64,
     /// Where a service flow has a rate of its own.
     shapers: Option<Box<Shapers>>,
+    /// What the link granted, by [`Side`], where it grants.
+    granted: Option<[Granted; 2]>,
     pair: Pair<P>,
 }
 
@@ -139,6 +142,7 @@ impl<P> DocsisLld<P> {
                 VirtualQueue::new(most, limit, request_loop, config.proactive)
             }),
             rates: Rates::new(config.rate, config.weight, config.low_latency, config.classic),
+            granted: None,
             pair: Pair::default(),
             ramp,
             config,
@@ -246,17 +250,23 @@ impl<P> DocsisLld<P> {
     /// Sends from the side whose turn it is, of those that may.
     fn send(&mut self, low_latency: bool, classic: bool) -> Dequeue<P> {
         let Some(side) = self.credit.choose(low_latency, classic) else { return Dequeue::Empty };
-        let Some(packet) = self.pair.side(side).pop() else { return Dequeue::Empty };
+        let Some(packet) = self.take(side) else { return Dequeue::Empty };
         if low_latency && classic {
             self.credit.charge(side, packet.meta.len);
-        }
-        if side == Side::LowLatency {
-            self.low_latency_bits += u64::from(packet.meta.len) * 8;
         }
         if let Some(shaper) = self.shapers.as_mut().and_then(|shapers| shapers.side(side)) {
             shaper.take(packet.meta.len);
         }
         Dequeue::Packet(packet)
+    }
+
+    /// Takes the head of `side`.
+    fn take(&mut self, side: Side) -> Option<Packet<P>> {
+        let packet = self.pair.side(side).pop()?;
+        if side == Side::LowLatency {
+            self.low_latency_bits += u64::from(packet.meta.len) * 8;
+        }
+        Some(packet)
     }
 
     /// The same where a flow waits for its own rate besides.
@@ -315,7 +325,44 @@ impl<P> Qdisc<P> for DocsisLld<P> {
         visit("docsis-lld.classic_bytes", self.pair.classic.backlog().bytes as f64);
         let sanctions = self.protection.as_ref().map_or(0, Protection::sanctioned);
         visit("docsis-lld.sanctioned_packets", sanctions as f64);
+        if let Some([low_latency, classic]) = self.granted {
+            visit("docsis-lld.low_latency_granted_bytes", low_latency.bytes as f64);
+            visit("docsis-lld.low_latency_unused_grant_bytes", low_latency.unused_bytes as f64);
+            visit("docsis-lld.classic_granted_bytes", classic.bytes as f64);
+            visit("docsis-lld.classic_unused_grant_bytes", classic.unused_bytes as f64);
+        }
         self.classic.gauges(visit);
+    }
+
+    fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
+        Some(self)
+    }
+}
+
+impl<P> ServiceFlows<P> for DocsisLld<P> {
+    fn contract(&self) -> Contract {
+        Contract {
+            weight: self.config.weight,
+            flows: [self.config.low_latency, self.config.classic],
+            proactive: self.config.proactive,
+        }
+    }
+
+    fn waiting(&self) -> [Waiting; 2] {
+        [&self.pair.low_latency, &self.pair.classic].map(|ring| Waiting {
+            bytes: ring.backlog().bytes,
+            head_bytes: ring.head().map(|head| head.len),
+        })
+    }
+
+    fn serve(&mut self, now: Time, side: Side) -> Option<Packet<P>> {
+        self.advance(now);
+        // The grants are within the flow's own rates.
+        self.take(side)
+    }
+
+    fn note_grants(&mut self, granted: [Granted; 2]) {
+        self.granted = Some(granted);
     }
 }
 

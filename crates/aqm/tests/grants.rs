@@ -1,0 +1,307 @@
+//! Requests and grants before the queue: Low Latency DOCSIS behind a `docsis` link with `map`.
+
+use proptest::prelude::*;
+use underload_aqm::link::Link;
+use underload_aqm::packet::{Dscp, Meta, Packet};
+use underload_aqm::qdisc::{DropReason, Observer};
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+
+/// Boundaries every 2 ms, grants 3 ms after them, sent at 40 Mbit/s: 1000 bytes in 200 us.
+const LINK: &str = "docsis:rate=20mbit,burst=3044B,peak=40mbit,map=2ms,grant=3ms";
+
+fn link(spec: &str, queue: &str) -> Link<usize> {
+    let setup = LinkSetup::parse(spec).expect(spec);
+    let queue = QueueSetup::parse(queue, &setup.facts()).expect(queue);
+    let rng = Rng::new(11);
+    setup.build(queue.build(&rng), &rng)
+}
+
+/// A packet of the low latency flow, or of the classic one.
+fn packet(id: usize, len: u32, low_latency: bool) -> Packet<usize> {
+    let mut meta = Meta::new(len, u32::from(low_latency));
+    if low_latency {
+        meta.dscp = Dscp::NON_QUEUE_BUILDING;
+    }
+    Packet { meta, payload: id }
+}
+
+/// What left, in order: start and end of transmission, bytes, and whether of the low latency flow.
+#[derive(Default)]
+struct Log {
+    sent: Vec<(Time, Time, u32, bool)>,
+    order: Vec<usize>,
+    dropped: usize,
+}
+
+impl Observer<usize> for Log {
+    fn dropped(&mut self, _now: Time, _packet: Packet<usize>, _reason: DropReason) {
+        self.dropped += 1;
+    }
+
+    fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<usize>) {
+        let low_latency = packet.meta.dscp == Dscp::NON_QUEUE_BUILDING;
+        self.sent.push((start, end, packet.meta.len, low_latency));
+        self.order.push(packet.payload);
+    }
+}
+
+fn drain(link: &mut Link<usize>, log: &mut Log, until: Time) {
+    while let Some(event) = link.next_event().filter(|event| *event <= until) {
+        while link.poll(event, log).is_some() {}
+        assert_ne!(link.next_event(), Some(event), "an event that never passes");
+    }
+}
+
+/// A gauge that counts bytes.
+fn gauge(link: &Link<usize>, wanted: &str) -> u64 {
+    let mut found = None;
+    link.queue().gauges(&mut |name, value| {
+        if name == wanted {
+            found = Some(value as u64);
+        }
+    });
+    found.unwrap_or_else(|| panic!("no gauge {wanted}"))
+}
+
+fn us(micros: u64) -> Time {
+    Time::from_micros(micros)
+}
+
+#[test]
+fn a_packet_is_asked_for_at_the_next_boundary_and_leaves_with_its_grant() {
+    let (mut link, mut log) = (link(LINK, "docsis-lld"), Log::default());
+    for (id, at) in [300, 2_000, 2_001].into_iter().enumerate() {
+        link.send(us(at), packet(id, 1_000, true), &mut log);
+    }
+    drain(&mut link, &mut log, us(100_000));
+    let times: Vec<_> = log.sent.iter().map(|(start, end, ..)| (*start, *end)).collect();
+    // The first two are asked for at 2 ms (an arrival counts at its own instant), the third at 4.
+    let expected = [(5_000, 5_200), (5_200, 5_400), (7_000, 7_200)];
+    assert_eq!(times, expected.map(|(start, end)| (us(start), us(end))));
+    assert_eq!(link.next_event(), None, "an empty upstream rests");
+}
+
+#[test]
+fn a_proactive_grant_saves_the_request() {
+    // 1000 bytes every millisecond, unasked.
+    let queue = "docsis-lld:grant-rate=8mbit,grant-interval=1ms";
+    let (mut link, mut log) = (link(LINK, queue), Log::default());
+    link.send(us(300), packet(0, 1_000, true), &mut log);
+    link.send(us(300), packet(1, 1_000, false), &mut log);
+    drain(&mut link, &mut log, us(100_000));
+    let times: Vec<_> = log.sent.iter().map(|(start, ..)| *start).collect();
+    assert_eq!(times, [us(1_000), us(5_000)], "the classic flow has none");
+}
+
+#[test]
+fn a_packet_too_large_for_one_grant_leaves_with_the_grant_that_completes_it() {
+    // 400 bytes every millisecond; the request loop is out of the way.
+    let spec = "docsis:rate=20mbit,peak=40mbit,map=2ms,grant=1s";
+    let queue = "docsis-lld:grant-rate=3200kbit,grant-interval=1ms";
+    let (mut link, mut log) = (link(spec, queue), Log::default());
+    link.send(us(300), packet(0, 1_000, true), &mut log);
+    link.send(us(300), packet(1, 100, true), &mut log);
+    drain(&mut link, &mut log, us(50_000));
+    let times: Vec<_> = log.sent.iter().map(|(start, ..)| *start).collect();
+    // 1200 bytes by 3 ms; of them 200 are left for the next.
+    assert_eq!(times, [us(3_000), us(3_200)]);
+}
+
+#[test]
+fn a_marked_packet_overtakes_inside_the_modem() {
+    let (mut link, mut log) = (link(LINK, "docsis-lld"), Log::default());
+    for id in 0..40 {
+        link.send(us(0), packet(id, 1_500, false), &mut log);
+    }
+    link.send(us(4_000), packet(40, 200, true), &mut log);
+    drain(&mut link, &mut log, us(200_000));
+    let place = log.order.iter().position(|id| *id == 40).expect("it left");
+    // 7 ms of 20 Mbit/s and the burst are granted by then: 13 of 40.
+    assert_eq!(log.sent[place].0, us(7_000));
+    assert!(place < 15 && log.order.len() == 41, "{place}");
+}
+
+/// Both flows wait for all of `seconds`; bytes of each, L first.
+fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
+    let (mut link, mut log) = (link(spec, queue), Log::default());
+    let end = Time::from_secs(seconds);
+    for step in 0..seconds * 4_000 {
+        let now = us(step * 250);
+        for low_latency in [true, false] {
+            link.send(now, packet(0, 1_250, low_latency), &mut log);
+        }
+    }
+    drain(&mut link, &mut log, end);
+    let mut bytes = [0; 2];
+    // The beginning is left out: bursts, and the first grants' way.
+    let steady = log.sent.iter().filter(|(start, ..)| *start >= Time::from_secs(1) && *start < end);
+    for (.., len, low_latency) in steady {
+        bytes[usize::from(!low_latency)] += u64::from(*len);
+    }
+    bytes
+}
+
+/// Nothing is sent away, and nothing dropped but for lack of room.
+const GREEDY: &str = "docsis-lld:protection=off,classic-limit=1MB,low-latency-limit=1MB,target=1s";
+
+#[test]
+fn while_both_ask_bytes_divide_by_weight_and_fill_the_rate() {
+    // 2.5 MB per second.
+    let [low_latency, classic] = busy(LINK, GREEDY, 3);
+    let total = low_latency + classic;
+    assert!(total.abs_diff(5_000_000) <= 2 * 6_250, "{total}");
+    let share = low_latency as f64 / total as f64;
+    assert!((share - 230.0 / 256.0).abs() < 0.002, "{share}");
+}
+
+#[test]
+fn grants_keep_each_flow_to_its_own_rate() {
+    let [low_latency, classic] = busy(LINK, &format!("{GREEDY},low-latency-rate=4mbit"), 3);
+    assert!(low_latency.abs_diff(1_000_000) <= 2_500, "{low_latency}");
+    assert!(classic.abs_diff(4_000_000) <= 12_500, "{classic}");
+    let [_, alone] =
+        busy(LINK, &format!("{GREEDY},classic-rate=500kbit,low-latency-rate=1mbit"), 3);
+    assert!(alone.abs_diff(125_000) <= 2_500, "{alone}");
+}
+
+#[test]
+fn proactive_grants_count_in_the_low_latency_part() {
+    // 19 of 20 Mbit/s are granted unasked, more than 230/256 of them.
+    let [low_latency, classic] = busy(LINK, &format!("{GREEDY},grant-rate=19mbit"), 3);
+    assert!(low_latency.abs_diff(4_750_000) <= 15_000, "{low_latency}");
+    assert!(classic.abs_diff(250_000) <= 5_000, "{classic}");
+}
+
+#[test]
+fn without_requests_the_low_latency_flow_gets_no_more_than_guaranteed() {
+    // No requested grant comes within the first second.
+    let spec = "docsis:rate=20mbit,peak=40mbit,map=2ms,grant=1s";
+    let queue = format!("{GREEDY},grant-rate=2mbit,grant-interval=3ms");
+    let (mut link, mut log) = (link(spec, &queue), Log::default());
+    for step in 0..1_000 {
+        link.send(us(step * 1_000), packet(0, 1_400, true), &mut log);
+    }
+    drain(&mut link, &mut log, Time::from_millis(999));
+    let mut bytes = 0;
+    for (start, _, len, _) in &log.sent {
+        bytes += u64::from(*len);
+        // 250,000 bytes per second, the grant at time zero (750 bytes) and one packet.
+        let guaranteed = start.as_nanos() / 4_000 + 750;
+        assert!(bytes <= guaranteed + 1_400, "{bytes} by {start:?}");
+    }
+    assert!(bytes >= 247_000, "{bytes}");
+}
+
+#[test]
+fn what_is_granted_is_sent_or_counted_as_unused() {
+    let queue = "docsis-lld:grant-rate=8mbit,grant-interval=1ms";
+    let (mut link, mut log) = (link(LINK, queue), Log::default());
+    for id in 0..50 {
+        link.send(us(id * 20_300), packet(id as usize, 600, true), &mut log);
+    }
+    drain(&mut link, &mut log, Time::from_secs(10));
+    link.send(Time::from_secs(10), packet(50, 600, true), &mut log);
+    drain(&mut link, &mut log, Time::from_secs(20));
+    let granted = gauge(&link, "docsis-lld.low_latency_granted_bytes");
+    let unused = gauge(&link, "docsis-lld.low_latency_unused_grant_bytes");
+    assert_eq!(granted - unused, 51 * 600);
+    assert!((10_000_000..10_020_000).contains(&granted), "{granted}: ten seconds of them");
+    assert_eq!(gauge(&link, "docsis-lld.classic_granted_bytes"), 0);
+}
+
+/// Arrivals: gap in microseconds, bytes, low latency or classic.
+fn arrivals() -> impl Strategy<Value = Vec<(u64, u32, bool)>> {
+    prop::collection::vec((0_u64..3_000, 40_u32..1_500, any::<bool>()), 1..200)
+}
+
+const SPECS: [(&str, &str); 4] = [
+    (LINK, "docsis-lld"),
+    ("docsis:rate=3mbit,peak=3mbit,map=700us,grant=0s", "docsis-lld:grant-rate=1mbit"),
+    (
+        "docsis:rate=5mbit,peak=9mbit,burst=20kB,map=3ms,grant=10ms,delay=1ms",
+        "docsis-lld:grant-rate=700kbit,grant-interval=1700us,classic-rate=2mbit,protection=off",
+    ),
+    (
+        "docsis:rate=2mbit,peak=40mbit,map=2ms,grant=4ms,loss=20%,overhead=18B",
+        "docsis-lld:low-latency-rate=1mbit,low-latency-peak=1500kbit",
+    ),
+];
+
+/// Sends the packets, polling every `every` besides; what came out, and when.
+fn outcome(
+    (spec, queue): (&str, &str),
+    script: &[(u64, u32, bool)],
+    every: Option<Span>,
+) -> (Vec<(usize, Time)>, Log) {
+    let (mut link, mut log) = (link(spec, queue), Log::default());
+    let (mut now, mut polled, mut out) = (Time::ZERO, Time::ZERO, Vec::new());
+    for (id, &(gap_us, len, low_latency)) in script.iter().enumerate() {
+        now += Span::from_micros(gap_us);
+        while let Some(every) = every.filter(|every| polled + *every < now) {
+            polled += every;
+            while let Some((time, packet)) = link.poll(polled, &mut log) {
+                out.push((packet.payload, time));
+            }
+        }
+        link.send(now, packet(id, len, low_latency), &mut log);
+    }
+    let end = now + Span::from_secs(60);
+    while let Some((time, packet)) = link.poll(end, &mut log) {
+        out.push((packet.payload, time));
+    }
+    assert!(link.queue().backlog().is_empty(), "{spec}: a minute drains everything");
+    assert_eq!(link.next_event(), None);
+    (out, log)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn polling_changes_nothing(script in arrivals()) {
+        for case in SPECS {
+            let (once, log) = outcome(case, &script, None);
+            for every in [Span::from_micros(1_000), Span::from_nanos(77_777)] {
+                let (polled, polled_log) = outcome(case, &script, Some(every));
+                prop_assert_eq!(&polled, &once, "{:?}", case);
+                prop_assert_eq!(&polled_log.sent, &log.sent, "{:?}", case);
+            }
+        }
+    }
+
+    #[test]
+    fn every_packet_leaves_once_or_is_dropped_and_flows_keep_their_order(script in arrivals()) {
+        for case in SPECS {
+            let (out, log) = outcome(case, &script, None);
+            prop_assert_eq!(out.len() + log.dropped, script.len(), "{:?}", case);
+            // Queue protection moves packets of a flow, and so their order.
+            let kept = case.1.contains("protection=off");
+            for low_latency in [true, false] {
+                let of = |(id, _): &&(usize, Time)| script[*id].2 == low_latency;
+                let ids: Vec<_> = out.iter().filter(of).map(|(id, _)| *id).collect();
+                prop_assert!((low_latency && !kept) || ids.is_sorted(), "{:?}", case);
+            }
+        }
+    }
+
+    /// Settled per MAP interval: in any window what the rate brings, the burst, and two intervals.
+    #[test]
+    fn every_window_conforms(script in arrivals()) {
+        let rate_and_burst = [(20_000, 3_044, 2_000), (3_000, 3_044, 700), (5_000, 20_000, 3_000)];
+        for (case, (kilobits, burst, map_us)) in SPECS.into_iter().zip(rate_and_burst) {
+            let (_, log) = outcome(case, &script, None);
+            for from in 0..log.sent.len() {
+                let mut bytes = 0;
+                for (start, _, len, _) in &log.sent[from..] {
+                    bytes += u64::from(*len);
+                    let window_us = start.since(log.sent[from].0).as_nanos() / 1_000 + 2 * map_us;
+                    // What was granted before a packet was complete is sent with it.
+                    let most = kilobits * window_us / 8_000 + burst + 2 * 1_500;
+                    prop_assert!(bytes <= most, "{:?}: {} > {}", case, bytes, most);
+                }
+            }
+        }
+    }
+}
