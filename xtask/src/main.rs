@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod checks;
 mod measure;
+mod mutants;
 mod sim_live;
 mod simulator;
 mod test_run;
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
+  mutants    code changed in one place after another, to find what no test holds; hours, by hand
   bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ["audit"] => audit::run(),
         ["fuzz-time"] => checks::fuzz_time(),
         ["test", rest @ ..] => test_run::run(rest),
+        ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         _ => {
             eprintln!("{USAGE}");

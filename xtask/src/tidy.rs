@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::mutants::survivors::Survivors;
+
 /// Lines of a source file, at most: one file, one idea.
 const MAX_LINES: usize = 800;
 /// Columns of a source line, at most.
@@ -32,6 +34,7 @@ pub fn check() -> anyhow::Result<()> {
     }
     let index = fs::read_to_string(INDEX).context(INDEX)?;
     problems.extend(index_problems(&index, &files));
+    problems.extend(Survivors::read()?.problems());
     for problem in &problems {
         eprintln!("{problem}");
     }

@@ -1,0 +1,75 @@
+//! What is mutated, and which tests must notice.
+
+/// A part of the workspace whose every branch, sign and constant a test has to hold.
+pub struct Area {
+    pub name: &'static str,
+    pub package: &'static str,
+    /// Its files, as patterns of cargo-mutants.
+    pub files: &'static [&'static str],
+    /// Arguments of `cargo test`: the tests that answer for it, without those that take minutes.
+    pub tests: &'static [&'static str],
+}
+
+pub static AREAS: [Area; 7] = [
+    Area {
+        name: "queues",
+        package: "underload-aqm",
+        files: &["crates/aqm/src/queue/**/*.rs"],
+        tests: &["--lib", "--test", "laws", "--test", "vectors", "--test", "codel_times"],
+    },
+    Area {
+        name: "links",
+        package: "underload-aqm",
+        files: &["crates/aqm/src/link/**/*.rs"],
+        tests: &["--lib", "--test", "link_polling"],
+    },
+    Area {
+        name: "tcp",
+        package: "underload-sim",
+        files: &["crates/sim/src/tcp/**/*.rs"],
+        tests: &["--lib", "--test", "trial_laws"],
+    },
+    Area {
+        name: "congestion",
+        package: "underload-sim",
+        files: &["crates/sim/src/congestion/**/*.rs"],
+        tests: &["--lib", "--test", "algorithms"],
+    },
+    Area {
+        name: "statistics",
+        package: "underload-record",
+        files: &[
+            "crates/record/src/stats/*.rs",
+            "crates/record/src/arms.rs",
+            "crates/record/src/link.rs",
+            "crates/record/src/summarise.rs",
+        ],
+        tests: &["--lib"],
+    },
+    Area {
+        name: "server",
+        package: "underload-probe",
+        files: &[
+            "crates/probe/src/service/allowance.rs",
+            "crates/probe/src/service/conversation.rs",
+            "crates/probe/src/service/ledger.rs",
+            "crates/probe/src/service/openings.rs",
+            "crates/probe/src/service/quota.rs",
+            "crates/probe/src/service/share.rs",
+            "crates/probe/src/service/token.rs",
+            "crates/probe/src/service/uses.rs",
+        ],
+        tests: &["--lib"],
+    },
+    Area {
+        name: "docsis",
+        package: "underload-docsis",
+        files: &["crates/docsis/src/**/*.rs"],
+        tests: &["--tests"],
+    },
+];
+
+/// The area of that name.
+pub fn find(name: &str) -> Option<&'static Area> {
+    AREAS.iter().find(|area| area.name == name)
+}
