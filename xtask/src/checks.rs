@@ -7,17 +7,32 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-/// Every check, in order of how soon it says something.
+/// Every check, in order of how soon it says something, and how long each took.
 pub fn all() -> anyhow::Result<()> {
-    step("fmt", fmt)?;
-    step("tidy", crate::tidy::check)?;
-    step("clippy", clippy)?;
-    step("doc", doc)?;
-    step("fuzz-check", fuzz_check)?;
-    step("msrv", msrv)?;
-    step("audit", crate::audit::where_installed)?;
-    step("test", || crate::test_run::run(&[]))?;
-    step("fuzz-time", fuzz_time)
+    type Check = fn() -> anyhow::Result<()>;
+    let steps: [(&str, Check); 10] = [
+        ("fmt", fmt),
+        ("tidy", crate::tidy::check),
+        ("commits", || crate::commits::check(None)),
+        ("clippy", clippy),
+        ("doc", doc),
+        ("fuzz-check", fuzz_check),
+        ("msrv", msrv),
+        ("audit", crate::audit::where_installed),
+        ("test", || crate::test_run::run(&[])),
+        ("fuzz-time", fuzz_time),
+    ];
+    let start = Instant::now();
+    let mut took = Vec::new();
+    for (name, check) in steps {
+        eprintln!("==> {name}");
+        let start = Instant::now();
+        check().with_context(|| name.to_string())?;
+        took.push(format!("{name} {:.0}", start.elapsed().as_secs_f64()));
+        eprintln!("    {name}: done in {:.0} s", start.elapsed().as_secs_f64());
+    }
+    eprintln!("all {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
+    Ok(())
 }
 
 /// The fuzz targets, a workspace of their own, still compile. Stable Rust will do, and no C++
@@ -98,14 +113,6 @@ pub fn doc() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]);
     succeed(command.env("RUSTDOCFLAGS", "-Dwarnings"))
-}
-
-fn step(name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    eprintln!("==> {name}");
-    let start = Instant::now();
-    check().with_context(|| name.to_string())?;
-    eprintln!("    {name}: done in {:.0} s", start.elapsed().as_secs_f64());
-    Ok(())
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {

@@ -5,8 +5,10 @@
 mod audit;
 mod bench;
 mod checks;
+mod commits;
 mod measure;
 mod mutants;
+mod names;
 mod sim_live;
 mod simulator;
 mod test_run;
@@ -16,14 +18,16 @@ mod varying_links;
 use std::env;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
+/// What there is, for people and for the check of what the documentation names.
+pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci         everything that CI checks: all of these but bench
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
-  tidy       this repository's own rules: files, lines, modules, the index of the documentation
+  tidy       this repository's own rules: files, lines, modules, what the documentation names
+  commits    the commits since BASE, or those not pushed yet, have a short subject and say why
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz-check the fuzz targets still compile
   msrv       all compiles with the oldest Rust that Cargo.toml promises
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
         ["fuzz-time"] => checks::fuzz_time(),
+        ["commits"] => commits::check(None),
+        ["commits", base] => commits::check(Some(base)),
         ["test", rest @ ..] => test_run::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),

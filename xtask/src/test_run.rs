@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
 
@@ -14,6 +14,10 @@ struct Count {
     failed: usize,
     ignored: usize,
     skipped: Vec<String>,
+    /// The program that runs.
+    program: String,
+    /// Seconds of each program.
+    took: Vec<(f64, String)>,
 }
 
 const LOG: &str = "target/test.log";
@@ -22,14 +26,17 @@ const LOG: &str = "target/test.log";
 pub fn run(extra: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(extra);
-    // The output of passing tests is where skips are told.
-    command.args(["--", "--show-output"]).stdout(Stdio::piped());
+    // The output of passing tests is where skips are told. Cargo names each program on the other
+    // stream: both go into one pipe, so that its time stands below its name.
+    let (output, input) = std::io::pipe().context("a pipe")?;
+    command.args(["--", "--show-output"]).stderr(input.try_clone()?).stdout(input);
     let mut child = command.spawn().context("cargo test")?;
-    let stdout = child.stdout.take().context("cargo test gave no output")?;
+    // The command holds the pipe's end open, and with it the reader.
+    drop(command);
     fs::create_dir_all("target")?;
     let mut log = fs::File::create(LOG).context(LOG)?;
     let mut count = Count::default();
-    for line in BufReader::new(stdout).lines() {
+    for line in BufReader::new(output).lines() {
         let line = line.context("reading what cargo test prints")?;
         writeln!(log, "{line}").context(LOG)?;
         count.read(&line);
@@ -41,6 +48,7 @@ pub fn run(extra: &[&str]) -> anyhow::Result<()> {
     if count.ignored > 0 {
         eprintln!("not run, marked #[ignore] (by hand only): {}", count.ignored);
     }
+    eprintln!("slowest, in s: {}", count.slowest());
     let passed = count.passed.saturating_sub(count.skipped.len());
     println!("{passed} passed, {} failed, {} skipped", count.failed, count.skipped.len());
     if !status.success() {
@@ -54,6 +62,12 @@ impl Count {
     fn read(&mut self, line: &str) {
         if let Some(skipped) = line.strip_prefix("SKIPPED ") {
             self.skipped.push(skipped.to_string());
+        }
+        if let Some(program) = line.trim_start().strip_prefix("Running ") {
+            program.clone_into(&mut self.program);
+        }
+        if let Some(package) = line.trim_start().strip_prefix("Doc-tests ") {
+            self.program = format!("documentation of {package}");
         }
         let Some((_, totals)) = line.strip_prefix("test result: ").and_then(|l| l.split_once(". "))
         else {
@@ -69,12 +83,34 @@ impl Count {
                 _ => {}
             }
         }
+        let seconds = totals.rsplit_once("finished in ").map(|(_, it)| it.trim_end_matches('s'));
+        if let Some(seconds) = seconds.and_then(|it| it.parse().ok()) {
+            self.took.push((seconds, std::mem::take(&mut self.program)));
+        }
+    }
+
+    /// The programs that took longest: where `./check` can become quicker.
+    fn slowest(&mut self) -> String {
+        self.took.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let told = self.took.iter().take(SLOWEST_TOLD);
+        told.map(|(took, name)| format!("{took:.0} {}", short(name))).collect::<Vec<_>>().join(", ")
     }
 }
 
+/// `tests/run.rs (target/debug/deps/run-0123456789abcdef)` without the digits.
+fn short(program: &str) -> &str {
+    let Some((source, path)) = program.split_once(" (") else { return program };
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split_once('-').map_or(source, |(name, _)| name)
+}
+
+/// How many slow programs are told.
+const SLOWEST_TOLD: usize = 10;
+
 fn print_failures(log: &Path) {
     let text = fs::read_to_string(log).unwrap_or_default();
-    for line in text.lines().filter(|line| line.contains("FAILED") || line.contains("panicked")) {
+    let signs = ["FAILED", "panicked", "error: ", "error["];
+    for line in text.lines().filter(|line| signs.iter().any(|sign| line.contains(sign))) {
         eprintln!("{line}");
     }
 }
@@ -87,13 +123,16 @@ mod tests {
     fn counts_what_cargo_prints() {
         let mut count = Count::default();
         for line in [
-            "test result: ok. 16 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; in 0.1s",
+            "     Running unittests src/lib.rs (target/debug/deps/underload_aqm-0123456789abcdef)",
+            "test result: ok. 16 passed; 0 failed; 2 ignored; 0 measured; finished in 0.10s",
+            "     Running tests/run.rs (target/debug/deps/run-0123456789abcdef)",
             "SKIPPED live_smoke: no /dev/net/tun",
-            "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; in 1s",
+            "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; finished in 12.30s",
         ] {
             count.read(line);
         }
         assert_eq!((count.passed, count.failed, count.ignored), (19, 1, 2));
+        assert_eq!(count.slowest(), "12 run, 0 underload_aqm");
         assert_eq!(count.skipped, ["live_smoke: no /dev/net/tun"]);
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::mutants::survivors::Survivors;
+use crate::names::Names;
 
 /// Lines of a source file, at most: one file, one idea.
 const MAX_LINES: usize = 800;
@@ -35,6 +36,7 @@ pub fn check() -> anyhow::Result<()> {
     let index = fs::read_to_string(INDEX).context(INDEX)?;
     problems.extend(index_problems(&index, &files));
     problems.extend(Survivors::read()?.problems());
+    problems.extend(Names::read(&files, crate::USAGE)?.problems());
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -44,7 +46,8 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn has_extension(file: &str, wanted: &str) -> bool {
+/// Whether a file's name ends so.
+pub fn has_extension(file: &str, wanted: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == wanted)
 }
 
