@@ -11,6 +11,7 @@
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
 //! | [`queue`] | the disciplines, and the ways of storing that they share |
 //! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): what it did |
+//! | [`remark`] | what devices on a path change in the DSCP and ECN fields of packets |
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`histogram`] | quantiles of unbounded streams of durations |
@@ -31,6 +32,7 @@ pub mod qdisc;
 pub mod queue;
 pub mod rate;
 pub mod registry;
+pub mod remark;
 pub mod rng;
 pub mod service_flow;
 pub mod time;

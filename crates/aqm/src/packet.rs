@@ -76,6 +76,12 @@ impl Dscp {
         Self(tos >> 2)
     }
 
+    /// The same with the three lower bits zero: CS0 to CS7 (RFC 2474, section 4.2.2).
+    #[must_use]
+    pub const fn class_selector(self) -> Self {
+        Self(self.0 & 0b11_1000)
+    }
+
     /// The codepoint, 0 to 63.
     pub const fn value(self) -> u8 {
         self.0
@@ -95,7 +101,7 @@ pub struct Meta {
     pub dst: u32,
     /// The number that its owner knows it by; disciplines never look.
     pub id: u32,
-    /// Differentiated Services codepoint.
+    /// Differentiated Services codepoint; only [rules](crate::remark) behind a link change it.
     pub dscp: Dscp,
     /// The only field that a discipline may change, and only from ECT to CE.
     pub ecn: Ecn,
@@ -106,6 +112,11 @@ pub struct Meta {
 const _: () = assert!(size_of::<Meta>() <= 32, "two packets' metadata share a cache line");
 
 impl Meta {
+    /// DSCP and ECN as an IP header has them, in one byte (RFC 2474, section 3; RFC 3168, 5).
+    pub const fn tos(&self) -> u8 {
+        self.dscp.value() << 2 | self.ecn.bits()
+    }
+
     /// Metadata of a best effort packet of `len` bytes that belongs to `flow`.
     pub const fn new(len: u32, flow: u32) -> Self {
         Self {

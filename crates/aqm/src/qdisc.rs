@@ -183,6 +183,9 @@ pub trait Observer<P> {
     /// A packet was changed from ECT to CE.
     fn marked(&mut self, _now: Time, _packet: &Packet<P>, _reason: MarkReason) {}
 
+    /// Rule number `rule` of a link changed `packet`, from 0; see [`remark`](crate::remark).
+    fn remarked(&mut self, _now: Time, _packet: &Packet<P>, _rule: usize) {}
+
     /// A link transmits `packet` from `start` to `end`; its sojourn is `start - meta.arrived`.
     fn transmitted(&mut self, _start: Time, _end: Time, _packet: &Packet<P>) {}
 }

@@ -4,13 +4,13 @@
 use proptest::prelude::*;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::link::Link;
-use underload_aqm::packet::{Ecn, Meta, Packet};
+use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-const LINKS: [&str; 14] = [
+const LINKS: [&str; 15] = [
     "3mbit:delay=2ms,overhead=18B",
     "steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms,delay=1ms",
     "steps:0s=6mbit,30ms=300kbit,loss=5%",
@@ -25,19 +25,21 @@ const LINKS: [&str; 14] = [
     "3mbit:delay=1ms,jitter=2ms,jitter-law=normal,reorder=10%,reorder-by=7ms",
     "docsis:rate=2mbit,burst=9kB,peak=7mbit,map=2ms,grant=3ms,delay=1ms",
     "3mbit:delay=1ms,jitter=5ms,jitter-order=free,loss=5%,mark=20%",
+    "steps:0s=3mbit,9ms=500kbit,repeat=20ms,loss=5%,remark=dscp:45>0@0%..60%+ecn:bleach@40%..90%",
 ];
 
-/// A packet at the far end: its number, when it arrived, and its ECN field then.
-type Arrival = (usize, Time, Ecn);
+/// A packet at the far end: its number, when it arrived, and its DSCP and ECN fields then.
+type Arrival = (usize, Time, u8);
 
-/// Packet number `id`; the ECN fields take turns.
+/// Packet number `id` with DSCP 45; the ECN fields take turns.
 fn packet(id: usize, len: u32) -> Packet<usize> {
-    let meta = Meta { ecn: Ecn::from_bits(id as u8), ..Meta::new(len, 0) };
+    let dscp = Dscp::NON_QUEUE_BUILDING;
+    let meta = Meta { dscp, ecn: Ecn::from_bits(id as u8), ..Meta::new(len, 0) };
     Packet { meta, payload: id }
 }
 
 fn arrival((time, packet): (Time, Packet<usize>)) -> Arrival {
-    (packet.payload, time, packet.meta.ecn)
+    (packet.payload, time, packet.meta.tos())
 }
 
 fn link(spec: &str, queue: &str) -> Link<usize> {

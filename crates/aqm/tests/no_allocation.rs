@@ -1,4 +1,4 @@
-//! No queue discipline allocates once warm.
+//! No queue discipline allocates once warm, and no link that changes packets does.
 
 #![expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
 
@@ -121,4 +121,33 @@ fn a_link_with_grants_does_not_allocate_once_warm() {
     run(1_000, 1_100, 40_000);
     assert_eq!(run(1_000_000, 1_020_000, 50), 0);
     assert_eq!(run(2_000, 2_100, 40_000), 0);
+}
+
+#[test]
+fn a_link_that_changes_packets_does_not_allocate_once_warm() {
+    let spec = "100mbit:delay=1ms,loss=1%,mark=5%,\
+                remark=comcast-edge+dscp:45>0@0%..50%+ecn:ce>ect1@50%..60%+tos>0@90%..100%";
+    let setup = LinkSetup::parse(spec).expect("a link");
+    let queue = QueueSetup::parse("fifo", &setup.facts()).expect("a queue");
+    let rng = Rng::new(3);
+    let mut link = setup.build::<u32>(queue.build(&rng), &rng);
+    let mut pass = |start: Time| {
+        let mut changed = 0;
+        for number in 0..20_000_u64 {
+            let now = start + Span::from_micros(200) * number;
+            let mut meta = Meta::new(1_000, 0);
+            meta.dscp = Dscp::from_tos(number as u8);
+            meta.ecn = Ecn::from_bits(number as u8);
+            meta.id = number as u32;
+            link.send(now, Packet { meta, payload: 0 }, &mut ());
+            while let Some((_, packet)) = link.poll(now, &mut ()) {
+                changed += u32::from(packet.meta.tos() != packet.meta.id as u8);
+            }
+        }
+        changed
+    };
+    pass(Time::from_secs(1));
+    let warm = ALLOCATIONS.get();
+    assert!(pass(Time::from_secs(10)) > 2_000, "the premise: packets are changed");
+    assert_eq!(ALLOCATIONS.get() - warm, 0, "allocations once warm");
 }

@@ -15,7 +15,7 @@ title = "The same in every world"
 [path]
 up = "steps:0s=20mbit,500ms=10mbit,repeat=1s"
 up_queue = "pie"
-down = "30mbit:overhead=14B"
+down = "30mbit:overhead=14B,mark=1%,remark=dscp:0>45@0%..50%"
 down_queue = "fq-codel"
 rtt = "10ms"
 [phases]
@@ -99,6 +99,7 @@ fn every_world_records_the_same() {
         "curve up.pie.probability in \"\"",
         "curve down.fair.active_flows in \"\"",
         "up link in load: queuing_delay",
+        "down link in load: remarked",
     ] {
         assert!(simulated.contains(name), "{name} is not in {simulated:#?}");
     }

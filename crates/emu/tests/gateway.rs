@@ -169,6 +169,28 @@ fn a_gateway_can_follow_another_in_the_same_lab() {
     }
 }
 
+/// Segments of one super-packet leave with different markings: each header, its checksum and its
+/// length are its own.
+#[test]
+fn remarked_tcp_arrives_intact_over_both_ip_versions() {
+    let Some(_) = lab("remarked_tcp_arrives_intact_over_both_ip_versions") else { return };
+    let lab = Lab::create(&LabConfig { ecn: true, ..LabConfig::default() }).expect("a lab");
+    let sent = pattern(1_000_000);
+    let link = "400mbit:delay=1ms,remark=ecn:ect0>ect1@0%..50%+dscp:0>45@30%..60%";
+    for offload in [Offload::On, Offload::Off] {
+        for server in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
+            let gateway = start(&lab, config(link, "fifo:limit=1000p", offload));
+            let arrived = transfer(&lab, server, &sent);
+            let report = gateway.stop().expect("a report");
+            assert!(arrived == sent, "{offload:?} {server}: {} bytes", arrived.len());
+            let up = report.lane(Direction::Up).expect("up");
+            let changed = up.recording.whole.link.counts.remarks();
+            assert!(changed[0] > 50 && changed[1] > 50, "{offload:?} {server}: {changed:?}");
+            assert_eq!(up.name.rules.len(), 2);
+        }
+    }
+}
+
 #[test]
 fn marks_reach_the_receiver_in_place_of_drops() {
     let Some(_) = lab("marks_reach_the_receiver_in_place_of_drops") else { return };

@@ -174,6 +174,9 @@ fn add_counters(total: &mut ArmBottleneck, link: &BottleneckSummary) {
     for (reason, marked) in &link.marks {
         *total.marks.entry(reason.clone()).or_default() += marked;
     }
+    for (rule, changed) in &link.remarked {
+        *total.remarked.entry(rule.clone()).or_default() += changed;
+    }
 }
 
 fn metrics(trials: &[&TrialRecord]) -> Vec<ArmMetric> {

@@ -21,6 +21,8 @@ pub struct LinkName {
     pub queue: String,
     /// The link's SPEC in full.
     pub link: String,
+    /// The link's rules that change packets, each as its SPEC has it, in order.
+    pub rules: Vec<String>,
 }
 
 impl LinkName {
@@ -37,6 +39,7 @@ impl LinkName {
         let drops =
             counts.drops().map(|(reason, count)| (reason.name().to_owned(), packets(count)));
         let marks = counts.marks().map(|(reason, marked)| (reason.name().to_owned(), marked));
+        let remarked = self.rules.iter().cloned().zip(counts.remarks().iter().copied());
         BottleneckSummary {
             hop: self.hop.clone(),
             direction: self.direction,
@@ -47,6 +50,7 @@ impl LinkName {
             sent: packets(counts.sent),
             drops: drops.collect(),
             marks: marks.collect(),
+            remarked: remarked.collect(),
             sojourn: distribution(&delays.sojourn),
             queuing_delay: delays.queuing_delay.as_ref().and_then(distribution),
             throughput_bit_per_s: bits_per_second(counts.sent.bytes, length),
@@ -137,6 +141,7 @@ mod tests {
             direction: Direction::Up,
             queue: "pie:profile=linux".to_owned(),
             link: "10mbit".to_owned(),
+            rules: vec!["dscp:45>0".to_owned(), "tos>0".to_owned()],
         }
     }
 
@@ -149,6 +154,7 @@ mod tests {
         }
         tally.dropped(&meta, DropReason::Overlimit);
         tally.marked(MarkReason::ControlLaw);
+        tally.remarked(0);
         tally
     }
 
@@ -164,6 +170,8 @@ mod tests {
         let dropped = PacketCount { packets: 1, bytes: 1_000 };
         assert_eq!(summary.drops.into_iter().collect::<Vec<_>>(), [("overlimit".into(), dropped)]);
         assert_eq!(summary.marks.into_iter().collect::<Vec<_>>(), [("control-law".into(), 1)]);
+        let remarked: Vec<_> = summary.remarked.into_iter().collect();
+        assert_eq!(remarked, [("dscp:45>0".into(), 1), ("tos>0".into(), 0)]);
         let sojourn = summary.sojourn.expect("packets were sent");
         assert_eq!((sojourn.count, sojourn.min_ns, sojourn.max_ns), (2, 2_000_000, 4_000_000));
         assert_eq!((sojourn.mean_ns, sojourn.p999_ns), (3_000_000, 4_000_000));

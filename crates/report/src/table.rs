@@ -104,13 +104,17 @@ fn hop(queue: &ArmBottleneck) -> String {
     format!("{}: {}", queue.hop, parts.join(", "))
 }
 
-fn lost_and_marked(queue: &ArmBottleneck) -> [String; 2] {
+fn lost_and_marked(queue: &ArmBottleneck) -> Vec<String> {
     let share = |part: u64| part as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
     let (dropped, marked) = (queue.dropped_packets(), queue.marked_packets());
-    [
+    let mut parts = vec![
         format!("{dropped} dropped ({} %)", significant(share(dropped))),
         format!("{marked} marked ({} %)", significant(share(marked))),
-    ]
+    ];
+    for (rule, changed) in &queue.remarked {
+        parts.push(format!("{changed} remarked by {rule} ({} %)", significant(share(*changed))));
+    }
+    parts
 }
 
 fn render(rows: &[Row]) -> String {

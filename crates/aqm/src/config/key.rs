@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 
 use crate::config::{Fallback, Kind, Param, Spec, Value};
 use crate::rate::Rate;
+use crate::remark::Rules;
 use crate::time::Span;
 
 /// A parameter whose value is a `T`: [`Values::get`](crate::config::Values::get) takes one.
@@ -173,6 +174,7 @@ quantities! {
     DscpSet: DscpSet => u64;
     String: Text => Self;
     Spec: Queue => Self;
+    Rules: Rules => Self;
 }
 
 impl Quantity for PacketsOrBytes {

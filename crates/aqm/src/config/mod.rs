@@ -13,6 +13,7 @@ mod error;
 mod facts;
 mod key;
 mod quantity;
+mod rules;
 mod spec;
 mod table;
 
@@ -23,6 +24,7 @@ pub use key::{
     Quantity,
 };
 pub use quantity::{Kind, Value};
+pub use rules::{REMARK_PROFILES, RemarkProfile};
 pub use spec::{Item, Spec};
 pub use table::{Definition, Fallback, Param, Profile, Values};
 pub(crate) use table::{closest, join};

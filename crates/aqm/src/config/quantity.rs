@@ -3,8 +3,9 @@
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use crate::config::Spec;
+use crate::config::{Spec, rules};
 use crate::rate::Rate;
+use crate::remark::Rules;
 use crate::time::Span;
 
 /// What a parameter's value is, and so which units it takes.
@@ -38,6 +39,8 @@ pub enum Kind {
     Text,
     /// A queue discipline in brackets: `[codel:target=5ms]`.
     Queue,
+    /// Rules that change packets: `dscp:45>0+ecn:bleach`.
+    Rules,
 }
 
 impl Kind {
@@ -58,6 +61,7 @@ impl Kind {
             Self::DscpSet => "DSCP values 0 to 63 joined by +, such as 45+46",
             Self::Text => "text without commas",
             Self::Queue => "a queue in brackets, such as [codel:target=5ms]",
+            Self::Rules => rules::EXPECTED,
         }
     }
 
@@ -78,6 +82,7 @@ impl Kind {
             Self::DscpSet => "DSCP set",
             Self::Text => "text",
             Self::Queue => "queue",
+            Self::Rules => "rules",
         }
     }
 
@@ -104,6 +109,7 @@ impl Kind {
             Self::DscpSet => dscp_set(text).map(Value::DscpSet),
             Self::Text => (!text.is_empty()).then(|| Value::Text(text.to_string())),
             Self::Queue => None,
+            Self::Rules => rules::read(text).ok().map(Value::Rules),
         }
     }
 }
@@ -135,6 +141,8 @@ pub enum Value {
     Text(String),
     /// Of [`Kind::Queue`].
     Queue(Spec),
+    /// Of [`Kind::Rules`].
+    Rules(Rules),
 }
 
 impl Value {
@@ -166,8 +174,7 @@ impl fmt::Display for Value {
             Self::Packets(n) => write!(f, "{n}p"),
             Self::Count(n) => n.fmt(f),
             Self::Decimal(n) => decimal(f, *n),
-            // A probability is read to a millionth at least; so it prints back as it was read.
-            Self::Probability(q32) => decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32),
+            Self::Probability(q32) => millionths_of_q32(f, *q32),
             Self::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
             Self::Choice(word) => f.write_str(word),
             Self::DscpSet(set) => {
@@ -180,8 +187,14 @@ impl fmt::Display for Value {
             }
             Self::Text(text) => f.write_str(text),
             Self::Queue(spec) => write!(f, "[{spec}]"),
+            Self::Rules(rules) => rules.fmt(f),
         }
     }
+}
+
+/// A fraction of 2^32 in millionths: it is read to that at least, so it prints back as it was read.
+pub(super) fn millionths_of_q32(f: &mut fmt::Formatter<'_>, q32: u64) -> fmt::Result {
+    decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32)
 }
 
 fn decimal(f: &mut fmt::Formatter<'_>, millionths: u64) -> fmt::Result {

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::spec::shorten;
-use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value};
+use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value, rules};
 
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -152,13 +152,18 @@ impl Definition {
     }
 
     fn read(&self, param: &Param, text: &str) -> Result<Value, ConfigError> {
-        if param.kind == Kind::Queue {
-            let nested = Spec::parse_nested(text).map_err(|error| ConfigError::Inside {
-                name: self.name.to_string(),
-                key: param.key.to_string(),
-                problem: error.to_string(),
-            })?;
-            return Ok(Value::Queue(nested));
+        let inside = |problem: String| ConfigError::Inside {
+            name: self.name.to_string(),
+            key: param.key.to_string(),
+            problem,
+        };
+        match param.kind {
+            Kind::Queue => {
+                let nested = Spec::parse_nested(text);
+                return nested.map(Value::Queue).map_err(|error| inside(error.to_string()));
+            }
+            Kind::Rules => return rules::read(text).map(Value::Rules).map_err(inside),
+            _ => {}
         }
         let bad = |expected: String| ConfigError::BadValue {
             name: self.name.to_string(),

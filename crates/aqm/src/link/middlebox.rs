@@ -1,9 +1,10 @@
-//! What the path behind a link does to the ECN field of packets that it delivers.
+//! What the path behind a link does to the DSCP and ECN fields of packets that it delivers.
 //!
 //! A link without these options does not have a [`Middlebox`] and pays one test per packet.
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{MarkReason, Observer};
+use crate::remark::Rules;
 use crate::rng::Rng;
 use crate::time::Time;
 
@@ -12,6 +13,8 @@ use crate::time::Time;
 pub struct Middlebox {
     options: MiddleboxOptions,
     mark_rng: Rng,
+    /// Draws each packet's place among the shares of the rules; `None` where they are for all.
+    share_rng: Option<Rng>,
 }
 
 /// What a middlebox does.
@@ -20,19 +23,22 @@ pub struct MiddleboxOptions {
     /// Probability that an ECT(0) or ECT(1) packet becomes CE, each by itself, as a fraction of
     /// 2^32. Packets that are not ECN-capable, and those that are CE already, draw nothing.
     pub mark_q32: u64,
+    /// What then changes both fields, in order.
+    pub rules: Rules,
 }
 
 impl MiddleboxOptions {
     /// Whether nothing is ever changed.
-    pub const fn is_empty(&self) -> bool {
-        self.mark_q32 == 0
+    pub fn is_empty(&self) -> bool {
+        self.mark_q32 == 0 && self.rules.as_slice().is_empty()
     }
 }
 
 impl Middlebox {
     /// A middlebox that draws from child streams of `rng`.
     pub fn new(options: MiddleboxOptions, rng: &Rng) -> Self {
-        Self { options, mark_rng: rng.child("mark") }
+        let share_rng = options.rules.draw().then(|| rng.child("remark"));
+        Self { options, mark_rng: rng.child("mark"), share_rng }
     }
 
     /// Changes a packet that will be delivered.
@@ -48,6 +54,12 @@ impl Middlebox {
         {
             packet.meta.ecn = Ecn::Ce;
             observer.marked(now, packet, MarkReason::Link);
+        }
+        let draw = self.share_rng.as_mut().map_or(0, Rng::next_u32);
+        for (number, rule) in self.options.rules.as_slice().iter().enumerate() {
+            if rule.apply(&mut packet.meta, draw) {
+                observer.remarked(now, packet, number);
+            }
         }
     }
 }

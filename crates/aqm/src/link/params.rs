@@ -5,6 +5,7 @@ use crate::config::{
     Bytes, Definition, Key, Kind, LinkFacts, Param, Probability, Quantity, Value, Values,
 };
 use crate::rate::Rate;
+use crate::remark::Rules;
 use crate::time::Span;
 
 use super::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
@@ -71,6 +72,12 @@ const MARK: Key<Probability> = Key::new(
     "probability that a transmitted ECT packet that is not lost becomes CE, each by itself",
 );
 
+const REMARK: Key<Option<Rules>> = Key::optional(
+    "remark",
+    "every field stays as it is",
+    "rules that change DSCP and ECN of packets that are not lost, in order, after `mark`",
+);
+
 /// Parameters that every link has.
 pub(super) const SHARED: &[Param] = &[
     DELAY.param(),
@@ -81,6 +88,7 @@ pub(super) const SHARED: &[Param] = &[
     REORDER.param(),
     REORDER_BY.param(),
     MARK.param(),
+    REMARK.param(),
     OVERHEAD.param(),
 ];
 
@@ -133,7 +141,8 @@ pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOpti
 
 /// What the values say of the path behind the link.
 pub(crate) fn middlebox(values: &Values) -> MiddleboxOptions {
-    MiddleboxOptions { mark_q32: values.get(MARK) }
+    let rules = values.get(REMARK).unwrap_or_default();
+    MiddleboxOptions { mark_q32: values.get(MARK), rules }
 }
 
 const RATE: Key<Rate> = Key::required("rate", "bits per second, link-layer overhead included")

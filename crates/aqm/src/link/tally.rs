@@ -11,6 +11,7 @@ use core::ops;
 use crate::histogram::Histogram;
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, Count, DropReason, MarkReason, Qdisc};
+use crate::remark::Rules;
 use crate::time::{Span, Time};
 
 /// Packets by fate. Bytes are as the link charges them.
@@ -22,6 +23,7 @@ pub struct Counts {
     pub sent: Count,
     drops: [Count; DropReason::ALL.len()],
     marks: [u64; MarkReason::ALL.len()],
+    remarks: [u64; Rules::MOST],
 }
 
 impl Counts {
@@ -34,6 +36,11 @@ impl Counts {
     /// Packets changed from ECT to CE, by the reasons that occurred.
     pub fn marks(&self) -> impl Iterator<Item = (MarkReason, u64)> {
         MarkReason::ALL.into_iter().zip(self.marks).filter(|(_, packets)| *packets > 0)
+    }
+
+    /// Packets changed by each rule of the link, as far as a link can have any.
+    pub const fn remarks(&self) -> &[u64; Rules::MOST] {
+        &self.remarks
     }
 
     /// Packets dropped for any reason.
@@ -55,6 +62,7 @@ impl ops::Add for Counts {
             sent: self.sent + other.sent,
             drops: core::array::from_fn(|reason| self.drops[reason] + other.drops[reason]),
             marks: core::array::from_fn(|reason| self.marks[reason] + other.marks[reason]),
+            remarks: core::array::from_fn(|rule| self.remarks[rule] + other.remarks[rule]),
         }
     }
 }
@@ -68,6 +76,7 @@ impl ops::Sub for Counts {
             sent: self.sent - earlier.sent,
             drops: core::array::from_fn(|reason| self.drops[reason] - earlier.drops[reason]),
             marks: core::array::from_fn(|reason| self.marks[reason] - earlier.marks[reason]),
+            remarks: core::array::from_fn(|rule| self.remarks[rule] - earlier.remarks[rule]),
         }
     }
 }
@@ -190,6 +199,13 @@ impl Tally {
         self.total.marks[reason as usize] += 1;
     }
 
+    /// A packet was changed by this rule of the link.
+    pub fn remarked(&mut self, rule: usize) {
+        if let Some(count) = self.total.remarks.get_mut(rule) {
+            *count += 1;
+        }
+    }
+
     /// A packet's transmission began at `start`, and ends at `end`.
     #[inline]
     pub fn transmitted(&mut self, start: Time, end: Time, meta: &Meta) {
@@ -267,6 +283,7 @@ mod tests {
         send(&mut tally, 10);
         send(&mut tally, 11);
         tally.marked(MarkReason::Threshold);
+        tally.remarked(1);
         let second = tally.end_window(ms(20), offered(6));
         assert_eq!(
             (first.start, first.end, second.start, second.end),
@@ -279,6 +296,7 @@ mod tests {
         assert_eq!(second.counts.drops().count(), 0);
         assert_eq!(second.counts.marks().collect::<Vec<_>>(), [(MarkReason::Threshold, 1)]);
         assert_eq!((first.delays.sojourn.count(), second.delays.sojourn.count()), (1, 2));
+        assert_eq!((first.counts.remarks()[1], second.counts.remarks()[1]), (0, 1));
         let queuing = second.delays.queuing_delay.as_ref().and_then(Histogram::max);
         assert_eq!((second.delays.sojourn.max(), queuing), (Some(2 * MS), Some(3 * MS)));
         let mut both = first;

@@ -142,6 +142,11 @@ impl LinkSetup {
         self.facts
     }
 
+    /// The names of the rules by which the link changes packets, in order.
+    pub fn rule_names(&self) -> Vec<String> {
+        self.middlebox.rules.as_slice().iter().map(ToString::to_string).collect()
+    }
+
     /// Builds an idle link behind `queue`; whatever it draws comes from child streams of `rng`.
     pub fn build<P>(&self, mut queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
         let mut flight = self.flight;

@@ -129,6 +129,7 @@ mod tests {
             Kind::DscpSet => &["0", "45+46"],
             Kind::Text => &["up.trace"],
             Kind::Queue => &["[fifo]", "[diffserv]"],
+            Kind::Rules => &["dscp:45>0@0%..50%+ecn:bleach", "wifi"],
         };
         bounds.chain(words.iter().copied()).collect()
     }

@@ -98,7 +98,7 @@ impl Fates {
     }
 
     /// A summary of the whole replay, of one screen.
-    pub fn summary(&self, queue: &str, link: &str) -> String {
+    pub fn summary(&self, queue: &str, link: &str, rules: &[String]) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "{name:<12}{value}");
@@ -113,6 +113,9 @@ impl Fates {
         line("packets", format!("{} ({} bytes)", self.arrivals.packets, self.arrivals.bytes));
         line("sent", of_all(total.sent.packets));
         line("marked", of_all(total.marked_packets()));
+        for (rule, changed) in rules.iter().zip(total.remarks()) {
+            line("remarked", of_all(*changed) + " by " + rule);
+        }
         let reasons: Vec<String> = total
             .drops()
             .map(|(reason, count)| format!("{} {}", reason.name(), count.packets))
@@ -175,6 +178,13 @@ impl Observer<u64> for Fates {
         self.tally.marked(reason);
         if let Some(row) = self.row(packet.payload) {
             row.marked = Some(reason);
+            row.ecn = packet.meta.ecn;
+        }
+    }
+
+    fn remarked(&mut self, _now: Time, packet: &Packet<u64>, rule: usize) {
+        self.tally.remarked(rule);
+        if let Some(row) = self.row(packet.payload) {
             row.ecn = packet.meta.ecn;
         }
     }

@@ -67,6 +67,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let queue =
         QueueSetup::parse(&arguments.queue, &link.facts()).context("--queue").or_bad_input()?;
     let rng = Rng::new(arguments.seed);
+    let rules = link.rule_names();
     let link = link.build(queue.build(&rng), &rng);
     let arrivals = input::open(&arguments.input).or_bad_input()?;
     let file = match &arguments.out {
@@ -88,7 +89,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if outcome.is_err() {
         eprintln!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
-    eprint!("{}", fates.summary(&queue.label.to_string(), &arguments.link));
+    eprint!("{}", fates.summary(&queue.label.to_string(), &arguments.link, &rules));
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
 

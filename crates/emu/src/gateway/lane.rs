@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Add;
 
 use underload_aqm::link::Link;
-use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::packet::Packet;
 use underload_aqm::time::Time;
 use underload_record::schema::Phase;
 
@@ -80,7 +80,8 @@ struct Lost {
 
 /// Consecutive segments of one frame that leave together.
 struct Run {
-    first: Option<(Handle, Ecn)>,
+    /// The first of them, and the DSCP and ECN byte of all.
+    first: Option<(Handle, u8)>,
     due: Vec<Time>,
 }
 
@@ -184,9 +185,10 @@ impl Lane {
         while packets < DELIVER_MAX {
             let Some((due, packet)) = self.link.poll(now, &mut self.recorder) else { break };
             packets += 1;
-            if !self.run.continues(packet.payload, packet.meta.ecn) {
+            let tos = packet.meta.tos();
+            if !self.run.continues(packet.payload, tos) {
                 self.write_run(clock);
-                self.run.first = Some((packet.payload, packet.meta.ecn));
+                self.run.first = Some((packet.payload, tos));
             }
             self.run.due.push(due);
         }
@@ -200,11 +202,11 @@ impl Lane {
     }
 
     fn write_run(&mut self, clock: &Clock) {
-        let Some((first, ecn)) = self.run.first.take() else { return };
+        let Some((first, tos)) = self.run.first.take() else { return };
         let count = self.run.due.len() as u16;
         let segments = first.segment..=first.segment + count - 1;
         let frame = self.recorder.pool.frame(first);
-        let (head, rest) = assemble(frame, &segments, ecn, &mut self.headers);
+        let (head, rest) = assemble(frame, &segments, tos, &mut self.headers);
         let bytes = (head.len() + rest.len() - VnetHeader::LEN) as u32;
         match self.sink.write(head, rest) {
             Ok(()) => {
@@ -226,10 +228,10 @@ impl Lane {
 }
 
 impl Run {
-    fn continues(&self, handle: Handle, ecn: Ecn) -> bool {
-        self.first.is_some_and(|(first, first_ecn)| {
+    fn continues(&self, handle: Handle, tos: u8) -> bool {
+        self.first.is_some_and(|(first, first_tos)| {
             first.same_frame(handle)
-                && first_ecn == ecn
+                && first_tos == tos
                 && self.due.len() < RUN_MAX
                 && usize::from(handle.segment) == usize::from(first.segment) + self.due.len()
         })

@@ -266,6 +266,10 @@ impl Observer<Handle> for Recorder {
         self.tally.marked(reason);
     }
 
+    fn remarked(&mut self, _now: Time, _packet: &Packet<Handle>, rule: usize) {
+        self.tally.remarked(rule);
+    }
+
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Handle>) {
         self.tally.transmitted(start, end, &packet.meta);
         if self.journal.is_some() {

@@ -143,6 +143,7 @@ impl Thread {
                 direction: parts.direction,
                 queue: config.queue.label.to_string(),
                 link: config.link.label.to_string(),
+                rules: config.link.rule_names(),
             },
             offer: config.link.rate.started(&rng),
         };

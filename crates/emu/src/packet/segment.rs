@@ -11,7 +11,6 @@
 use std::ops::RangeInclusive;
 
 use underload_aqm::checksum::{fold, replace, sum};
-use underload_aqm::packet::Ecn;
 
 use super::classify::{Layout, Version};
 use super::pool::Frame;
@@ -60,12 +59,12 @@ pub fn segment_length(frame: &Frame, segment: u16) -> u32 {
     u32::from(headers) + size.min(payload - u32::from(segment) * size)
 }
 
-/// What to write to the device for the segments `run` of a frame, all with `ecn`: headers and
-/// payload, one after the other.
+/// What to write to the device for the segments `run` of a frame, all with `tos` as the byte of
+/// their DSCP and ECN fields: headers and payload, one after the other.
 pub fn assemble<'a>(
     frame: &'a mut Frame,
     run: &RangeInclusive<u16>,
-    ecn: Ecn,
+    tos: u8,
     headers: &'a mut Headers,
 ) -> (&'a [u8], &'a [u8]) {
     let is_whole = *run.start() == 0 && *run.end() + 1 == frame.segments;
@@ -73,7 +72,7 @@ pub fn assemble<'a>(
     let payload_start = match frame.layout.tcp_payload {
         Some(start) if !is_whole => usize::from(start),
         _ => {
-            set_ecn(&mut frame.bytes[VnetHeader::LEN..], frame.layout.version, ecn);
+            set_tos(&mut frame.bytes[VnetHeader::LEN..], frame.layout.version, tos);
             return (&frame.bytes[..end], &[]);
         }
     };
@@ -89,7 +88,7 @@ pub fn assemble<'a>(
     let ip = &mut ip[..payload_start];
     ip.copy_from_slice(&packet[..payload_start]);
     let length = payload_start + piece.len();
-    set_ecn(ip, frame.layout.version, ecn);
+    set_tos(ip, frame.layout.version, tos);
     set_length(ip, frame.layout.version, length, *run.start());
     let transport = usize::from(frame.layout.transport);
     let has_cwr = cut_tcp_header(&mut ip[transport..], from as u32, is_last);
@@ -114,15 +113,18 @@ fn gso_type(frame: &Frame, run: &RangeInclusive<u16>, has_cwr: bool) -> u8 {
     }
 }
 
-/// Writes the ECN field, and keeps the checksum of an IPv4 header right.
-fn set_ecn(ip: &mut [u8], version: Version, ecn: Ecn) {
+/// Writes the DSCP and ECN fields, and keeps the checksum of an IPv4 header right.
+fn set_tos(ip: &mut [u8], version: Version, tos: u8) {
     match version {
         Version::V4 => {
             let old = u16::from_be_bytes([ip[0], ip[1]]);
-            let new = old & !3 | u16::from(ecn.bits());
+            let new = old & 0xff00 | u16::from(tos);
             replace_word(ip, 0, old, new);
         }
-        Version::V6 => ip[1] = ip[1] & !0x30 | ecn.bits() << 4,
+        Version::V6 => {
+            ip[0] = ip[0] & 0xf0 | tos >> 4;
+            ip[1] = ip[1] & 0x0f | tos << 4;
+        }
     }
 }
 
@@ -283,11 +285,15 @@ mod tests {
                 if last + 1 < segments && !cuts[usize::from(last)] && !must_cut { continue; }
                 let run = start..=last;
                 let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
-                let ecn = if last % 2 == 0 { Ecn::Ce } else { Ecn::Ect0 };
-                let (head, piece) = assemble(pool.frame(handle), &run, ecn, &mut scratch);
+                let tos = if last % 2 == 0 { 0xb7 } else { 0x02 };
+                let (head, piece) = assemble(pool.frame(handle), &run, tos, &mut scratch);
                 let written = [head, piece].concat();
                 let found = classify(&written[VnetHeader::LEN..], FlowKey(1)).unwrap();
-                prop_assert_eq!(found.meta.ecn, ecn);
+                prop_assert_eq!(found.meta.tos(), tos);
+                if version == Version::V4 {
+                    let ip = &written[VnetHeader::LEN..][..20];
+                    prop_assert_eq!(fold(sum(ip)), 0xffff, "the header's checksum");
+                }
                 arrived.extend(received(&written, &run, segments, size));
                 start = last + 1;
             }
@@ -302,7 +308,7 @@ mod tests {
             let mut pool = Pool::new(1 << 20, 65_000);
             let handle = keep(&mut pool, &super_packet(version, &payload, 1000));
             let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
-            let (head, piece) = assemble(pool.frame(handle), &(1..=1), Ecn::Ect0, &mut scratch);
+            let (head, piece) = assemble(pool.frame(handle), &(1..=1), 0x02, &mut scratch);
             let mut packet = [&head[VnetHeader::LEN..], piece].concat();
             let transport = if version == Version::V4 { 20 } else { 40 };
             // As the kernel finishes it: sum from the start, field included, inverted.
@@ -317,21 +323,24 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_frame_leaves_as_it_came_but_for_the_mark() {
+    fn a_whole_frame_leaves_as_it_came_but_for_its_marking() {
         for version in [Version::V4, Version::V6] {
             let frame = super_packet(version, &[1; 3000], 1000);
             let mut pool = Pool::new(1 << 20, 65_000);
             let handle = keep(&mut pool, &frame);
             let mut scratch = [0; VnetHeader::LEN + HEADERS_MAX];
-            let (head, rest) = assemble(pool.frame(handle), &(0..=2), Ecn::Ect0, &mut scratch);
+            let (head, rest) = assemble(pool.frame(handle), &(0..=2), 0x02, &mut scratch);
             assert_eq!(rest.len(), 0);
             let differing = head.iter().zip(&frame).filter(|(a, b)| a != b).count();
             assert_eq!(differing, 0, "{version:?}");
-            let (head, _) = assemble(pool.frame(handle), &(0..=2), Ecn::Ce, &mut scratch);
+            let (head, _) = assemble(pool.frame(handle), &(0..=2), 0xb7, &mut scratch);
             if version == Version::V4 {
                 assert_eq!(fold(sum(&head[VnetHeader::LEN..][..20])), 0xffff);
             }
-            assert_eq!(classify(&head[VnetHeader::LEN..], FlowKey(1)).unwrap().meta.ecn, Ecn::Ce);
+            let differing = head.iter().zip(&frame).filter(|(a, b)| a != b).count();
+            // The byte and two of the checksum; IPv6 has its field across two bytes.
+            assert!(differing <= 3, "{version:?}: {differing}");
+            assert_eq!(classify(&head[VnetHeader::LEN..], FlowKey(1)).unwrap().meta.tos(), 0xb7);
         }
     }
 

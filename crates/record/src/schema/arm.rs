@@ -178,6 +178,9 @@ pub struct ArmBottleneck {
     pub drops: BTreeMap<String, PacketCount>,
     /// Marked by reason, all trials; packets.
     pub marks: BTreeMap<String, u64>,
+    /// Changed by each rule of the link, all trials; packets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub remarked: BTreeMap<String, u64>,
     /// Sent by the link, bit/s, over repeats.
     #[serde(default)]
     pub link_bit_per_s: Option<Interval>,

@@ -297,6 +297,10 @@ pub struct BottleneckSummary {
     pub drops: BTreeMap<String, PacketCount>,
     /// Marked CE, by reason as the queue names it; packets.
     pub marks: BTreeMap<String, u64>,
+    /// Packets whose DSCP or ECN field each rule of the link changed, by the rule as the link's
+    /// SPEC has it; empty without rules.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub remarked: BTreeMap<String, u64>,
     /// Sojourn of the packets sent; `None` when none was.
     pub sojourn: Option<Distribution>,
     /// Sojourn and the packet's own transmission of the same packets. `None` where the link's rate

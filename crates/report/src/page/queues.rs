@@ -71,9 +71,12 @@ fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck
             td { (mean(used.as_ref(), 1.0, Least::Zero)) }
             td {
                 (share(queue, ArmBottleneck::dropped_packets))
-                @if let Some(queue) = queue { (reasons(queue)) }
+                @if let Some(queue) = queue { (lines(&reasons(queue))) }
             }
-            td { (share(queue, ArmBottleneck::marked_packets)) }
+            td {
+                (share(queue, ArmBottleneck::marked_packets))
+                @if let Some(queue) = queue { (lines(&remarks(queue))) }
+            }
             td { (sojourn(subject, direction, queue, Quantile::P50)) }
             td { (sojourn(subject, direction, queue, Quantile::P99)) }
         }
@@ -108,18 +111,22 @@ fn share(queue: Option<&ArmBottleneck>, part: impl Fn(&ArmBottleneck) -> u64) ->
     format!("{}, {}", thousands(part(queue)), significant(percent))
 }
 
-fn reasons(queue: &ArmBottleneck) -> Markup {
-    let dropped: Vec<String> = queue
-        .drops
-        .iter()
-        .filter(|(_, count)| count.packets > 0)
-        .map(|(reason, count)| format!("{} {reason}", thousands(count.packets)))
-        .collect();
+fn reasons(queue: &ArmBottleneck) -> Vec<String> {
+    let dropped = queue.drops.iter().filter(|(_, count)| count.packets > 0);
+    dropped.map(|(reason, count)| format!("{} {reason}", thousands(count.packets))).collect()
+}
+
+fn remarks(queue: &ArmBottleneck) -> Vec<String> {
+    let remarked = queue.remarked.iter();
+    remarked.map(|(rule, changed)| format!("{} by {rule}", thousands(*changed))).collect()
+}
+
+fn lines(lines: &[String]) -> Markup {
     html! {
-        @if !dropped.is_empty() {
+        @if !lines.is_empty() {
             br;
             span.interval {
-                @for (position, line) in dropped.iter().enumerate() {
+                @for (position, line) in lines.iter().enumerate() {
                     @if position > 0 { br; }
                     (line)
                 }

@@ -251,6 +251,7 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         hop: String::new(),
         direction: Direction::Up,
         queue: queue.spec.to_owned(),
+        remarked: BTreeMap::new(),
         link: "10mbit".to_owned(),
         window,
         offered: PacketCount { packets: 5842, bytes: 8_763_000 },

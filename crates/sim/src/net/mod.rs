@@ -95,6 +95,7 @@ impl Hop {
             direction: self.direction,
             queue: self.config.queue.label.to_string(),
             link: self.config.link.label.to_string(),
+            rules: self.config.link.rule_names(),
         }
     }
 }

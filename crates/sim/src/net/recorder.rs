@@ -39,6 +39,10 @@ impl Observer<Segment> for Recorder {
         self.tally.marked(reason);
     }
 
+    fn remarked(&mut self, _now: Time, _packet: &Packet<Segment>, rule: usize) {
+        self.tally.remarked(rule);
+    }
+
     #[inline]
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Segment>) {
         if let Some(post) = &self.post {

@@ -1,0 +1,122 @@
+//! Rules by which devices on a path change the DSCP and ECN fields of packets that they forward.
+//!
+//! Some changes are meant: a network's edge translates its neighbour's codepoints (RFC 2474,
+//! section 3). Others are faults: a field set to zero ("bleached") takes from a packet what it
+//! asked for, and a changed ECN field breaks the feedback of the transport (RFC 3168, section 7).
+//! How rules are written is in [`config`](crate::config).
+
+use alloc::vec::Vec;
+
+use crate::packet::{Dscp, Ecn, Meta};
+
+/// Rules in the order in which they see a packet, each as the one before left it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(Vec<Rule>);
+
+/// A change, and which packets it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What is changed.
+    pub change: Change,
+    /// Which packets it is for, among those that have what it changes.
+    pub share: Share,
+}
+
+/// What a rule changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A DSCP of a set becomes another.
+    Dscp {
+        /// The set: bit `n` stands for codepoint `n`.
+        from: u64,
+        /// What becomes of them.
+        to: NewDscp,
+    },
+    /// The ECN field becomes Not-ECT, whatever it was.
+    EcnBleach,
+    /// One ECN codepoint becomes another.
+    Ecn {
+        /// As it was.
+        from: Ecn,
+        /// As it is then.
+        to: Ecn,
+    },
+    /// The whole byte of both fields becomes zero, as by a device that still takes it for the type
+    /// of service of RFC 791.
+    TosZero,
+}
+
+/// What a DSCP becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewDscp {
+    /// This one.
+    Value(Dscp),
+    /// Its class selector: the three upper bits stay, the three lower become zero.
+    Class,
+}
+
+/// A share of the packets: those whose draw, a fraction of 2^32, is from `from_q32` up to but not
+/// including `to_q32`. A packet draws once for all rules of a link: rules with separate shares are
+/// for separate packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Least draw.
+    pub from_q32: u64,
+    /// Least draw above; greater than `from_q32`.
+    pub to_q32: u64,
+}
+
+impl Share {
+    /// Every packet.
+    pub const ALL: Self = Self { from_q32: 0, to_q32: 1 << 32 };
+
+    const fn contains(self, draw: u32) -> bool {
+        self.from_q32 <= draw as u64 && (draw as u64) < self.to_q32
+    }
+}
+
+impl Rules {
+    /// Rules of a link, at most; what each changed has a counter.
+    pub const MOST: usize = 8;
+
+    /// No rule.
+    pub const NONE: Self = Self(Vec::new());
+
+    /// These rules; `None` where they are more than [`Rules::MOST`].
+    pub fn new(rules: Vec<Rule>) -> Option<Self> {
+        (rules.len() <= Self::MOST).then_some(Self(rules))
+    }
+
+    /// The rules, in order.
+    pub fn as_slice(&self) -> &[Rule] {
+        &self.0
+    }
+
+    /// Whether a packet has to draw.
+    pub fn draw(&self) -> bool {
+        self.0.iter().any(|rule| rule.share != Share::ALL)
+    }
+}
+
+impl Rule {
+    /// Changes the fields of a packet that drew `draw`, and returns whether that made a difference.
+    pub fn apply(&self, meta: &mut Meta, draw: u32) -> bool {
+        if !self.share.contains(draw) {
+            return false;
+        }
+        let before = (meta.dscp, meta.ecn);
+        match self.change {
+            Change::Dscp { from, to } if from >> meta.dscp.value() & 1 == 1 => {
+                meta.dscp = match to {
+                    NewDscp::Value(to) => to,
+                    NewDscp::Class => meta.dscp.class_selector(),
+                };
+            }
+            Change::EcnBleach => meta.ecn = Ecn::NotEct,
+            Change::Ecn { from, to } if from == meta.ecn => meta.ecn = to,
+            Change::TosZero => (meta.dscp, meta.ecn) = (Dscp::DEFAULT, Ecn::NotEct),
+            Change::Dscp { .. } | Change::Ecn { .. } => {}
+        }
+        before != (meta.dscp, meta.ecn)
+    }
+}
