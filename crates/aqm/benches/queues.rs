@@ -237,6 +237,9 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
             FlowCodel::Linux(codel) => boxed(Fair::new(queue.fair, |_| codel.clone())),
             FlowCodel::Rfc(codel) => boxed(Fair::new(queue.fair, |_| codel.clone())),
         },
+        QueueConfig::FqPie(queue) => {
+            boxed(Fair::new(queue.fair, |_| PieLinux::new(queue.pie.clone(), rng.clone())))
+        }
         QueueConfig::Bode(queue) => match &queue.profile {
             BodeProfile::Paper(bode) => boxed(tail(bode.clone(), queue.limit)),
             BodeProfile::Patch(bode) => boxed(tail(bode.clone(), queue.limit)),

@@ -12,8 +12,9 @@ use std::process::Command;
 use flate2::read::GzDecoder;
 
 /// Implementation (prefix of the file names) and the discipline that claims to equal it.
-const QUEUES: [(&str, &str); 5] = [
+const QUEUES: [(&str, &str); 6] = [
     ("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p"),
+    ("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p"),
     ("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p"),
     ("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p"),
     ("mahimahi_tail", "fifo:limit=64KiB"),

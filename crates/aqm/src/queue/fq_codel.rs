@@ -35,7 +35,7 @@ use crate::aqm::Aqm;
 use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::codel::{self, Linux, Rfc};
-use crate::queue::store::fair::{Fair, FairConfig};
+use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
 
 /// FQ-CoDel, ready to build.
 #[derive(Clone, Debug)]
@@ -75,16 +75,16 @@ const _: () = assert!(Fair::<Linux, ()>::BYTES_PER_FLOW == 64);
 
 const ECN: Key<bool> = codel::ECN.or("on");
 
-const LIMIT: Key<Packets> =
+pub(in crate::queue) const LIMIT: Key<Packets> =
     Key::new("limit", "10240p", "packets stored at most, over all flows").within("1p", "16777216p");
 
-const FLOWS: Key<Count> =
+pub(in crate::queue) const FLOWS: Key<Count> =
     Key::new("flows", "1024", "queues that 5-tuples are hashed into").within("1", "65536");
 
-const MEMORY: Key<Bytes> =
+pub(in crate::queue) const MEMORY: Key<Bytes> =
     Key::new("memory", "32MiB", "bytes stored at most, over all flows").within("64B", "4096MiB");
 
-const QUANTUM: Key<Bytes> =
+pub(in crate::queue) const QUANTUM: Key<Bytes> =
     Key::new("quantum", "1514B", "bytes that a flow may send per turn").within("64B", "1MiB");
 
 const DROP_BATCH: Key<Packets> =
@@ -123,7 +123,7 @@ pub(crate) fn configure(values: &Values) -> Result<FqCodelConfig, ConfigError> {
         limit_packets: values.get(LIMIT),
         memory_bytes: values.get(MEMORY),
         quantum_bytes: values.get(QUANTUM) as u32,
-        drop_batch: values.get(DROP_BATCH),
+        overflow: FairOverflow::Fattest { drop_batch: values.get(DROP_BATCH) },
         turn_ends_at_zero: is_linux,
     };
     let codel = if is_linux {

@@ -16,6 +16,7 @@ pub mod docsis_pie;
 pub mod dualpi2;
 pub mod fifo;
 pub mod fq_codel;
+pub mod fq_pie;
 pub mod pie;
 pub mod red;
 pub mod store;

@@ -8,7 +8,7 @@ use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
     bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel,
-    pie, red,
+    fq_pie, pie, red,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -51,6 +51,10 @@ pub const QUEUES: &[QueueEntry] = &[
     QueueEntry {
         definition: &pie::DEFINITION,
         configure: |values, _| pie::configure(values).map(QueueConfig::Pie),
+    },
+    QueueEntry {
+        definition: &fq_pie::DEFINITION,
+        configure: |values, _| fq_pie::configure(values).map(QueueConfig::FqPie),
     },
     QueueEntry {
         definition: &docsis_pie::DEFINITION,
@@ -98,6 +102,8 @@ pub enum QueueConfig {
     DiffServ(diffserv::DiffServConfig<QueueConfig>),
     /// PIE.
     Pie(pie::PieQueue),
+    /// FQ-PIE.
+    FqPie(fq_pie::FqPieConfig),
     /// DOCSIS-PIE.
     DocsisPie(docsis_pie::DocsisPieQueue),
     /// DualPI2.
@@ -162,6 +168,7 @@ impl QueueConfig {
             Self::Bode(config) => config.build(),
             Self::DiffServ(config) => config.build(rng, Self::build),
             Self::Pie(config) => config.build(rng),
+            Self::FqPie(config) => config.build(rng),
             Self::DocsisPie(config) => config.build(rng),
             Self::DualPi2(config) => config.build(rng),
             Self::DocsisLld(config) => config.build(rng),

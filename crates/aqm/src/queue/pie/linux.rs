@@ -19,8 +19,10 @@ pub struct PieLinuxConfig {
     pub alpha_sixteenths: u32,
     /// Weight of the delay's change, in sixteenths of a hertz, 0 to 32.
     pub beta_sixteenths: u32,
-    /// Whether ECN-capable packets are marked instead of dropped, up to p = 10 %.
+    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
+    /// The highest probability at which they are, as a fraction of 2^56.
+    pub ecn_up_to_q56: u64,
     /// The device's MTU and link-layer header in bytes: nothing is dropped while less than two of
     /// them are stored.
     pub mtu_bytes: u32,
@@ -34,6 +36,7 @@ impl Default for PieLinuxConfig {
             alpha_sixteenths: 2,
             beta_sixteenths: 20,
             ecn: false,
+            ecn_up_to_q56: MAX_PROBABILITY / 10,
             mtu_bytes: 1_514,
         }
     }
@@ -165,6 +168,11 @@ impl PieLinux {
 }
 
 impl PieLinuxConfig {
+    /// A probability of whole percents as `fq_pie` scales it, as a fraction of 2^56.
+    pub(in crate::queue) const fn percent_q56(percent: u64) -> u64 {
+        percent * PERCENT_OF_MAX
+    }
+
     /// The change of probability, in the kernel's wrapping arithmetic.
     fn step(&self, probability_q56: u64, delay: u64, old_delay: u64, target: u64) -> i64 {
         let per_tick = MAX_PROBABILITY / TICKS_PER_SECOND;
@@ -191,7 +199,7 @@ impl Aqm for PieLinux {
         if self.state.burst_ticks > 0 || !self.signals(backlog) {
             return Verdict::Pass;
         }
-        let low_enough = self.state.probability_q56 <= MAX_PROBABILITY / 10;
+        let low_enough = self.state.probability_q56 <= self.config.ecn_up_to_q56;
         if self.config.ecn && low_enough && meta.ecn.is_capable() {
             return Verdict::Signal;
         }

@@ -48,4 +48,5 @@ pub use linux::{PieLinux, PieLinuxConfig};
 pub use mahimahi::{PieMahimahi, PieMahimahiConfig};
 pub(crate) use params::{DEFINITION, configure};
 pub use params::{PieProfile, PieQueue};
+pub(in crate::queue) use params::{TARGET, linux_config};
 pub use rfc::{PieRfc, PieRfcConfig};

@@ -51,7 +51,8 @@ impl PieQueue {
     }
 }
 
-const TARGET: Key<Span> = Key::new("target", "15ms", "delay to hold").within("1us", "10s");
+pub(in crate::queue) const TARGET: Key<Span> =
+    Key::new("target", "15ms", "delay to hold").within("1us", "10s");
 
 const TUPDATE: Key<Span> = Key::per_profile(
     "tupdate",
@@ -153,6 +154,11 @@ fn linux(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
     fixed(values, BURST, "150ms")?;
     fixed(values, ECN_THRESHOLD, "10%")?;
     fixed(values, DERANDOMIZE, "on")?;
+    linux_config(values)
+}
+
+/// The kernel's PIE out of the parameters that `pie` and `fq-pie` name alike.
+pub(in crate::queue) fn linux_config(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
     Ok(PieLinuxConfig {
         target: values.get(TARGET),
         update_interval: values.get(TUPDATE),
@@ -160,6 +166,7 @@ fn linux(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
         beta_sixteenths: sixteenths(values, BETA)?,
         ecn: values.get(ECN),
         mtu_bytes: values.get(MTU) as u32,
+        ..PieLinuxConfig::default()
     })
 }
 

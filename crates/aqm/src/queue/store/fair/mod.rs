@@ -7,7 +7,7 @@
 //! *old* ones, so a sparse flow passes at once. Who has spent its credit gets another quantum and
 //! goes to the end of the old list. A new flow that runs empty passes through the old list once,
 //! or it could return as new for ever and starve the others. Where the whole is full, half of the
-//! fattest flow's bytes go, from its head.
+//! fattest flow's bytes go, from its head (FQ-CoDel), or the arrival is refused (FQ-PIE).
 //!
 //! # Cost
 //! Packets of all flows share one slab of nodes that grows to its high-water mark; nothing
@@ -45,11 +45,23 @@ pub struct FairConfig {
     pub memory_bytes: u64,
     /// Bytes of credit per turn.
     pub quantum_bytes: u32,
-    /// Packets that one overflow takes from the fattest flow at most.
-    pub drop_batch: u32,
+    /// Who goes when the whole is full.
+    pub overflow: FairOverflow,
     /// Whether a flow's turn is over at a credit of exactly zero (Linux) or only below (RFC 8290
     /// section 4.2).
     pub turn_ends_at_zero: bool,
+}
+
+/// Who goes when a fair queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FairOverflow {
+    /// Up to half the bytes of the flow with the most, from its head.
+    Fattest {
+        /// Packets that one overflow takes at most.
+        drop_batch: u32,
+    },
+    /// The arrival, whoever filled the queue.
+    Tail,
 }
 
 /// Many flows, each under its own `A`.
@@ -124,12 +136,44 @@ impl<A: Aqm, P> Fair<A, P> {
             || self.shared.backlog.bytes > self.config.memory_bytes
     }
 
+    /// Whether an arrival of `len` bytes is to be refused for lack of room.
+    #[inline]
+    fn refuses(&self, len: u32) -> bool {
+        let backlog = self.shared.backlog;
+        self.config.overflow == FairOverflow::Tail
+            && (backlog.packets >= self.config.limit_packets
+                || backlog.bytes + u64::from(len) > self.config.memory_bytes)
+    }
+
+    /// Refuses an arrival of the flow `index`, whose AQM is told.
+    #[cold]
+    fn refuse(
+        &mut self,
+        now: Time,
+        index: usize,
+        packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Admit {
+        let backlog = self.flow_backlog(index);
+        self.flows[index].aqm.on_refused(now, backlog);
+        self.shared.stats.dropped_enqueue.add(packet.meta.len);
+        observer.dropped(now, packet, DropReason::Overlimit);
+        Admit::Refused
+    }
+
+    #[inline]
+    fn flow_backlog(&self, index: usize) -> Backlog {
+        let packets = self.flows[index].chain.packets();
+        Backlog { packets, bytes: self.shared.bytes.bytes(index) }
+    }
+
     /// Makes room. Returns whether the packet in node `arrival` was among the victims.
     #[cold]
     fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
+        let FairOverflow::Fattest { drop_batch } = self.config.overflow else { return false };
         let mut hit_arrival = false;
         while self.is_overfull() {
-            hit_arrival |= self.drop_from_fattest(now, arrival, observer);
+            hit_arrival |= self.drop_from_fattest(now, drop_batch, arrival, observer);
         }
         hit_arrival
     }
@@ -139,6 +183,7 @@ impl<A: Aqm, P> Fair<A, P> {
     fn drop_from_fattest(
         &mut self,
         now: Time,
+        drop_batch: u32,
         arrival: u32,
         observer: &mut dyn Observer<P>,
     ) -> bool {
@@ -151,7 +196,7 @@ impl<A: Aqm, P> Fair<A, P> {
         let mut victims = 0;
         let mut dropped_bytes = 0;
         let mut hit_arrival = false;
-        while victims < self.config.drop_batch && (victims == 0 || dropped_bytes < bytes / 2) {
+        while victims < drop_batch && (victims == 0 || dropped_bytes < bytes / 2) {
             hit_arrival |= flow.chain.head() == Some(arrival);
             let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
             let Some(victim) = store.pop() else { break };
@@ -246,10 +291,11 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     ) -> Admit {
         self.shared.stats.offered.add(packet.meta.len);
         let index = self.flow_of(&packet.meta);
-        let flow = &mut self.flows[index];
-        let backlog =
-            Backlog { packets: flow.chain.packets(), bytes: self.shared.bytes.bytes(index) };
-        let verdict = flow.aqm.on_enqueue(now, &packet.meta, backlog);
+        if self.refuses(packet.meta.len) {
+            return self.refuse(now, index, packet, observer);
+        }
+        let backlog = self.flow_backlog(index);
+        let verdict = self.flows[index].aqm.on_enqueue(now, &packet.meta, backlog);
         if verdict != Verdict::Pass && !self.signal_arrival(now, verdict, &mut packet, observer) {
             self.shared.stats.dropped_enqueue.add(packet.meta.len);
             observer.dropped(now, packet, DropReason::Early);

@@ -10,7 +10,7 @@ const LINUX: FairConfig = FairConfig {
     limit_packets: 10_240,
     memory_bytes: 32 << 20,
     quantum_bytes: 1_514,
-    drop_batch: 64,
+    overflow: FairOverflow::Fattest { drop_batch: 64 },
     turn_ends_at_zero: true,
 };
 
@@ -135,4 +135,36 @@ fn packets_without_bytes_overflow_too() {
     }
     assert_eq!(queue.backlog(), Backlog { packets: 2, bytes: 0 });
     assert_eq!(served(&mut queue), [3, 4]);
+}
+
+#[test]
+fn at_a_tail_limit_the_arrival_is_refused_and_its_own_flow_is_told() {
+    #[derive(Clone)]
+    struct CountsRefusals(u32, Backlog);
+    impl Aqm for CountsRefusals {
+        fn on_refused(&mut self, _now: Time, backlog: Backlog) {
+            *self = Self(self.0 + 1, backlog);
+        }
+    }
+    let config =
+        FairConfig { limit_packets: 3, memory_bytes: 1_000, overflow: FairOverflow::Tail, ..LINUX };
+    let mut queue = Fair::new(config, |_| CountsRefusals(0, Backlog::default()));
+    let mut offer = |flow, len, id| {
+        let packet = Packet { meta: Meta::new(len, flow), payload: id };
+        queue.enqueue(Time::ZERO, packet, &mut ())
+    };
+    // The fourth packet finds three; the fifth, of another flow, too.
+    let admits = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 4)].map(|(flow, id)| offer(flow, 100, id));
+    let (in_, out) = (Admit::Queued, Admit::Refused);
+    assert_eq!(admits, [in_, in_, in_, out, out]);
+    assert_eq!((queue.flows[1].aqm.0, queue.flows[2].aqm.0), (1, 1));
+    assert_eq!(queue.flows[1].aqm.1, Backlog { packets: 3, bytes: 300 });
+    let _ = queue.dequeue(Time::ZERO, &mut ());
+    // Room for one packet, and for 800 bytes.
+    let mut offer = |len, id| {
+        let packet = Packet { meta: Meta::new(len, 3), payload: id };
+        queue.enqueue(Time::ZERO, packet, &mut ())
+    };
+    assert_eq!([offer(801, 5), offer(800, 6)], [out, in_]);
+    assert_eq!(queue.stats().dropped_enqueue.packets, 3);
 }
