@@ -27,6 +27,7 @@ use underload_aqm::queue::docsis_pie::DocsisPie;
 use underload_aqm::queue::fq_codel::FlowCodel;
 use underload_aqm::queue::pie::{PieLinux, PieMahimahi, PieProfile, PieRfc};
 use underload_aqm::queue::red::Red;
+use underload_aqm::queue::sfb::Sfb;
 use underload_aqm::queue::store::fair::Fair;
 use underload_aqm::queue::store::{Limit, NoAqm, Overflow, Single};
 use underload_aqm::rate::Rate;
@@ -257,6 +258,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         }
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
         QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
+        QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
         QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
             return None;
         }

@@ -1,9 +1,9 @@
 //! Fates equal to those that independent implementations gave the same packets.
 //!
 //! `tests/vectors` holds packet scripts and, per script, what the unmodified Linux 6.12 CoDel,
-//! CAKE and FQ-PIE, Mahimahi's CoDel, tail-drop and head-drop, and the BoDe authors' queue did with
-//! them over a constant-rate link. Whether and when a packet was sent, and its ECN field then, must
-//! be equal for every packet.
+//! CAKE, FQ-PIE and SFB, Mahimahi's CoDel, tail-drop and head-drop, and the BoDe authors' queue did
+//! with them over a constant-rate link. Whether and when a packet was sent, and its ECN field then,
+//! must be equal for every packet.
 //!
 //! The kernel's code drew its random numbers from the streams that our queues draw from. For CAKE a
 //! packet's memory was its length, at least 64 bytes, and its hosts followed from its flow as in
@@ -136,6 +136,16 @@ fn codel_linux() {
 #[test]
 fn fq_pie_linux() {
     check("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p");
+}
+
+/// With all four kinds of drops, marks, and hashes that change.
+#[test]
+fn sfb_linux() {
+    check(
+        "linux_sfb",
+        "sfb:profile=linux,limit=60p,max=25p,target=10p,increment=1%,decrement=0.1%,\
+         penalty-rate=20,penalty-burst=20p,rehash=700ms,warmup=300ms",
+    );
 }
 
 #[test]

@@ -12,9 +12,14 @@ use std::process::Command;
 use flate2::read::GzDecoder;
 
 /// Implementation (prefix of the file names) and the discipline that claims to equal it.
-const QUEUES: [(&str, &str); 6] = [
+const QUEUES: [(&str, &str); 7] = [
     ("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p"),
     ("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p"),
+    (
+        "linux_sfb",
+        "sfb:profile=linux,limit=60p,max=25p,target=10p,increment=1%,decrement=0.1%,\
+         penalty-rate=20,penalty-burst=20p,rehash=700ms,warmup=300ms",
+    ),
     ("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p"),
     ("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p"),
     ("mahimahi_tail", "fifo:limit=64KiB"),

@@ -19,4 +19,5 @@ pub mod fq_codel;
 pub mod fq_pie;
 pub mod pie;
 pub mod red;
+pub mod sfb;
 pub mod store;

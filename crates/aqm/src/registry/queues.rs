@@ -8,7 +8,7 @@ use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
     bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel,
-    fq_pie, pie, red,
+    fq_pie, pie, red, sfb,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -73,6 +73,10 @@ pub const QUEUES: &[QueueEntry] = &[
         configure: |values, link| red::configure(values, link).map(QueueConfig::Red),
     },
     QueueEntry {
+        definition: &sfb::DEFINITION,
+        configure: |values, _| sfb::configure(values).map(QueueConfig::Sfb),
+    },
+    QueueEntry {
         definition: &bode::DEFINITION,
         configure: |values, _| bode::configure(values).map(QueueConfig::Bode),
     },
@@ -112,6 +116,8 @@ pub enum QueueConfig {
     DocsisLld(docsis_lld::DocsisLldConfig),
     /// RED.
     Red(red::RedQueue),
+    /// Stochastic Fair BLUE.
+    Sfb(sfb::SfbQueue),
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -173,6 +179,7 @@ impl QueueConfig {
             Self::DualPi2(config) => config.build(rng),
             Self::DocsisLld(config) => config.build(rng),
             Self::Red(config) => config.build(rng),
+            Self::Sfb(config) => config.build(rng),
         }
     }
 }

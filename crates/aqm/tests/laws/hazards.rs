@@ -10,12 +10,15 @@ use underload_aqm::time::{Span, Time};
 use crate::ledger::Supervised;
 use crate::replay::{Event, Polls, replay};
 use crate::script::{trickle, varied};
-use crate::subject::subjects;
+use crate::subject::{Subject, subjects};
 
 /// After any history, a minute of silence is enough to forget it.
+///
+/// Left out: SFB as Linux runs it, whose probabilities change with arrivals alone.
 #[test]
 fn a_trickle_after_an_idle_minute_passes_untouched() {
-    for subject in subjects() {
+    let forgets = |subject: &Subject| !subject.spec.starts_with("sfb:profile=linux");
+    for subject in subjects().into_iter().filter(forgets) {
         let mut script = varied(4, Time::ZERO);
         let first = script.len() as u32;
         script.extend(trickle(Time::from_secs(70), Span::from_millis(50), 100));
@@ -31,18 +34,21 @@ fn a_trickle_after_an_idle_minute_passes_untouched() {
 ///
 /// Left out: FQ-CoDel as Linux runs it, with so small a limit or memory that overflows raise the
 /// count of flows that never dropped before. The kernel takes a next drop that is 36 to 73 minutes
-/// old for one still ahead (see `codel::Linux`), and so does the profile.
+/// old for one still ahead (see `codel::Linux`), and so does the profile. SFB, where its
+/// hash changes every ten minutes: at another time flows share other bins.
 #[test]
 fn the_wrap_of_a_32_bit_clock_changes_nothing() {
     for wrap_nanos in [1_u64 << 42, (1 << 32) * 1_000] {
         let offset = Span::from_nanos((wrap_nanos - 1_000_000_000) / 6_000_000_000 * 6_000_000_000);
         // Long enough from the offset on to pass the wrap.
         let passes = (wrap_nanos - offset.as_nanos()) / 6_000_000_000 + 1;
-        let inherits_the_kernels = |spec: &str| {
+        let is_left_out = |spec: &str| {
             let given = spec.strip_prefix("fq-codel:profile=linux,").unwrap_or_default();
-            given.starts_with("limit=") || given.starts_with("memory=")
+            given.starts_with("limit=")
+                || given.starts_with("memory=")
+                || (spec.starts_with("sfb:") && !spec.contains("rehash=0s"))
         };
-        for subject in subjects().iter().filter(|subject| !inherits_the_kernels(&subject.spec)) {
+        for subject in subjects().iter().filter(|subject| !is_left_out(&subject.spec)) {
             let script = |start: Time| {
                 let pass = |number| varied(number, start + Span::from_secs(6) * number);
                 (0..=passes).flat_map(pass).collect::<Vec<_>>()

@@ -98,6 +98,9 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
         variants.push(vec![("coupled-while", "awake"), ("delay", "virtual")]);
         variants.push(vec![("delay", "virtual"), ("request-loop", "6ms"), ("grant-rate", "1mbit")]);
     }
+    if kind_of("rehash").is_some() {
+        variants.push(vec![("rehash", "0s")]);
+    }
     if kind_of("mtu").is_some() {
         variants.push(vec![("mtu", "0B")]);
     }

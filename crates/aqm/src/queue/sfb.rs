@@ -1,0 +1,495 @@
+//! SFB, Stochastic Fair BLUE (Feng, Kandlur, Saha and Shin, INFOCOM 2001), in profile `linux`:
+//! `sch_sfb.c` of Linux 6.12 over its default queue.
+//!
+//! # Principle
+//! One queue, and beside it a Bloom filter of 8 levels of 16 bins. A flow's hash names one bin per
+//! level; each bin counts the packets that it has in the queue and holds a probability. An arrival
+//! that finds a bin empty lowers the bin's probability by `decrement`; one that finds `target`
+//! packets or more raises it by `increment` (BLUE per bin). The packet is marked or dropped by the
+//! lowest probability among its bins, since a bin that a greedy flow shares says nothing of the
+//! others. Where all its bins hold `max` packets it is dropped; where all their probabilities are
+//! one, the flow does not react, and all such flows together pass `penalty-rate` packets a second.
+//! Every `rehash` another hash takes over, so that two flows do not share all bins for ever.
+//!
+//! # Parameters
+//! | key | unit | default | meaning (`tc-sfb(8)`) |
+//! |---|---|---|---|
+//! | `limit` | packets | 1000 | stored at most (the kernel: the device's queue length) |
+//! | `max` | packets | 25 | stored at most of a flow |
+//! | `target` | packets | 20 | from here on a bin's probability rises |
+//! | `increment`, `decrement` | probability | 0.0005, 0.00005 | per arrival, in 65535ths |
+//! | `penalty-rate` | packets per second | 10 | of all flows that do not react together |
+//! | `penalty-burst` | packets | 20 | of those at once |
+//! | `rehash`, `warmup` | time | 600 s, 60 s | life of a hash; how long the next one learns first |
+//!
+//! # Quirks of the kernel that are kept
+//! * Probabilities change with arrivals alone: a flow that comes back finds what it left.
+//! * Above one half ECN-capable packets are dropped too, twice as often as the excess says.
+//! * Only flows that do not react warm the next filter up. What an earlier use left in it stays.
+//! * The packet that finds a hash expired is still judged by the old filter, with a new key.
+//! * The bucket of the penalty box is filled only when it is found empty, for ten seconds at most.
+//!
+//! # Divergences from the kernel
+//! * Its clock is a jiffy of 1 ms (HZ=1000).
+//! * The hash is SplitMix64 of a key and `meta.flow`, not SipHash of the addresses. Keys and draws
+//!   are two streams, so that another hash does not change who is lucky.
+//! * `limit` is at most 65535, so that no count of a bin can saturate.
+//! * No other queue can be put inside, and no classifier in front.
+//!
+//! # Validation
+//! `tests/vectors.rs`: the kernel's own code in user space gives every packet the same fate. See
+//! `docs/queues/sfb.md`.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use crate::aqm::{Aqm, Store, Verdict};
+use crate::config::{ConfigError, Count, Definition, Key, Packets, Probability, Profile, Values};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::queue::store::{Limit, Overflow, Single};
+use crate::rng::{Rng, mix};
+use crate::time::{Span, Time};
+
+/// Parameters of [`Sfb`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SfbConfig {
+    /// A flow whose emptiest bin holds so many packets is refused more.
+    pub max_packets: u32,
+    /// A bin that holds so many packets has its probability raised.
+    pub target_packets: u32,
+    /// By how much a probability rises, in 65535ths.
+    pub increment: u16,
+    /// By how much it falls, in 65535ths.
+    pub decrement: u16,
+    /// Packets per second of all flows that do not react.
+    pub penalty_rate: u64,
+    /// Packets of those flows that may come at once.
+    pub penalty_burst: u64,
+    /// After how many milliseconds another hash takes over; 0: never.
+    pub rehash_ms: u64,
+    /// For how many of them the next hash learns beforehand.
+    pub warmup_ms: u64,
+}
+
+/// The AQM.
+#[derive(Clone, Debug)]
+pub struct Sfb {
+    config: SfbConfig,
+    filters: [Filter; 2],
+    /// Which filter judges.
+    active: usize,
+    /// Whether the other one learns already.
+    warming: bool,
+    rehashed_ms: u64,
+    tokens: u64,
+    tokens_ms: u64,
+    /// Per stored packet, the hash that counts in each filter; 0 where none does.
+    hashes: VecDeque<[u32; 2]>,
+    keys: Rng,
+    rng: Rng,
+}
+
+impl Sfb {
+    /// A filter that knows of no flow and draws from `rng`.
+    pub fn new(config: SfbConfig, rng: &Rng) -> Self {
+        let mut keys = rng.child("hash");
+        Self {
+            config,
+            filters: [0; 2].map(|_| Filter::new(keys.next_u64())),
+            active: 0,
+            warming: false,
+            rehashed_ms: 0,
+            tokens: config.penalty_burst,
+            tokens_ms: 0,
+            hashes: VecDeque::new(),
+            keys,
+            rng: rng.child("mark"),
+        }
+    }
+
+    /// Hands over to the other filter, or lets it begin to learn, where the time has come.
+    fn advance(&mut self, now_ms: u64) {
+        if self.config.rehash_ms == 0 {
+            return;
+        }
+        let due_ms = self.rehashed_ms + self.config.rehash_ms;
+        if now_ms > due_ms {
+            self.filters[self.active].key = self.keys.next_u64();
+            self.active ^= 1;
+            self.warming = false;
+            self.rehashed_ms = now_ms;
+        } else if self.config.warmup_ms > 0 && now_ms > due_ms.saturating_sub(self.config.warmup_ms)
+        {
+            self.warming = true;
+        }
+    }
+
+    /// Whether the penalty box has no room for another packet.
+    fn is_punished(&mut self, now_ms: u64) -> bool {
+        let SfbConfig { penalty_rate, penalty_burst, .. } = self.config;
+        if penalty_rate == 0 || penalty_burst == 0 {
+            return true;
+        }
+        if self.tokens == 0 {
+            let age_ms = (now_ms - self.tokens_ms).min(PENALTY_MEMORY_MS);
+            self.tokens = (age_ms * penalty_rate / 1_000).min(penalty_burst);
+            self.tokens_ms = now_ms;
+            if self.tokens == 0 {
+                return true;
+            }
+        }
+        self.tokens -= 1;
+        false
+    }
+
+    /// What becomes of a packet that its flow's lowest probability is drawn for.
+    fn draw(&mut self, meta: &Meta, probability: u16) -> Verdict {
+        let drawn = (self.rng.next_u32() >> 16) as u16;
+        if drawn >= probability {
+            return Verdict::Pass;
+        }
+        let excess = u32::from(probability.saturating_sub(CERTAIN / 2)) * 2;
+        if u32::from(drawn) < excess || !meta.ecn.is_capable() {
+            return Verdict::Drop;
+        }
+        Verdict::Signal
+    }
+
+    /// The verdict, and what the packet is counted by if it is let in.
+    fn judge(&mut self, now_ms: u64, meta: &Meta) -> (Verdict, [u32; 2]) {
+        // As the kernel, which reads this before it changes filters.
+        let active = self.active;
+        self.advance(now_ms);
+        let mut hashes = [0; 2];
+        hashes[active] = self.filters[active].hash(meta.flow);
+        let flow = self.filters[active].visit(hashes[active], &self.config);
+        if u32::from(flow.packets) >= self.config.max_packets {
+            return (Verdict::Drop, hashes);
+        }
+        if flow.probability < CERTAIN {
+            return (self.draw(meta, flow.probability), hashes);
+        }
+        if self.warming {
+            let other = active ^ 1;
+            hashes[other] = self.filters[other].hash(meta.flow);
+            self.filters[other].visit(hashes[other], &self.config);
+        }
+        let verdict = if self.is_punished(now_ms) { Verdict::Drop } else { Verdict::Pass };
+        (verdict, hashes)
+    }
+}
+
+impl Aqm for Sfb {
+    fn on_enqueue(&mut self, now: Time, meta: &Meta, _backlog: Backlog) -> Verdict {
+        let (verdict, hashes) = self.judge(now.as_nanos() / 1_000_000, meta);
+        if verdict != Verdict::Drop {
+            self.hashes.push_back(hashes);
+            for (filter, hash) in self.filters.iter_mut().zip(hashes) {
+                filter.count(hash, |packets| packets.saturating_add(1));
+            }
+        }
+        verdict
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        _now: Time,
+        store: &mut S,
+        _observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let packet = store.pop()?;
+        for (filter, hash) in self.filters.iter_mut().zip(self.hashes.pop_front()?) {
+            filter.count(hash, |packets| packets.saturating_sub(1));
+        }
+        Some(packet)
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        let bins = || self.filters[self.active].bins.iter().flatten();
+        let probability = bins().map(|bin| bin.probability).max().unwrap_or_default();
+        let packets = bins().map(|bin| bin.packets).max().unwrap_or_default();
+        visit("sfb.max_probability", f64::from(probability) / f64::from(CERTAIN));
+        visit("sfb.max_bin_packets", f64::from(packets));
+    }
+}
+
+/// One hash and what it has learnt.
+#[derive(Clone, Debug)]
+struct Filter {
+    key: u64,
+    bins: [[Bin; BINS]; LEVELS],
+}
+
+/// A part of the traffic: its packets in the queue, and a probability in 65535ths.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bin {
+    packets: u16,
+    probability: u16,
+}
+
+impl Filter {
+    fn new(key: u64) -> Self {
+        Self { key, bins: [[Bin::default(); BINS]; LEVELS] }
+    }
+
+    /// Never 0, which stands for "not counted".
+    fn hash(&self, flow: u32) -> u32 {
+        ((mix(self.key ^ u64::from(flow)) >> 32) as u32).max(1)
+    }
+
+    fn bins_of(&mut self, hash: u32) -> impl Iterator<Item = &mut Bin> {
+        let bin_of = move |level: usize| (hash >> (4 * level)) as usize % BINS;
+        self.bins.iter_mut().enumerate().map(move |(level, bins)| &mut bins[bin_of(level)])
+    }
+
+    /// Adjusts the bins of a flow to its arrival; the fewest packets and the lowest probability.
+    fn visit(&mut self, hash: u32, config: &SfbConfig) -> Bin {
+        let mut least = Bin { packets: u16::MAX, probability: CERTAIN };
+        for bin in self.bins_of(hash) {
+            if bin.packets == 0 {
+                bin.probability = bin.probability.saturating_sub(config.decrement);
+            } else if u32::from(bin.packets) >= config.target_packets {
+                bin.probability = bin.probability.saturating_add(config.increment);
+            }
+            least.packets = least.packets.min(bin.packets);
+            least.probability = least.probability.min(bin.probability);
+        }
+        least
+    }
+
+    fn count(&mut self, hash: u32, change: impl Fn(u16) -> u16) {
+        if hash != 0 {
+            self.bins_of(hash).for_each(|bin| bin.packets = change(bin.packets));
+        }
+    }
+}
+
+const LEVELS: usize = 8;
+const BINS: usize = 16;
+/// Probability one.
+const CERTAIN: u16 = u16::MAX;
+/// A longer silence earns the penalty box no more tokens.
+const PENALTY_MEMORY_MS: u64 = 10_000;
+
+/// SFB, ready to build.
+#[derive(Clone, Copy, Debug)]
+pub struct SfbQueue {
+    /// The algorithm.
+    pub config: SfbConfig,
+    /// How much the queue holds; arrivals beyond are dropped.
+    pub limit: Limit,
+}
+
+impl SfbQueue {
+    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        let sfb = Sfb::new(self.config, &rng.child("sfb"));
+        Box::new(Single::new(sfb, self.limit, Overflow::Tail))
+    }
+}
+
+const LIMIT: Key<Packets> =
+    Key::new("limit", "1000p", "packets stored at most, tail-drop beyond").within("1p", "65535p");
+
+const MAX: Key<Packets> =
+    Key::new("max", "25p", "packets stored at most of a flow").within("1p", "65535p");
+
+const TARGET: Key<Packets> =
+    Key::new("target", "20p", "a bin's probability rises while it stores so many packets")
+        .within("1p", "65535p");
+
+const INCREMENT: Key<Probability> =
+    Key::new("increment", "0.05%", "rise of the probability per arrival, rounded to 65535ths");
+
+const DECREMENT: Key<Probability> =
+    Key::new("decrement", "0.005%", "fall of the probability per arrival, rounded to 65535ths");
+
+const PENALTY_RATE: Key<Count> =
+    Key::new("penalty-rate", "10", "packets per second of all flows that do not react together")
+        .within("0", "1000000");
+
+const PENALTY_BURST: Key<Packets> =
+    Key::new("penalty-burst", "20p", "packets of those flows at once").within("0p", "65535p");
+
+const REHASH: Key<Span> =
+    Key::new("rehash", "600s", "life of a hash in whole ms; 0s: for ever").within("0s", "86400s");
+
+const WARMUP: Key<Span> =
+    Key::new("warmup", "60s", "the next hash learns so long before (`db` of tc); 0s: not at all")
+        .within("0s", "86400s");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "sfb",
+    summary: "SFB: BLUE in the bins of a Bloom filter of flows; holds greedy flows down",
+    source: "Feng, Kandlur, Saha and Shin 2001; Linux sch_sfb, tc-sfb(8)",
+    profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_sfb.c, packet for packet" }],
+    params: &[
+        LIMIT.param(),
+        MAX.param(),
+        TARGET.param(),
+        INCREMENT.param(),
+        DECREMENT.param(),
+        PENALTY_RATE.param(),
+        PENALTY_BURST.param(),
+        REHASH.param(),
+        WARMUP.param(),
+    ],
+    ..Definition::BARE
+};
+
+pub(crate) fn configure(values: &Values) -> Result<SfbQueue, ConfigError> {
+    let whole_ms = |key: Key<Span>| values.get(key).as_nanos() / 1_000_000;
+    let config = SfbConfig {
+        max_packets: values.get(MAX),
+        target_packets: values.get(TARGET),
+        increment: parts_of_65535(values.get(INCREMENT)),
+        decrement: parts_of_65535(values.get(DECREMENT)),
+        penalty_rate: values.get(PENALTY_RATE),
+        penalty_burst: u64::from(values.get(PENALTY_BURST)),
+        rehash_ms: whole_ms(REHASH),
+        warmup_ms: whole_ms(WARMUP),
+    };
+    if config.rehash_ms == 0 && values.get(REHASH) > Span::ZERO {
+        return Err(values.refuse(REHASH, "whole milliseconds, such as 1ms, or 0s"));
+    }
+    Ok(SfbQueue { config, limit: Limit::packets(values.get(LIMIT)) })
+}
+
+/// Rounded to the nearest, which gives the defaults of `tc`: 33 and 3.
+fn parts_of_65535(probability_q32: u64) -> u16 {
+    ((probability_q32 * u64::from(CERTAIN) + (1 << 31)) >> 32) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LinkFacts;
+    use crate::packet::Ecn;
+    use crate::registry::{QueueConfig, QueueSetup};
+    use alloc::string::ToString;
+
+    fn config(spec: &str) -> Result<SfbConfig, ConfigError> {
+        match QueueSetup::parse(spec, &LinkFacts::default())?.config {
+            QueueConfig::Sfb(queue) => Ok(queue.config),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn sfb(spec: &str) -> Sfb {
+        Sfb::new(config(spec).expect(spec), &Rng::new(4))
+    }
+
+    /// Offers `count` packets of `flow` at `now_ms`: passed, signalled, dropped.
+    fn offer(sfb: &mut Sfb, now_ms: u64, flow: u32, ecn: Ecn, count: u32) -> [u32; 3] {
+        let meta = Meta { ecn, ..Meta::new(1_000, flow) };
+        let mut verdicts = [0; 3];
+        for _ in 0..count {
+            let now = Time::from_millis(now_ms);
+            verdicts[sfb.on_enqueue(now, &meta, Backlog::default()) as usize] += 1;
+        }
+        verdicts
+    }
+
+    fn set_probability(sfb: &mut Sfb, flow: u32, probability: u16) {
+        let active = sfb.active;
+        let hash = sfb.filters[active].hash(flow);
+        sfb.filters[active].bins_of(hash).for_each(|bin| bin.probability = probability);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_tc() {
+        let defaults = config("sfb").unwrap();
+        assert_eq!((defaults.increment, defaults.decrement), (33, 3));
+        assert_eq!((defaults.max_packets, defaults.target_packets), (25, 20));
+        assert_eq!((defaults.penalty_rate, defaults.penalty_burst), (10, 20));
+        assert_eq!((defaults.rehash_ms, defaults.warmup_ms), (600_000, 60_000));
+        let error = config("sfb:rehash=999us").unwrap_err().to_string();
+        assert!(error.contains("whole milliseconds"), "{error}");
+        assert_eq!(config("sfb:rehash=0s").unwrap().rehash_ms, 0);
+    }
+
+    #[test]
+    fn a_flow_stores_no_more_than_its_share_and_others_go_on() {
+        let mut sfb = sfb("sfb:increment=0%");
+        assert_eq!(offer(&mut sfb, 0, 1, Ecn::Ect0, 40), [25, 0, 15]);
+        assert_eq!(offer(&mut sfb, 0, 2, Ecn::Ect0, 25), [25, 0, 0]);
+        assert_eq!(sfb.hashes.len(), 50);
+    }
+
+    #[test]
+    fn capable_packets_are_marked_up_to_one_half_and_then_dropped_too() {
+        let certain = f64::from(CERTAIN);
+        for (percent, dropped) in [(30.0, 0.0), (50.0, 0.0), (80.0, 0.6)] {
+            let probability = (percent / 100.0 * certain) as u16;
+            let mut sfb = sfb("sfb:max=65535p,target=65535p,decrement=0%");
+            set_probability(&mut sfb, 1, probability);
+            let [_, marks, drops] = offer(&mut sfb, 0, 1, Ecn::Ect0, 40_000).map(f64::from);
+            let signals = (marks + drops) / 40_000.0;
+            assert!((signals - percent / 100.0).abs() < 0.01, "{percent}: {signals}");
+            assert!((drops / 40_000.0 - dropped).abs() < 0.01, "{percent}: {drops}");
+            set_probability(&mut sfb, 2, probability);
+            let [_, marks, _] = offer(&mut sfb, 0, 2, Ecn::NotEct, 5_000);
+            assert_eq!(marks, 0);
+        }
+    }
+
+    #[test]
+    fn flows_that_do_not_react_share_the_penalty_rate() {
+        let mut sfb = sfb("sfb:max=65535p,target=65535p,decrement=0%");
+        for flow in [1, 2] {
+            set_probability(&mut sfb, flow, CERTAIN);
+        }
+        // The burst, then nothing within 100 ms, then 10 packets a second of both together.
+        assert_eq!(offer(&mut sfb, 20_000, 1, Ecn::Ect0, 20), [20, 0, 0]);
+        assert_eq!(offer(&mut sfb, 20_000, 2, Ecn::Ect0, 50), [20, 0, 30]);
+        assert_eq!(offer(&mut sfb, 20_099, 2, Ecn::Ect0, 5), [0, 0, 5]);
+        assert_eq!(offer(&mut sfb, 21_099, 2, Ecn::Ect0, 50), [10, 0, 40]);
+        assert_eq!(offer(&mut sfb, 90_000, 1, Ecn::Ect0, 50), [20, 0, 30]);
+        sfb.config.penalty_rate = 0;
+        assert_eq!(offer(&mut sfb, 200_000, 1, Ecn::Ect0, 5), [0, 0, 5]);
+    }
+
+    #[test]
+    fn another_hash_takes_over_and_has_learnt_who_does_not_react() {
+        let mut sfb = sfb("sfb:max=65535p,target=2p,decrement=0%,rehash=10s,warmup=4s");
+        set_probability(&mut sfb, 1, CERTAIN);
+        offer(&mut sfb, 6_000, 1, Ecn::Ect0, 5);
+        assert!(!sfb.warming && sfb.hashes.iter().all(|hashes| hashes[1] == 0));
+        offer(&mut sfb, 6_001, 1, Ecn::Ect0, 5);
+        assert!(sfb.warming);
+        let learnt = sfb.filters[1].bins.iter().flatten().map(|bin| bin.probability).max();
+        assert_eq!((learnt, sfb.active), (Some(3 * 33), 0), "two come before the target");
+        offer(&mut sfb, 10_000, 1, Ecn::Ect0, 1);
+        assert_eq!(sfb.active, 0);
+        let key = sfb.filters[0].key;
+        offer(&mut sfb, 10_001, 1, Ecn::Ect0, 1);
+        assert_eq!((sfb.active, sfb.warming, sfb.rehashed_ms), (1, false, 10_001));
+        assert_ne!(sfb.filters[0].key, key);
+    }
+
+    #[test]
+    fn what_leaves_is_counted_out_of_the_bins_it_was_counted_into() {
+        let mut queue: Single<Sfb, ()> = Single::new(
+            sfb("sfb:max=65535p,target=2p,increment=30%,rehash=10ms,warmup=9ms,penalty-rate=1000"),
+            Limit::packets(1_000),
+            Overflow::Tail,
+        );
+        for ms in 0..400 {
+            let now = Time::from_millis(ms);
+            for flow in 0..4 {
+                let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(500, flow) };
+                queue.enqueue(now, Packet { meta, payload: () }, &mut ());
+            }
+            let _ = queue.dequeue(now, &mut ());
+        }
+        let counted = |queue: &Single<Sfb, ()>| -> u32 {
+            let bins = queue.aqm().filters.iter().flat_map(|filter| filter.bins.iter().flatten());
+            bins.map(|bin| u32::from(bin.packets)).sum()
+        };
+        assert!(queue.backlog().packets > 100 && counted(&queue) > 800);
+        while !queue.backlog().is_empty() {
+            let _ = queue.dequeue(Time::from_secs(1), &mut ());
+        }
+        assert_eq!((counted(&queue), queue.aqm().hashes.len()), (0, 0));
+    }
+}
