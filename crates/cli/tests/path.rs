@@ -1,4 +1,5 @@
-//! `underload path` over two routers of its own, of which the second rewrites markings:
+//! `underload path` through the emulator's own link that changes markings, and over two routers of
+//! its own, of which the second rewrites them:
 //!
 //! ```text
 //!   client ── first router ── second router ── server
@@ -11,13 +12,17 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege::can_create_namespaces;
-use underload_emu::machine::{Namespace, NamespaceError, Process};
+use underload_emu::machine::{
+    Clock, Lab, LabConfig, Namespace, NamespaceError, Process, SERVER_V4, SERVER_V6,
+};
 
 /// After which a program that should have ended counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);
-const SERVER_V4: &str = "10.77.3.2";
-const SERVER_V6: &str = "fd77:3::2";
+const CHAIN_V4: &str = "10.77.3.2";
+const CHAIN_V6: &str = "fd77:3::2";
 
 /// On the way up, the second router takes DSCP 45 off IPv4 and ECT(1) off IPv6.
 const RULES: &str = "\
@@ -120,6 +125,37 @@ fn finish(mut process: Process, name: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
+/// A server that listens, without tokens: what they are for is tested elsewhere.
+fn serve(place: &Namespace, folder: &Path) -> (Process, std::process::ChildStdout) {
+    let arguments = ["serve", "--bind", "0.0.0.0", "--bind", "::", "--anonymous"];
+    let mut server = place.spawn(underload(&arguments, folder)).expect("serve");
+    let mut pipe = server.child().stdout.take().expect("piped");
+    let mut line = [0; 9];
+    std::io::Read::read_exact(&mut pipe, &mut line).expect("the server says that it listens");
+    (server, pipe)
+}
+
+/// What `path` says of each host. Side by side: most of its time is waiting.
+fn examined(place: &Namespace, folder: &Path, hosts: [&str; 2]) -> [Value; 2] {
+    let client = |host: &str| {
+        let arguments = ["path", host, "--no-load", "--json"];
+        let home = folder.join(host.replace(':', "-"));
+        fs::create_dir(&home).expect("a folder");
+        place.spawn(underload(&arguments, &home)).expect("path")
+    };
+    hosts.map(|host| (client(host), host)).map(|(process, host)| {
+        let output = finish(process, host);
+        serde_json::from_slice::<Value>(&output.stdout).expect("one JSON document")
+    })
+}
+
+/// The policies that were found, as `DIRECTION POLICY`.
+fn verdicts(findings: &Value) -> Vec<String> {
+    let found = findings["marks"][0]["policies"].as_array().expect("policies");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    found.iter().map(|it| format!("{} {}", text(&it["direction"]), text(&it["policy"]))).collect()
+}
+
 /// The row of a marking.
 fn row<'a>(findings: &'a Value, dscp: u8, ecn: &str) -> &'a Value {
     let rows = findings["marks"][0]["survey"]["rows"].as_array().expect("rows");
@@ -151,24 +187,8 @@ fn rewritten_markings_are_found_and_the_router_is_named() {
     }
     let chain = Chain::create().expect("a chain of routers");
     let folder = tempfile::tempdir().expect("a folder");
-    // Without tokens: what they are for is tested elsewhere.
-    let arguments = ["serve", "--bind", "0.0.0.0", "--bind", "::", "--anonymous"];
-    let mut server = chain.server.spawn(underload(&arguments, folder.path())).expect("serve");
-    let mut pipe = server.child().stdout.take().expect("piped");
-    let mut line = [0; 9];
-    std::io::Read::read_exact(&mut pipe, &mut line).expect("the server says that it listens");
-    let client = |host: &str| {
-        let arguments = ["path", host, "--no-load", "--json"];
-        let home = folder.path().join(host.replace(':', "-"));
-        fs::create_dir(&home).expect("a folder");
-        chain.client.spawn(underload(&arguments, &home)).expect("path")
-    };
-    // Side by side: most of either's time is waiting.
-    let (v4, v6) = (client(SERVER_V4), client(SERVER_V6));
-    let [v4, v6] = [(v4, "IPv4"), (v6, "IPv6")].map(|(process, name)| {
-        let output = finish(process, name);
-        serde_json::from_slice::<Value>(&output.stdout).expect("one JSON document")
-    });
+    let _server = serve(&chain.server, folder.path());
+    let [v4, v6] = examined(&chain.client, folder.path(), [CHAIN_V4, CHAIN_V6]);
 
     assert_eq!(changes(row(&v4, 0, "ect1"), "up"), both("kept", "kept"));
     assert_eq!(changes(row(&v4, 0, "ce"), "up"), both("kept", "kept"));
@@ -190,9 +210,58 @@ fn rewritten_markings_are_found_and_the_router_is_named() {
         assert_eq!(change["seen_at"].as_str(), Some(router));
         assert_eq!(findings["marks"][0]["hops"]["target_at"], 3);
     }
+    // The policy, its direction and its place.
+    assert_eq!(verdicts(&v4), ["up nqb-bleached"]);
+    assert_eq!(verdicts(&v6), ["up ecn-changed"]);
+    for (findings, router) in [(&v4, "10.77.2.2"), (&v6, "fd77:2::2")] {
+        let place = &findings["marks"][0]["policies"][0]["place"];
+        assert_eq!((&place["after_ttl"], place["seen_at"].as_str()), (&1.into(), Some(router)));
+    }
     let said = |findings: &Value, word: &str| findings["advice"].to_string().contains(word);
     assert!(said(&v4, "DSCP 45 does not survive up") && !said(&v4, "ECN"), "{}", v4["advice"]);
     assert!(said(&v6, "ECN does not survive up") && !said(&v6, "DSCP 45"), "{}", v6["advice"]);
+}
+
+/// Each profile of `remark=` on one way of an emulated link, on real packets of both IP versions.
+#[test]
+fn every_profile_of_a_link_is_named_with_its_direction() {
+    const NAME: &str = "every_profile_of_a_link_is_named_with_its_direction";
+    if !can_create_namespaces() {
+        eprintln!("SKIPPED {NAME}: this process may not create network namespaces (run as root)");
+        return;
+    }
+    // What the far end refuses to send (40, 46, 56 and CE) is not known of the way down.
+    for (up, down, expected) in [
+        ("comcast-edge", "peer-45", &["up translated-to-nqb", "down nqb-bleached"][..]),
+        ("wifi", "wifi", &["up class-only", "down class-only"]),
+        ("home-bleach", "home-bleach", &["up byte-cleared", "down byte-cleared"]),
+        ("peer-45+ecn:ect1>ect0", "comcast-edge", &["up nqb-bleached", "up ecn-changed"]),
+    ] {
+        let lane = |rules: &str| {
+            let link = LinkSetup::parse(&format!("100mbit:delay=1ms,remark={rules}"));
+            let link = link.expect("a link");
+            let queue = QueueSetup::parse("fifo", &link.facts()).expect("a queue");
+            LaneConfig { link, queue }
+        };
+        let lab = Lab::create(&LabConfig::default()).expect("a lab");
+        let config = GatewayConfig { realtime: false, ..GatewayConfig::new(lane(up), lane(down)) };
+        let gateway = Gateway::start(config, lab.devices(), Clock::start()).expect("a gateway");
+        let folder = tempfile::tempdir().expect("a folder");
+        let _server = serve(lab.server(), folder.path());
+        let hosts = [SERVER_V4.to_string(), SERVER_V6.to_string()];
+        let found = examined(lab.client(), folder.path(), hosts.each_ref().map(String::as_str));
+        for findings in &found {
+            assert_eq!(verdicts(findings), expected, "{up} up, {down} down: {findings}");
+        }
+        let report = gateway.stop().expect("a report");
+        let changed = report
+            .lanes
+            .iter()
+            .map(|(_, lane)| lane.recording.whole.link.counts.remarks().iter().sum::<u64>());
+        let changed: Vec<u64> = changed.collect();
+        // Twenty packets of each marking and IP version, and the hops' probes.
+        assert!(changed[0] >= 40, "{up}: {changed:?}");
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ use clap::Args;
 use serde::Serialize;
 use underload_probe::network::current_network;
 use underload_probe::path::{
-    Examination, ExamineConfig, HopChange, HopTrace, HopsError, MarkSurvey, Part, TRACED_MAX,
-    advice, examine, survey_marks, trace_hops,
+    Examination, ExamineConfig, HopChange, HopTrace, HopsError, MarkSurvey, Part, PolicyFinding,
+    TRACED_MAX, advice, examine, policies, survey_marks, trace_hops,
 };
 use underload_probe::service::{Ask, ConnectOptions, Remote};
 use underload_record::schema::{Direction, Ecn, Marking, Phase};
@@ -109,6 +109,8 @@ struct FamilyMarks {
     hops_missing: Option<String>,
     /// For each traced marking, the hop that changes it.
     changes: Vec<Option<HopChange>>,
+    /// What each direction does to markings as a whole.
+    policies: Vec<PolicyFinding>,
 }
 
 /// STAMP's UDP port (RFC 8762 section 4.1).
@@ -215,7 +217,8 @@ impl Arguments {
         let changes = hops.as_ref().map_or_else(Vec::new, |trace| {
             (0..trace.markings.len()).map(|index| trace.first_change(index)).collect()
         });
-        Ok(FamilyMarks { target: reflector, survey, hops, hops_missing, changes })
+        let policies = policies(&survey, &changes);
+        Ok(FamilyMarks { target: reflector, survey, hops, hops_missing, changes, policies })
     }
 
     fn load(

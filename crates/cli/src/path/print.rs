@@ -4,10 +4,10 @@ use std::io::Write;
 
 use anyhow::Context;
 use underload_probe::path::{
-    Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, Part, QueueFamily,
-    Treatment, TreatmentVerdict,
+    Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, Part, PolicyFinding,
+    QueueFamily, Treatment, TreatmentVerdict,
 };
-use underload_record::schema::{Ecn, Marking, Validity};
+use underload_record::schema::{Direction, Ecn, Marking, Validity};
 
 use super::{FamilyMarks, Findings};
 
@@ -79,10 +79,32 @@ fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()>
             }
         }
     }
+    for finding in &marks.policies {
+        let place = place(finding, marks);
+        writeln!(out, "  Verdict {}: {}. Where: {place}.", finding.direction, finding.policy)?;
+    }
     writeln!(out)
 }
 
+/// Where a policy is applied, as far as it can be known from here.
+fn place(finding: &PolicyFinding, marks: &FamilyMarks) -> String {
+    match (finding.direction, &finding.place) {
+        (Direction::Down, _) => "not known from here, only the way up is traced; run this at the \
+                                 far end"
+            .to_owned(),
+        (Direction::Up, Some(change)) => between(change),
+        (Direction::Up, None) if marks.hops.is_some() => {
+            "after the last hop that answers".to_owned()
+        }
+        (Direction::Up, None) => "not known, the hops were not traced".to_owned(),
+    }
+}
+
 fn where_changed(change: &HopChange) -> String {
+    format!("became {} {}", marking(change.to), between(change))
+}
+
+fn between(change: &HopChange) -> String {
     let named = |ttl: u8, address: Option<std::net::IpAddr>| match (ttl, address) {
         (0, _) => "this host".to_owned(),
         (ttl, Some(address)) => format!("hop {ttl} ({address})"),
@@ -90,7 +112,7 @@ fn where_changed(change: &HopChange) -> String {
     };
     let after = named(change.after_ttl, change.after);
     let seen_at = named(change.seen_at_ttl, change.seen_at);
-    format!("became {} between {after} and {seen_at}", marking(change.to))
+    format!("between {after} and {seen_at}")
 }
 
 /// `45 ect1`; Not-ECT is not said.

@@ -4,6 +4,7 @@
 //! | module | question | answer from |
 //! |---|---|---|
 //! | `marks` | which markings survive, per direction? | STAMP's Class of Service TLV |
+//! | `policy` | what is done to all of them together? | what became of each |
 //! | `hops` | which hop changes them? | what routers quote of packets whose time is up |
 //! | `examine` | what happens under load? | TCP, then UDP above the rate, with probes in four classes |
 //! | `evidence` | what do the probes show? | a few numbers, the same from a line and a simulation |
@@ -17,6 +18,7 @@ mod examine;
 mod hops;
 mod marks;
 mod model;
+mod policy;
 
 #[cfg(fuzzing)]
 pub use hops::read_quotes;
@@ -34,3 +36,4 @@ pub use examine::{Examination, ExamineConfig, FLOWS, Part, Treatment, TreatmentV
 pub use hops::{Change as HopChange, Hop, HopTrace, HopsError, TRACED_MAX, trace_hops};
 pub use marks::{Change, Fate, MARKINGS, MarkRow, MarkSurvey, MarksError, survey_marks};
 pub use model::{Component, Model, ModelError};
+pub use policy::{Policy, PolicyFinding, policies};
