@@ -276,6 +276,8 @@ mod tests {
                 assert_eq!((found.method, found.u.to_bits()), (method, u.to_bits()));
                 let error = (found.p_value - p_value).abs();
                 assert!(error < 1e-9, "{alternative:?}: {} is not {p_value}", found.p_value);
+                let share = u / (first.len() * second.len()) as f64;
+                assert!((found.superiority - share).abs() < 1e-12, "{found:?}");
             }
         }
     }
@@ -308,7 +310,20 @@ mod tests {
     }
 
     #[test]
+    fn ranks_are_arranged_only_where_both_groups_are_small() {
+        let (large, _) = large();
+        for (first, second) in [(&SMALL_A[..], &large[..]), (&large[..], &SMALL_A[..])] {
+            let found = mann_whitney(first, second, Alternative::TwoSided).expect("finite values");
+            assert_eq!(found.method, RankMethod::Normal);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_compared_is_none() {
+        for confidence in [-0.5, 0.0, 1.0, 1.5, f64::NAN] {
+            let shift = hodges_lehmann_shift(&SMALL_A, &SMALL_B, confidence);
+            assert_eq!(shift, None, "{confidence}");
+        }
         assert_eq!(mann_whitney(&[], &[1.0], Alternative::TwoSided), None);
         assert_eq!(hodges_lehmann_shift(&[f64::NAN], &[1.0], 0.95), None);
         assert_eq!(hodges_lehmann_ratio(&[0.0], &[1.0], 0.95), None);
