@@ -4,6 +4,8 @@
 //! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input ([`exit`]).
 
 mod docsis;
+#[cfg(test)]
+mod documents;
 mod exit;
 mod export;
 mod figures;

@@ -1,0 +1,168 @@
+//! What the documentation tells to type can be typed: every command line of this program in the
+//! README and in `docs/` is parsed, and every option that prose names exists.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, Parser};
+
+use crate::CommandLine;
+
+/// Options of other programs that the documentation names: iperf3's, and irtt's `--dscp`.
+const OTHERS: [&str; 4] = ["--bidir", "--dscp", "--get-server-output", "--socket-stats"];
+
+/// Every page, with its name.
+fn pages() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md")];
+    for folder in ["docs", "docs/queues"] {
+        let entries = fs::read_dir(root.join(folder)).expect("the documentation is there");
+        files.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    let is_page = |file: &PathBuf| file.extension().is_some_and(|it| it == "md");
+    let name = |file: &PathBuf| file.strip_prefix(&root).expect("below it").display().to_string();
+    let read = |file: PathBuf| (name(&file), fs::read_to_string(&file).expect("a page"));
+    files.into_iter().filter(is_page).map(read).collect()
+}
+
+/// The lines of code blocks, fenced or indented, with their numbers; and the prose between them.
+fn split(page: &str) -> (Vec<(usize, &str)>, String) {
+    let (mut code, mut prose, mut fenced) = (Vec::new(), String::new(), false);
+    for (number, line) in (1..).zip(page.lines()) {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if fenced || line.starts_with("    ") {
+            code.push((number, line));
+        } else {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    (code, prose)
+}
+
+/// The command that a line of code tells to type, without the explanation beside it. A line of
+/// output may name the program too; a command starts the line, or follows `$` or `there:`.
+fn command(line: &str) -> Option<&str> {
+    let start = line.find("underload ")?;
+    let before = line[..start].trim();
+    let is_prompt = before.is_empty() || before == "$" || before == "there:" || before == "here:";
+    let command = &line[start..];
+    let ends = ["  ", " # ", " | ", " > ", " 2> ", " && ", " &"];
+    let end = ends.iter().filter_map(|end| command.find(end)).min().unwrap_or(command.len());
+    is_prompt.then_some(&command[..end])
+}
+
+/// The words of a command, with values in place of the names that stand for them.
+fn words(command: &str) -> Vec<String> {
+    let word = |word: &str| match word {
+        "Q" | "QUEUE" => "codel".to_owned(),
+        "L" | "LINK" => "10mbit".to_owned(),
+        word => word.trim_matches(['"', '\'']).trim_end_matches("...").to_owned(),
+    };
+    command.split_whitespace().map(word).collect()
+}
+
+/// Each way to read a command with `decode|encode` in it.
+fn alternatives(words: &[String]) -> Vec<Vec<String>> {
+    let Some(place) = words.iter().position(|word| word.contains('|')) else {
+        return vec![words.to_vec()];
+    };
+    let one = |choice: &str| {
+        let mut words = words.to_vec();
+        choice.clone_into(&mut words[place]);
+        words
+    };
+    words[place].split('|').map(one).collect()
+}
+
+/// What is wrong with a command, and with one that it starts.
+fn problem(command: &str) -> Option<String> {
+    let words = words(command);
+    let inner = words.iter().skip(1).position(|word| word == "underload");
+    if let Some(problem) = inner.and_then(|at| problem(&words[at + 1..].join(" "))) {
+        return Some(problem);
+    }
+    let parsed = alternatives(&words).into_iter().map(CommandLine::try_parse_from);
+    let errors: Vec<String> = parsed.filter_map(Result::err).map(|it| it.to_string()).collect();
+    // Some pages name a command that stands alone only with what follows: `docsis decode|encode`.
+    let missing = "required arguments were not provided";
+    errors.into_iter().find(|error| !(words.len() <= 3 && error.contains(missing)))
+}
+
+/// The long options of a command and of all below it.
+fn options(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(clap::Arg::get_long_and_visible_aliases);
+    let own = own.flatten().map(|name| format!("--{name}"));
+    let below = command.get_subcommands().flat_map(options);
+    own.chain(below).chain(["--help".to_owned(), "--version".to_owned()]).collect()
+}
+
+/// The options in spans of code within prose, each with its span.
+fn named_options(prose: &str) -> Vec<(String, String)> {
+    let spans = prose.split('`').skip(1).step_by(2);
+    let ours = |span: &&str| span.starts_with("--") || span.starts_with("underload ");
+    let mut named = Vec::new();
+    for span in spans.filter(ours) {
+        // What follows a bare `--` belongs to the command that is run.
+        let words = span.split_whitespace().take_while(|word| *word != "--");
+        for word in words.filter(|word| word.starts_with("--")) {
+            let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+            let option = word.split(|letter| !is_part(letter)).next().unwrap_or_default();
+            named.push((option.to_owned(), span.to_owned()));
+        }
+    }
+    named
+}
+
+#[test]
+fn every_command_of_the_documentation_is_one() {
+    let (mut count, mut problems) = (0, Vec::new());
+    for (name, page) in pages() {
+        for (number, line) in split(&page).0 {
+            let Some(command) = command(line) else { continue };
+            count += 1;
+            if let Some(problem) = problem(command) {
+                problems.push(format!("{name}:{number}: {command}\n{problem}"));
+            }
+        }
+    }
+    assert!(count >= 40, "only {count} commands were found");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_option_that_prose_names_exists() {
+    let known = options(&CommandLine::command());
+    let mut problems = Vec::new();
+    let mut count = 0;
+    for (name, page) in pages() {
+        for (option, span) in named_options(&split(&page).1) {
+            count += 1;
+            if !known.contains(&option) && !OTHERS.contains(&option.as_str()) {
+                problems.push(format!("{name}: `{span}`: no command has {option}"));
+            }
+        }
+    }
+    assert!(count >= 40, "only {count} options were found");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn what_cannot_be_typed_is_noticed() {
+    assert_eq!(
+        command("there:  underload serve --bind ::  # all"),
+        Some("underload serve --bind ::")
+    );
+    assert_eq!(command("$ underload queues | head"), Some("underload queues"));
+    assert_eq!(command("built by underload today"), None);
+    assert!(problem("underload run comcast/upstream --world sim").is_none());
+    assert!(problem("underload run comcast/upstream --no-such-option sim").is_some());
+    assert!(problem("underload link --up 5mbit -- underload link --no-such -- true").is_some());
+    assert!(problem("underload docsis decode|entcode").is_some());
+    assert!(problem("underload replay --link 10mbit --queue").is_some());
+    let named = named_options("with `--world=sim` or `underload link --up L -- ls --all` alone");
+    let names: Vec<&str> = named.iter().map(|(option, _)| option.as_str()).collect();
+    assert_eq!(names, ["--world", "--up"]);
+}

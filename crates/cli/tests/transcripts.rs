@@ -1,0 +1,133 @@
+//! What the documentation shows a command to print is what it prints: every `console` block of the
+//! README and of `docs/` is run, in order, in one empty folder per page.
+//!
+//! A line `$ COMMAND` is run by the shell, with this program on its path; the lines below are its
+//! output, errors included. `...` stands for any text of a line, alone for any lines. A `toml`
+//! block that begins with `# NAME.toml` is a file in that folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command with the output that a page shows.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    number: usize,
+    command: String,
+    shown: Vec<String>,
+}
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md")];
+    for folder in ["docs", "docs/queues"] {
+        let entries = fs::read_dir(root.join(folder)).expect("the documentation is there");
+        files.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    files.retain(|file| file.extension().is_some_and(|it| it == "md"));
+    files.sort();
+    files
+}
+
+fn steps(page: &str) -> Vec<Step> {
+    let (mut steps, mut inside): (Vec<Step>, bool) = (Vec::new(), false);
+    for (number, line) in (1..).zip(page.lines()) {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if inside && let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { number, command: command.to_owned(), shown: Vec::new() });
+        } else if inside && let Some(step) = steps.last_mut() {
+            step.shown.push(line.trim_end().to_owned());
+        }
+    }
+    steps
+}
+
+/// The files that a page shows whole: name and text.
+fn files(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("```toml\n# ").skip(1);
+    blocks
+        .filter_map(|block| block.split_once("\n```").map(|(file, _)| file))
+        .filter_map(|file| file.split_once('\n'))
+        .filter(|(name, _)| name.split_once('.').is_some_and(|(_, end)| end == "toml"))
+        .collect()
+}
+
+/// Whether a line is as shown, where `...` is any text.
+fn line_matches(shown: &str, line: &str) -> bool {
+    let Some((before, after)) = shown.split_once("...") else { return shown == line };
+    let Some(rest) = line.strip_prefix(before) else { return false };
+    rest.char_indices()
+        .map(|(at, _)| at)
+        .chain([rest.len()])
+        .any(|at| line_matches(after, &rest[at..]))
+}
+
+/// Whether the output is as shown, where a line `...` is any lines.
+fn matches(shown: &[String], lines: &[&str]) -> bool {
+    match shown.split_first() {
+        None => lines.is_empty(),
+        Some((first, rest)) if first.trim() == "..." => {
+            (0..=lines.len()).any(|skipped| matches(rest, &lines[skipped..]))
+        }
+        Some((first, rest)) => lines
+            .split_first()
+            .is_some_and(|(line, lines)| line_matches(first, line) && matches(rest, lines)),
+    }
+}
+
+fn run(command: &str, folder: &Path) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_underload"));
+    let beside = program.parent().expect("a program lies in a folder").display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(folder);
+    shell.env("PATH", format!("{beside}:{path}")).env("HOME", folder);
+    shell.env("NO_COLOR", "1").env("XDG_CACHE_HOME", folder.join("cache"));
+    let output = shell.output().expect("sh runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_the_documentation_shows_is_what_is_printed() {
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        let steps = steps(&text);
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files(&text) {
+            fs::write(folder.path().join(name), text).expect("a file");
+        }
+        for Step { number, command, shown } in steps {
+            count += 1;
+            let printed = run(&command, folder.path());
+            let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
+            assert!(
+                matches(&shown, &lines),
+                "{}:{number}: {command}\nshown:\n{}\nprinted:\n{printed}",
+                page.display(),
+                shown.join("\n")
+            );
+        }
+    }
+    assert!(count >= 5, "only {count} commands were found");
+}
+
+#[test]
+fn what_is_not_printed_is_noticed() {
+    let shown = |lines: &[&str]| lines.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    assert!(matches(&shown(&["a", "...", "d"]), &["a", "b", "c", "d"]));
+    assert!(matches(&shown(&["a", "...", "d"]), &["a", "d"]));
+    assert!(!matches(&shown(&["a", "...", "d"]), &["a", "b"]));
+    assert!(!matches(&shown(&["a"]), &["a", "b"]));
+    assert!(line_matches("took ... s, ... ms", "took 12 s, 4 ms"));
+    assert!(!line_matches("took ... s", "took 12 ms"));
+    let shows = "```toml\n# a.toml\nb = 1\n```\n```toml\n# not a name\nc = 1\n```\n";
+    assert_eq!(files(shows), [("a.toml", "b = 1")]);
+    let page = "```console\n$ ls\nb  \n\n$ cat b\n```\n```\n$ not run\n```\n";
+    let step = |number, command: &str, lines: &[&str]| {
+        let command = command.to_owned();
+        Step { number, command, shown: shown(lines) }
+    };
+    assert_eq!(steps(page), [step(2, "ls", &["b", ""]), step(5, "cat b", &[])]);
+}
