@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use underload_report::{RunDir, render, summary_lines, table, warnings};
+use underload_report::{render, summary_lines, table, warnings};
+use underload_store::RunDir;
 
 // Up to four files after one another, each behind its length in three bytes.
 fuzz_target!(|bytes: &[u8]| {

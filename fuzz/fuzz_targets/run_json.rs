@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_report::parse_run_json;
+use underload_store::parse_run_json;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = parse_run_json(bytes);

@@ -9,7 +9,8 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_disk::{self as disk, Access};
 use underload_record::schema::TrialRecord;
-use underload_report::{RunData, RunDir, flent_file, write_samples_csv, write_series_csv};
+use underload_report::flent_file;
+use underload_store::{RunData, RunDir, write_samples_csv, write_series_csv};
 
 use crate::exit::OrBadInput;
 

@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
-use underload_report::{RunData, load, summary_lines, table, warnings, write_report};
+use underload_report::{load, summary_lines, table, warnings, write_report};
+use underload_store::RunData;
 
 /// Writes `report.html`, prints the result (or the record as JSON), names the report.
 pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {

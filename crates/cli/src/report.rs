@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use underload_report::{Agreement, RunData, RunDir, agreement_table, agreements, load, warnings};
+use underload_report::{Agreement, agreement_table, agreements, load, warnings};
+use underload_store::{RunData, RunDir};
 
 use crate::exit::OrBadInput;
 use crate::present;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
-use underload_report::{RunDir, StoreError};
 use underload_run::packets::{Point, Wanted};
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::{Source, load_file};
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
+use underload_store::{RunDir, StoreError};
 
 use crate::exit::{OrBadInput, bad_input};
 use crate::interrupt::Interrupt;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use underload_disk::faults::{Tree, tree};
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
 /// After which a program that should have ended, or begun, counts as hung.

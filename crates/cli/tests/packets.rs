@@ -10,7 +10,7 @@ use parquet::record::RowAccessor;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use underload_record::schema::{BottleneckSummary, Direction};
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 /// Nothing is under way when a phase ends, so that counters are exact. CoDel drops and marks.
 const SCENARIO: &str = r#"

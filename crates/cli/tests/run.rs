@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use underload_record::schema::{Direction, LatencyMeasure, Phase, RunRecord, World};
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 /// After which a run that should have ended counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);

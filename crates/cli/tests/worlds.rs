@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::Serialize;
 use underload_record::schema::Phase;
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 /// A queue with gauges behind which the rate varies, and a load in both directions.
 const SCENARIO: &str = r#"

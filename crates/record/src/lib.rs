@@ -14,6 +14,8 @@
 pub mod link;
 pub mod schema;
 pub mod stats;
+#[cfg(any(test, feature = "testkit"))]
+pub mod synthetic;
 
 mod arms;
 mod summarise;

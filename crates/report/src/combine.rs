@@ -1,11 +1,40 @@
 //! Several run directories as one report: simulated beside measured, today beside last week.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use underload_record::schema::TrialRecord;
+use underload_store::{RunData, RunDir, StoreError};
 
+use crate::ImportError;
 use crate::exchange::import_file;
-use crate::{RunData, RunDir, StoreError};
+
+/// Why a run could not be read for a report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A run directory that cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file that the operating system does not hand out.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// `open` or `read`.
+        action: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file that is of no tool known here, or damaged.
+    #[error("{}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its content.
+        source: ImportError,
+    },
+}
 
 /// Samples that a report keeps in memory per run before it drops to one trial per arm.
 const MOST_SAMPLES: u64 = 5_000_000;
@@ -20,19 +49,19 @@ const MOST_SAMPLES: u64 = 5_000_000;
 ///
 /// # Errors
 ///
-/// As [`RunDir::read`], for the first directory that cannot be read.
-pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, StoreError> {
+/// As [`RunDir::read`] and [`crate::import`], for the first path that cannot be read.
+pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
     paths.iter().map(|path| load_one(path.as_ref())).collect()
 }
 
-fn load_one(path: &Path) -> Result<RunData, StoreError> {
+fn load_one(path: &Path) -> Result<RunData, LoadError> {
     if path.is_file() {
         return import_file(path);
     }
     let record = RunDir::read_record(path)?;
     let sent = record.trials.iter().flat_map(|trial| &trial.latencies).map(|latency| latency.sent);
     if sent.sum::<u64>() <= MOST_SAMPLES {
-        return RunDir::read(path);
+        return Ok(RunDir::read(path)?);
     }
     let data = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
     let runs = [data];
@@ -40,5 +69,5 @@ fn load_one(path: &Path) -> Result<RunData, StoreError> {
         .iter()
         .filter_map(|subject| subject.representative().map(|trial| trial.index))
         .collect();
-    RunDir::read_trials(path, |trial: &TrialRecord| shown.contains(&trial.index))
+    Ok(RunDir::read_trials(path, |trial: &TrialRecord| shown.contains(&trial.index))?)
 }

@@ -1,6 +1,5 @@
-//! Records kept and shown: run directories, files of other tools, pages, plots, tables, sentences.
+//! Runs shown: pages, plots, tables, sentences; and files of other tools, read and written.
 //!
-//! - [`RunDir`]: the run directory, written trial by trial; [`RunData`]: read back.
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
 //! - [`diagram`]: plots of anything else, for documentation.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
@@ -16,21 +15,17 @@ mod likeness;
 mod page;
 mod plot;
 mod published;
-mod store;
 mod subject;
 mod table;
 mod verdict;
 mod words;
 
 pub use agreement::{Agreement, agreement_table, agreements};
-pub use combine::load;
+pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
 pub use page::{PageError, plots, render, write_report};
 pub use plot::{Plot, PlotError, diagram};
 pub use published::{Figure, figures_markdown, figures_table};
-pub use store::{
-    PacketTable, RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,
-};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
 pub use words::{one_line, plain_text};

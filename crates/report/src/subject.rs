@@ -6,7 +6,7 @@ use underload_record::schema::{
     ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord,
 };
 
-use crate::RunData;
+use underload_store::RunData;
 
 /// Name of the arm of a scenario without arms.
 const UNNAMED: &str = "default";

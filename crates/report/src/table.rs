@@ -2,9 +2,9 @@
 
 use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
 
-use crate::RunData;
 use crate::subject::{Subject, subjects};
 use crate::words::{mbit, metric_words, ms, one_line, plain_text, significant, wrap};
+use underload_store::RunData;
 
 /// Widest line.
 const COLUMNS: usize = 100;

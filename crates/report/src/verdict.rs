@@ -11,10 +11,10 @@ use underload_record::schema::{
 };
 use underload_record::stats::hodges_lehmann_ratio;
 
-use crate::RunData;
 use crate::likeness::{Difference, is_same_arm};
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
+use underload_store::RunData;
 
 /// What arms are compared by: the first of these that has enough samples.
 const TOLD: [Quantile; 3] = [Quantile::P99, Quantile::P90, Quantile::P50];

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use underload_report::StoreError;
+use underload_store::StoreError;
 
 use crate::scenario::ScenarioError;
 

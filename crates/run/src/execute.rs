@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, RunError, chain};

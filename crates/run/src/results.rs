@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
-use underload_report::{RunDir, StoreError};
+use underload_store::{RunDir, StoreError};
 
 use crate::error::Remains;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underload_aqm::rng::Rng;
 use underload_record::schema::{Sample, Series, TrialRecord};
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 use crate::cache::{Cache, Found, Key};
 use crate::error::{Doing as _, RunError, chain};

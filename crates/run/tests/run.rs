@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use underload_record::metric;
 use underload_record::schema::{RunRecord, TrialRecord, World};
-use underload_report::RunDir;
 use underload_run::packets::Wanted;
 use underload_run::scenario::{Keys, Scenario};
 use underload_run::{Destination, Progress, RunError, Settings, WorldChoice, run};
+use underload_store::RunDir;
 
 fn two_queues() -> Scenario {
     Scenario::build("two queues")

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
-use underload_report::{RunDir, load, one_line, write_report};
+use underload_report::{load, one_line, write_report};
+use underload_store::RunDir;
 
 use super::arguments::Arguments;
 use super::{Place, once};

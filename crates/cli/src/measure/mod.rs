@@ -26,7 +26,8 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use underload_disk::{self as disk, Access};
 use underload_record::schema::RunRecord;
-use underload_report::{RunDir, load, table, write_report};
+use underload_report::{load, table, write_report};
+use underload_store::RunDir;
 
 pub use arguments::Arguments;
 

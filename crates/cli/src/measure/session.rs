@@ -12,7 +12,7 @@ use underload_probe::preset::{Knobs, Step, session_duration};
 use underload_probe::service::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
 };
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 use super::arguments::Arguments;
 use super::findings::Finding;

@@ -352,7 +352,7 @@ mod tests {
         })
     }
 
-    fn run(content: &serde_json::Value) -> crate::RunData {
+    fn run(content: &serde_json::Value) -> underload_store::RunData {
         Imported::all_into_run(read(&packed(2, content)).unwrap())
     }
 

@@ -19,7 +19,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 use underload_record::schema::{Direction, FlowDirection, Sample, Series, SeriesKind, TrialRecord};
 
-use crate::RunData;
+use underload_store::RunData;
 
 /// From one point of the common grid to the next, s.
 const STEP_S: f64 = 0.1;

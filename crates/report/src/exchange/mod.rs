@@ -32,9 +32,10 @@ use underload_record::schema::{
     TrialRecord, World,
 };
 use underload_record::{LatencyPools, conclude, trial_latencies};
+use underload_store::RunData;
 
+use crate::LoadError;
 use crate::words::one_line;
-use crate::{RunData, StoreError};
 
 pub use flent_export::flent_file;
 
@@ -89,13 +90,13 @@ pub enum ImportError {
 const OCTETS_MAX: u64 = 256 << 20;
 
 /// Reads a file of another tool as a run with one trial.
-pub(crate) fn import_file(path: &Path) -> Result<RunData, StoreError> {
-    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
+pub(crate) fn import_file(path: &Path) -> Result<RunData, LoadError> {
+    let io = |action| move |source| LoadError::Io { path: path.to_owned(), action, source };
+    let file = File::open(path).map_err(io("open"))?;
     let mut octets = Vec::new();
     let read = file.take(OCTETS_MAX + 1).read_to_end(&mut octets);
-    read.map_err(StoreError::io(path, "read"))?;
-    let failed = |source| StoreError::Import { path: path.to_owned(), source };
-    import(&octets).map_err(failed)
+    read.map_err(io("read"))?;
+    import(&octets).map_err(|source| LoadError::Import { path: path.to_owned(), source })
 }
 
 /// Reads the content of a file of another tool, whichever it is, as a run with one trial.

@@ -2,11 +2,11 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::RunData;
 use crate::plot::{COLOURS, ink_rules};
 use crate::subject::Subject;
 use crate::verdict::{sentences, warnings};
 use crate::words::count;
+use underload_store::RunData;
 
 /// A whole document around what it shows.
 pub(super) fn document(run: &RunData, content: &Markup) -> Markup {

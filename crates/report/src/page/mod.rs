@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 
 use maud::html;
 use underload_disk::{self as disk, Access};
+use underload_store::RunData;
 
 use crate::plot::{Plot, PlotError, Plots};
 use crate::subject::{Subject, subjects};
-use crate::{RunData, StoreError};
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +32,31 @@ pub enum PageError {
     /// A plot could not be laid out.
     #[error(transparent)]
     Plot(#[from] PlotError),
-    /// The report could not be written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    /// A file that would be replaced is not of an earlier report.
+    #[error(
+        "{}: already there and not written by this program; name another folder",
+        path.display()
+    )]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// `create`, `write` or `read`.
+        action: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl PageError {
+    fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> PageError {
+        move |source| PageError::Io { path: path.to_owned(), action, source }
+    }
 }
 
 /// The page for one run, or for several side by side.
@@ -62,8 +84,8 @@ pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
 ///
 /// # Errors
 ///
-/// As [`render`], or [`PageError::Store`] with what the disk said, and where a file of such a name
-/// is not of an earlier report: it stays as it is.
+/// As [`render`], or [`PageError::Io`] with what the disk said, and [`PageError::NotOurs`] where a
+/// file of such a name is not of an earlier report: it stays as it is.
 pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageError> {
     let subjects = subjects(runs);
     let plots = Plots::of(&subjects)?;
@@ -74,10 +96,10 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     // Before anything is written: all of a report, or none of it.
     check_replaceable(&path, PAGE_MARK)?;
     files.iter().try_for_each(|(path, _)| check_replaceable(path, SVG_MARK))?;
-    disk::create_directory(&folder, Access::Usual).map_err(StoreError::io(&folder, "create"))?;
+    disk::create_directory(&folder, Access::Usual).map_err(PageError::io(&folder, "create"))?;
     let write = |path: &Path, text: &str| {
         disk::write_whole(path, text.as_bytes(), Access::Usual)
-            .map_err(StoreError::io(path, "write"))
+            .map_err(PageError::io(path, "write"))
     };
     files.iter().try_for_each(|(path, plot)| write(path, &plot.svg()))?;
     write(&path, &html)?;
@@ -90,7 +112,7 @@ const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
 /// Refuses a file that no report of ours left there.
-fn check_replaceable(path: &Path, mark: &str) -> Result<(), StoreError> {
+fn check_replaceable(path: &Path, mark: &str) -> Result<(), PageError> {
     match fs::metadata(path) {
         // What is missing cannot be lost, and what is no file is not replaced.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -100,11 +122,11 @@ fn check_replaceable(path: &Path, mark: &str) -> Result<(), StoreError> {
     let mut start = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MARK_WITHIN_BYTES).read_to_end(&mut start))
-        .map_err(StoreError::io(path, "read"))?;
+        .map_err(PageError::io(path, "read"))?;
     if start.is_empty() || String::from_utf8_lossy(&start).contains(mark) {
         return Ok(());
     }
-    Err(StoreError::NotOurs { path: path.to_owned() })
+    Err(PageError::NotOurs { path: path.to_owned() })
 }
 
 /// Arms from which on the page begins with the published numbers.

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use underload_record::schema::HostFacts;
 
 use super::parts::folded;
-use crate::RunData;
 use crate::subject::run_suffix;
 use crate::words::significant;
+use underload_store::RunData;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     html! {

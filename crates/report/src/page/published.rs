@@ -5,7 +5,9 @@ use underload_record::schema::{Expectation, Verdict};
 
 use super::parts::{below, head, table, words_head};
 use crate::subject::run_suffix;
-use crate::{RunData, published};
+use underload_store::RunData;
+
+use crate::published;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let mut rows = Vec::new();

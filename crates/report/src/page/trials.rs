@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord, Validity};
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
-use crate::RunData;
 use crate::subject::run_suffix;
 use crate::words::{mbit, ms, thousands};
+use underload_store::RunData;
 
 /// Trials listed one by one; more are in `run.json`.
 const MOST_TRIALS: usize = 200;

@@ -3,10 +3,11 @@
 use std::error::Error;
 
 use underload_record::schema::{FlowRecord, Metric, World};
-use underload_report::{RunData, render, summary_lines, table};
+use underload_report::{render, summary_lines, table};
+use underload_store::RunData;
 
 use crate::page::conclude_all;
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 /// Trials with a call of which the first arm's is bad.
 fn with_calls(queues: &[Queue]) -> RunData {

@@ -7,7 +7,7 @@ use underload_record::{LatencyPools, conclude, metric, trial_latencies};
 use underload_report::render;
 
 use crate::page::{conclude_all, run};
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 
 #[test]
 fn every_documented_metric_has_its_value_and_unit() {

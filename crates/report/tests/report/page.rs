@@ -5,9 +5,10 @@ use std::error::Error;
 
 use underload_record::schema::{ArmRecord, RunRecord, Validity, World};
 use underload_record::{LatencyPools, conclude};
-use underload_report::{RunData, plots, render, summary_lines, warnings, write_report};
+use underload_report::{plots, render, summary_lines, warnings, write_report};
+use underload_store::RunData;
 
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 /// A concluded run in memory.
 pub fn run(world: World, queues: &[Queue], repeats: u32, interval_ns: u64) -> RunData {

@@ -7,7 +7,7 @@ use underload_record::schema::{ArmRecord, FlowRecord, Metric, World};
 use underload_report::render;
 
 use crate::page::{conclude_all, run};
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 /// Elements after which a line ends.
 const ENDS: [&str; 14] = [

@@ -3,10 +3,11 @@
 use std::error::Error;
 
 use underload_record::schema::World;
-use underload_report::{RunDir, agreement_table, agreements, load, table};
+use underload_report::{agreement_table, agreements, load, table};
+use underload_store::RunDir;
 
 use crate::page::run;
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 #[test]
 fn the_table_is_aligned_and_within_100_columns() {

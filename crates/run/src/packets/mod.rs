@@ -14,11 +14,11 @@ mod point;
 mod sequence;
 
 use underload_record::schema::PacketSighting;
-use underload_report::{PacketTable, RunDir};
 use underload_sim::flow::FlowKind;
 use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{SimConfig, TrialLabel};
+use underload_store::{PacketTable, RunDir};
 
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Arm;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use underload_record::schema;
-use underload_report::RunDir;
+use underload_store::RunDir;
 
 use crate::error::{RunError, chain};
 use crate::packets::Wanted;

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 
-use underload_report::RunDir;
 use underload_sim::runner::spread;
 use underload_sim::trial::{
     Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
 };
+use underload_store::RunDir;
 
 use super::Setting;
 use crate::error::{Doing as _, RunError};

@@ -6,8 +6,8 @@ use parquet::data_type::ByteArray;
 use underload_disk::{self as disk, GrowingFile};
 use underload_record::schema::PacketSighting;
 
-use super::StoreError;
 use super::columns::{Column, Kind, Layout, TableWriter};
+use crate::StoreError;
 
 /// Columns of `packets.parquet`.
 pub(super) const PACKETS: &Layout = &[
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_format_page_names_every_column() {
-        let page = include_str!("../../../../docs/run-format.md");
+        let page = include_str!("../../../docs/run-format.md");
         for (name, _) in PACKETS {
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }

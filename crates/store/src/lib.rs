@@ -1,4 +1,6 @@
-//! The run directory: written while the run goes on, readable whatever happens to it.
+//! Run directories: written while the run goes on, readable whatever happens to them.
+//!
+//! [`RunDir`] writes one, [`RunData`] is one in memory. What is drawn of it is another crate's.
 //!
 //! While a run is under way the directory holds `run.json` (without trials), `trials.jsonl` (one
 //! line per finished trial) and `parts/` (two small Parquet files per trial). A trial's line is

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use underload_record::schema::{Phase, Verdict, World};
-use underload_report::{
+use underload_store::{
     RunData, RunDir, StoreError, parse_run_json, write_samples_csv, write_series_csv,
 };
 
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Trial};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Trial};
 
 const QUEUES: [synthetic::Queue; 2] = [BUFFER_CONTROL, DOCSIS_PIE];
 const INTERVAL_NS: u64 = 50_000_000;

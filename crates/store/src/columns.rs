@@ -21,7 +21,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use underload_disk::{Access, GrowingFile, NewFile};
 
-use super::StoreError;
+use crate::StoreError;
 
 /// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
 const BATCH_ROWS: usize = 1 << 16;

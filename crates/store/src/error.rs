@@ -24,15 +24,6 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
-    /// A file that would be replaced is not one of ours.
-    #[error(
-        "{}: already there and not written by this program; name another folder",
-        path.display()
-    )]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
     /// The operating system refused.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -85,14 +76,6 @@ pub enum StoreError {
         path: PathBuf,
         /// The contradiction.
         reason: String,
-    },
-    /// A file of another tool, or of none.
-    #[error("{}", path.display())]
-    Import {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: crate::ImportError,
     },
     /// More than fits in memory.
     #[error(

@@ -5,9 +5,9 @@ use std::error::Error;
 
 use serde_json::Value;
 use underload_record::schema::World;
-use underload_report::{RunDir, write_samples_csv, write_series_csv};
+use underload_store::{RunDir, write_samples_csv, write_series_csv};
 
-use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 
 /// Keys of every object, except those of maps whose keys are data.
 fn keys(value: &Value, found: &mut BTreeSet<String>) {

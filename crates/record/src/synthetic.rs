@@ -1,51 +1,63 @@
-//! A made-up run with the shape of a real one: a busy upstream behind several queues.
+//! A made-up run with the shape of a real one: a busy upstream behind several queues. For tests.
 
 use std::collections::BTreeMap;
 
-use underload_record::schema::{
+use crate::schema::{
     ArmRecord, BottleneckSummary, Direction, Distribution, Ecn, Expectation, FORMAT_VERSION,
     FlowDirection, FlowRecord, HostFacts, InvalidReason, Marking, Metric, PacketCount, Phase,
     PhaseWindow, RunRecord, Sample, ScenarioRecord, Series, SeriesKind, SeriesPoint, Timeliness,
     TrialRecord, Validity, World,
 };
-use underload_record::trial_latencies;
+use crate::trial_latencies;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 const BASE_RTT_NS: u64 = 17 * MS;
 const RATE_BIT_PER_S: u64 = 10_000_000;
 
-/// A queue: its name, SPEC and how much delay the load makes it hold.
+/// A queue, and how much delay the load makes it hold.
+#[derive(Debug, Clone, Copy)]
 pub struct Queue {
+    /// Name of its arm.
     pub name: &'static str,
+    /// Its SPEC.
     pub spec: &'static str,
+    /// Delay around which the sawtooth of a loaded queue stands, ms.
     pub delay_ms: f64,
+    /// Height of a tooth, ms.
     pub swing_ms: f64,
 }
 
+/// A buffer that always fills.
 pub const BUFFER_CONTROL: Queue = Queue {
     name: "buffer-control",
     spec: "fifo:profile=docsis,target=250ms",
     delay_ms: 215.0,
     swing_ms: 40.0,
 };
+/// A queue kept short.
 pub const DOCSIS_PIE: Queue = Queue {
     name: "docsis-pie",
     spec: "docsis-pie:profile=rfc,target=10ms",
     delay_ms: 8.0,
     swing_ms: 6.0,
 };
+/// A queue kept shorter.
 pub const FQ_CODEL: Queue =
     Queue { name: "fq-codel", spec: "fq-codel:profile=linux", delay_ms: 1.5, swing_ms: 1.0 };
 
 /// A finished trial and what it recorded.
+#[derive(Debug, Clone)]
 pub struct Trial {
+    /// Its summaries.
     pub record: TrialRecord,
+    /// Every probe.
     pub samples: Vec<Sample>,
+    /// Its curves.
     pub series: Vec<Series>,
 }
 
-/// The record of a run that has not begun.
+/// The record of a run that has not begun, with an arm for each queue.
 pub fn record(world: World, queues: &[Queue]) -> RunRecord {
     let arms = queues.iter().map(|queue| ArmRecord {
         name: queue.name.to_owned(),
@@ -104,7 +116,7 @@ fn expectations() -> Vec<Expectation> {
     ]
 }
 
-/// Repeats of every queue, arm by arm.
+/// Repeats of every queue, arm by arm, with a probe every `interval_ns`.
 pub fn trials(queues: &[Queue], repeats: u32, interval_ns: u64) -> Vec<Trial> {
     let mut trials = Vec::new();
     for queue in queues {
