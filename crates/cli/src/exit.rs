@@ -16,6 +16,28 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
+/// Marks an error as the end that a signal asked for: exit status 128 + its number, as a shell tells
+/// of a program that the signal ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopped {
+    status: u8,
+}
+
+impl Stopped {
+    /// By the signal of that number.
+    pub fn by(signal: usize) -> Self {
+        Self { status: u8::try_from(128 + signal).unwrap_or(u8::MAX) }
+    }
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stopped by a signal")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
 /// Says that an error is the input's fault.
 pub trait OrBadInput<T> {
     /// Turns the error into one that ends the program with status 2.
@@ -36,15 +58,20 @@ pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
 
 /// The exit status of an outcome; an error is printed with its causes on one line.
 ///
-/// A reader that closed the pipe (`underload queues | head -1`) has had what it wanted: status 0.
+/// A reader that closed the pipe (`underload queues | head -1`) has had what it wanted: status 0. Who
+/// pressed Ctrl-C ended the reader as well: that is no such case.
 pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;
     };
-    if is_broken_pipe(&error) {
+    let stopped = error.downcast_ref::<Stopped>();
+    if stopped.is_none() && is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {}", message(&error));
+    if let Some(stopped) = stopped {
+        return ExitCode::from(stopped.status);
+    }
     if error.downcast_ref::<BadInput>().is_some() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
@@ -53,11 +80,11 @@ pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| code(Err(error)))
 }
 
-/// The chain of causes, outermost first, without the mark.
+/// The chain of causes, outermost first, without the marks.
 pub fn message(error: &anyhow::Error) -> String {
-    let mark = BadInput.to_string();
+    let marks = [BadInput.to_string(), Stopped::by(0).to_string()];
     let causes: Vec<String> =
-        error.chain().map(ToString::to_string).filter(|cause| *cause != mark).collect();
+        error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause)).collect();
     // Causes quote files of strangers.
     underload_report::plain_text(&causes.join(": "))
 }
@@ -83,6 +110,19 @@ mod tests {
         let error = outcome.context("scenario x.toml").unwrap_err();
         assert!(error.downcast_ref::<BadInput>().is_some());
         assert_eq!(message(&error), "scenario x.toml: rate: no unit");
+    }
+
+    #[test]
+    fn what_a_signal_ended_has_its_status_whatever_the_reader_did() {
+        let interrupted = |error: anyhow::Error| error.context(Stopped::by(2)).context("the sweep");
+        let status = |error| format!("{:?}", code(Err(error)));
+        assert_eq!(message(&interrupted(anyhow!("after 1 of 2"))), "the sweep: after 1 of 2");
+        assert_eq!(
+            status(interrupted(anyhow!("after 1 of 2"))),
+            format!("{:?}", ExitCode::from(130))
+        );
+        let closed = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(status(interrupted(closed)), format!("{:?}", ExitCode::from(130)));
     }
 
     #[test]

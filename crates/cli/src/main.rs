@@ -1,7 +1,8 @@
 //! The `underload` program: parse the command line, call a library, print.
 //!
 //! One module per subcommand, each with its `Arguments` and `run`. Data goes to stdout, progress
-//! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input ([`exit`]).
+//! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130 and 143 stopped by
+//! Ctrl-C or SIGTERM ([`exit`]).
 
 mod docsis;
 #[cfg(test)]

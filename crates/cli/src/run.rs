@@ -31,6 +31,9 @@ pub enum World {
 /// The command line of `underload run`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[command(after_help = "\
+Exit status: 0 done, 1 failed or no trial is valid, 2 bad input, 130 stopped by Ctrl-C, 143 by
+SIGTERM: what was finished is kept and shown.")]
 pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
@@ -100,8 +103,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = arguments.settings()?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    let ended = underload_run::run(&scenario, &settings, &mut Terminal::default());
-    ended.map_or_else(|error| Err(arguments.broken_off(error)), |run| arguments.present(&run))
+    match underload_run::run(&scenario, &settings, &mut Terminal::default()) {
+        Ok(run) => arguments.present(&run),
+        Err(error) => Err(arguments.broken_off(error, &interrupt)),
+    }
 }
 
 /// Runs a scenario for its record alone: progress on stderr, no report, nothing on stdout.
@@ -113,16 +118,17 @@ pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunReco
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
     let run = underload_run::run(scenario, &settings, &mut Terminal::default());
-    run.map(|run| run.record).map_err(marked)
+    run.map(|run| run.record).map_err(|error| marked(error, &interrupt))
 }
 
 /// The commit that this program was built from.
 pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
 
-/// What the command line has to change is marked as its fault.
-fn marked(error: RunError) -> anyhow::Error {
+/// What the command line has to change is marked as its fault, and what it asked to stop as stopped.
+fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
     match error {
         RunError::Failed { source, .. } => (*source).into(),
+        RunError::Interrupted { .. } => interrupt.stopped(error.into()),
         error if error.is_refusal() => bad_input(error),
         error => error.into(),
     }
@@ -217,15 +223,14 @@ impl Arguments {
     }
 
     /// Shows what is left of a run that ended early; returns what ended it.
-    fn broken_off(&self, error: RunError) -> anyhow::Error {
+    fn broken_off(&self, error: RunError, interrupt: &Interrupt) -> anyhow::Error {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
                 let shown = self.show_what_is_left(remains);
-                shown.err().unwrap_or_else(|| {
-                    let remains = Remains { trials, ..Remains::default() };
-                    RunError::Interrupted { of, remains }.into()
-                })
+                let remains = Remains { trials, ..Remains::default() };
+                let interrupted = RunError::Interrupted { of, remains };
+                interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
                 if let Err(second) = self.show_what_is_left(remains) {
@@ -233,7 +238,7 @@ impl Arguments {
                 }
                 (*source).into()
             }
-            error => marked(error),
+            error => marked(error, interrupt),
         }
     }
 

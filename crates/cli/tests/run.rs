@@ -240,7 +240,7 @@ fn an_interrupted_run_keeps_its_completed_trials() {
     if is_skipped("an_interrupted_run_keeps_its_completed_trials", &output) {
         return;
     }
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted after"), "{}", stderr(&output));
     let data = RunDir::read(folder.path().join("out")).expect("the record can be read");
     assert!(!data.record.complete && !data.record.trials.is_empty());
@@ -306,7 +306,7 @@ fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others
     std::thread::sleep(Duration::from_secs(1));
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted after 1 of 2"), "{}", stderr(&output));
     let record = RunDir::read(folder.path().join("out")).expect("the record can be read").record;
     assert_eq!(record.trials.len(), 1);

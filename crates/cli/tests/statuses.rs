@@ -3,6 +3,9 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use underload_store::RunDir;
 
 fn underload(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
@@ -72,6 +75,42 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
     assert!(table.contains("only in the first: plain"), "{table}");
     assert!(table.contains("only in the second: managed"), "{table}");
     assert!(errors.contains("no arm in common"), "{errors}");
+}
+
+/// Long for a machine that does a lot besides.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+#[test]
+fn who_is_stopped_by_a_signal_says_by_which_and_keeps_what_was_finished() {
+    let folder = folder();
+    run(folder.path(), "whole", "10mbit", &[]);
+    for (signal, expected) in [("-INT", 130), ("-TERM", 143)] {
+        let out = folder.path().join(signal);
+        let repeated = ["run", "x.toml", "--world", "sim", "--repeat", "100000"];
+        let child = Command::new(env!("CARGO_BIN_EXE_underload"))
+            .args(repeated)
+            .args(["--threads", "1", "--no-cache", "--out"])
+            .arg(&out)
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let journal = out.join("trials.jsonl");
+        let start = Instant::now();
+        while std::fs::metadata(&journal).map_or(0, |file| file.len()) == 0 {
+            assert!(start.elapsed() < PATIENCE, "no trial was finished");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the premise: {signal} was sent");
+        let output = child.wait_with_output().expect("it ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{errors}");
+        assert!(errors.contains("interrupted after"), "{errors}");
+        let record = RunDir::read_record(&out).expect("what it kept");
+        assert!(!record.complete && !record.trials.is_empty(), "{errors}");
+    }
 }
 
 #[test]

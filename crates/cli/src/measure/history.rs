@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
 use underload_report::{load, one_line, write_report};
@@ -22,7 +22,8 @@ const JITTER_LEAST: f64 = 0.75;
 const JITTER_SPAN: f64 = 0.5;
 
 /// Measures until interrupted, or as often as was asked for. A measurement that fails is told and
-/// the next one awaited: a server that is away tonight may be back tomorrow.
+/// the next one awaited: a server that is away tonight may be back tomorrow. Who asked for a number of
+/// measurements did not ask for the interruption: it is told by the exit status.
 pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
     check_ours(&directory)?;
@@ -33,25 +34,36 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        if let Err(error) = once(arguments, Place::Below(&directory), interrupt) {
+        let measured = once(arguments, Place::Below(&directory), interrupt);
+        let broken_off = interrupt.is_requested() && measured.is_err();
+        if let Err(error) = measured {
             failed += 1;
             eprintln!("{}", one_line(&format!("{now}: {error:#}")));
         }
         done += 1;
         report(&directory).unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
-        if interrupt.is_requested() || arguments.times.is_some_and(|times| done >= times) {
+        if !broken_off && arguments.times.is_some_and(|times| done >= times) {
             return judge(done, failed);
         }
         let share = random.next_u64() as f64 / u64::MAX as f64;
         let factor = if arguments.jitter { JITTER_LEAST + JITTER_SPAN * share } else { 1.0 };
-        let next = start + every.mul_f64(factor);
-        eprintln!("next in {:.0} s", next.saturating_duration_since(Instant::now()).as_secs_f64());
-        while Instant::now() < next && !interrupt.is_requested() {
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        wait_until(start + every.mul_f64(factor), interrupt);
         if interrupt.is_requested() {
-            return judge(done, failed);
+            let wanted = arguments.times.map_or(Ok(()), |times| {
+                Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
+            });
+            return interrupt.explain(judge(done, failed).and(wanted));
         }
+    }
+}
+
+fn wait_until(next: Instant, interrupt: &Interrupt) {
+    let left = || next.saturating_duration_since(Instant::now());
+    if !interrupt.is_requested() {
+        eprintln!("next in {:.0} s", left().as_secs_f64());
+    }
+    while left() > Duration::ZERO && !interrupt.is_requested() {
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 

@@ -46,7 +46,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     match arguments.every {
         Some(every) => history::run(arguments, every, &interrupt),
-        None => once(arguments, Place::of(arguments.out.as_deref()), &interrupt),
+        None => {
+            let out = arguments.out.as_deref();
+            interrupt.explain(once(arguments, Place::of(out), &interrupt))
+        }
     }
 }
 

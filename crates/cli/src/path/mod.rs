@@ -125,6 +125,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let host = with_stamp_port(arguments);
     let target = resolve(&host, arguments.family()).or_bad_input()?;
     let interrupt = Interrupt::watch()?;
+    interrupt.explain(examine_target(arguments, &target, &interrupt))
+}
+
+fn examine_target(
+    arguments: &Arguments,
+    target: &Target,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let mut findings = Findings { host: target.name.clone(), ..Findings::default() };
     let loads = !arguments.stamp && !arguments.no_load;
     let mut failed = None;
@@ -132,7 +140,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if arguments.no_marks || interrupt.is_requested() {
             break;
         }
-        match arguments.marks(&family, &interrupt) {
+        match arguments.marks(&family, interrupt) {
             Ok(marks) => findings.marks.push(marks),
             Err(error) => {
                 eprintln!("markings to {}: {error:#}", family.addresses[0]);
@@ -141,7 +149,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     if loads && !interrupt.is_requested() {
-        arguments.load(&target, &interrupt, &mut findings)?;
+        arguments.load(target, interrupt, &mut findings)?;
     }
     let surveys: Vec<&MarkSurvey> = findings.marks.iter().map(|marks| &marks.survey).collect();
     findings.advice = advice(&surveys, &findings.directions);
