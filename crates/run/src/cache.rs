@@ -1,7 +1,7 @@
 //! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
 //!
-//! A simulated trial depends on its arm's identity, its seed and the program alone, so these,
-//! hashed, name its entry. The program is its version and commit; a build from changed or unknown
+//! A simulated trial depends on what its arm says, its seed and the program alone, so these,
+//! hashed, name its entry. The arm's own wording, not its meaning: records repeat it. The program is its version and commit; a build from changed or unknown
 //! sources is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does
 //! not match is reported, removed and computed anew, never believed; so entries need no sync. What
 //! is no file of ours (a folder, a pipe, a link) is left alone, and files that killed programs did
@@ -132,7 +132,7 @@ impl Cache {
             self.program,
             trial.seed,
             trial.keeps_curves,
-            trial.arm.identity()
+            trial.arm.wording()
         );
         Key(HEXLOWER.encode(digest(&SHA256, content.as_bytes()).as_ref()))
     }

@@ -1,5 +1,6 @@
 //! Values with units, read without floating point.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
@@ -160,6 +161,16 @@ impl Value {
     /// Whether both are measured in the same unit.
     pub(super) fn same_unit(&self, other: &Self) -> bool {
         core::mem::discriminant(self) == core::mem::discriminant(other)
+    }
+}
+
+impl Value {
+    /// As text that differs wherever the values do; a probability is printed rounded otherwise.
+    pub(super) fn exact(&self) -> String {
+        match self {
+            Self::Probability(q32) => format!("{q32}/2^32"),
+            value => value.to_string(),
+        }
     }
 }
 

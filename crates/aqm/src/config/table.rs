@@ -238,6 +238,30 @@ impl Values {
         spec
     }
 
+    /// The name and every parameter with the value that holds, given or by default, in the order of
+    /// the table: SPECs with the same meaning say the same, however they are written. Exact, where
+    /// [`Values::label`] is for readers: not to be parsed again.
+    pub fn meaning(&self) -> Spec {
+        let mut spec = Spec::new(self.definition.name);
+        if let Some(profile) = self.profile {
+            spec = spec.with("profile", profile);
+        }
+        for param in self.definition.all_params() {
+            if let Some(value) = self.find(param) {
+                spec = spec.with(param.key, &value.exact());
+            }
+        }
+        for (key, value) in &self.free {
+            // The steps of a schedule.
+            let step = Kind::Span.read(key).zip(Kind::Rate.read(value));
+            spec = match step {
+                Some((time, rate)) => spec.with(&time.exact(), &rate.exact()),
+                None => spec.with(key, value),
+            };
+        }
+        spec
+    }
+
     /// The items whose keys are not in the table, in order.
     pub fn free(&self) -> &[(String, String)] {
         &self.free

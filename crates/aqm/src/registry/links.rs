@@ -54,6 +54,7 @@ pub const LINKS: &[LinkEntry] = &[
 pub struct LinkSetup {
     /// The SPEC in full. Parsing it gives the same link.
     pub label: Spec,
+    meaning: String,
     /// When packets may leave, from the beginning on.
     pub rate: RateProcess,
     /// What a queue in front of this link may know of it.
@@ -119,6 +120,7 @@ impl LinkSetup {
         let LinkConfig { rate, facts, grant } = (entry.configure)(&values, load)?;
         Ok(Self {
             label: values.label(),
+            meaning: values.meaning().to_string(),
             rate,
             facts,
             delay: values.get(DELAY),
@@ -135,6 +137,12 @@ impl LinkSetup {
         full.items.push(Item { key: None, value: spec.name.clone() });
         full.items.extend(spec.items.iter().cloned());
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
+    }
+
+    /// What it says, whichever way it was written: links of one meaning are one link, as long as the
+    /// files that they name have one content.
+    pub fn meaning(&self) -> &str {
+        &self.meaning
     }
 
     /// What a queue in front of this link may know of it.
@@ -187,6 +195,28 @@ mod tests {
         assert_eq!(link.facts().rate, Some(Rate::from_megabits_per_second(20)));
         assert_eq!((link.delay, link.overhead_bytes), (Span::from_millis(10), 14));
         assert_eq!(link.label.to_string(), "20mbit:delay=10ms,overhead=14B");
+    }
+
+    #[test]
+    fn links_that_mean_the_same_say_the_same() {
+        let meaning = |text: &str| LinkSetup::parse(text).expect(text).meaning().to_string();
+        for (one, other) in [
+            ("10mbit", "10000kbit"),
+            ("10mbit", "rate:rate=0.01gbit,delay=0s"),
+            ("10mbit:delay=5ms,loss=1%", "10mbit:loss=0.01,delay=5000us"),
+            ("steps:0s=6mbit,10s=600kbit", "steps:0ms=6000kbit,10000ms=0.6mbit"),
+        ] {
+            assert_eq!(meaning(one), meaning(other), "{one} and {other}");
+        }
+        for (one, other) in [
+            ("10mbit", "10001kbit"),
+            ("10mbit", "10mbit:delay=1ns"),
+            ("steps:0s=6mbit,10s=600kbit", "steps:0s=6mbit,11s=600kbit"),
+            // Printed, both are 0.
+            ("10mbit:loss=0.0000001", "10mbit:loss=0.0000002"),
+        ] {
+            assert_ne!(meaning(one), meaning(other), "{one} and {other}");
+        }
     }
 
     #[test]

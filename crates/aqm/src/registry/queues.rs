@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::{String, ToString};
 
 use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::qdisc::Qdisc;
@@ -126,6 +127,7 @@ pub struct QueueSetup {
     /// The SPEC in full: the profile always said, of queues inside too. Parsing it gives the same
     /// discipline.
     pub label: Spec,
+    meaning: String,
     /// The configuration to build the queue from.
     pub config: QueueConfig,
 }
@@ -149,12 +151,22 @@ impl QueueSetup {
         let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;
         let values = entry.definition.resolve(spec)?;
         let config = (entry.configure)(&values, link)?;
-        let mut label = values.label();
-        for item in label.items.iter_mut().filter(|item| item.value.starts_with('[')) {
-            let inner = Self::from_spec(&Spec::parse_nested(&item.value)?, link)?;
-            item.value = format!("[{}]", inner.label);
-        }
-        Ok(Self { label, config })
+        let inside = |mut spec: Spec, say: fn(&Self) -> String| {
+            for item in spec.items.iter_mut().filter(|item| item.value.starts_with('[')) {
+                let inner = Self::from_spec(&Spec::parse_nested(&item.value)?, link)?;
+                item.value = format!("[{}]", say(&inner));
+            }
+            Ok::<_, ConfigError>(spec)
+        };
+        let label = inside(values.label(), |inner| inner.label.to_string())?;
+        let meaning = inside(values.meaning(), |inner| inner.meaning.clone())?.to_string();
+        Ok(Self { label, meaning, config })
+    }
+
+    /// What it says, whichever way it was written: before one link, queues of one meaning are one
+    /// queue.
+    pub fn meaning(&self) -> &str {
+        &self.meaning
     }
 
     /// Builds an empty queue that draws its random numbers from a child stream of `rng`.

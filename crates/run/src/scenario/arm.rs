@@ -11,6 +11,7 @@ use super::cohort::Cohort;
 use super::document::{Base, Document};
 use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
+use super::identity::identity;
 use super::path::{Lane, Path};
 use super::phases::Phases;
 use super::variants::{Variant, combinations};
@@ -29,6 +30,7 @@ pub struct Arm {
     /// Keys whose values differ between the scenario's arms, with this arm's, as the file has them.
     pub factors: BTreeMap<String, String>,
     identity: String,
+    wording: String,
 }
 
 /// Starting the namespaces and stopping them, about, seconds.
@@ -48,11 +50,17 @@ impl Arm {
         labels.join("; ")
     }
 
-    /// Everything that a trial depends on besides its seed, as JSON: what the scenario says of
-    /// path, phases and flows, and a digest of each file that it names. Two arms with the same
-    /// identity are the same experiment, whatever their names.
+    /// Everything that a trial depends on besides its seed, as JSON: what is meant by path, phases
+    /// and flows, and a digest of each file that they name. Two arms with the same identity are the
+    /// same experiment, whatever their names and however they are written.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// The same as the scenario writes it. Arms with the same wording leave the same records, which
+    /// repeat SPECs and names as they were written.
+    pub fn wording(&self) -> &str {
+        &self.wording
     }
 
     pub(super) fn estimate_seconds(&self) -> f64 {
@@ -145,9 +153,12 @@ pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Re
     let path = Path::read(tables.path.clone(), &tables.hops, load)?;
     let phases = Phases::read(tables.phases.clone())?;
     let said = (&tables.path, &tables.hops, &tables.phases, &tables.flows, &files);
-    let identity = serde_json::to_string(&said)
-        .map_err(|error| Fault::new("", format!("a value that JSON has no words for: {error}")))?;
-    Ok(Arm { name: name.to_owned(), path, phases, flows, factors: BTreeMap::new(), identity })
+    let unspeakable =
+        |error| Fault::new("", format!("a value that JSON has no words for: {error}"));
+    let wording = serde_json::to_string(&said).map_err(unspeakable)?;
+    let identity = identity(&path, &phases, &flows, &files).map_err(unspeakable)?;
+    let (name, factors) = (name.to_owned(), BTreeMap::new());
+    Ok(Arm { name, path, phases, flows, factors, identity, wording })
 }
 
 fn check_flows(flows: &[Flow]) -> Result<(), Fault> {

@@ -49,6 +49,7 @@ mod cohort;
 mod document;
 pub(crate) mod error;
 mod flow;
+mod identity;
 mod path;
 mod phases;
 mod published;

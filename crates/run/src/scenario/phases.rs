@@ -1,36 +1,41 @@
 //! `[phases]`: idle, ramp, load, drain.
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use toml::Table;
 use underload_aqm::config::{Kind, Value};
 use underload_aqm::time::Span;
 
 use super::error::Fault;
+use super::identity;
 use super::quantity::SpanText;
 use super::section::read_section;
 
 /// Lengths of the phases of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Phases {
     /// Length of the phase without load, in which only probes are sent.
+    #[serde(serialize_with = "identity::span")]
     pub idle: Span,
     /// The load starts; nothing counts yet.
     pub ramp: Ramp,
     /// The load is steady: working latency.
+    #[serde(serialize_with = "identity::span")]
     pub load: Span,
     /// The load has ended, queues empty.
+    #[serde(serialize_with = "identity::span")]
     pub drain: Span,
 }
 
 /// The condition on which the load counts as established.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Ramp {
     /// After a given time.
-    Fixed(Span),
+    Fixed(#[serde(serialize_with = "identity::span")] Span),
     /// Once throughput is steady, and at the latest after `limit`.
     Steady {
         /// Then the load phase begins whether the load is steady or not.
+        #[serde(serialize_with = "identity::span")]
         limit: Span,
     },
 }

@@ -1,6 +1,6 @@
 //! `kind = "exec"`: any program, in the live world.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Activity, checked_activity};
 use crate::scenario::error::Fault;
@@ -9,7 +9,7 @@ use crate::scenario::quantity::SpanText;
 /// A command at the client, and another at the server, started before it, where it needs one.
 ///
 /// In the words of both, `{client}` and `{server}` stand for the addresses of the two ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecFlow {
     /// Program and arguments at the client; no shell.
     pub client: Vec<String>,

@@ -6,12 +6,13 @@ mod probe;
 mod tcp;
 mod udp;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::time::Span;
 
 use super::error::{Fault, alternatives};
+use super::identity;
 use super::quantity::SpanText;
 use super::section::read_section;
 
@@ -28,7 +29,7 @@ use tcp::TcpKeys;
 use udp::UdpKeys;
 
 /// A flow, or a group of equal ones.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Flow {
     /// Unique in the scenario.
     pub name: String,
@@ -36,11 +37,12 @@ pub struct Flow {
     pub kind: FlowKind,
     /// How much longer its base round trip is than the path's, as if its other end were further
     /// away; half of it each way. Only in the sim world.
+    #[serde(serialize_with = "identity::span")]
     pub extra_rtt: Span,
 }
 
 /// The kinds of flows, each with its keys.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum FlowKind {
     /// Bulk transfer over TCP.
     Tcp(TcpFlow),
@@ -55,16 +57,18 @@ pub enum FlowKind {
 }
 
 /// When a flow is active, from the start of the ramp on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Activity {
     /// Since the start of the ramp.
+    #[serde(serialize_with = "identity::span")]
     pub start: Span,
     /// Since the start of the ramp; `None`: until the load phase ends.
+    #[serde(serialize_with = "identity::optional_span")]
     pub stop: Option<Span>,
 }
 
 /// The traffic class of a packet: what its sender writes into the former type-of-service byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Class {
     /// Differentiated Services codepoint.
     pub dscp: u8,

@@ -2,23 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
 
 use super::{Class, EcnName, checked_class};
 use crate::scenario::error::Fault;
+use crate::scenario::identity;
 use crate::scenario::quantity::SpanText;
 
 /// A latency probe. It runs through all phases, a packet per `interval` and class whatever comes
 /// back (open loop).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProbeFlow {
     /// Between two packets of one class.
+    #[serde(serialize_with = "identity::span")]
     pub interval: Span,
     /// Traffic classes probed at once, at least one; the first is the headline.
     pub classes: Vec<Class>,
     /// After which a packet without an answer counts as lost in the live world.
+    #[serde(serialize_with = "identity::span")]
     pub timeout: Span,
     /// Adds a request-response probe as a second view (netperf's `UDP_RR`), never the headline.
     pub closed_loop: bool,

@@ -1,6 +1,6 @@
 //! `kind = "tcp"`: bulk transfer.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::packet::Ecn;
 use underload_record::schema::FlowDirection;
 
@@ -9,7 +9,7 @@ use crate::scenario::error::Fault;
 use crate::scenario::quantity::{BytesText, SpanText};
 
 /// Bulk TCP. The sender always has data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TcpFlow {
     /// Direction of the payload.
     pub direction: FlowDirection,

@@ -1,21 +1,23 @@
 //! `kind = "udp"`: datagrams at a constant rate.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::rate::Rate;
 use underload_record::schema::FlowDirection;
 
 use super::{Activity, Class, EcnName, checked_activity, checked_class, checked_count, one};
 use crate::scenario::error::Fault;
+use crate::scenario::identity;
 use crate::scenario::quantity::{BytesText, RateText, SpanText};
 
 /// UDP at a constant rate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UdpFlow {
     /// Direction of the datagrams.
     pub direction: FlowDirection,
     /// Flows per direction; 0 = the flow rests.
     pub count: u32,
     /// Rate of each, counted as IP packets.
+    #[serde(serialize_with = "identity::rate")]
     pub rate: Rate,
     /// Length of each IP packet, bytes.
     pub packet_bytes: u32,

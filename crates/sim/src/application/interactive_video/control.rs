@@ -7,13 +7,13 @@
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::time::{Span, Time};
 
 use super::trend::{Detector, Usage};
 
 /// A sender's rate control.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateControl {
     /// Google congestion control: delay-based and loss-based.

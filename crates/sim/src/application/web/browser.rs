@@ -1,9 +1,9 @@
 //! How browsers spread a page's resources over connections.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A browser of the DOCSIS buffer control guideline, section 7.2.4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Browser {
     /// One connection for the HTML, nine more for what it names, all ten kept alive.

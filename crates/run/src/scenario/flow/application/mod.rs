@@ -6,8 +6,8 @@ mod video;
 mod voip;
 mod web;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use toml::Table;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
@@ -17,6 +17,7 @@ use underload_sim::congestion::Algorithm;
 
 use super::{checked_activity, checked_class};
 use crate::scenario::error::Fault;
+use crate::scenario::identity;
 use crate::scenario::quantity::SpanText;
 use crate::scenario::section::read_section;
 
@@ -27,15 +28,18 @@ pub(super) use voip::VoipKeys;
 pub(super) use web::WebKeys;
 
 /// An application that only the sim world can run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApplicationFlow {
     /// The application with its own keys.
+    #[serde(serialize_with = "identity::application")]
     pub config: ApplicationConfig,
     /// Differentiated Services codepoint of all of its packets.
     pub dscp: u8,
     /// Since the start of the ramp; `None`: with the load phase.
+    #[serde(serialize_with = "identity::optional_span")]
     pub start: Option<Span>,
     /// Since the start of the ramp; `None`: at the end of the load phase.
+    #[serde(serialize_with = "identity::optional_span")]
     pub stop: Option<Span>,
 }
 

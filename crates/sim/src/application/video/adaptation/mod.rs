@@ -5,13 +5,13 @@ mod buffer_based;
 mod festive;
 mod robust_mpc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 
 use robust_mpc::RobustMpc;
 
 /// A player's algorithm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Player {
     /// The buffer alone decides (Huang et al., SIGCOMM 2014).
