@@ -6,7 +6,7 @@ use std::io::Write;
 use libfuzzer_sys::fuzz_target;
 use underload_report::{flent_file, import, render};
 
-// The first octet says how the rest is packed: as it is, gzipped, or as crusader's frames.
+// The first byte says how the rest is packed: as it is, gzipped, or as crusader's frames.
 fuzz_target!(|bytes: &[u8]| {
     let Some((packing, content)) = bytes.split_first() else { return };
     let file = match packing % 3 {

@@ -1,4 +1,4 @@
-//! No octets make the load protocol's parsers panic; a request that is accepted can be sent again.
+//! No bytes make the load protocol's parsers panic; a request that is accepted can be sent again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let len = bytes.len().min(request.len());
     request[..len].copy_from_slice(&bytes[..len]);
     if let Ok(decoded) = Request::decode(&request) {
-        let again = decoded.encode().and_then(|octets| Request::decode(&octets));
+        let again = decoded.encode().and_then(|bytes| Request::decode(&bytes));
         assert!(again.is_ok_and(|again| again == decoded));
     }
     if let Some((head, reason)) = bytes.split_first_chunk() {

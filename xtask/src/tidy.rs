@@ -29,6 +29,9 @@ pub fn check() -> anyhow::Result<()> {
         if has_extension(file, "rs") {
             check_source(file, &text, &mut problems);
         }
+        if has_extension(file, "rs") || has_extension(file, "md") {
+            check_units(file, &text, &mut problems);
+        }
         if has_conflict_marker(&text) {
             problems.push(format!("{file}: a merge conflict marker"));
         }
@@ -80,6 +83,48 @@ fn forbidden() -> [String; 3] {
         "FIX" => format!("{start}ME"),
         _ => format!("{start}X"),
     })
+}
+
+/// One unit, one word: bytes and bit/s.
+fn check_units(file: &str, text: &str, problems: &mut Vec<String>) {
+    if FOREIGN_FILES.contains(&file) {
+        return;
+    }
+    let foreign = FOREIGN_NAMES.map(|(start, end)| format!("{start}{end}"));
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = foreign.iter().fold(line.to_lowercase(), |line, name| line.replace(name, ""));
+        if line.contains(&format!("{}et", "oct")) {
+            problems.push(format!("{file}:{number}: say bytes"));
+        }
+        if has_rate_word(&line) {
+            problems.push(format!("{file}:{number}: say bit_per_s, or bit/s"));
+        }
+    }
+}
+
+/// Files whose words are those of a standard: SNMP's types.
+const FOREIGN_FILES: [&str; 1] = ["crates/docsis/src/snmp.rs"];
+
+/// Names that others gave, or that others' programs read already, in two parts so that this file
+/// passes its own check: a method of the standard library, a type of content, a field of the control
+/// protocol, a counter of `/metrics`.
+const FOREIGN_NAMES: [(&str, &str); 4] = [
+    (".oct", "ets()"),
+    ("application/oct", "et-stream"),
+    ("volume_oct", "ets"),
+    ("underload_load_oct", "ets_total"),
+];
+
+/// The short word for bits per second, with nothing but a number or an underscore before it: what
+/// stands in a unit such as Mbps of another tool's output is that tool's.
+fn has_rate_word(line: &str) -> bool {
+    let word = format!("{}s", "bp");
+    let alone = |(at, _): (usize, &str)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(char::is_alphabetic) && !after.is_some_and(char::is_alphanumeric)
+    };
+    line.match_indices(&word).any(alone)
 }
 
 fn has_conflict_marker(text: &str) -> bool {
@@ -137,6 +182,27 @@ mod tests {
         let unnamed = "docs/d.md: docs/README.md does not name it";
         let broken = "docs/README.md: there is no page docs/c.md";
         assert_eq!(index_problems(index, &files), [unnamed, broken]);
+    }
+
+    #[test]
+    fn a_unit_has_one_word() {
+        let found = |file: &str, line: String| {
+            let mut problems = Vec::new();
+            check_units(file, &line, &mut problems);
+            problems
+        };
+        let (eight, rate) = (format!("{}ets", "Oct"), format!("{}s", "bp"));
+        let bytes = "a.md:1: say bytes";
+        let bits = "a.md:1: say bit_per_s, or bit/s";
+        assert_eq!(found("a.md", format!("{eight} of a file")), [bytes]);
+        assert_eq!(found("a.md", format!("peak_{rate}: u64")), [bits]);
+        assert_eq!(found("a.md", format!("|{rate}| 10 {rate}.")), [bits]);
+        for foreign in ["10 M", "steps", "20m"] {
+            assert_eq!(found("a.md", format!("{foreign}{rate}")), [""; 0], "{foreign}");
+        }
+        assert_eq!(found("a.md", format!("address.{}()", eight.to_lowercase())), [""; 0]);
+        assert_eq!(found("a.md", format!("volume_{}: {eight}", eight.to_lowercase())), [bytes]);
+        assert_eq!(found("crates/docsis/src/snmp.rs", eight), [""; 0]);
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn the_emulated_modem_and_the_model_select_the_same_buffer() {
     for (minimum, target, maximum) in cases {
         let buffer = BufferControl { minimum, target: Some(target), maximum };
         let flow = ServiceFlow {
-            sustained_bps: Some(10_000_000),
+            sustained_bit_per_s: Some(10_000_000),
             buffer: Some(buffer),
             ..ServiceFlow::new(Direction::Upstream, 1)
         };

@@ -55,8 +55,8 @@ fn measure(home: &Path, server: &Server, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn words(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

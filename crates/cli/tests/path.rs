@@ -111,9 +111,9 @@ fn finish(mut process: Process, name: &str) -> Output {
     let start = Instant::now();
     let status = process.wait_for(PATIENCE).expect("waiting");
     let read = |pipe: Option<&mut dyn std::io::Read>| {
-        let mut octets = Vec::new();
-        pipe.map(|pipe| pipe.read_to_end(&mut octets));
-        octets
+        let mut bytes = Vec::new();
+        pipe.map(|pipe| pipe.read_to_end(&mut bytes));
+        bytes
     };
     let child = process.child();
     let stdout = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));

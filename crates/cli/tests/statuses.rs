@@ -16,7 +16,7 @@ fn underload(arguments: &[&str], folder: &Path) -> Output {
 /// Exit status, standard output and standard error.
 fn outcome(arguments: &[&str], folder: &Path) -> (Option<i32>, String, String) {
     let output = underload(arguments, folder);
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 

@@ -18,7 +18,7 @@
 //! use underload_docsis::{Config, mic::Secret, tlv::Tlv};
 //!
 //! let mut up = ServiceFlow::new(Direction::Upstream, 1);
-//! up.sustained_bps = Some(10_000_000);
+//! up.sustained_bit_per_s = Some(10_000_000);
 //! up.buffer = Some(BufferControl::target(51_200));
 //! let down = ServiceFlow::new(Direction::Downstream, 2);
 //!

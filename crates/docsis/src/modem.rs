@@ -129,13 +129,14 @@ impl Modem {
     /// Without rates to go by, all that the modem has.
     fn default_bytes(&self, flow: &ServiceFlow, default_ms: Option<u16>) -> u64 {
         let time_ms = u64::from(default_ms.unwrap_or(DEFAULT_TARGET_MS));
-        flow.fastest_bps().map_or(self.largest(), |bps| bps.saturating_mul(time_ms) / 8_000)
+        flow.fastest_bit_per_s()
+            .map_or(self.largest(), |bit_per_s| bit_per_s.saturating_mul(time_ms) / 8_000)
     }
 }
 
 /// How long a full buffer takes to drain, in microseconds, rounded down.
-pub fn drain_time_us(bytes: u64, bps: u64) -> Option<u64> {
-    let us = (u128::from(bytes) * 8_000_000).checked_div(u128::from(bps))?;
+pub fn drain_time_us(bytes: u64, bit_per_s: u64) -> Option<u64> {
+    let us = (u128::from(bytes) * 8_000_000).checked_div(u128::from(bit_per_s))?;
     u64::try_from(us).ok()
 }
 
@@ -149,7 +150,7 @@ mod tests {
 
     fn flow(minimum: Option<u32>, target: Option<u32>, maximum: Option<u32>) -> ServiceFlow {
         let mut flow = ServiceFlow::new(Direction::Upstream, 1);
-        flow.sustained_bps = Some(10_000_000);
+        flow.sustained_bit_per_s = Some(10_000_000);
         flow.buffer = Some(BufferControl { minimum, target, maximum });
         flow
     }
@@ -209,7 +210,7 @@ mod tests {
     /// Statement 8: 65.5, 65.5, 52.4 and 40.96 ms.
     #[test]
     fn the_guidelines_targets_drain_in_the_times_it_states() {
-        let times = TABLE_2.map(|(bps, bytes)| drain_time_us(u64::from(bytes), bps));
+        let times = TABLE_2.map(|(bit_per_s, bytes)| drain_time_us(u64::from(bytes), bit_per_s));
         assert_eq!(times, [Some(65_536), Some(65_536), Some(52_428), Some(40_960)]);
         assert_eq!(drain_time_us(1, 0), None);
     }

@@ -177,11 +177,11 @@ pub struct ServiceFlow {
     /// By what number the file refers to it.
     pub reference: u16,
     /// Sustained rate in bit/s; 0 is unlimited.
-    pub sustained_bps: Option<u64>,
+    pub sustained_bit_per_s: Option<u64>,
     /// Token bucket depth in bytes.
     pub burst_bytes: Option<u32>,
     /// Peak rate in bit/s; 0 is unlimited.
-    pub peak_bps: Option<u64>,
+    pub peak_bit_per_s: Option<u64>,
     /// Upstream scheduling: 2 best effort, 6 unsolicited grants.
     pub scheduling: Option<u8>,
     /// The aggregate that it belongs to.
@@ -198,9 +198,9 @@ impl ServiceFlow {
         Self {
             direction,
             reference,
-            sustained_bps: None,
+            sustained_bit_per_s: None,
             burst_bytes: None,
-            peak_bps: None,
+            peak_bit_per_s: None,
             scheduling: None,
             aggregate: None,
             buffer: None,
@@ -216,9 +216,9 @@ impl ServiceFlow {
         Some(Self {
             direction: Direction::of(tlv.code)?,
             reference: short(flow::REFERENCE)?,
-            sustained_bps: rate(flow::SUSTAINED_RATE),
+            sustained_bit_per_s: rate(flow::SUSTAINED_RATE),
             burst_bytes: tlv.number(flow::BURST).and_then(|bytes| u32::try_from(bytes).ok()),
-            peak_bps: rate(flow::PEAK_RATE),
+            peak_bit_per_s: rate(flow::PEAK_RATE),
             scheduling: tlv.number(flow::SCHEDULING).and_then(|kind| u8::try_from(kind).ok()),
             aggregate: short(flow::AGGREGATE_REFERENCE),
             buffer: tlv.child(flow::BUFFER_CONTROL).map(BufferControl::from_tlv),
@@ -229,18 +229,21 @@ impl ServiceFlow {
     /// The type 24 or 25, active from registration on. Rates beyond four bytes of bit/s are
     /// written in the smallest unit that holds them, rounded down.
     pub fn to_tlv(&self) -> Tlv {
-        let largest = self.sustained_bps.into_iter().chain(self.peak_bps).max().unwrap_or(0);
+        let largest =
+            self.sustained_bit_per_s.into_iter().chain(self.peak_bit_per_s).max().unwrap_or(0);
         let fits = |unit: &u8| u32::try_from(largest / 1000_u64.pow(u32::from(*unit))).is_ok();
         let unit = (0..3).find(fits).unwrap_or(3);
         let scale = 1000_u64.pow(u32::from(unit));
-        let rate = |code, bps: u64| Tlv::u32(code, u32::try_from(bps / scale).unwrap_or(u32::MAX));
+        let rate = |code, bit_per_s: u64| {
+            Tlv::u32(code, u32::try_from(bit_per_s / scale).unwrap_or(u32::MAX))
+        };
         let settings = [
             Some(Tlv::u16(flow::REFERENCE, self.reference)),
             Some(Tlv::u8(flow::PARAMETER_SET, 7)),
-            self.sustained_bps.map(|bps| rate(flow::SUSTAINED_RATE, bps)),
+            self.sustained_bit_per_s.map(|bit_per_s| rate(flow::SUSTAINED_RATE, bit_per_s)),
             self.burst_bytes.map(|bytes| Tlv::u32(flow::BURST, bytes)),
             self.scheduling.map(|kind| Tlv::u8(flow::SCHEDULING, kind)),
-            self.peak_bps.map(|bps| rate(flow::PEAK_RATE, bps)),
+            self.peak_bit_per_s.map(|bit_per_s| rate(flow::PEAK_RATE, bit_per_s)),
             self.buffer.map(BufferControl::to_tlv),
             self.aggregate.map(|reference| Tlv::u16(flow::AGGREGATE_REFERENCE, reference)),
             self.aqm.as_ref().map(AqmEncodings::to_tlv),
@@ -251,13 +254,19 @@ impl ServiceFlow {
 
     /// The larger of the sustained and the peak rate, which sizes default buffers; none when
     /// neither limits the flow.
-    pub fn fastest_bps(&self) -> Option<u64> {
-        self.sustained_bps.into_iter().chain(self.peak_bps).max().filter(|bps| *bps > 0)
+    pub fn fastest_bit_per_s(&self) -> Option<u64> {
+        self.sustained_bit_per_s
+            .into_iter()
+            .chain(self.peak_bit_per_s)
+            .max()
+            .filter(|bit_per_s| *bit_per_s > 0)
     }
 
     /// The rate at which a full queue drains once the burst is spent: the sustained rate.
-    pub fn drain_bps(&self) -> Option<u64> {
-        self.sustained_bps.filter(|bps| *bps > 0).or_else(|| self.fastest_bps())
+    pub fn drain_bit_per_s(&self) -> Option<u64> {
+        self.sustained_bit_per_s
+            .filter(|bit_per_s| *bit_per_s > 0)
+            .or_else(|| self.fastest_bit_per_s())
     }
 }
 
@@ -277,9 +286,9 @@ mod tests {
     fn flows_read_back_as_they_were_written() {
         let mut flow = ServiceFlow::new(Direction::Upstream, 7);
         assert_eq!(ServiceFlow::from_tlv(&flow.to_tlv()), Some(flow.clone()));
-        flow.sustained_bps = Some(10_000_000);
+        flow.sustained_bit_per_s = Some(10_000_000);
         flow.burst_bytes = Some(40_960);
-        flow.peak_bps = Some(12_000_000);
+        flow.peak_bit_per_s = Some(12_000_000);
         flow.scheduling = Some(2);
         flow.aggregate = Some(5);
         flow.buffer =
@@ -298,7 +307,7 @@ mod tests {
     #[test]
     fn rates_past_four_bytes_use_the_rate_unit() {
         let mut flow = ServiceFlow::new(Direction::Downstream, 1);
-        flow.sustained_bps = Some(8_000_000_000);
+        flow.sustained_bit_per_s = Some(8_000_000_000);
         let tlv = flow.to_tlv();
         assert_eq!(tlv.number(flow::RATE_UNIT), Some(1));
         assert_eq!(tlv.number(flow::SUSTAINED_RATE), Some(8_000_000));

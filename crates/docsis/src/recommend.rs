@@ -10,9 +10,9 @@ use crate::{Config, Tlv};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upstream {
     /// Maximum sustained traffic rate, bit/s; not zero.
-    pub sustained_bps: u64,
+    pub sustained_bit_per_s: u64,
     /// Peak traffic rate, bit/s; not below the sustained one.
-    pub peak_bps: u64,
+    pub peak_bit_per_s: u64,
     /// Maximum traffic burst in bytes: how much may leave at the peak rate.
     pub burst_bytes: u32,
 }
@@ -37,8 +37,8 @@ pub const TABLE_2: [(u64, u32); 4] = [
 ];
 
 /// The row of Table 2 whose rate is nearest by ratio.
-pub fn table_2(bps: u64) -> (u64, u32) {
-    let distance = |row: &(u64, u32)| (row.0 as f64 / bps as f64).ln().abs();
+pub fn table_2(bit_per_s: u64) -> (u64, u32) {
+    let distance = |row: &(u64, u32)| (row.0 as f64 / bit_per_s as f64).ln().abs();
     let nearest = TABLE_2.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     nearest.unwrap_or(TABLE_2[0])
 }
@@ -60,9 +60,9 @@ impl Upstream {
     /// been: seconds.
     pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
         let bits = bytes as f64 * 8.0;
-        let (sustained, peak) = (self.sustained_bps as f64, self.peak_bps as f64);
+        let (sustained, peak) = (self.sustained_bit_per_s as f64, self.peak_bit_per_s as f64);
         let slow = bits / sustained;
-        if self.peak_bps <= self.sustained_bps {
+        if self.peak_bit_per_s <= self.sustained_bit_per_s {
             return (slow, slow);
         }
         let burst_seconds = f64::from(self.burst_bytes) * 8.0 / (peak - sustained);
@@ -92,11 +92,11 @@ impl Upstream {
     }
 
     fn flow(&self) -> ServiceFlow {
-        let differs = self.peak_bps > self.sustained_bps;
+        let differs = self.peak_bit_per_s > self.sustained_bit_per_s;
         ServiceFlow {
-            sustained_bps: Some(self.sustained_bps),
+            sustained_bit_per_s: Some(self.sustained_bit_per_s),
             burst_bytes: (self.burst_bytes > 0).then_some(self.burst_bytes),
-            peak_bps: differs.then_some(self.peak_bps),
+            peak_bit_per_s: differs.then_some(self.peak_bit_per_s),
             ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW)
         }
     }
@@ -191,8 +191,11 @@ mod tests {
     use crate::check::{Severity, check};
     use crate::mic::Secret;
 
-    const TIER: Upstream =
-        Upstream { sustained_bps: 10_000_000, peak_bps: 12_000_000, burst_bytes: 40_960 };
+    const TIER: Upstream = Upstream {
+        sustained_bit_per_s: 10_000_000,
+        peak_bit_per_s: 12_000_000,
+        burst_bytes: 40_960,
+    };
 
     #[test]
     fn utilisation_is_that_of_the_derivation() {
@@ -225,7 +228,7 @@ mod tests {
         let (fast, slow) = TIER.drain_seconds(262_144);
         close(fast, 0.16384 + (262_144.0 - 245_760.0) * 8.0 / 10e6);
         close(slow, 0.209_715_2);
-        let plain = Upstream { peak_bps: 10_000_000, ..TIER };
+        let plain = Upstream { peak_bit_per_s: 10_000_000, ..TIER };
         assert_eq!(plain.drain_seconds(1_000).0.to_bits(), plain.drain_seconds(1_000).1.to_bits());
     }
 
@@ -233,8 +236,11 @@ mod tests {
     fn every_choice_makes_a_file_that_passes_the_checks() {
         let secret = Secret::new(b"a secret");
         for choice in [Choice::Buffer(51_200), Choice::DocsisPie(10), Choice::LowLatency(10)] {
-            for tier in [TIER, Upstream { sustained_bps: 6_000_000_000, ..TIER }] {
-                let tier = Upstream { peak_bps: tier.sustained_bps.max(tier.peak_bps), ..tier };
+            for tier in [TIER, Upstream { sustained_bit_per_s: 6_000_000_000, ..TIER }] {
+                let tier = Upstream {
+                    peak_bit_per_s: tier.sustained_bit_per_s.max(tier.peak_bit_per_s),
+                    ..tier
+                };
                 let mut config = tier.configuration(choice);
                 config.seal(Some(&secret)).expect("a MIC");
                 let bytes = config.encode().expect("it fits");

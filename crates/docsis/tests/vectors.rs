@@ -136,9 +136,9 @@ fn the_typed_flow_is_what_the_file_says() {
     let config = Config::decode(&bytes(&[common::BUFFER_CONTROL])).unwrap();
     let flow = ServiceFlow::from_tlv(config.of(24).next().unwrap()).unwrap();
     let mut expected = ServiceFlow::new(Direction::Upstream, 1);
-    expected.sustained_bps = Some(10_000_000);
+    expected.sustained_bit_per_s = Some(10_000_000);
     expected.burst_bytes = Some(40_960);
-    expected.peak_bps = Some(12_000_000);
+    expected.peak_bit_per_s = Some(12_000_000);
     expected.buffer =
         Some(BufferControl { minimum: Some(8192), target: Some(51_200), maximum: Some(131_072) });
     expected.aqm = Some(AqmEncodings {

@@ -224,10 +224,10 @@ impl Comparison {
         self.speed(&speed)
     }
 
-    /// UDP packets of 1200 octets (IP) that arrive.
+    /// UDP packets of 1200 bytes (IP) that arrive.
     fn udp(&self) -> anyhow::Result<()> {
         let speed = Speed {
-            case: "UDP, 1200 octets, plain veth",
+            case: "UDP, 1200 bytes, plain veth",
             ours: "--flows 1 --udp 20gbit --burst 32",
             iperf3: "-u -b 0 -l 1172",
             goal: "as many as iperf3",

@@ -126,8 +126,8 @@ impl Discipline {
         for index in 0..grid.variants {
             let variant = (cell / grid.variants + index) % variants;
             let spec = self.specs[variant % self.specs.len()];
-            let octets = (mbit * 125 * buffer_ms[variant % buffer_ms.len()]).max(6_000);
-            queues.push(spec.replace("{SIZE}", &format!("{octets}B")));
+            let bytes = (mbit * 125 * buffer_ms[variant % buffer_ms.len()]).max(6_000);
+            queues.push(spec.replace("{SIZE}", &format!("{bytes}B")));
         }
         queues
     }

@@ -302,7 +302,9 @@ impl Try {
 fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcome {
     let selected = modem.select(flow, default_ms);
     let buffer_bytes = selected.ok();
-    let drain_us = buffer_bytes.zip(flow.drain_bps()).and_then(|(b, bps)| drain_time_us(b, bps));
+    let drain_us = buffer_bytes
+        .zip(flow.drain_bit_per_s())
+        .and_then(|(b, bit_per_s)| drain_time_us(b, bit_per_s));
     Outcome {
         reference: flow.reference,
         buffer_bytes,

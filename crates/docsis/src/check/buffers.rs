@@ -81,8 +81,8 @@ fn bloat(
         (up && all_aqm_off) || flow.flow.aqm.as_ref().is_some_and(|aqm| aqm.disable == Some(true));
     let size = control.target.or(control.minimum);
     let drain = size
-        .zip(flow.flow.drain_bps())
-        .and_then(|(bytes, bps)| drain_time_us(u64::from(bytes), bps));
+        .zip(flow.flow.drain_bit_per_s())
+        .and_then(|(bytes, bit_per_s)| drain_time_us(u64::from(bytes), bit_per_s));
     if let Some(us) = drain.filter(|us| aqm_off && *us > LONG_DRAIN_US) {
         let message = format!("a full buffer adds {} ms of latency, and AQM is off", us / 1000);
         let fix = "turn AQM on, or lower TargetBuffer to 100 ms of the sustained rate";
@@ -118,7 +118,8 @@ fn aqm(checker: &mut Checker<'_>, node: &Node<'_>, flow: &FlowNode<'_>, all_aqm_
 }
 
 fn rates(checker: &mut Checker<'_>, flow: &FlowNode<'_>) {
-    let (Some(peak), Some(sustained)) = (flow.flow.peak_bps, flow.flow.sustained_bps) else {
+    let (Some(peak), Some(sustained)) = (flow.flow.peak_bit_per_s, flow.flow.sustained_bit_per_s)
+    else {
         return;
     };
     if peak > 0 && peak < sustained {

@@ -3,7 +3,7 @@
 //!
 //! One file holds tests down, up and both ways, one after the other. Each becomes an arm of its
 //! own with the probes of its time, and those before the first test as its idle phase. A test
-//! begins with its first octet, and its load is the part that crusader's own summary takes: without
+//! begins with its first byte, and its load is the part that crusader's own summary takes: without
 //! the first fifth and the last tenth of the load's length, but at least 2 s and 0.5 s.
 
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ struct Stream {
     data: Rows<Point>,
 }
 
-/// Octets moved up to a time.
+/// Bytes moved up to a time.
 #[derive(Deserialize)]
 struct Point {
     time: Time,
@@ -91,19 +91,19 @@ impl Time {
     }
 }
 
-pub(super) fn is_one(octets: &[u8]) -> bool {
-    octets.starts_with(&MAGIC)
+pub(super) fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
 }
 
-pub(super) fn read(octets: &[u8]) -> Result<Vec<Imported>, ImportError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<Imported>, ImportError> {
     let content = |what| ImportError::Content { tool: "crusader", what };
-    let header = octets.get(MAGIC.len()..HEADER_LEN).ok_or_else(|| content("it is cut short"))?;
+    let header = bytes.get(MAGIC.len()..HEADER_LEN).ok_or_else(|| content("it is cut short"))?;
     let version = u64::from_le_bytes(header.try_into().map_err(|_| ImportError::Unknown)?);
     if version != 1 && version != 2 {
         let accepted = "1 and 2; newer versions of crusader convert with \"crusader export\"";
         return Err(ImportError::Version { tool: "crusader", found: version, accepted });
     }
-    let packed = limited(FrameDecoder::new(&octets[HEADER_LEN..]))?;
+    let packed = limited(FrameDecoder::new(&bytes[HEADER_LEN..]))?;
     let file: File = rmp_serde::from_slice(&packed)?;
     let length = file.start.ns().zip(file.duration.ns());
     let (start_ns, length_ns) = length.ok_or_else(|| content("its duration is out of range"))?;
@@ -128,7 +128,7 @@ pub(super) fn read(octets: &[u8]) -> Result<Vec<Imported>, ImportError> {
 struct Load<'a> {
     name: &'static str,
     groups: Vec<&'a Group>,
-    /// When its first octet moved, or when crusader says that it began.
+    /// When its first byte moved, or when crusader says that it began.
     first_ns: u64,
     last_ns: u64,
 }
@@ -230,7 +230,7 @@ impl Group {
         }
     }
 
-    /// When how many octets had moved, of all streams, without the points before the first octet.
+    /// When how many bytes had moved, of all streams, without the points before the first byte.
     fn moves(&self) -> Vec<(u64, u64)> {
         let mut moves = Vec::new();
         for stream in &self.streams {
@@ -245,31 +245,31 @@ impl Group {
         moves
     }
 
-    /// Payload per second in a window, bit/s: between two points of a stream its octets move at an
+    /// Payload per second in a window, bit/s: between two points of a stream its bytes move at an
     /// even rate.
     fn goodput(&self, window: PhaseWindow) -> Option<u64> {
-        let octets = |stream: &Stream| {
+        let bytes = |stream: &Stream| {
             let known = stream.data.iter().filter_map(|it| Some((it.time.ns()?, it.bytes)));
             let points: Vec<(u64, u64)> = known.collect();
-            octets_at(&points, window.end_ns) - octets_at(&points, window.start_ns)
+            bytes_at(&points, window.end_ns) - bytes_at(&points, window.start_ns)
         };
-        let moved: f64 = self.streams.iter().map(octets).sum();
+        let moved: f64 = self.streams.iter().map(bytes).sum();
         let seconds = window.length_ns() as f64 / 1e9;
         (seconds > 0.0).then(|| rate(moved * 8.0 / seconds)).flatten()
     }
 }
 
-/// Octets that a stream had moved by a time.
-fn octets_at(points: &[(u64, u64)], time_ns: u64) -> f64 {
+/// Bytes that a stream had moved by a time.
+fn bytes_at(points: &[(u64, u64)], time_ns: u64) -> f64 {
     let after = points.partition_point(|point| point.0 < time_ns);
-    let octets = |point: (u64, u64)| point.1 as f64;
+    let bytes = |point: (u64, u64)| point.1 as f64;
     match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
-        (_, None) => points.last().copied().map_or(0.0, octets),
+        (_, None) => points.last().copied().map_or(0.0, bytes),
         (None, Some(_)) => 0.0,
         (Some(before), Some(next)) => {
             let length = next.0.saturating_sub(before.0).max(1) as f64;
             let share = time_ns.saturating_sub(before.0) as f64 / length;
-            octets(before) + (octets(*next) - octets(before)) * share
+            bytes(before) + (bytes(*next) - bytes(before)) * share
         }
     }
 }
@@ -302,25 +302,25 @@ fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
 
 const STEP_NS: u64 = 100_000_000;
 
-/// Octets per time as bit/s per tenth of a second; one in which nothing moved between two others
+/// Bytes per time as bit/s per tenth of a second; one in which nothing moved between two others
 /// is 0.
 fn rates(steps: &[(u64, u64)]) -> Vec<SeriesPoint> {
     let Some((first, last)) = steps.first().zip(steps.last()) else { return Vec::new() };
     let start_ns = first.0;
     // A file may claim years; a test takes minutes.
     let bins = ((last.0 - start_ns) / STEP_NS + 1).min(100_000) as usize;
-    let mut octets = vec![0u64; bins];
+    let mut bytes = vec![0u64; bins];
     for (time_ns, moved) in steps {
-        if let Some(bin) = octets.get_mut(((time_ns - start_ns) / STEP_NS) as usize) {
+        if let Some(bin) = bytes.get_mut(((time_ns - start_ns) / STEP_NS) as usize) {
             *bin = bin.saturating_add(*moved);
         }
     }
-    let rate = |octets: u64| octets as f64 * 8e9 / STEP_NS as f64;
-    let point = |(bin, octets): (usize, &u64)| SeriesPoint {
+    let rate = |bytes: u64| bytes as f64 * 8e9 / STEP_NS as f64;
+    let point = |(bin, bytes): (usize, &u64)| SeriesPoint {
         time_ns: start_ns + (bin as u64 + 1) * STEP_NS,
-        value: rate(*octets),
+        value: rate(*bytes),
     };
-    octets.iter().enumerate().map(point).collect()
+    bytes.iter().enumerate().map(point).collect()
 }
 
 #[cfg(test)]
@@ -330,11 +330,11 @@ mod tests {
     use std::io::Write;
 
     fn packed(version: u64, content: &serde_json::Value) -> Vec<u8> {
-        let mut octets = [MAGIC, version.to_le_bytes()].concat();
-        let mut frames = snap::write::FrameEncoder::new(&mut octets);
+        let mut bytes = [MAGIC, version.to_le_bytes()].concat();
+        let mut frames = snap::write::FrameEncoder::new(&mut bytes);
         frames.write_all(&rmp_serde::to_vec(content).unwrap()).unwrap();
         drop(frames);
-        octets
+        bytes
     }
 
     fn content() -> serde_json::Value {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_before_the_test_is_no_octet() {
+    fn a_point_before_the_test_is_no_byte() {
         let run = run(&three_tests([16, 39, 10, 38]));
         let upload = &run.record.trials[1];
         assert_eq!(upload.flows[1].goodput_up_bit_per_s, Some(39_000_000));

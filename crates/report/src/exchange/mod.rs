@@ -11,7 +11,7 @@
 //! whether its machine kept time; its title names the tool. A file of probes alone counts as idle.
 //!
 //! Files come from strangers. Limited are their size before and after decompression
-//! ([`OCTETS_MAX`]), their rows ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]), which
+//! ([`BYTES_MAX`]), their rows ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]), which
 //! together bound the memory that any file takes. Their words are cleaned before they are kept.
 
 mod crusader;
@@ -50,7 +50,7 @@ pub enum ImportError {
     )]
     Unknown,
     /// Larger than is read.
-    #[error("more than {} MiB, compressed or not, is not read", OCTETS_MAX >> 20)]
+    #[error("more than {} MiB, compressed or not, is not read", BYTES_MAX >> 20)]
     TooLarge,
     /// Damaged compression.
     #[error("cannot be decompressed")]
@@ -86,17 +86,17 @@ pub enum ImportError {
     },
 }
 
-/// Octets of a file, before and after decompression, at most.
-const OCTETS_MAX: u64 = 256 << 20;
+/// Bytes of a file, before and after decompression, at most.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a file of another tool as a run with one trial.
 pub(crate) fn import_file(path: &Path) -> Result<RunData, LoadError> {
     let io = |action| move |source| LoadError::Io { path: path.to_owned(), action, source };
     let file = File::open(path).map_err(io("open"))?;
-    let mut octets = Vec::new();
-    let read = file.take(OCTETS_MAX + 1).read_to_end(&mut octets);
+    let mut bytes = Vec::new();
+    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(io("read"))?;
-    import(&octets).map_err(|source| LoadError::Import { path: path.to_owned(), source })
+    import(&bytes).map_err(|source| LoadError::Import { path: path.to_owned(), source })
 }
 
 /// Reads the content of a file of another tool, whichever it is, as a run with one trial.
@@ -104,27 +104,27 @@ pub(crate) fn import_file(path: &Path) -> Result<RunData, LoadError> {
 /// # Errors
 ///
 /// [`ImportError`]: too large, damaged, of no tool that is known, or without anything to show.
-pub fn import(octets: &[u8]) -> Result<RunData, ImportError> {
-    if octets.len() as u64 > OCTETS_MAX {
+pub fn import(bytes: &[u8]) -> Result<RunData, ImportError> {
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(ImportError::TooLarge);
     }
     rows::counted(|| {
-        if octets.starts_with(&GZIP_MAGIC) {
-            return import_json(&limited(MultiGzDecoder::new(octets))?);
+        if bytes.starts_with(&GZIP_MAGIC) {
+            return import_json(&limited(MultiGzDecoder::new(bytes))?);
         }
-        if crusader::is_one(octets) {
-            return crusader::read(octets).map(Imported::all_into_run);
+        if crusader::is_one(bytes) {
+            return crusader::read(bytes).map(Imported::all_into_run);
         }
-        import_json(octets)
+        import_json(bytes)
     })
 }
 
-fn import_json(octets: &[u8]) -> Result<RunData, ImportError> {
+fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
     // The client writes lines for people before its JSON when both go to one place.
-    let Some(start) = octets.iter().position(|octet| *octet == b'{') else {
+    let Some(start) = bytes.iter().position(|byte| *byte == b'{') else {
         return Err(ImportError::Unknown);
     };
-    let text = &octets[start..];
+    let text = &bytes[start..];
     let Ok(marks) = serde_json::from_slice::<Marks>(text) else { return Err(ImportError::Unknown) };
     let imported = match marks {
         Marks { round_trips: Some(_), .. } => irtt::read(text)?,
@@ -148,9 +148,9 @@ struct Marks {
 
 /// Reads to the end, or fails when there is more than is read.
 fn limited(reader: impl Read) -> Result<Vec<u8>, ImportError> {
-    let mut octets = Vec::new();
-    reader.take(OCTETS_MAX + 1).read_to_end(&mut octets).map_err(ImportError::Compression)?;
-    if octets.len() as u64 > OCTETS_MAX { Err(ImportError::TooLarge) } else { Ok(octets) }
+    let mut bytes = Vec::new();
+    reader.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ImportError::Compression)?;
+    if bytes.len() as u64 > BYTES_MAX { Err(ImportError::TooLarge) } else { Ok(bytes) }
 }
 
 /// What was read from a file of another tool.
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn what_is_nothing_is_told_what_would_be() {
-        for octets in [b"".as_slice(), b"hello", b"{}", b"{\"a\":", &[0x59, 1, 2], &[0xff; 100]] {
-            let error = import(octets).unwrap_err();
+        for bytes in [b"".as_slice(), b"hello", b"{}", b"{\"a\":", &[0x59, 1, 2], &[0xff; 100]] {
+            let error = import(bytes).unwrap_err();
             assert!(error.to_string().contains("flent"), "{error}");
         }
         let error = import(&[0x1f, 0x8b, 8, 0]).unwrap_err();

@@ -143,9 +143,9 @@ fn block(text: &str) -> Result<u64, String> {
 #[derive(Debug, Serialize)]
 struct Recommendation {
     /// Bit/s.
-    rate_bps: u64,
+    rate_bit_per_s: u64,
     /// Bit/s.
-    peak_bps: u64,
+    peak_bit_per_s: u64,
     /// Bytes.
     burst_bytes: u32,
     aqm: Aqm,
@@ -158,7 +158,7 @@ struct Recommendation {
     utilisation_percent: f64,
     /// Name of the guideline's size, and the rate of its row, bit/s.
     table_2: String,
-    table_2_rate_bps: u64,
+    table_2_rate_bit_per_s: u64,
     outcomes: Vec<Outcome>,
     /// Whether nothing beats it, per outcome.
     pareto: Vec<bool>,
@@ -179,10 +179,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let utilisation_percent = arguments.utilisation();
     let (position, rule) = choose(&outcomes, |o| arguments.aqm.has(o.choice), utilisation_percent)
         .ok_or_else(|| anyhow!("no candidate: --limit leaves no buffer to try"))?;
-    let (table_2_rate_bps, table_bytes) = table_2(upstream.sustained_bps);
+    let (table_2_rate_bit_per_s, table_bytes) = table_2(upstream.sustained_bit_per_s);
     let recommendation = Recommendation {
-        rate_bps: upstream.sustained_bps,
-        peak_bps: upstream.peak_bps,
+        rate_bit_per_s: upstream.sustained_bit_per_s,
+        peak_bit_per_s: upstream.peak_bit_per_s,
         burst_bytes: upstream.burst_bytes,
         aqm: arguments.aqm,
         rtts_ms: sweep.rtts_ms.clone(),
@@ -190,7 +190,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rule,
         utilisation_percent,
         table_2: sweep::name_of(u64::from(table_bytes).min(arguments.limit)),
-        table_2_rate_bps,
+        table_2_rate_bit_per_s,
         pareto: front(&outcomes),
         outcomes,
     };
@@ -216,7 +216,7 @@ fn write(
     files::write(&directory.join("settings.toml"), settings.as_bytes())?;
     let title = format!(
         "Upstream of {}: latency against utilisation and call quality",
-        sweep::rate_name(recommendation.rate_bps)
+        sweep::rate_name(recommendation.rate_bit_per_s)
     );
     let plot =
         picture::picture(title, &recommendation.outcomes, position, &recommendation.table_2)?;
@@ -237,7 +237,7 @@ impl Arguments {
         if self.limit < 4096 {
             return Err(anyhow!("--limit: expected at least 4096 bytes, two full packets"));
         }
-        Ok(Upstream { sustained_bps: self.rate, peak_bps: peak, burst_bytes: burst })
+        Ok(Upstream { sustained_bit_per_s: self.rate, peak_bit_per_s: peak, burst_bytes: burst })
     }
 
     fn sweep(&self, upstream: Upstream) -> Sweep {

@@ -37,9 +37,9 @@ const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// Buffer sizes worth trying: 2^n and 1.5 x 2^n KiB that take 5 to 500 ms at the sustained rate,
 /// in blocks of the modem and up to what it has, and the one of the guideline's Table 2.
 pub fn buffers(upstream: &Upstream, block: u64, limit: u64) -> Vec<(String, Choice)> {
-    let table = u64::from(table_2(upstream.sustained_bps).1);
+    let table = u64::from(table_2(upstream.sustained_bit_per_s).1);
     let sizes = (0..22).flat_map(|power| [1024_u64 << power, 1536 << power]);
-    let seconds = |bytes: &u64| *bytes as f64 * 8.0 / upstream.sustained_bps as f64;
+    let seconds = |bytes: &u64| *bytes as f64 * 8.0 / upstream.sustained_bit_per_s as f64;
     let worth = sizes.filter(|bytes| (0.005..=0.5).contains(&seconds(bytes)));
     let mut sizes: Vec<u64> = worth
         .map(|bytes| bytes.div_ceil(block) * block)
@@ -58,7 +58,7 @@ pub fn name_of(bytes: u64) -> String {
 
 /// Latency targets worth trying, ms, and for comparison the buffer of Table 2 without AQM.
 pub fn targets(upstream: &Upstream, of: fn(u8) -> Choice) -> Vec<(String, Choice)> {
-    let table = table_2(upstream.sustained_bps).1;
+    let table = table_2(upstream.sustained_bit_per_s).1;
     let targets = [5, 10, 15, 20, 30, 50].map(|ms| (format!("target-{ms}ms"), of(ms)));
     let plain = (name_of(u64::from(table)), Choice::Buffer(table));
     targets.into_iter().chain([plain]).collect()
@@ -68,7 +68,7 @@ impl Sweep {
     /// What is run, under the name of the file that will hold it.
     pub fn scenario(&self, file: &Path) -> Builder {
         let up = &self.upstream;
-        let title = format!("What to set for an upstream of {}", rate_name(up.sustained_bps));
+        let title = format!("What to set for an upstream of {}", rate_name(up.sustained_bit_per_s));
         let description = format!(
             "{} TCP upload(s), a telephone call and page loads over base round trips up to {} ms: \
              the sweep behind a recommendation.\n",
@@ -100,7 +100,7 @@ impl Sweep {
         let up = &self.upstream;
         format!(
             "docsis:rate={}bit,burst={}B,peak={}bit,map=2ms,grant=4ms",
-            up.sustained_bps, up.burst_bytes, up.peak_bps
+            up.sustained_bit_per_s, up.burst_bytes, up.peak_bit_per_s
         )
     }
 
@@ -205,8 +205,8 @@ fn span(ms: f64) -> String {
 }
 
 /// `10 Mbit/s`, with as many digits as it needs.
-pub fn rate_name(bps: u64) -> String {
-    format!("{} Mbit/s", bps as f64 / 1e6)
+pub fn rate_name(bit_per_s: u64) -> String {
+    format!("{} Mbit/s", bit_per_s as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -215,11 +215,15 @@ mod tests {
 
     use super::*;
 
-    const TIER: Upstream =
-        Upstream { sustained_bps: 10_000_000, peak_bps: 12_000_000, burst_bytes: 40_960 };
+    const TIER: Upstream = Upstream {
+        sustained_bit_per_s: 10_000_000,
+        peak_bit_per_s: 12_000_000,
+        burst_bytes: 40_960,
+    };
 
-    fn sizes(bps: u64, limit: u64) -> Vec<u64> {
-        let tier = Upstream { sustained_bps: bps, peak_bps: bps, burst_bytes: 0 };
+    fn sizes(bit_per_s: u64, limit: u64) -> Vec<u64> {
+        let tier =
+            Upstream { sustained_bit_per_s: bit_per_s, peak_bit_per_s: bit_per_s, burst_bytes: 0 };
         let sizes = buffers(&tier, 1024, limit).into_iter().map(|(_, choice)| match choice {
             Choice::Buffer(bytes) => u64::from(bytes) / 1024,
             other => panic!("{other:?}"),

@@ -26,8 +26,8 @@ pub fn text(recommendation: &Recommendation, upstream: &Upstream, position: usiz
 }
 
 fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstream) {
-    let peak = if upstream.peak_bps > upstream.sustained_bps {
-        format!(" (peak {} for {} bytes)", rate_name(upstream.peak_bps), upstream.burst_bytes)
+    let peak = if upstream.peak_bit_per_s > upstream.sustained_bit_per_s {
+        format!(" (peak {} for {} bytes)", rate_name(upstream.peak_bit_per_s), upstream.burst_bytes)
     } else {
         String::new()
     };
@@ -41,7 +41,7 @@ fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstre
     let _ = writeln!(
         text,
         "Upstream of {}{peak}, {aqm}, base round trips of {} ms",
-        rate_name(upstream.sustained_bps),
+        rate_name(upstream.sustained_bit_per_s),
         rtts.join(", ")
     );
 }
@@ -126,7 +126,7 @@ fn drain(text: &mut String, choice: Choice, upstream: &Upstream) {
 fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: &Recommendation) {
     let _ = writeln!(text, "  closed form for one upload, as a check:");
     for (rtt, simulated) in recommendation.rtts_ms.iter().zip(&chosen.utilisation_percent) {
-        let products = f64::from(bytes) * 8.0 / (recommendation.rate_bps as f64 * rtt / 1e3);
+        let products = f64::from(bytes) * 8.0 / (recommendation.rate_bit_per_s as f64 * rtt / 1e3);
         let reno = reno_utilisation(products) * 100.0;
         let cubic = if products >= CUBIC_FULL_FROM { "full" } else { "not full" };
         let _ = writeln!(
@@ -141,9 +141,9 @@ fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: 
 fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome) {
     let find = |outcome: &&Outcome| outcome.name == recommendation.table_2;
     let Some(guideline) = recommendation.outcomes.iter().find(find) else { return };
-    let row = rate_name(recommendation.table_2_rate_bps);
+    let row = rate_name(recommendation.table_2_rate_bit_per_s);
     let name = &guideline.name;
-    let _ = if recommendation.table_2_rate_bps == recommendation.rate_bps {
+    let _ = if recommendation.table_2_rate_bit_per_s == recommendation.rate_bit_per_s {
         writeln!(text, "\n  CM-GL-Buffer-V01, Table 2, says {name} without AQM")
     } else {
         writeln!(
