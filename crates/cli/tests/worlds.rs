@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::Serialize;
-use underload_record::schema::Phase;
 use underload_store::RunDir;
 
 /// A queue with gauges behind which the rate varies, and a load in both directions.
@@ -66,18 +65,14 @@ fn names(run: &Path) -> BTreeSet<String> {
         names.insert(format!("curve {} in {:?}", series.name, series.unit));
     }
     let [trial] = data.record.trials.as_slice() else { panic!("one trial") };
-    // The live world's windows of the whole trial begin before its first phase; the simulator has
-    // nothing before that.
-    for link in trial.bottlenecks.iter().filter(|link| link.window.phase != Phase::Whole) {
+    for link in &trial.bottlenecks {
         let of = format!("{} link in {}", link.direction, link.window.phase);
         names.extend(fields(link).into_iter().map(|field| format!("{of}: {field}")));
     }
     for flow in &trial.flows {
         names.extend(fields(flow).into_iter().map(|field| format!("flow {}: {field}", flow.name)));
     }
-    // Live probes end with the load; simulated ones go on while it drains.
-    let under_way = trial.latencies.iter().filter(|latency| latency.window.phase != Phase::Drain);
-    for latency in under_way {
+    for latency in &trial.latencies {
         let of = format!("{:?} of {} in {}", latency.measure, latency.probe, latency.window.phase);
         names.extend(fields(latency).into_iter().map(|field| format!("{of}: {field}")));
     }
@@ -100,6 +95,8 @@ fn every_world_records_the_same() {
         "curve down.fair.active_flows in \"\"",
         "up link in load: queuing_delay",
         "down link in load: remarked",
+        "up link in drain: sent",
+        "RoundTrip of probe in drain: distribution",
     ] {
         assert!(simulated.contains(name), "{name} is not in {simulated:#?}");
     }

@@ -100,8 +100,9 @@ fn phases_flows_and_samples_fit_together() {
     for pair in result.phases.windows(2) {
         assert_eq!(pair[0].end_ns, pair[1].start_ns);
     }
-    let load = result.phases[2];
+    let (load, drain) = (result.phases[2], result.phases[3]);
     assert_eq!(load.end_ns - load.start_ns, 600_000_000);
+    assert_eq!(drain.end_ns - drain.start_ns, 100_000_000);
 
     let names: Vec<_> = result.flows.iter().map(|flow| flow.name.as_str()).collect();
     assert_eq!(names, ["probe", "probe-nqb", "request-response", "up-0", "down-0"]);
@@ -112,7 +113,7 @@ fn phases_flows_and_samples_fit_together() {
 
     for sample in &result.samples {
         assert_eq!((sample.trial, sample.closed_loop), (7, sample.flow == 2));
-        assert!(sample.flow <= 2 && sample.scheduled_ns < load.end_ns);
+        assert!(sample.flow <= 2 && sample.scheduled_ns < drain.end_ns);
         let window = result.phases.iter().find(|window| window.phase == sample.phase).unwrap();
         assert!(window.contains(sample.scheduled_ns), "{sample:?}");
     }
@@ -121,14 +122,23 @@ fn phases_flows_and_samples_fit_together() {
         result.samples.iter().filter(of).filter(|sample| sample.rtt_ns.is_some()).count()
     };
     for flow in 0..3 {
-        for phase in [Phase::Idle, Phase::Ramp, Phase::Load] {
+        for phase in [Phase::Idle, Phase::Ramp, Phase::Load, Phase::Drain] {
             assert!(answered(phase, flow) > 0, "flow {flow} in {phase}");
         }
     }
     let planned = result.timeliness.probe_slots_planned;
     let sent = result.samples.iter().filter(|sample| !sample.closed_loop).count() as u64;
     assert_eq!(sent + result.timeliness.probe_slots_missed, planned);
-    assert_eq!(planned, 2 * 130, "1.3 s at 10 ms in two classes");
+    assert_eq!(planned, 2 * 140, "1.4 s at 10 ms in two classes");
+    // Nothing is offered once its phase is over: what arrives later was under way.
+    for log in &result.loads {
+        let by = |time_ns| log.delivered.iter().rfind(|it| it.time_ns <= time_ns);
+        let bytes = |time_ns| by(time_ns).map_or(0, |record| record.bytes);
+        let (of_load, after) =
+            (bytes(load.end_ns) - bytes(load.start_ns), bytes(u64::MAX) - bytes(load.end_ns));
+        assert!(after < of_load / 2, "{after} bytes after {of_load}");
+    }
+
     assert!(seen.iter().any(|now| now.phase == Phase::Load && now.bytes_up > 0));
 }
 

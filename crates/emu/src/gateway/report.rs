@@ -58,11 +58,11 @@ impl GatewayReport {
         distribution(&all)
     }
 
-    /// What each bottleneck did, in each phase and on the whole.
+    /// What each bottleneck did, in each phase. What passed before the first one belongs to none.
     pub fn bottlenecks(&self) -> Vec<BottleneckSummary> {
         let summaries = self.lanes.iter().flat_map(|(_, lane)| {
             let phases = lane.recording.windows.iter().filter(|w| w.phase != Phase::Whole);
-            phases.chain([&lane.recording.whole]).map(|window| lane.bottleneck(window))
+            phases.map(|window| lane.bottleneck(window))
         });
         summaries.collect()
     }

@@ -3,14 +3,14 @@
 //! ```text
 //!          idle          ramp            load            drain
 //!  |----------------|------------|------------------|------------|
-//!  probes ==========================================|
-//!  load flows       ============================================ |
-//!                                                   '-- until the last answers are in
+//!  probes ======================================================= |
+//!  load flows       ================================|             '-- until answers are in
 //! ```
 //!
-//! The probe ends before the load does, as in the Comcast study, so that no answer of the load
-//! phase travels through a queue that is already emptying. Samples of the ramp are kept and count
-//! for nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed,
+//! As in simulated runs the load stops when its phase ends, and the probes go on while queues
+//! empty: the drain shows how long a load is felt after its end. What was asked in the last round
+//! trip of the load phase is answered meanwhile. Samples of the ramp are kept and count for
+//! nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed,
 //! and how late the prober was are part of the result.
 
 mod pressure;
@@ -43,7 +43,7 @@ pub struct MeasurementConfig {
     pub ramp: Ramp,
     /// Length of the load phase: 7 s up and 11 s down in the Comcast study.
     pub load: Duration,
-    /// How long to wait, once the load has ended, for queues to empty.
+    /// How long the probes go on, once the load has ended, while queues empty.
     pub drain: Duration,
     /// A probe that is not answered within this counts as lost.
     pub loss_timeout: Duration,

@@ -65,15 +65,14 @@ impl Measurement {
             pressure: RecentPressure::default(),
         };
         let ramp_end = run.idle_ramp_load(start_ns)?;
-        run.wait_for_answers()?;
         // While the threads of the load and the probes are still there to be asked.
         let waiting = Waiting::now().zip(waiting_before);
         let asked_ns = clock.now_ns();
         let cancelled = run.is_cancelled();
+        run.stop_load();
+        run.drain()?;
+        run.wait_for_answers();
         let logs = run.end_load()?;
-        if !cancelled {
-            run.drain()?;
-        }
         let (phases, probes) = (run.phases, run.probes);
         let (open_loop, request_response) = probes.finish()?;
         let recorded = Recorded {
@@ -202,7 +201,7 @@ impl Run<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Up to the end of the load phase, which is the end of the probes.
+    /// Up to the end of the load phase.
     fn idle_ramp_load(&mut self, start_ns: u64) -> Result<RampEnd, MeasureError> {
         let config = self.config;
         let idle_end_ns = start_ns + config.idle.as_nanos() as u64;
@@ -214,7 +213,7 @@ impl Run<'_> {
         let ramp_end = self.ramp(idle_end_ns)?;
         let load_start_ns = self.phases.last().map_or(idle_end_ns, |window| window.end_ns);
         let load_end_ns = load_start_ns + config.load.as_nanos() as u64;
-        self.probes.end_at(load_end_ns);
+        self.probes.end_at(load_end_ns + config.drain.as_nanos() as u64);
         self.stay(Phase::Load, load_start_ns, load_end_ns, |_, _| false)?;
         Ok(ramp_end)
     }
@@ -315,8 +314,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// With the load still on, until every probe is answered or lost.
-    fn wait_for_answers(&mut self) -> Result<(), MeasureError> {
+    /// Until every probe is answered or lost.
+    fn wait_for_answers(&self) {
         if self.is_cancelled() {
             self.probes.end_at(self.clock.now_ns());
         }
@@ -326,17 +325,19 @@ impl Run<'_> {
             if answered >= sent {
                 break;
             }
-            self.collect_broken_flows()?;
             let next_look_ns = self.clock.now_ns() + STEP.as_nanos() as u64;
             self.clock.sleep_until(until_ns.min(next_look_ns));
         }
-        Ok(())
     }
 
-    fn end_load(&mut self) -> Result<Vec<FlowLog>, MeasureError> {
+    /// From now on nothing more is offered; what is under way arrives.
+    fn stop_load(&self) {
         for handle in self.flows.iter().filter_map(|flow| flow.handle.as_ref()) {
             handle.stop();
         }
+    }
+
+    fn end_load(&mut self) -> Result<Vec<FlowLog>, MeasureError> {
         let mut logs = Vec::new();
         for flow in self.flows.drain(..) {
             logs.push(match flow.handle {
@@ -349,7 +350,7 @@ impl Run<'_> {
 
     fn drain(&mut self) -> Result<(), MeasureError> {
         let Some(start_ns) = self.phases.last().map(|window| window.end_ns) else { return Ok(()) };
-        let end_ns = self.clock.now_ns() + self.config.drain.as_nanos() as u64;
+        let end_ns = start_ns + self.config.drain.as_nanos() as u64;
         self.stay(Phase::Drain, start_ns, end_ns, |_, _| false)
     }
 }

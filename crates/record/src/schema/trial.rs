@@ -50,7 +50,7 @@ pub enum Phase {
     Load,
     /// The load has ended and queues empty.
     Drain,
-    /// The whole trial: only in summaries, never on a sample.
+    /// The whole trial: only of links, in live runs of earlier versions.
     Whole,
 }
 
@@ -287,7 +287,7 @@ pub struct BottleneckSummary {
     pub queue: String,
     /// The link as a SPEC string, for example `10mbit`.
     pub link: String,
-    /// The window the counters cover; [`Phase::Whole`] for the trial.
+    /// The window that the counters cover.
     pub window: PhaseWindow,
     /// Offered to the queue.
     pub offered: PacketCount,
