@@ -83,6 +83,14 @@ fn a_measurement_leaves_a_run_and_one_document() {
     for file in ["run.json", "samples.parquet", "series.parquet", "report.html", "findings.json"] {
         assert!(home.path().join("run").join(file).is_file(), "{file}");
     }
+    // One verdict: what was printed stands on the page and wherever the run is shown again.
+    let page = std::fs::read_to_string(home.path().join("run/report.html")).unwrap();
+    let shown = underload(home.path()).args(["report", "run"]).output().unwrap();
+    let verdict = document["verdict"].as_array().unwrap();
+    assert!(!verdict.is_empty());
+    for line in verdict.iter().map(|line| line.as_str().unwrap()) {
+        assert!(page.contains(line) && words(&shown.stdout).contains(line), "{line}");
+    }
     let again = measure(home.path(), &server, &["--out", "run"]);
     assert_eq!(again.status.code(), Some(2), "{}", words(&again.stderr));
 

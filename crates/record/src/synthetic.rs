@@ -80,6 +80,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: expectations(),
+        verdict: Vec::new(),
         host: HostFacts {
             started: "2026-11-21T01:04:00Z".to_owned(),
             duration_s: 0.0,

@@ -47,6 +47,13 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
 
 /// The same, of arms that are known already.
 pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
+    // A measurement knows more of its steps than its arms say, and has said it already. Beside
+    // other runs it is compared like any.
+    if let [RunData { record, .. }] = runs
+        && !record.verdict.is_empty()
+    {
+        return record.verdict.iter().map(|line| one_line(line)).collect();
+    }
     // Arms are compared within one run; runs are compared arm by arm.
     let own: Vec<&Subject<'_>> =
         subjects.iter().filter(|subject| subject.run_number == 0).collect();

@@ -150,6 +150,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: scenario.published.clone(),
+        verdict: Vec::new(),
         host: host::facts(world),
     }
 }

@@ -202,6 +202,11 @@ impl RunDir {
         Ok(())
     }
 
+    /// Keeps the sentences that the run's record ends with, see [`RunRecord::verdict`].
+    pub fn set_verdict(&mut self, verdict: Vec<String>) {
+        self.record.verdict = verdict;
+    }
+
     /// Brings the trials appended so far to the disk.
     ///
     /// # Errors

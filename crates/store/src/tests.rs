@@ -29,6 +29,7 @@ fn record() -> RunRecord {
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: Vec::new(),
+        verdict: Vec::new(),
         host: HostFacts::default(),
     }
 }

@@ -98,6 +98,7 @@ fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyho
         gone.context("removing the files of a run without a step")?;
         bail!("interrupted before anything was measured");
     }
+    directory.set_verdict(verdict::lines(&findings));
     let record = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
     present(&path, &record, &findings, arguments.json)?;
     measured?;
@@ -114,7 +115,7 @@ fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyho
 #[derive(Serialize)]
 struct Document<'a> {
     /// The verdict, in plain words.
-    verdict: Vec<String>,
+    verdict: &'a [String],
     /// Per step.
     findings: &'a [Finding],
     /// The record, as `run.json` has it.
@@ -128,7 +129,7 @@ fn present(
     findings: &[Finding],
     json: bool,
 ) -> anyhow::Result<()> {
-    let verdict = verdict::lines(findings);
+    let verdict = &record.verdict;
     let kept = path.join("findings.json");
     let text = serde_json::to_vec_pretty(&serde_json::json!({
         "verdict": verdict,
@@ -144,7 +145,7 @@ fn present(
         writeln!(out)?;
     } else {
         writeln!(out, "{}", table(&runs))?;
-        for line in &verdict {
+        for line in verdict {
             writeln!(out, "{line}")?;
         }
     }

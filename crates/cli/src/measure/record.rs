@@ -40,6 +40,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: Vec::new(),
+        verdict: Vec::new(),
         host: host::facts(World::Measured),
     }
 }

@@ -38,6 +38,10 @@ pub struct RunRecord {
     pub summaries: Vec<ArmSummary>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
+    /// The findings of `underload measure` in sentences, for whatever shows the run; empty, and not
+    /// written, for other runs, whose sentences follow from their arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdict: Vec<String>,
     /// Facts of the machine and the hour, the only part of a simulated run that may differ between
     /// two executions.
     pub host: HostFacts,

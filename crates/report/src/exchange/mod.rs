@@ -202,6 +202,7 @@ impl Imported {
             trials: Vec::new(),
             summaries: Vec::new(),
             expectations: Vec::new(),
+            verdict: Vec::new(),
             host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },
         };
         let mut pools = LatencyPools::default();

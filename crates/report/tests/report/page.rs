@@ -29,6 +29,25 @@ pub fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> Run
     RunData { record, samples, series, left_out: Vec::new() }
 }
 
+#[test]
+fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
+    let mut data = run(World::Measured, &[DOCSIS_PIE], 1, 10_000_000);
+    let own = summary_lines(std::slice::from_ref(&data));
+    data.record.verdict = vec![
+        "up: the load adds 387 ms, which is bad.".to_owned(),
+        "Ask \u{1b}[2J <them>".to_owned(),
+    ];
+    let lines = summary_lines(std::slice::from_ref(&data));
+    assert_eq!(lines, ["up: the load adds 387 ms, which is bad.", "Ask \u{fffd}[2J <them>"]);
+    let page = render(std::slice::from_ref(&data)).expect("a page");
+    assert!(page.contains("up: the load adds 387 ms, which is bad."));
+    assert!(page.contains("[2J &lt;them&gt;"), "escaped");
+    assert!(!page.contains(&own[0]), "one verdict, not two");
+    // Two runs are compared, and none of them speaks for both.
+    let both = summary_lines(&[data.clone(), data]);
+    assert!(both[0].contains("working latency"), "{both:?}");
+}
+
 /// Tags must nest; that is all a browser needs to show every part where it belongs.
 fn expect_well_formed(markup: &str) {
     let mut open: Vec<&str> = Vec::new();
