@@ -7,14 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
 use underload_emu::command::LinkCommand;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
+use underload_run::source::read_trace;
 
 use crate::exit::{self, OrBadInput};
-use crate::link_spec;
 
 /// The command line of `underload link`.
 #[derive(Debug, Args)]
@@ -89,17 +90,55 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
-    let mut link: LinkSetup = link_spec::load(link).with_context(|| format!("--{direction}"))?;
-    link.delay = link.delay + delay;
+    let link = delayed(link, delay).with_context(|| format!("--{direction}"))?;
     let queue =
         QueueSetup::parse(queue, &link.facts()).with_context(|| format!("--{direction}-queue"))?;
     Ok(LaneConfig { link, queue })
 }
 
+/// The link with so much more delay, in its SPEC as well: whatever names the link names all of it.
+fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
+    let mut spec = Spec::parse(text)?;
+    if more > Span::ZERO {
+        match spec.items.iter_mut().find(|item| item.key.as_deref() == Some("delay")) {
+            None => spec = spec.with("delay", &more.to_string()),
+            // One that cannot be read is refused below, as it was written.
+            Some(own) => {
+                if let Some(Value::Span(span)) = Kind::Span.read(&own.value) {
+                    own.value = (span + more).to_string();
+                }
+            }
+        }
+    }
+    Ok(LinkSetup::from_spec_with(&spec, &mut read_trace)?)
+}
+
 fn delay(text: &str) -> Result<Span, String> {
-    use underload_aqm::config::{Kind, Value};
     match Kind::Span.read(text) {
         Some(Value::Span(span)) if span <= Span::from_secs(60) => Ok(span),
         _ => Err(format!("expected {}, 60s at most", Kind::Span.expectation())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_named_with_all_of_its_delay() {
+        let ten = Span::from_millis(10);
+        for (text, label) in [
+            ("20mbit", "20mbit:delay=10ms"),
+            ("20mbit:delay=5ms,loss=1%", "20mbit:delay=15ms,loss=1%"),
+            ("unlimited", "unlimited:delay=10ms"),
+        ] {
+            let link = delayed(text, ten).expect(text);
+            assert_eq!(link.label.to_string(), label);
+            let again = LinkSetup::parse(label).expect(label);
+            assert_eq!((link.delay, link.meaning()), (again.delay, again.meaning()));
+        }
+        assert_eq!(delayed("20mbit", Span::ZERO).expect("plain").label.to_string(), "20mbit");
+        let error = delayed("20mbit:delay=5", ten).expect_err("no unit").to_string();
+        assert!(error.contains("delay=5`"), "{error}");
     }
 }

@@ -13,7 +13,6 @@ mod figures;
 mod home;
 mod interrupt;
 mod link;
-mod link_spec;
 mod measure;
 mod path;
 mod present;

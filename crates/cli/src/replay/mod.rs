@@ -17,12 +17,12 @@ use anyhow::Context;
 use clap::Args;
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
-use underload_aqm::registry::QueueSetup;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
+use underload_run::source::read_trace;
 
 use crate::exit::OrBadInput;
-use crate::link_spec;
 use fates::Fates;
 use input::Arrival;
 use output::OutputFile;
@@ -63,7 +63,8 @@ pub struct Arguments {
 
 /// Replays the input.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let link = link_spec::load(&arguments.link).context("--link").or_bad_input()?;
+    let link = LinkSetup::parse_with(&arguments.link, &mut read_trace);
+    let link = link.context("--link").or_bad_input()?;
     let queue =
         QueueSetup::parse(&arguments.queue, &link.facts()).context("--queue").or_bad_input()?;
     let rng = Rng::new(arguments.seed);
