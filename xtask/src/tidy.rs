@@ -106,8 +106,8 @@ fn check_units(file: &str, text: &str, problems: &mut Vec<String>) {
 const FOREIGN_FILES: [&str; 1] = ["crates/docsis/src/snmp.rs"];
 
 /// Names that others gave, or that others' programs read already, in two parts so that this file
-/// passes its own check: a method of the standard library, a type of content, a field of the control
-/// protocol, a counter of `/metrics`.
+/// passes its own check: a method of the standard library, a type of content, a field of the
+/// control protocol, a counter of `/metrics`.
 const FOREIGN_NAMES: [(&str, &str); 4] = [
     (".oct", "ets()"),
     ("application/oct", "et-stream"),

@@ -16,8 +16,8 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Marks an error as the end that a signal asked for: exit status 128 + its number, as a shell tells
-/// of a program that the signal ended.
+/// Marks an error as the end that a signal asked for: exit status 128 + its number, as a shell
+/// tells of a program that the signal ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopped {
     status: u8,
@@ -58,8 +58,8 @@ pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
 
 /// The exit status of an outcome; an error is printed with its causes on one line.
 ///
-/// A reader that closed the pipe (`underload queues | head -1`) has had what it wanted: status 0. Who
-/// pressed Ctrl-C ended the reader as well: that is no such case.
+/// A reader that closed the pipe (`underload queues | head -1`) has had what it wanted: status 0.
+/// Who pressed Ctrl-C ended the reader as well: that is no such case.
 pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;

@@ -124,7 +124,8 @@ pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunReco
 /// The commit that this program was built from.
 pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
 
-/// What the command line has to change is marked as its fault, and what it asked to stop as stopped.
+/// What the command line has to change is marked as its fault, and what it asked to stop as
+/// stopped.
 fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
     match error {
         RunError::Failed { source, .. } => (*source).into(),

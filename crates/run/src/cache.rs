@@ -1,11 +1,12 @@
 //! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
 //!
 //! A simulated trial depends on what its arm says, its seed and the program alone, so these,
-//! hashed, name its entry. The arm's own wording, not its meaning: records repeat it. The program is its version and commit; a build from changed or unknown
-//! sources is its own bytes instead. An entry starts with the SHA-256 of the rest: one that does
-//! not match is reported, removed and computed anew, never believed; so entries need no sync. What
-//! is no file of ours (a folder, a pipe, a link) is left alone, and files that killed programs did
-//! not finish are removed after an hour.
+//! hashed, name its entry. The arm's own wording, not its meaning: records repeat it. The program
+//! is its version and commit; a build from changed or unknown sources is its own bytes instead. An
+//! entry starts with the SHA-256 of the rest: one that does not match is reported, removed and
+//! computed anew, never believed; so entries need no sync. What is no file of ours (a folder, a
+//! pipe, a link) is left alone, and files that killed programs did not finish are removed after an
+//! hour.
 //!
 //! The cache holds at most [`MOST_BYTES`]; the entries written longest ago make room, but never
 //! those of the run under way.

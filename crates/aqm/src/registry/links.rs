@@ -139,8 +139,8 @@ impl LinkSetup {
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
     }
 
-    /// What it says, whichever way it was written: links of one meaning are one link, as long as the
-    /// files that they name have one content.
+    /// What it says, whichever way it was written: links of one meaning are one link, as long as
+    /// the files that they name have one content.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }

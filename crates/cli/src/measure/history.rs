@@ -22,8 +22,8 @@ const JITTER_LEAST: f64 = 0.75;
 const JITTER_SPAN: f64 = 0.5;
 
 /// Measures until interrupted, or as often as was asked for. A measurement that fails is told and
-/// the next one awaited: a server that is away tonight may be back tomorrow. Who asked for a number of
-/// measurements did not ask for the interruption: it is told by the exit status.
+/// the next one awaited: a server that is away tonight may be back tomorrow. Who asked for a
+/// number of measurements did not ask for the interruption: it is told by the exit status.
 pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
     check_ours(&directory)?;
