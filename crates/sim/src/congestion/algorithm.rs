@@ -92,6 +92,14 @@ macro_rules! algorithms {
                 match self { $(Self::$kind(control) => control.owns_window(),)* }
             }
 
+            fn is_restored_by_transport(&self) -> bool {
+                match self { $(Self::$kind(control) => control.is_restored_by_transport(),)* }
+            }
+
+            fn answers_loss_while_reducing(&self) -> bool {
+                match self { $(Self::$kind(control) => control.answers_loss_while_reducing(),)* }
+            }
+
             fn holds_back(&self) -> bool {
                 match self { $(Self::$kind(control) => control.holds_back(),)* }
             }
@@ -157,7 +165,7 @@ algorithms! {
         source: "draft-briscoe-iccrg-prague-congestion-control, L4STeam's Linux",
         slow_start_exit: Loss,
         ecn: Some(EcnUse::L4s),
-        new: |setup| Prague::new(setup.segment_bytes),
+        new: |setup| Prague::new(&setup),
     }
     C2tcp {
         name: "c2tcp",
@@ -178,12 +186,20 @@ algorithms! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::PragueConfig;
     use underload_aqm::rng::Rng;
 
     fn controller(algorithm: Algorithm) -> Controller {
         let slow_start_exit = algorithm.slow_start_exit();
-        let (segment_bytes, initial_window, rng) = (1_448, 10, Rng::new(1));
-        Controller::new(algorithm, Setup { segment_bytes, initial_window, slow_start_exit, rng })
+        let setup = Setup {
+            segment_bytes: 1_448,
+            packet_bytes: 1_500,
+            initial_window: 10,
+            slow_start_exit,
+            prague: PragueConfig::default(),
+            rng: Rng::new(1),
+        };
+        Controller::new(algorithm, setup)
     }
 
     #[test]

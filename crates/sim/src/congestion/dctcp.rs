@@ -5,8 +5,10 @@
 //! an exact count of marks with an acknowledgement at each change, which RFC 8257 section 3.2's
 //! state machine approximates with one bit.
 
-use super::marking::MarkFraction;
+use super::marking;
 use super::{Ack, Cause, CongestionControl, Loss, Window};
+
+type MarkFraction = marking::MarkFraction<20>;
 
 /// DCTCP's state.
 #[derive(Debug)]
@@ -17,7 +19,12 @@ pub struct Dctcp {
 impl Dctcp {
     /// At the start of a connection.
     pub fn new() -> Self {
-        Self { fraction: MarkFraction::new() }
+        Self { fraction: MarkFraction::new(MarkFraction::ONE) }
+    }
+
+    /// The window after a reduction by alpha / 2.
+    fn reduced(&self, window: u32) -> u32 {
+        (window - ((u64::from(window) * self.fraction.alpha()) >> 21) as u32).max(2)
     }
 }
 
@@ -29,7 +36,10 @@ impl Default for Dctcp {
 
 impl CongestionControl for Dctcp {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
-        self.fraction.on_ack(ack);
+        if self.fraction.count(ack) {
+            self.fraction.average();
+            self.fraction.begin_round(ack.next_sequence);
+        }
         if !ack.may_grow() {
             return;
         }
@@ -44,7 +54,7 @@ impl CongestionControl for Dctcp {
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         window.threshold = match loss.cause {
-            Cause::Mark => self.fraction.reduced(window.size),
+            Cause::Mark => self.reduced(window.size),
             Cause::Loss | Cause::Timeout => (window.size / 2).max(2),
         };
     }
@@ -53,7 +63,6 @@ impl CongestionControl for Dctcp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::marking::ONE;
     use crate::congestion::tests::ack;
 
     #[test]
@@ -67,9 +76,9 @@ mod tests {
             step.next_sequence = (round + 1) * 100;
             dctcp.on_ack(&step, &mut window);
         }
-        let alpha = dctcp.fraction.alpha() as f64 / ONE as f64;
+        let alpha = dctcp.fraction.alpha() as f64 / MarkFraction::ONE as f64;
         assert!((alpha - 0.2).abs() < 0.001, "{alpha}");
-        let reduced = dctcp.fraction.reduced(1_000);
+        let reduced = dctcp.reduced(1_000);
         assert!((900..=901).contains(&reduced), "1 - 0.2 / 2: {reduced}");
     }
 }

@@ -3,50 +3,96 @@
 
 use super::Ack;
 
-/// Alpha, updated once per round trip with gain 1/16.
+/// Alpha, a moving average with gain 1/16 in units of 2^-`BITS`; its users say when a round ends.
 #[derive(Debug)]
-pub(super) struct MarkFraction {
-    /// In units of 2^-20.
+pub(super) struct MarkFraction<const BITS: u32> {
     alpha: u64,
+    /// The round trip ends when this segment is acknowledged.
     round_end: u32,
     delivered: u32,
     marked: u32,
 }
 
-/// 1 as an alpha.
-pub(super) const ONE: u64 = 1 << 20;
+impl<const BITS: u32> MarkFraction<BITS> {
+    /// 1 as an alpha.
+    pub(super) const ONE: u64 = 1 << BITS;
 
-impl MarkFraction {
-    /// Starts at 1, so that the first mark halves (RFC 8257 section 4.2).
-    pub(super) fn new() -> Self {
-        Self { alpha: ONE, round_end: 0, delivered: 0, marked: 0 }
+    /// Starts at `alpha`.
+    pub(super) const fn new(alpha: u64) -> Self {
+        Self { alpha, round_end: 0, delivered: 0, marked: 0 }
     }
 
-    /// Takes in an acknowledgement; returns whether a round trip ended.
-    pub(super) fn on_ack(&mut self, ack: &Ack) -> bool {
+    /// Counts what an acknowledgement reports; returns whether all that had been sent when the
+    /// round began is acknowledged.
+    pub(super) fn count(&mut self, ack: &Ack) -> bool {
         self.delivered += ack.delivered;
         self.marked += ack.marked;
-        if ack.first_outstanding < self.round_end {
-            return false;
-        }
+        ack.first_outstanding >= self.round_end
+    }
+
+    /// Takes the round's fraction into alpha.
+    pub(super) fn average(&mut self) {
         let delivered = u64::from(self.delivered.max(1));
-        let fraction = (u64::from(self.marked) * ONE / delivered).min(ONE);
+        let fraction = (u64::from(self.marked) * Self::ONE / delivered).min(Self::ONE);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (fraction >> GAIN_SHIFT);
-        self.round_end = ack.next_sequence;
+    }
+
+    /// The next round begins: it ends when what has been sent by now is acknowledged.
+    pub(super) fn begin_round(&mut self, next_sequence: u32) {
+        self.round_end = next_sequence;
         (self.delivered, self.marked) = (0, 0);
-        true
     }
 
-    /// The window after a reduction by alpha / 2.
-    pub(super) fn reduced(&self, window: u32) -> u32 {
-        (window - ((u64::from(window) * self.alpha) >> 21) as u32).max(2)
+    #[cfg(test)]
+    pub(super) const fn round_end(&self) -> u32 {
+        self.round_end
     }
 
-    /// In units of 2^-20.
-    pub(super) fn alpha(&self) -> u64 {
+    /// In units of 2^-`BITS`.
+    pub(super) const fn alpha(&self) -> u64 {
         self.alpha
     }
 }
 
 /// g = 1/16.
 const GAIN_SHIFT: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::tests::ack;
+
+    type Fraction = MarkFraction<20>;
+
+    #[test]
+    fn a_round_ends_when_what_it_began_with_is_acknowledged() {
+        let mut fraction = Fraction::new(0);
+        fraction.begin_round(10);
+        let at = |first_outstanding| Ack { first_outstanding, ..ack(1) };
+        assert!(!fraction.count(&at(9)));
+        assert!(fraction.count(&at(10)));
+        assert!(fraction.count(&at(11)), "until the next one is begun");
+        fraction.begin_round(12);
+        assert!(!fraction.count(&at(11)));
+    }
+
+    #[test]
+    fn a_sixteenth_of_the_way_to_the_fraction_of_the_round_and_of_it_alone() {
+        let mut fraction = Fraction::new(Fraction::ONE / 2);
+        fraction.count(&Ack { marked: 1, ..ack(4) });
+        fraction.average();
+        // 1/2 + (1/4 - 1/2) / 16.
+        assert_eq!(fraction.alpha(), Fraction::ONE * 31 / 64);
+        fraction.begin_round(0);
+        fraction.average();
+        assert_eq!(fraction.alpha(), Fraction::ONE * 31 / 64 * 15 / 16, "nothing was delivered");
+    }
+
+    #[test]
+    fn more_marks_than_segments_are_a_fraction_of_one() {
+        let mut fraction = Fraction::new(Fraction::ONE);
+        fraction.count(&Ack { marked: 9, ..ack(2) });
+        fraction.average();
+        assert_eq!(fraction.alpha(), Fraction::ONE);
+    }
+}

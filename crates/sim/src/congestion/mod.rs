@@ -28,7 +28,7 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
-pub use prague::Prague;
+pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
 pub use vivace::Vivace;
 pub use westwood::Westwood;
@@ -189,8 +189,21 @@ pub trait CongestionControl {
         None
     }
 
-    /// Whether the algorithm sets the window in every state, so that the transport leaves it alone.
+    /// Whether the algorithm sets the window in every state, so that the transport does not bring
+    /// it down.
     fn owns_window(&self) -> bool {
+        false
+    }
+
+    /// Whether the transport restores the window after a reduction that proves spurious; else
+    /// [`on_undo`](Self::on_undo) does.
+    fn is_restored_by_transport(&self) -> bool {
+        !self.owns_window()
+    }
+
+    /// Whether a loss is answered even while a mark of the same round trip is: needed where marks
+    /// are answered by less.
+    fn answers_loss_while_reducing(&self) -> bool {
         false
     }
 
@@ -206,10 +219,14 @@ pub trait CongestionControl {
 pub struct Setup {
     /// Payload bytes per segment.
     pub segment_bytes: u32,
+    /// Bytes per full packet: payload and headers.
+    pub packet_bytes: u32,
     /// Initial window in segments.
     pub initial_window: u32,
     /// How slow start ends early.
     pub slow_start_exit: SlowStartExit,
+    /// For Prague alone.
+    pub prague: PragueConfig,
     /// Its own random numbers.
     pub rng: Rng,
 }

@@ -38,7 +38,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::congestion::{Algorithm, Controller, Setup, SlowStartExit};
+use crate::congestion::{Algorithm, Controller, PragueConfig, Setup, SlowStartExit};
 use crate::flow::{Endpoint, Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 use crate::sys::prefetch;
@@ -99,6 +99,8 @@ pub struct TcpConfig {
     pub transfer_bytes: Option<u64>,
     /// Whether to note how long each segment takes, retransmissions included.
     pub notes_delivery: bool,
+    /// How much Prague depends on its round trip; others do not look at it.
+    pub prague: PragueConfig,
 }
 
 impl TcpConfig {
@@ -123,6 +125,7 @@ impl Default for TcpConfig {
             receive_window_bytes: SEND_BUFFER_BYTES,
             transfer_bytes: None,
             notes_delivery: false,
+            prague: PragueConfig::default(),
         }
     }
 }
@@ -140,8 +143,10 @@ impl Tcp {
     pub(crate) fn new(config: &TcpConfig, direction: Direction, rng: Rng) -> Self {
         let setup = Setup {
             segment_bytes: u32::from(config.segment_bytes),
+            packet_bytes: u32::from(config.segment_bytes) + u32::from(config.header_bytes),
             initial_window: config.initial_window,
             slow_start_exit: config.slow_start_exit,
+            prague: config.prague,
             rng,
         };
         let controller = Controller::new(config.algorithm, setup);

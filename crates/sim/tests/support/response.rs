@@ -4,7 +4,8 @@
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_sim::congestion::{
-    Ack, Algorithm, Cause, CongestionControl, Controller, Loss, Setup, SlowStartExit, State, Window,
+    Ack, Algorithm, Cause, CongestionControl, Controller, Loss, PragueConfig, Setup, SlowStartExit,
+    State, Window,
 };
 use underload_sim::flow::{FlowConfig, FlowKind};
 use underload_sim::net::HopConfig;
@@ -90,8 +91,10 @@ pub fn of_control(
 ) -> f64 {
     let setup = Setup {
         segment_bytes: 1_448,
+        packet_bytes: 1_500,
         initial_window: 10,
         slow_start_exit: SlowStartExit::Loss,
+        prague: PragueConfig::default(),
         rng: Rng::new(1),
     };
     let mut control = Controller::new(algorithm, setup);
@@ -113,7 +116,9 @@ pub fn of_control(
             let loss = Loss { now: path.now, cause, in_flight: window.size, min_rtt: rtt };
             control.on_loss(&loss, &mut window);
             // Proportional rate reduction has arrived there a round trip later.
-            window.size = window.threshold;
+            if !control.owns_window() {
+                window.size = window.threshold;
+            }
             path.now += rtt;
         }
     }

@@ -149,6 +149,8 @@ impl Flow {
             FlowKind::Application(_) => Some("kind"),
             FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => Some("receive_window"),
             FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
+            FlowKind::Tcp(flow) if flow.rtt_target.is_some() => Some("rtt_target"),
+            FlowKind::Tcp(flow) if flow.rtt_transition.is_some() => Some("rtt_transition"),
             _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
         }
     }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use underload_aqm::packet::Ecn;
+use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
+use underload_sim::congestion::PragueConfig;
 
 use super::{Activity, checked_activity, checked_class, checked_count, one};
 use crate::scenario::error::Fault;
+use crate::scenario::identity;
 use crate::scenario::quantity::{BytesText, SpanText};
 
 /// Bulk TCP. The sender always has data.
@@ -27,6 +30,12 @@ pub struct TcpFlow {
     /// Whether to report how long each segment takes to arrive, retransmissions included. Only in
     /// the sim world.
     pub delivery: bool,
+    /// Prague's target round trip, and rounds until it counts; `None`: as Linux has them. Only in
+    /// the sim world.
+    #[serde(serialize_with = "identity::optional_span")]
+    pub rtt_target: Option<Span>,
+    /// See `rtt_target`.
+    pub rtt_transition: Option<u32>,
     /// The times at which the flow sends.
     pub activity: Activity,
 }
@@ -50,6 +59,8 @@ pub(super) struct TcpKeys {
     receive_window: Option<BytesText>,
     #[serde(default)]
     delivery: bool,
+    rtt_target: Option<SpanText>,
+    rtt_transition: Option<u32>,
     start: Option<SpanText>,
     stop: Option<SpanText>,
 }
@@ -68,6 +79,7 @@ impl TcpKeys {
             let problem = format!("{bytes}B is out of range; expected 1500B to 1024MiB");
             return Err(Fault::new("receive_window", problem));
         }
+        let rtt_target = self.checked_rtt_target()?;
         Ok(TcpFlow {
             direction: self.direction,
             count: checked_count(self.count)?,
@@ -76,7 +88,28 @@ impl TcpKeys {
             dscp: checked_class(self.dscp, Ecn::NotEct)?.dscp,
             receive_window_bytes: window.map(|bytes| bytes as u32),
             delivery: self.delivery,
+            rtt_target,
+            rtt_transition: self.rtt_transition,
             activity: checked_activity(self.start, self.stop)?,
         })
+    }
+
+    fn checked_rtt_target(&self) -> Result<Option<Span>, Fault> {
+        let keys = [
+            ("rtt_target", self.rtt_target.is_some()),
+            ("rtt_transition", self.rtt_transition.is_some()),
+        ];
+        if let Some((key, _)) = keys.iter().find(|(_, given)| *given)
+            && self.congestion_control != "prague"
+        {
+            let problem = format!("is a key of prague, not of {}", self.congestion_control);
+            return Err(Fault::new(*key, problem));
+        }
+        let target = self.rtt_target.map(|SpanText(target)| target);
+        if let Some(target) = target.filter(|target| *target > PragueConfig::MAX_RTT_TARGET) {
+            let problem = format!("{target} is out of range; expected 0s (off) to 100ms");
+            return Err(Fault::new("rtt_target", problem));
+        }
+        Ok(target)
     }
 }

@@ -6,7 +6,7 @@
 use underload_aqm::packet::Dscp;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::FlowDirection;
-use underload_sim::congestion::Algorithm;
+use underload_sim::congestion::{Algorithm, PragueConfig};
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
 };
@@ -138,7 +138,13 @@ fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
     let default = TcpConfig::default();
     let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
     let notes_delivery = tcp.delivery;
-    Ok(TcpConfig { ecn, receive_window_bytes, notes_delivery, ..TcpConfig::of(algorithm) })
+    let linux = PragueConfig::default();
+    let prague = PragueConfig {
+        rtt_target: tcp.rtt_target.unwrap_or(linux.rtt_target),
+        rtt_transition: tcp.rtt_transition.unwrap_or(linux.rtt_transition),
+    };
+    let of_algorithm = TcpConfig::of(algorithm);
+    Ok(TcpConfig { ecn, receive_window_bytes, notes_delivery, prague, ..of_algorithm })
 }
 
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {

@@ -164,7 +164,7 @@ impl Sender {
     /// stand, the timeout does not (RFC 3522 with the timeout's own time stamp).
     fn resume_recovery(&mut self, timeout: Premature) {
         self.board.forget_losses();
-        if !self.control.owns_window() {
+        if self.control.is_restored_by_transport() {
             timeout.prior.restore(&mut self.window);
         }
         self.stats.undone += 1;
@@ -175,7 +175,7 @@ impl Sender {
 
     fn restore(&mut self) {
         if let Some(prior) = self.undo.take() {
-            if !self.control.owns_window() {
+            if self.control.is_restored_by_transport() {
                 prior.restore(&mut self.window);
             }
             self.control.on_undo();
@@ -192,7 +192,7 @@ impl Sender {
             _ => {}
         }
         let prior = Prior::of(&self.window);
-        let reduces = self.state != State::Reducing;
+        let reduces = !self.answers_a_mark();
         if reduces {
             self.reduce(now, Cause::Loss);
         }
@@ -202,6 +202,11 @@ impl Sender {
             self.undo.forget_retransmissions();
         }
         self.undo.begin(self.board.first(), reduces.then_some(prior), under_way);
+    }
+
+    /// Whether the window is being reduced by as much for a mark as it would be for a loss.
+    fn answers_a_mark(&self) -> bool {
+        self.state == State::Reducing && !self.control.answers_loss_while_reducing()
     }
 
     pub(super) fn on_mark(&mut self, now: Time) {
@@ -232,7 +237,7 @@ impl Sender {
     pub(super) fn on_timeout(&mut self, port: &mut Port<'_>) {
         self.stats.timeouts += 1;
         let undisturbed = matches!(self.state, State::Open | State::Reducing);
-        let reduces = self.state == State::Open
+        let reduces = (undisturbed && !self.answers_a_mark())
             || self.board.first() >= self.recover
             || (self.state == State::Timeout && self.timeouts_in_row == 0);
         let prior = Prior::of(&self.window);

@@ -1,5 +1,7 @@
 //! Acknowledgements and timers in, transmissions at exact times out.
 
+mod prague;
+
 use std::cell::RefCell;
 use std::num::NonZeroI16;
 use std::rc::Rc;
@@ -45,8 +47,10 @@ impl Script {
     fn with(config: &TcpConfig, first: u32) -> Self {
         let setup = Setup {
             segment_bytes: 1_448,
+            packet_bytes: 1_500,
             initial_window: 10,
             slow_start_exit: SlowStartExit::Loss,
+            prague: config.prague,
             rng: Rng::new(1),
         };
         let control = Controller::new(config.algorithm, setup);

@@ -1,0 +1,231 @@
+//! TCP Prague (draft-briscoe-iccrg-prague-congestion-control, RFC 9331 section 4.3), after the
+//! reference in L4STeam's Linux tree, version 0.7:
+//!
+//! * ECT(1) and accurate feedback. The window W has a fraction of 24 bits; what may be in flight
+//!   follows its upper whole number by one segment per acknowledgement.
+//! * Every *unmarked* segment that arrives lets W grow by 1/W, also while a mark is being answered
+//!   (a flow through DualPI2 spends most of its time there), but not while a loss is repaired.
+//! * Marks: once per round trip W falls by alpha / 2, alpha being DCTCP's average. The very first
+//!   mark halves W; alpha is zero until then.
+//! * Losses halve W, while a mark is being answered, too.
+//! * Less dependence on the round trip R: from the fourth round after slow start on, below 25 ms, W
+//!   grows by (R / 25 ms)^2 as much, and alpha and reductions come once per 25 ms.
+//! * Pacing at W, or what is in flight if that is more, per R, because bursts would be marked; at
+//!   twice that below half the slow start threshold.
+//!
+//! Deviations: no fallback when the bottleneck's AQM looks classic; no window in fractions of a
+//! segment and no smaller packets below two segments; the pacing rate is not varied by 3 %.
+
+use underload_aqm::time::{Span, Time};
+
+use super::marking;
+use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, Setup, State, Window};
+
+type MarkFraction = marking::MarkFraction<24>;
+
+/// How much a flow depends on its round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PragueConfig {
+    /// Flows of shorter round trips behave like flows of this one; zero: as their own. At most
+    /// [`MAX_RTT_TARGET`](Self::MAX_RTT_TARGET).
+    pub rtt_target: Span,
+    /// Rounds after slow start before they do, so that short transfers are as fast as others.
+    pub rtt_transition: u32,
+}
+
+impl PragueConfig {
+    /// Linux scales no longer round trip than this.
+    pub const MAX_RTT_TARGET: Span = Span::from_millis(100);
+}
+
+impl Default for PragueConfig {
+    /// 25 ms after 4 rounds.
+    fn default() -> Self {
+        Self { rtt_target: Span::from_millis(25), rtt_transition: 4 }
+    }
+}
+
+/// Prague's state.
+#[derive(Debug)]
+pub struct Prague {
+    config: PragueConfig,
+    /// Bytes of a full packet, headers included, as the pacer counts them.
+    packet_bytes: u64,
+    /// W in units of 2^-24 segments.
+    exact: u64,
+    /// The window as it was left. Another value is the transport's, after a timeout or an undo.
+    left: u32,
+    fraction: MarkFraction,
+    /// Whether an AQM has shown itself.
+    saw_mark: bool,
+    /// When alpha was last averaged and W last reduced.
+    averaged_at: Time,
+    reduced_at: Time,
+    /// Rounds since slow start.
+    rounds: u32,
+    /// Growth per unmarked segment and 1/W, in units of 2^-24 segments.
+    gain: u64,
+    pacing: u64,
+}
+
+impl Prague {
+    /// At the start of a connection.
+    pub fn new(setup: &Setup) -> Self {
+        Self {
+            config: setup.prague,
+            packet_bytes: u64::from(setup.packet_bytes),
+            exact: u64::from(setup.initial_window) << FRACTION_BITS,
+            left: setup.initial_window,
+            fraction: MarkFraction::new(0),
+            saw_mark: false,
+            averaged_at: Time::ZERO,
+            reduced_at: Time::ZERO,
+            rounds: 0,
+            gain: SEGMENT,
+            pacing: 0,
+        }
+    }
+
+    /// Takes over a window that the transport has set.
+    fn follow(&mut self, window: &Window) {
+        if window.size != self.left {
+            self.exact = u64::from(window.size) << FRACTION_BITS;
+            self.left = window.size;
+        }
+    }
+
+    /// W rounded up.
+    fn whole(&self) -> u32 {
+        (self.exact.div_ceil(SEGMENT) as u32).max(MIN_WINDOW)
+    }
+
+    /// Takes `cut` off, down to the least window, and ends slow start.
+    fn cut(&mut self, cut: u64, window: &mut Window) {
+        self.exact = self.exact.saturating_sub(cut).max(u64::from(MIN_WINDOW) * SEGMENT);
+        window.threshold = self.whole();
+    }
+
+    fn grow(&mut self, unmarked: u32, window: &mut Window) {
+        let mut growing = unmarked;
+        if window.in_slow_start() {
+            growing = window.slow_start(unmarked);
+            self.exact = u64::from(window.size) << FRACTION_BITS;
+            self.left = window.size;
+        }
+        self.exact += u64::from(growing) * self.gain / u64::from(self.whole());
+        self.exact = self.exact.min(u64::from(MAX_WINDOW) * SEGMENT);
+    }
+
+    /// Brings the window one segment nearer to W.
+    fn step(&mut self, window: &mut Window) {
+        let whole = self.whole();
+        if window.size < whole {
+            window.size += 1;
+        } else if window.size > whole {
+            window.size -= 1;
+        }
+        self.left = window.size;
+    }
+
+    /// Whether the flow behaves like one of the target round trip.
+    fn is_independent(&self, window: &Window) -> bool {
+        !window.in_slow_start() && self.rounds >= self.config.rtt_transition
+    }
+
+    /// Whether a virtual round trip has passed since `then`; the actual one is known to have.
+    fn virtual_round_has_passed(&self, now: Time, then: Time, window: &Window) -> bool {
+        !self.is_independent(window) || now.since(then) >= self.config.rtt_target
+    }
+
+    fn end_round(&mut self, ack: &Ack, window: &Window) {
+        if self.saw_mark {
+            self.fraction.average();
+            self.averaged_at = ack.now;
+        }
+        self.fraction.begin_round(ack.next_sequence);
+        if !window.in_slow_start() {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        self.gain = SEGMENT;
+        if self.rounds >= self.config.rtt_transition {
+            self.gain = scaled_gain(ack.smoothed_rtt, self.config.rtt_target);
+        }
+    }
+
+    fn pace(&mut self, ack: &Ack, window: &Window) {
+        let in_flight = u64::from(ack.in_flight) << FRACTION_BITS;
+        let mut bytes = (self.exact.max(in_flight) * self.packet_bytes) >> FRACTION_BITS;
+        if window.size < window.threshold / 2 {
+            bytes *= 2;
+        }
+        let rate = (bytes * 1_000_000_000).checked_div(ack.smoothed_rtt.as_nanos());
+        self.pacing = rate.map_or(self.pacing, |rate| rate.max(1));
+    }
+}
+
+/// (R / target)^2, at most 1, of a segment.
+fn scaled_gain(rtt: Span, target: Span) -> u64 {
+    let (rtt_us, target_us) = (rtt.as_nanos() / 1_000, target.as_nanos() / 1_000);
+    if rtt_us >= target_us {
+        return SEGMENT;
+    }
+    let square = target_us * target_us;
+    ((rtt_us * rtt_us * SEGMENT + square / 2) / square).max(1)
+}
+
+impl CongestionControl for Prague {
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        self.follow(window);
+        if ack.marked > 0 && !self.saw_mark {
+            self.saw_mark = true;
+            self.cut(self.exact / 2, window);
+        }
+        let unmarked = ack.delivered.saturating_sub(ack.marked);
+        if unmarked > 0 && ack.window_limited && ack.state != State::Recovery {
+            self.grow(unmarked, window);
+        }
+        self.step(window);
+        let ended = self.fraction.count(ack);
+        if ended && self.virtual_round_has_passed(ack.now, self.averaged_at, window) {
+            self.end_round(ack, window);
+        }
+        self.pace(ack, window);
+    }
+
+    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+        self.follow(window);
+        let cut = match loss.cause {
+            Cause::Mark if self.virtual_round_has_passed(loss.now, self.reduced_at, window) => {
+                self.reduced_at = loss.now;
+                (u128::from(self.exact) * u128::from(self.fraction.alpha())) >> (FRACTION_BITS + 1)
+            }
+            Cause::Mark => return,
+            Cause::Loss | Cause::Timeout => u128::from(self.exact / 2),
+        };
+        self.cut(cut as u64, window);
+    }
+
+    fn pacing(&self) -> Option<u64> {
+        (self.pacing > 0).then_some(self.pacing)
+    }
+
+    fn owns_window(&self) -> bool {
+        true
+    }
+
+    fn is_restored_by_transport(&self) -> bool {
+        true
+    }
+
+    fn answers_loss_while_reducing(&self) -> bool {
+        true
+    }
+}
+
+const FRACTION_BITS: u32 = 24;
+/// A segment in units of W.
+const SEGMENT: u64 = 1 << FRACTION_BITS;
+const MIN_WINDOW: u32 = 2;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! What Prague needs of the transport: growth while a mark is answered, losses answered then, and
+//! a window that nobody else brings down.
+
+use super::*;
+use crate::tcp::EcnUse;
+
+/// A Prague sender that has sent ten of `segments` at 0 ms; the round trip is 100 ms.
+fn prague(segments: u64) -> Script {
+    let transfer_bytes = Some(segments * 1_448);
+    let of_prague = TcpConfig::of(Algorithm::Prague);
+    Script::with(&TcpConfig { transfer_bytes, ecn: EcnUse::L4s, ..of_prague }, 10)
+}
+
+/// The counter of marks after `marks`.
+fn marked(marks: u8, ack: Acknowledgement) -> Acknowledgement {
+    Acknowledgement { ce_count: (5 + marks) % 8, ..ack }
+}
+
+/// The window after each of a flight's acknowledgements, the first with one mark.
+fn answer_a_mark(script: &mut Script) -> Vec<u32> {
+    let sizes = [(100, 2), (101, 4), (102, 6), (103, 8), (104, 10)].map(|(ms, cumulative)| {
+        script.ack(ms, marked(1, ack(cumulative, 0, &[])));
+        script.sender.window.size
+    });
+    sizes.to_vec()
+}
+
+#[test]
+fn the_window_grows_while_a_mark_is_answered_and_is_not_set_back_after() {
+    let mut script = prague(400);
+    // W is 5 at the first mark, and then grows by 1/6, 2/6 (three times) and 2/7. The window comes
+    // down by one at a time, and up again.
+    assert_eq!(answer_a_mark(&mut script), [9, 8, 7, 7, 7]);
+    assert_eq!(script.sender.state, State::Open);
+    assert_eq!((script.sender.stats().reductions, script.sender.window.threshold), (1, 5));
+}
+
+#[test]
+fn marks_of_a_round_trip_are_one_reduction() {
+    let mut script = prague(400);
+    script.ack(100, marked(1, ack(2, 0, &[])));
+    assert_eq!(script.sender.state, State::Reducing);
+    script.ack(101, marked(2, ack(4, 0, &[])));
+    assert_eq!(script.sender.stats().reductions, 1);
+    // What had been sent at the first mark is acknowledged.
+    script.ack(200, marked(3, ack(10, 0, &[])));
+    assert_eq!((script.sender.stats().reductions, script.sender.state), (2, State::Reducing));
+}
+
+#[test]
+fn a_loss_halves_while_a_mark_is_answered() {
+    let mut script = prague(400);
+    script.ack(100, marked(1, ack(2, 0, &[])));
+    assert_eq!((script.sender.state, script.sender.window.threshold), (State::Reducing, 5));
+    script.ack(101, marked(1, ack(2, 0, &[(3, 6)])));
+    assert_eq!(script.sender.state, State::Recovery);
+    assert_eq!(script.sender.stats().reductions, 2);
+    assert_eq!(script.sender.window.threshold, 3, "half of 5.2, rounded up");
+    // And that halving is taken back if the segment was only late.
+    script.ack(105, marked(1, ack(6, 0, &[])));
+    assert_eq!((script.undone(), script.sender.state), (1, State::Open));
+    assert!(script.sender.window.threshold >= 5, "{:?}", script.sender.window);
+}
+
+#[test]
+fn a_loss_brings_the_window_down_by_one_segment_per_acknowledgement() {
+    let mut script = prague(400);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    assert_eq!(script.sent()[0], (100, 0, true));
+    // Proportional rate reduction would have set it to what is in flight.
+    assert_eq!((script.sender.window.size, script.sender.window.threshold), (9, 5));
+    for (arrived, size) in [(5, 8), (6, 7), (7, 6), (8, 5), (9, 5), (10, 5)] {
+        script.ack(100 + u64::from(arrived), ack(0, 0, &[(1, arrived)]));
+        assert_eq!(script.sender.window.size, size, "no growth while a loss is repaired");
+    }
+    script.ack(200, ack(10, 100, &[]));
+    assert_eq!((script.sender.state, script.sender.window.size), (State::Open, 6));
+}
+
+#[test]
+fn a_reduction_that_proves_spurious_is_taken_back() {
+    let mut script = prague(10);
+    script.ack(100, ack(0, 0, &[(1, 4)]));
+    script.ack(105, ack(4, 0, &[]));
+    assert_eq!((script.undone(), script.sender.state), (1, State::Open));
+    let window = script.sender.window;
+    assert!(window.size >= 10 && window.threshold == u32::MAX, "{window:?}");
+}
+
+#[test]
+fn after_a_timeout_it_starts_slowly_up_to_half() {
+    let mut script = prague(10);
+    script.timer(202);
+    script.timer(502);
+    assert_eq!((script.sender.window.size, script.sender.window.threshold), (1, 5));
+    script.ack(602, ack(1, 502, &[]));
+    assert_eq!(script.sender.window.size, 2);
+    script.ack(702, ack(3, 602, &[]));
+    assert_eq!(script.sender.window.size, 4);
+}
+
+#[test]
+fn a_timeout_while_a_mark_is_answered_halves_too() {
+    let mut script = prague(10);
+    script.ack(100, marked(1, ack(2, 0, &[])));
+    assert_eq!(script.sender.window.threshold, 5);
+    let deadline = script.sender.deadline().as_nanos() / 1_000_000;
+    script.timer(deadline);
+    assert_eq!((script.sender.stats().timeouts, script.sender.window.size), (1, 1));
+    assert_eq!(script.sender.window.threshold, 3, "half of 5.2");
+}
