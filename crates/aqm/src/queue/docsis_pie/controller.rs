@@ -170,7 +170,8 @@ fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
     if old_q56 >= TEN_PERCENT_Q56 {
         step_q56 = step_q56.min(i128::from(TWO_PERCENT_Q56));
     }
-    let mut probability_q56 = (i128::from(old_q56) + step_q56).max(0);
+    // Below zero for the moment: the bounds are the last of A.2's rules.
+    let mut probability_q56 = i128::from(old_q56) + step_q56;
     if delay < LATENCY_LOW && state.old_delay < LATENCY_LOW {
         probability_q56 -= probability_q56 / 50;
     } else if delay > LATENCY_HIGH {
@@ -290,6 +291,20 @@ mod tests {
             assert!(controller.state.probability_q56 <= before + 2 * TWO_PERCENT_Q56);
         }
         assert!((q56_to_f64(controller.state.probability_q56) - 13.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_delay_above_200_ms_adds_to_a_probability_that_the_step_takes_below_zero() {
+        // 300 ms fall to 250 ms: 0.25 * 0.24 s - 2.5 * 0.05 s = -0.065, halved below 1 %, and
+        // then 2 % more; bounded first, the sum would be 2 %.
+        let mut controller = active(ratio_q56(5, 1_000));
+        controller.state.old_delay = Span::from_millis(300);
+        controller.update(Span::from_millis(250));
+        let shift = low_probability_shift(ratio_q56(5, 1_000));
+        let expected = 0.005 - 0.065 / f64::from(1 << shift) + 0.02;
+        let probability = q56_to_f64(controller.state.probability_q56);
+        assert!((probability - expected).abs() < 1e-9, "{probability}, not {expected}");
+        assert!(probability < 0.02, "the premise");
     }
 
     #[test]
