@@ -1,11 +1,12 @@
 //! Fates equal to those that independent implementations gave the same packets.
 //!
 //! `tests/vectors` holds packet scripts and, per script, what the unmodified Linux 6.12 CoDel,
-//! CAKE, FQ-PIE and SFB, Mahimahi's CoDel, tail-drop and head-drop, and the BoDe authors' queue did
-//! with them over a constant-rate link. Whether and when a packet was sent, and its ECN field then,
-//! must be equal for every packet.
+//! CAKE, FQ-PIE and SFB, Linux 7.2 DualPI2, CableLabs' own dual queue with its queue protection
+//! (their module of ns-3), Mahimahi's CoDel, tail-drop and head-drop, and the BoDe authors' queue
+//! did with them over a link. Whether and when a packet was sent, and its ECN field then, must be
+//! equal for every packet.
 //!
-//! The kernel's code drew its random numbers from the streams that our queues draw from. For CAKE a
+//! What draws random numbers drew them from the streams that our queues draw from. For CAKE a
 //! packet's memory was its length, at least 64 bytes, and its hosts followed from its flow as in
 //! [`packets`].
 
@@ -96,11 +97,17 @@ fn replayed(queue: &str, link: &str, seed: u64, packets: &[(Time, Meta)]) -> Vec
     fates.0
 }
 
+/// A packet script and the link that it was sent over.
+type Drive = (&'static str, &'static str);
+
+const FOUR: [Drive; 4] =
+    [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")];
+/// The link stands still for a second, and the kernel's 32-bit step wraps.
+const OUTAGE: Drive = ("outage_1", "steps:0s=10mbit,1s=0bit,2s=10mbit");
+
 /// Replays the four scripts that every implementation was given.
 fn check(implementation: &str, queue: &str) {
-    for (script, link) in
-        [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")]
-    {
+    for (script, link) in FOUR {
         check_script(implementation, script, queue, link);
     }
 }
@@ -111,7 +118,9 @@ fn check_script(implementation: &str, script: &str, queue: &str, link: &str) {
     let expected = expected(implementation, script);
     assert_eq!(packets.len(), expected.len(), "{implementation}_{script}: rows");
     let sent = expected.iter().flatten().count();
-    assert!(sent > 0 && sent < packets.len(), "{script} exercises neither sending nor dropping");
+    let is_marked = |id: usize| expected[id].is_some_and(|(_, _, ecn)| ecn != packets[id].1.ecn);
+    let signalled = sent < packets.len() || (0..packets.len()).any(is_marked);
+    assert!(sent > 0 && signalled, "{script} exercises neither sending nor signalling");
 
     let actual = replayed(queue, link, seed(implementation), &packets);
     let differs = |id: &usize| actual[*id] != expected[*id];
@@ -203,4 +212,18 @@ fn cake_for_a_slow_line_with_ptm() {
     let queue = "cake:rate=2mbit,tins=precedence,isolation=hosts,overhead=30B,framing=ptm,\
                  memory=60000B,path=oceanic";
     check_script("linux_cake_slow", "hosts_9", queue, "1gbit");
+}
+
+#[test]
+fn dualpi2_linux() {
+    for (script, link) in FOUR.into_iter().chain([OUTAGE]) {
+        check_script("linux_dualpi2", script, "dualpi2:profile=linux", link);
+    }
+}
+
+#[test]
+fn docsis_lld() {
+    for script in ["pie_5", "mixlow_21", "burstslong_3"] {
+        check_script("docsisns3_lld", script, "docsis-lld", "10mbit");
+    }
 }

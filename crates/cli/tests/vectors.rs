@@ -11,24 +11,34 @@ use std::process::Command;
 
 use flate2::read::GzDecoder;
 
-/// Implementation (prefix of the file names) and the discipline that claims to equal it.
-const QUEUES: [(&str, &str); 7] = [
-    ("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p"),
-    ("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p"),
+/// Packet script and the link that it was sent over.
+type Drive = (&'static str, &'static str);
+
+const FOUR: [Drive; 4] =
+    [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")];
+const OUTAGE: [Drive; 1] = [("outage_1", "steps:0s=10mbit,1s=0bit,2s=10mbit")];
+const LOW_LATENCY: [Drive; 3] =
+    [("pie_5", "10mbit"), ("mixlow_21", "10mbit"), ("burstslong_3", "10mbit")];
+
+/// Implementation (prefix of the file names), the discipline that claims to equal it, and the
+/// scripts that it was given.
+const QUEUES: [(&str, &str, &[Drive]); 10] = [
+    ("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p", &FOUR),
+    ("linux_dualpi2", "dualpi2:profile=linux", &FOUR),
+    ("linux_dualpi2", "dualpi2:profile=linux", &OUTAGE),
+    ("docsisns3_lld", "docsis-lld", &LOW_LATENCY),
+    ("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p", &FOUR),
     (
         "linux_sfb",
         "sfb:profile=linux,limit=60p,max=25p,target=10p,increment=1%,decrement=0.1%,\
          penalty-rate=20,penalty-burst=20p,rehash=700ms,warmup=300ms",
+        &FOUR,
     ),
-    ("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p"),
-    ("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p"),
-    ("mahimahi_tail", "fifo:limit=64KiB"),
-    ("mahimahi_head", "head-drop:limit=50p"),
+    ("mahimahi_bode", "bode:profile=patch,bound=20ms,limit=1000p", &FOUR),
+    ("mahimahi_codel", "codel:profile=mahimahi,target=10ms,interval=50ms,limit=1000p", &FOUR),
+    ("mahimahi_tail", "fifo:limit=64KiB", &FOUR),
+    ("mahimahi_head", "head-drop:limit=50p", &FOUR),
 ];
-
-/// Packet script and the link that it was sent over.
-const SCRIPTS: [(&str, &str); 4] =
-    [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")];
 
 fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../aqm/tests/vectors")
@@ -59,14 +69,14 @@ fn differences(expected: &str, got: &str) -> (usize, usize) {
 #[test]
 fn every_vector_is_matched_packet_by_packet() {
     let mut total = 0;
-    for (implementation, queue) in QUEUES {
-        for (script, link) in SCRIPTS {
+    for (implementation, queue, drives) in QUEUES {
+        for (script, link) in drives {
             let input = vectors().join(format!("packets_{script}.csv.gz"));
             let program = env!("CARGO_BIN_EXE_underload");
             let output = Command::new(program)
                 .arg("replay")
                 .arg(input)
-                .args(["--queue", queue, "--link", link])
+                .args(["--seed", "1", "--queue", queue, "--link", link])
                 .output()
                 .expect("underload");
             assert!(output.status.success(), "{output:?}");

@@ -90,9 +90,13 @@ impl Controller for DualPi2Linux {
         let delta = (nanos(delay) - nanos(self.config.target)) * i128::from(self.alpha)
             + (nanos(delay) - nanos(self.old_delay)) * i128::from(self.beta);
         let before = (self.probability, self.old_delay);
-        // Division rounds towards zero, as the kernel's of the magnitude.
-        let raised = i128::from(self.probability) + delta / 64;
-        self.probability = raised.clamp(0, i128::from(u32::MAX)) as u32;
+        // The kernel keeps 32 bits of the step: beyond a change of 312 ms of delay it wraps.
+        let step = (delta.unsigned_abs() / 64) as u32;
+        self.probability = if delta > 0 {
+            self.probability.saturating_add(step)
+        } else {
+            self.probability.saturating_sub(step)
+        };
         self.old_delay = delay;
         let at_most = self.probability == u32::MAX && before.0 == u32::MAX;
         before == (self.probability, delay)
@@ -168,6 +172,20 @@ mod tests {
         controller.update(Span::ZERO);
         // (-15e6 * 44 - 20e6 * 879) / 64 = -285,000,000, and no lower than zero.
         assert_eq!(controller.probability, 0);
+    }
+
+    #[test]
+    fn a_step_beyond_32_bits_wraps() {
+        let after = |ms| {
+            let mut controller = DualPi2Linux::new(config(), Rng::new(1));
+            controller.probability = u32::MAX;
+            controller.old_delay = Span::from_millis(ms);
+            controller.update(Span::from_millis(15));
+            u64::from(u32::MAX - controller.probability)
+        };
+        // A fall by 312 ms: 312e6 ns * 879 / 64, below 2^32. By 1 s: 2^32 three times less.
+        assert_eq!(after(15 + 312), 4_285_125_000);
+        assert_eq!(after(15 + 1_000), 13_734_375_000 - 3 * (1 << 32));
     }
 
     #[test]

@@ -28,8 +28,11 @@
 //! # Divergences
 //! * `rfc`: the scheduler is weighted by a credit as in Linux, where appendix A leaves it open.
 //!   "More than one packet" counts the one that leaves. `p` is kept within 0 and 1.
-//! * `linux`: delays beyond 4.2 s, which overflow in the kernel, hold `p` at one. The kernel resets
-//!   the scheduler when it finds both queues empty, and so do we, with the next arrival.
+//!   Overload marks every L packet that is not dropped: figure 8 draws from the same counter once
+//!   more with `k * p`, which above one would let that counter grow without bound.
+//! * `linux`: the kernel resets the scheduler when it finds both queues empty, and so do we, with
+//!   the next arrival. Its step of `p` has 32 bits: when the delay changes by more than 312 ms
+//!   from one update to the next, as after an outage, it wraps. That is kept.
 //!
 //! # Validation
 //! Probabilities against hand-computed updates, ramp and step at their edges, shares of the
