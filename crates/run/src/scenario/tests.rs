@@ -524,7 +524,6 @@ const FAULTS: &[(&str, &str)] = &[
     ("name = \"bulk\"", "rtt_target = \"10ms\""),
     ("name = \"bulk\"", "rtt_transition = 4"),
     ("congestion_control = \"cubic\"", "congestion_control = \"prague\"\nrtt_target = \"101ms\""),
-    ("congestion_control = \"cubic\"", "congestion_control = \"prague\"\nrtt_transition = -1"),
     (
         "kind = \"probe\"\ninterval = \"10ms\"",
         "kind = \"exec\"\nextra_rtt = \"1ms\"\nclient = [\"true\"]",
