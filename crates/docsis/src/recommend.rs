@@ -3,6 +3,7 @@
 
 use crate::code::{aggregate, classifier, flow, header, low_latency, top};
 use crate::mic::Extended;
+use crate::modem::GUARANTEED_BYTES;
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, ServiceFlow};
 use crate::{Config, Tlv};
 
@@ -91,6 +92,16 @@ impl Upstream {
         Config::new(settings)
     }
 
+    /// Buffer of the classic flow of a low latency aggregate, bytes: three times its latency
+    /// target, at least what every certified modem has.
+    ///
+    /// DOCSIS-PIE that has gone to sleep drops nothing until a third of the buffer is full, while
+    /// the low latency flow is marked as if it did. With this buffer it wakes at its target.
+    pub fn classic_buffer_bytes(&self, target_ms: u8) -> u32 {
+        let bytes = u128::from(self.sustained_bit_per_s) * 3 * u128::from(target_ms) / 8_000;
+        u32::try_from(bytes.max(u128::from(GUARANTEED_BYTES))).unwrap_or(u32::MAX)
+    }
+
     fn flow(&self) -> ServiceFlow {
         let differs = self.peak_bit_per_s > self.sustained_bit_per_s;
         ServiceFlow {
@@ -134,7 +145,9 @@ fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
     };
     let immediate =
         AqmEncodings { algorithm: Some(AqmAlgorithm::Immediate), ..AqmEncodings::default() };
-    settings.push(member(CLASSIC_FLOW, classic_aqm(target_ms)).to_tlv());
+    let buffer = Some(BufferControl::target(up.classic_buffer_bytes(target_ms)));
+    let classic = ServiceFlow { buffer, ..member(CLASSIC_FLOW, classic_aqm(target_ms)) };
+    settings.push(classic.to_tlv());
     settings.push(member(LOW_LATENCY_FLOW, immediate).to_tlv());
     settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
     settings.push(aggregate(up));
@@ -250,6 +263,22 @@ mod tests {
                 assert!(bad.is_empty(), "{choice:?}: {bad:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_classic_flow_beside_a_low_latency_one_has_three_targets_of_buffer() {
+        let at = |sustained_bit_per_s, target_ms| {
+            let tier =
+                Upstream { sustained_bit_per_s, peak_bit_per_s: sustained_bit_per_s, ..TIER };
+            let config = tier.configuration(Choice::LowLatency(target_ms));
+            let flows: Vec<_> = config.of(24).filter_map(ServiceFlow::from_tlv).collect();
+            assert_eq!(flows[1].buffer, None, "the low latency flow's is the modem's");
+            flows[0].buffer.and_then(|buffer| buffer.target)
+        };
+        assert_eq!(at(50_000_000, 10), Some(187_500));
+        assert_eq!(at(10_000_000, 10), Some(37_500));
+        assert_eq!(at(10_000_000, 5), Some(24_576), "not below what every modem has");
+        assert_eq!(at(u64::MAX, 255), Some(u32::MAX));
     }
 
     #[test]

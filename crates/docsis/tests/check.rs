@@ -131,6 +131,13 @@ fn low_latency() {
     assert_eq!(rules(&sealed(&classifiers)), ["D403"]);
     let alone = GOOD.replacen("AggregateServiceFlowReference = 5", "", 1);
     assert_eq!(rules(&sealed(&alone)), ["D409"]);
+    let coupled = |factor| {
+        let member = "LowLatencyServiceFlowReference = 2";
+        with(member, &format!("{member}, AqmCouplingFactor = {factor}"))
+    };
+    assert_eq!(coupled(1), ["D410"]);
+    assert_eq!(coupled(19), ["D410"]);
+    assert_eq!([coupled(20), coupled(255)], [[""; 0]; 2]);
     let second = "AggregateServiceFlowReference = 5\n    AqmEncodings";
     assert_eq!(with(second, "AqmEncodings"), ["D404"]);
     assert_eq!(with(second, &second.replace('5', "6")), ["D404", "D402"]);

@@ -108,6 +108,7 @@ fn low_latency(checker: &mut Checker<'_>, aggregate: &Node<'_>, members: &[FlowN
         let message = "low latency support is off beside low latency flows".into();
         checker.report(Rule::D405, switch, message, "set LowLatencyDisable = 0, or delete it");
     }
+    coupling(checker, &encodings);
     let own = aggregate.tlv.number(aggregate::REFERENCE);
     let belongs = |flow: &&FlowNode<'_>| own.is_some() && flow.flow.aggregate.map(u64::from) == own;
     let reference = encodings.tlv.number(low_latency::FLOW_REFERENCE);
@@ -139,6 +140,23 @@ fn low_latency(checker: &mut Checker<'_>, aggregate: &Node<'_>, members: &[FlowN
         checker.report(Rule::D409, aggregate, message, fix);
     }
 }
+
+/// The specification was not at hand: CableLabs' simulator (docsis-ns3, 2024) reads tenths, 20 by
+/// default and 255 for unset; one public list of types calls the setting an exponent.
+fn coupling(checker: &mut Checker<'_>, encodings: &Node<'_>) {
+    const UNSET: u64 = 255;
+    let Some(node) = checker.inside(encodings, &[low_latency::COUPLING_FACTOR]) else { return };
+    let Some(factor) = node.tlv.as_number().filter(|n| ![DEFAULT_TENTHS, UNSET].contains(n)) else {
+        return;
+    };
+    let (whole, tenth) = (factor / 10, factor % 10);
+    let message = format!("{factor} is {whole}.{tenth} in tenths, or 2^{factor} as an exponent");
+    let fix = "leave AqmCouplingFactor out (2.0), or ask the vendors of modem and CMTS";
+    checker.report(Rule::D410, &node, message, fix);
+}
+
+/// A factor of 2.0, which holds where the setting is left out.
+const DEFAULT_TENTHS: u64 = 20;
 
 fn fast_flow(checker: &mut Checker<'_>, fast: &FlowNode<'_>) {
     algorithm(checker, fast, true);

@@ -91,6 +91,7 @@ rules! {
     D407, Note, "a low latency flow is fed by NQB (DSCP 45) and by ECT(1)";
     D408, Warning, "a low latency flow has immediate AQM, a classic flow has not";
     D409, Warning, "an aggregate with low latency settings has a classic flow as well";
+    D410, Warning, "the coupling factor (42.5) is left out, 20 or 255: its unit is in doubt";
 }
 
 impl fmt::Display for Rule {

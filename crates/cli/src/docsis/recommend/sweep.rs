@@ -86,7 +86,7 @@ impl Sweep {
             .path(path)
             .phases(phases);
         let arm = |scenario: Builder, (name, choice): &(String, Choice)| {
-            scenario.arm(name, Keys::new().set("path.up_queue", queue_of(*choice)))
+            scenario.arm(name, Keys::new().set("path.up_queue", queue_of(*choice, &self.upstream)))
         };
         self.candidates
             .iter()
@@ -188,13 +188,16 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
     Ok(outcome)
 }
 
-/// The queue that a setting gives the modem. Classic buffers before an AQM are the standard's
+/// The queue that a setting gives the modem. The buffer before DOCSIS-PIE alone is the standard's
 /// default, 100 ms.
-fn queue_of(choice: Choice) -> String {
+fn queue_of(choice: Choice, upstream: &Upstream) -> String {
     match choice {
         Choice::Buffer(bytes) => format!("fifo:limit={bytes}B"),
         Choice::DocsisPie(target) => format!("docsis-pie:target={target}ms"),
-        Choice::LowLatency(target) => format!("docsis-lld:target={target}ms"),
+        Choice::LowLatency(target) => {
+            let buffer = upstream.classic_buffer_bytes(target);
+            format!("docsis-lld:target={target}ms,classic-limit={buffer}B")
+        }
     }
 }
 
@@ -327,7 +330,7 @@ classes = [{ dscp = 0 }, { dscp = 45 }]
 
 [[arm]]
 name = "target-50ms"
-path.up_queue = "docsis-lld:target=50ms"
+path.up_queue = "docsis-lld:target=50ms,classic-limit=187500B"
 
 [[arm]]
 name = "50KiB"

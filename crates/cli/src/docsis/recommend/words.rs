@@ -13,7 +13,7 @@ pub fn text(recommendation: &Recommendation, upstream: &Upstream, position: usiz
     let chosen = &recommendation.outcomes[position];
     let mut text = String::new();
     heading(&mut text, recommendation, upstream);
-    let _ = writeln!(text, "\n  set {}", setting(chosen.choice));
+    let _ = writeln!(text, "\n  set {}", setting(chosen.choice, upstream));
     reason(&mut text, recommendation);
     prediction(&mut text, "predicted", chosen, recommendation);
     drain(&mut text, chosen.choice, upstream);
@@ -47,7 +47,7 @@ fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstre
 }
 
 /// The setting with its type.
-fn setting(choice: Choice) -> String {
+fn setting(choice: Choice, upstream: &Upstream) -> String {
     match choice {
         Choice::Buffer(bytes) => format!(
             "TargetBuffer (24.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or \
@@ -59,8 +59,11 @@ fn setting(choice: Choice) -> String {
              of buffer"
         ),
         Choice::LowLatency(ms) => format!(
-            "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms, and a low \
-             latency flow"
+            "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms and \
+             TargetBuffer (35.2) {} bytes, and a low latency flow; the buffer is three targets, \
+             not below 24 KiB, because DOCSIS-PIE asleep drops nothing until a third of it is \
+             full, while the low latency flow is marked",
+            upstream.classic_buffer_bytes(ms)
         ),
     }
 }
