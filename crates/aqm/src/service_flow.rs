@@ -43,7 +43,7 @@ impl FlowRates {
     }
 }
 
-/// Grants that the low latency flow gets without asking (PGS, TLV 24.44 to 24.46).
+/// Grants that the low latency flow gets without asking (PGS, TLV 24.44 and 24.45).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProactiveGrants {
     /// Guaranteed grant rate (`GGR`).

@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use underload_aqm::config::{Kind, Spec, Value};
-use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::registry::LinkSetup;
 use underload_aqm::time::Span;
 use underload_emu::command::LinkCommand;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
+use underload_run::modem_file;
 use underload_run::source::read_trace;
 
 use crate::exit::{self, OrBadInput};
@@ -91,8 +92,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
     let link = delayed(link, delay).with_context(|| format!("--{direction}"))?;
-    let queue =
-        QueueSetup::parse(queue, &link.facts()).with_context(|| format!("--{direction}-queue"))?;
+    let queue = Spec::parse(queue)
+        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut read_trace))
+        .with_context(|| format!("--{direction}-queue"))?;
     Ok(LaneConfig { link, queue })
 }
 
@@ -110,7 +112,7 @@ fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
             }
         }
     }
-    Ok(LinkSetup::from_spec_with(&spec, &mut read_trace)?)
+    Ok(modem_file::link(&spec, &mut read_trace)?)
 }
 
 fn delay(text: &str) -> Result<Span, String> {

@@ -76,6 +76,8 @@ pub(crate) mod flow {
     pub(crate) const AGGREGATE_REFERENCE: u8 = 36;
     pub(crate) const AQM: u8 = 40;
     pub(crate) const RATE_UNIT: u8 = 41;
+    pub(crate) const GUARANTEED_GRANT_INTERVAL: u8 = 44;
+    pub(crate) const GUARANTEED_GRANT_RATE: u8 = 45;
 }
 
 /// Types inside Buffer Control (24.35, 25.35).
@@ -110,6 +112,9 @@ pub(crate) mod low_latency {
     pub(crate) const COUPLING_FACTOR: u8 = 5;
     pub(crate) const SCHEDULING_WEIGHT: u8 = 6;
     pub(crate) const QUEUE_PROTECTION: u8 = 7;
+    pub(crate) const CRITICAL_DELAY: u8 = 8;
+    pub(crate) const CRITICAL_SCORE: u8 = 9;
+    pub(crate) const AGING: u8 = 10;
 }
 
 /// Types inside the specification's extension field (43).

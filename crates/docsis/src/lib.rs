@@ -10,6 +10,7 @@
 //! - [`describe`](mod@describe): the file as a serialisable tree.
 //! - [`mic`]: the three message integrity checks.
 //! - [`qos`]: the settings that decide latency, as types.
+//! - [`aggregate`]: a Low Latency DOCSIS upstream as one value.
 //! - [`check`](mod@check): rules that a file should keep, with places and fixes.
 //! - [`modem`]: which buffer a modem selects, or why it rejects the flow.
 //!
@@ -29,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod aggregate;
 pub mod check;
 mod code;
 pub mod decode;

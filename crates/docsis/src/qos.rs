@@ -169,6 +169,31 @@ impl AqmEncodings {
     }
 }
 
+/// The rates of a service flow or an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// Sustained rate in bit/s; 0 is unlimited.
+    pub sustained_bit_per_s: Option<u64>,
+    /// Burst beyond the sustained rate, bytes.
+    pub burst_bytes: Option<u32>,
+    /// Peak rate in bit/s; 0 is unlimited.
+    pub peak_bit_per_s: Option<u64>,
+}
+
+impl Rates {
+    /// The rates inside a type 24, 25, 70 or 71.
+    pub fn from_tlv(tlv: &Tlv) -> Self {
+        let power = tlv.number(flow::RATE_UNIT).unwrap_or(0).min(3) as u32;
+        let unit = 1000_u64.pow(power);
+        let rate = |code| tlv.number(code).map(|rate| rate.saturating_mul(unit));
+        Self {
+            sustained_bit_per_s: rate(flow::SUSTAINED_RATE),
+            burst_bytes: tlv.number(flow::BURST).and_then(|bytes| u32::try_from(bytes).ok()),
+            peak_bit_per_s: rate(flow::PEAK_RATE),
+        }
+    }
+}
+
 /// A service flow (type 24 or 25) as far as latency is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFlow {
@@ -210,20 +235,25 @@ impl ServiceFlow {
 
     /// The flow in a type 24 or 25; none for any other type or a flow without a number.
     pub fn from_tlv(tlv: &Tlv) -> Option<Self> {
-        let unit = 1000_u64.checked_pow(tlv.number(flow::RATE_UNIT).unwrap_or(0).min(3) as u32)?;
-        let rate = |code| tlv.number(code).map(|rate| rate.saturating_mul(unit));
+        let Rates { sustained_bit_per_s, burst_bytes, peak_bit_per_s } = Rates::from_tlv(tlv);
         let short = |code| tlv.number(code).and_then(|value| u16::try_from(value).ok());
         Some(Self {
             direction: Direction::of(tlv.code)?,
             reference: short(flow::REFERENCE)?,
-            sustained_bit_per_s: rate(flow::SUSTAINED_RATE),
-            burst_bytes: tlv.number(flow::BURST).and_then(|bytes| u32::try_from(bytes).ok()),
-            peak_bit_per_s: rate(flow::PEAK_RATE),
+            sustained_bit_per_s,
+            burst_bytes,
+            peak_bit_per_s,
             scheduling: tlv.number(flow::SCHEDULING).and_then(|kind| u8::try_from(kind).ok()),
             aggregate: short(flow::AGGREGATE_REFERENCE),
             buffer: tlv.child(flow::BUFFER_CONTROL).map(BufferControl::from_tlv),
             aqm: tlv.child(flow::AQM).map(AqmEncodings::from_tlv),
         })
+    }
+
+    /// Its rates.
+    pub fn rates(&self) -> Rates {
+        let Self { sustained_bit_per_s, burst_bytes, peak_bit_per_s, .. } = *self;
+        Rates { sustained_bit_per_s, burst_bytes, peak_bit_per_s }
     }
 
     /// The type 24 or 25, active from registration on. Rates beyond four bytes of bit/s are

@@ -19,6 +19,7 @@ mod error;
 mod execute;
 pub mod flows;
 pub mod host;
+pub mod modem_file;
 pub mod packets;
 mod progress;
 mod results;

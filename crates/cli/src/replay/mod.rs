@@ -15,11 +15,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use underload_aqm::config::Spec;
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
-use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
+use underload_run::modem_file;
 use underload_run::source::read_trace;
 
 use crate::exit::OrBadInput;
@@ -63,10 +64,14 @@ pub struct Arguments {
 
 /// Replays the input.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let link = LinkSetup::parse_with(&arguments.link, &mut read_trace);
-    let link = link.context("--link").or_bad_input()?;
-    let queue =
-        QueueSetup::parse(&arguments.queue, &link.facts()).context("--queue").or_bad_input()?;
+    let link = Spec::parse(&arguments.link)
+        .and_then(|link| modem_file::link(&link, &mut read_trace))
+        .context("--link")
+        .or_bad_input()?;
+    let queue = Spec::parse(&arguments.queue)
+        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut read_trace))
+        .context("--queue")
+        .or_bad_input()?;
     let rng = Rng::new(arguments.seed);
     let rules = link.rule_names();
     let link = link.build(queue.build(&rng), &rng);

@@ -256,8 +256,16 @@ pub(super) const UPSTREAM: Scope = &[
     aqm(),
     RATE_UNIT,
     extension(),
-    u16(44, "GuaranteedGrantInterval", 0, MAX16, "time between proactive grants").unit("us"),
-    u32(45, "GuaranteedGrantRate", 0, MAX32, "rate of proactive grants").unit("bit/s"),
+    u16(
+        flow::GUARANTEED_GRANT_INTERVAL,
+        "GuaranteedGrantInterval",
+        0,
+        MAX16,
+        "time between proactive grants",
+    )
+    .unit("us"),
+    u32(flow::GUARANTEED_GRANT_RATE, "GuaranteedGrantRate", 0, MAX32, "rate of proactive grants")
+        .unit("bit/s"),
     u16(46, "GuaranteedRequestInterval", 0, MAX16, "time between request chances").unit("us"),
     u8(48, "AbsoluteQueueDepthRequestEnable", 0, 1, "1 has requests state the whole queue"),
     u8(49, "PgsActivityDetectionDisable", 0, 1, "1 keeps proactive grants while the flow idles")
@@ -340,15 +348,33 @@ const LOW_LATENCY: Scope = &[
         "1 moves queue-building flows out of the low latency \
         queue",
     ),
-    u16(8, "QpLatencyThreshold", 0, MAX16, "queuing delay below which no flow is moved")
-        .main("QPLatencyThreshold")
-        .unit("us"),
-    u16(9, "QpQueuingScoreThreshold", 0, MAX16, "score from which a flow is moved")
-        .main("QPQueuingScoreThreshold")
-        .unit("us"),
-    u8(10, "QpDrainRateExponent", 0, 255, "rate at which scores decay, 2^x bytes/s")
-        .main("QPDrainRateExponent")
-        .unit("log2 bytes/s"),
+    u16(
+        low_latency::CRITICAL_DELAY,
+        "QpLatencyThreshold",
+        0,
+        MAX16,
+        "queuing delay below which no flow is moved",
+    )
+    .main("QPLatencyThreshold")
+    .unit("us"),
+    u16(
+        low_latency::CRITICAL_SCORE,
+        "QpQueuingScoreThreshold",
+        0,
+        MAX16,
+        "score from which a flow is moved",
+    )
+    .main("QPQueuingScoreThreshold")
+    .unit("us"),
+    u8(
+        low_latency::AGING,
+        "QpDrainRateExponent",
+        0,
+        255,
+        "rate at which scores decay, 2^x bytes/s",
+    )
+    .main("QPDrainRateExponent")
+    .unit("log2 bytes/s"),
 ];
 
 const MATCHING: Scope = &[

@@ -10,6 +10,7 @@ use underload_record::schema::Direction;
 use super::error::Fault;
 use super::quantity::{BytesText, SpanText, SpecText};
 use super::section::read_section;
+use crate::modem_file;
 
 /// The links of both directions of a path, seen from the client.
 #[derive(Debug, Clone)]
@@ -248,9 +249,8 @@ impl LaneKeys {
             Some(value) => link.with(key, &value),
             None => link,
         });
-        // Through the text form: a value with a comma must not become two items.
-        let link = LinkSetup::parse_with(&link.to_string(), load).map_err(at_link)?;
-        let queue = QueueSetup::from_spec(&queue, &link.facts()).map_err(at_queue)?;
+        let link = modem_file::link(&link, load).map_err(at_link)?;
+        let queue = modem_file::queue(&queue, &link.facts(), load).map_err(at_queue)?;
         Ok(Lane { name: String::new(), link, queue, is_wide })
     }
 }

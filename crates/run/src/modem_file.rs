@@ -1,0 +1,211 @@
+//! SPECs that take their parameters from a modem's configuration file: `docsis-lld:config=FILE` and
+//! `docsis:config=FILE`.
+//!
+//! The file becomes the parameters that it stands for, so that what is recorded repeats the run
+//! without it. A parameter that the SPEC gives itself wins over the file.
+
+use underload_aqm::config::{ConfigError, LinkFacts, Spec};
+use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
+use underload_docsis::Config;
+use underload_docsis::aggregate::{LowLatencyUpstream, Member};
+use underload_docsis::modem::Modem;
+
+/// Understands a queue's SPEC; a configuration file that it names comes from `load`.
+///
+/// # Errors
+/// As [`QueueSetup::from_spec`], or what the file lacks.
+pub fn queue(
+    spec: &Spec,
+    link: &LinkFacts,
+    load: &mut LoadFile<'_>,
+) -> Result<QueueSetup, ConfigError> {
+    QueueSetup::from_spec(&expand(spec, "docsis-lld", load, queue_items)?, link)
+}
+
+/// Understands a link's SPEC; a trace or configuration file that it names comes from `load`.
+///
+/// # Errors
+/// As [`LinkSetup::from_spec_with`], or what the file lacks.
+pub fn link(spec: &Spec, load: &mut LoadFile<'_>) -> Result<LinkSetup, ConfigError> {
+    let spec = expand(spec, "docsis", load, link_items)?;
+    // Through the text form: a value with a comma must not become two items.
+    LinkSetup::parse_with(&spec.to_string(), load)
+}
+
+/// A parameter and its value, as a SPEC has them.
+type Item = (&'static str, String);
+
+const KEY: &str = "config";
+/// Larger than what any modem accepts.
+const MAX_FILE_BYTES: usize = 1 << 16;
+/// Hardware that the buffers are selected for: 1 KiB blocks, 16 MiB.
+const MODEM: (u64, u64) = (1_024, 1 << 24);
+
+fn expand(
+    spec: &Spec,
+    name: &str,
+    load: &mut LoadFile<'_>,
+    items: fn(&LowLatencyUpstream) -> Vec<Item>,
+) -> Result<Spec, ConfigError> {
+    let is_file = |key: &Option<String>| key.as_deref() == Some(KEY);
+    let mut files = spec.items.iter().filter(|item| is_file(&item.key));
+    let Some(file) = files.next().filter(|_| spec.name == name) else { return Ok(spec.clone()) };
+    let repeated = || ConfigError::Repeated { name: name.to_owned(), key: KEY.to_owned() };
+    if files.next().is_some() {
+        return Err(repeated());
+    }
+    let inside = |problem: String| ConfigError::Inside {
+        name: name.to_owned(),
+        key: KEY.to_owned(),
+        problem: format!("{}: {problem}", file.value),
+    };
+    let bytes = load(&file.value).map_err(|problem| ConfigError::Inside {
+        name: name.to_owned(),
+        key: KEY.to_owned(),
+        problem,
+    })?;
+    let upstream = read(&bytes).map_err(inside)?;
+    let mut full = spec.clone();
+    full.items.retain(|item| !is_file(&item.key));
+    let is_given = |key: &str| spec.items.iter().any(|item| item.key.as_deref() == Some(key));
+    let from_file = items(&upstream).into_iter().filter(|(key, _)| !is_given(key));
+    Ok(from_file.fold(full, |full, (key, value)| full.with(key, &value)))
+}
+
+/// The upstream that the bytes of a file describe.
+///
+/// # Errors
+/// What is wrong with them, and what would be accepted.
+pub fn read(bytes: &[u8]) -> Result<LowLatencyUpstream, String> {
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err("more than 64 KiB; accepted: a modem's configuration file".to_owned());
+    }
+    let config = Config::decode(bytes).map_err(|error| error.to_string())?;
+    let modem = Modem::new(MODEM.0, MODEM.1).map_err(|error| error.to_string())?;
+    LowLatencyUpstream::from_config(&config, &modem).map_err(|error| error.to_string())
+}
+
+/// What the file says of the link: the aggregate's token bucket.
+fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
+    let rate = upstream.sustained_bit_per_s;
+    let peak = upstream.rates.peak_bit_per_s.filter(|bit_per_s| *bit_per_s > 0).unwrap_or(rate);
+    let burst = upstream.rates.burst_bytes.map(|bytes| ("burst", format!("{bytes}B")));
+    let rates = [("rate", format!("{rate}bit")), ("peak", format!("{peak}bit"))];
+    rates.into_iter().chain(burst).collect()
+}
+
+/// What the file says of the queue.
+fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
+    const LOW_LATENCY: [&str; 4] =
+        ["low-latency-rate", "low-latency-peak", "low-latency-burst", "low-latency-limit"];
+    const CLASSIC: [&str; 4] = ["classic-rate", "classic-peak", "classic-burst", "classic-limit"];
+    let mut items = vec![("rate", format!("{}bit", upstream.sustained_bit_per_s))];
+    items.extend(member_items(&upstream.low_latency, LOW_LATENCY));
+    items.extend(member_items(&upstream.classic, CLASSIC));
+    if let Some(grants) = upstream.proactive {
+        items.push(("grant-rate", format!("{}bit", grants.bit_per_s)));
+        items.push(("grant-interval", format!("{}us", grants.interval_us)));
+    }
+    let immediate = &upstream.low_latency.aqm;
+    let text = |value: Option<u64>| value.map(|value| value.to_string());
+    let us = |value: Option<u16>| value.map(|us| format!("{us}us"));
+    let tenths = upstream.coupling_tenths.map(|k| format!("{}.{}", k / 10, k % 10));
+    let protection = upstream.protection.map(|on| if on { "on" } else { "off" }.to_owned());
+    let codepoints: Vec<String> = upstream.codepoints.iter().map(u8::to_string).collect();
+    let settings = [
+        ("target", upstream.classic.aqm.latency_target_ms.map(|ms| format!("{ms}ms"))),
+        ("threshold", us(immediate.immediate_max_threshold_us)),
+        ("range", text(immediate.immediate_range_exponent.map(u64::from))),
+        ("coupling", tenths),
+        ("weight", text(upstream.weight.map(u64::from))),
+        ("protection", protection),
+        ("critical-delay", us(upstream.critical_delay_us)),
+        ("critical-score", us(upstream.critical_score_us)),
+        ("aging", text(upstream.aging_exponent.map(u64::from))),
+        ("dscp", Some(codepoints.join("+"))),
+    ];
+    items.extend(settings.into_iter().filter_map(|(key, value)| Some((key, value?))));
+    items
+}
+
+/// Sustained rate, peak, burst and buffer of one flow under these keys.
+fn member_items(member: &Member, [rate, peak, burst, limit]: [&'static str; 4]) -> Vec<Item> {
+    let rates = member.rates;
+    let mut items = Vec::new();
+    // Without a sustained rate of its own a flow has those of the aggregate.
+    if let Some(bit_per_s) = rates.sustained_bit_per_s.filter(|bit_per_s| *bit_per_s > 0) {
+        items.push((rate, format!("{bit_per_s}bit")));
+        items.extend(
+            rates
+                .peak_bit_per_s
+                .filter(|bit_per_s| *bit_per_s > 0)
+                .map(|bit_per_s| (peak, format!("{bit_per_s}bit"))),
+        );
+        items.extend(rates.burst_bytes.map(|bytes| (burst, format!("{bytes}B"))));
+    }
+    items.extend(member.buffer_bytes.map(|bytes| (limit, format!("{bytes}B"))));
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underload_docsis::recommend::{Choice, Upstream};
+
+    fn file() -> Vec<u8> {
+        let tier = Upstream {
+            sustained_bit_per_s: 20_000_000,
+            peak_bit_per_s: 24_000_000,
+            burst_bytes: 40_960,
+        };
+        tier.configuration(Choice::LowLatency(10)).encode().expect("it fits")
+    }
+
+    fn parsed(link_spec: &str, queue_spec: &str) -> Result<[String; 2], ConfigError> {
+        let mut load = |name: &str| match name {
+            "modem.bin" => Ok(file()),
+            "short.bin" => Ok(file()[..40].to_vec()),
+            "plain.bin" => Ok(Config::new([]).encode().expect("it fits")),
+            "huge.bin" => Ok(vec![0; 1 << 20]),
+            other => Err(format!("{other}: not there")),
+        };
+        let link = link(&Spec::parse(link_spec)?, &mut load)?;
+        let queue = queue(&Spec::parse(queue_spec)?, &link.facts(), &mut load)?;
+        Ok([link.label.to_string(), queue.label.to_string()])
+    }
+
+    #[test]
+    fn a_file_becomes_the_parameters_that_it_stands_for() {
+        let [link, queue] =
+            parsed("docsis:config=modem.bin,map=2ms", "docsis-lld:config=modem.bin").expect("both");
+        assert_eq!(link, "docsis:map=2ms,rate=20mbit,peak=24mbit,burst=40KiB");
+        let expected = "docsis-lld:rate=20mbit,classic-limit=73KiB,target=10ms,coupling=2,\
+                        weight=230,protection=on,dscp=45";
+        assert_eq!(queue, expected);
+        let again = parsed(&link, &queue).expect("what is recorded");
+        assert_eq!(again, [link, queue]);
+    }
+
+    #[test]
+    fn what_the_spec_says_wins() {
+        let queue = "docsis-lld:weight=200,config=modem.bin,classic-limit=90kB";
+        let [_, queue] = parsed("20mbit", queue).expect("both");
+        assert!(queue.contains("weight=200") && queue.contains("classic-limit=90000B"), "{queue}");
+        assert!(!queue.contains("weight=230"), "{queue}");
+    }
+
+    #[test]
+    fn errors_name_the_file_and_what_would_be_accepted() {
+        for (queue, expected) in [
+            ("docsis-lld:config=none.bin", "`docsis-lld`: in `config`: none.bin: not there"),
+            ("docsis-lld:config=short.bin", "in `config`: short.bin: "),
+            ("docsis-lld:config=plain.bin", "no upstream aggregate (70) has low latency"),
+            ("docsis-lld:config=huge.bin", "more than 64 KiB"),
+            ("docsis-lld:config=modem.bin,config=modem.bin", "`config` is given twice"),
+            ("docsis-pie:config=modem.bin", "`docsis-pie` has no parameter `config`"),
+        ] {
+            let error = parsed("20mbit", queue).expect_err(queue).to_string();
+            assert!(error.contains(expected), "{queue}: {error}");
+        }
+    }
+}
