@@ -19,6 +19,8 @@ use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel, TrialOutcome
 /// One case as the kernel had it: link rate in Mbit/s, ping p50 and p99 in ms.
 struct Case {
     queue: &'static str,
+    /// The link behind the queue; a faster one where the queue shapes by itself.
+    link: &'static str,
     flows: usize,
     rate: f64,
     p50: f64,
@@ -26,10 +28,15 @@ struct Case {
 }
 
 const fn case(queue: &'static str, flows: usize, rate: f64, p50: f64, p99: f64) -> Case {
-    Case { queue, flows, rate, p50, p99 }
+    Case { queue, link: "20mbit:delay=20ms,overhead=14B", flows, rate, p50, p99 }
 }
 
-const CASES: [Case; 12] = [
+/// As [`case`], with a shaper of its own.
+const fn shaped(queue: &'static str, flows: usize, rate: f64, p50: f64, p99: f64) -> Case {
+    Case { link: "1gbit:delay=20ms,overhead=14B", ..case(queue, flows, rate, p50, p99) }
+}
+
+const CASES: [Case; 18] = [
     case("fifo:limit=262144B", 1, 20.00, 124.0, 144.0),
     case("fifo:limit=262144B", 10, 20.00, 137.0, 144.0),
     case("pie:profile=linux", 1, 19.97, 54.8, 65.4),
@@ -38,6 +45,12 @@ const CASES: [Case; 12] = [
     case("codel:profile=linux", 10, 20.00, 49.4, 55.9),
     case("fq-codel:profile=linux", 1, 19.24, 40.3, 40.6),
     case("fq-codel:profile=linux", 10, 20.00, 40.4, 40.8),
+    shaped("cake:rate=20mbit", 1, 19.10, 40.3, 40.6),
+    shaped("cake:rate=20mbit", 10, 19.98, 40.3, 41.2),
+    case("cake:tins=besteffort", 1, 19.18, 40.3, 40.6),
+    case("cake:tins=besteffort", 10, 19.97, 40.4, 41.2),
+    case("dualpi2:profile=linux", 1, 19.81, 52.2, 62.4),
+    case("dualpi2:profile=linux", 10, 20.02, 55.5, 65.9),
     case(
         "red:limit=400000B,min=30000B,max=90000B,max-p=2%,weight=3.125%,gentle=off",
         1,
@@ -63,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "queue", "flows", "Mbit/s", "p50 ms", "p99 ms"
     );
     for case in &CASES {
-        match HopConfig::parse(case.queue, "20mbit:delay=20ms,overhead=14B") {
+        match HopConfig::parse(case.queue, case.link) {
             Ok(hop) => println!("{}", compare(case, &simulate(hop, case.flows, seed)?)),
             Err(error) => println!("{:<76} {:>5} not built: {error}", case.queue, case.flows),
         }
