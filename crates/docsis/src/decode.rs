@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::code::top::{END, PAD};
+use crate::code::top::{CM_MIC, CMTS_MIC, END, PAD};
 use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
 
@@ -158,6 +158,9 @@ fn fail<T>(offset: usize, path: &Path, problem: Problem) -> Result<T, DecodeErro
     Err(DecodeError { offset, path: path.clone(), problem })
 }
 
+/// How the file of a telephone adapter starts: type 254, one byte.
+const ADAPTER: [u8; 2] = [254, 1];
+
 impl Decoder<'_> {
     fn file(&mut self, bytes: &[u8]) -> Result<Config, DecodeError> {
         let root = Path::default();
@@ -165,12 +168,12 @@ impl Decoder<'_> {
             let problem = Problem::FileTooLarge { bytes: bytes.len(), limit: self.limits.bytes };
             return fail(0, &root, problem);
         }
-        if bytes.starts_with(&[254, 1]) {
-            return fail(0, &root, Problem::PacketCable);
-        }
         let mut items = Vec::new();
         let mut seen = Seen::default();
         let mut position = 0;
+        // Pads and MICs are made anew by who writes the file: a text form without them would read
+        // as another file than the bytes, if something could start with them.
+        let mut begun = false;
         while position < bytes.len() {
             match bytes[position] {
                 PAD => {
@@ -185,6 +188,10 @@ impl Decoder<'_> {
                     return Ok(Config { items, ending: Ending::Marker { pads: rest.len() } });
                 }
                 code => {
+                    if bytes[position..].starts_with(&ADAPTER) && !begun {
+                        return fail(position, &root, Problem::PacketCable);
+                    }
+                    begun |= !matches!(code, CM_MIC | CMTS_MIC);
                     let field = schema::find(schema::TOP, code);
                     let path = seen.path(&root, code, field);
                     let wide = has_wide_length(code);

@@ -110,10 +110,15 @@ fn configs() -> impl Strategy<Value = Config> {
     ];
     (vec(item, 0..12), ending)
         .prop_map(|(items, ending)| Config { items: items.concat(), ending })
-        .prop_filter(
-            "a PacketCable file",
-            |config| !matches!(config.items.first(), Some(Item::Tlv(tlv)) if tlv.code == 254),
-        )
+        .prop_filter("a PacketCable file", |config| first_code(config) != Some(254))
+}
+
+/// The type of the first setting, pads and MICs aside.
+fn first_code(config: &Config) -> Option<u8> {
+    config.items.iter().find_map(|item| match item {
+        Item::Tlv(tlv) if !matches!(tlv.code, 6 | 7) => Some(tlv.code),
+        _ => None,
+    })
 }
 
 fn lenient(bytes: &[u8]) -> Config {
