@@ -16,11 +16,11 @@ pub fn all() -> anyhow::Result<()> {
         ("commits", || crate::commits::check(None)),
         ("clippy", clippy),
         ("doc", doc),
-        ("fuzz-check", fuzz_check),
         ("msrv", msrv),
         ("audit", crate::audit::where_installed),
         ("test", || crate::test_run::run(&[])),
-        ("fuzz-time", fuzz_time),
+        ("fuzz-time", || fuzz_time(CI_SECONDS)),
+        ("fuzz", crate::fuzz::where_possible),
     ];
     let start = Instant::now();
     let mut took = Vec::new();
@@ -33,18 +33,6 @@ pub fn all() -> anyhow::Result<()> {
     }
     eprintln!("all {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
     Ok(())
-}
-
-/// The fuzz targets, a workspace of their own, still compile. Stable Rust will do, and no C++
-/// compiler is asked for: nothing is linked.
-pub fn fuzz_check() -> anyhow::Result<()> {
-    // The same versions of the same libraries. The copy is not kept, so it cannot fall behind.
-    fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
-    let mut command = Command::new("cargo");
-    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]);
-    command.env("CARGO_TARGET_DIR", target().join("fuzz-check"));
-    command.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
-    succeed(command.env("RUSTFLAGS", "--cfg fuzzing -Dwarnings"))
 }
 
 /// Everything compiles with the oldest Rust that `Cargo.toml` promises. Where that is the Rust that
@@ -81,14 +69,19 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
-/// Conversations of a server with clients that pause at random, for a minute.
-pub fn fuzz_time() -> anyhow::Result<()> {
+/// Seconds of `fuzz_time` by hand.
+pub const SECONDS_BY_HAND: u64 = 60;
+/// Seconds of it in CI, as for every fuzz target.
+const CI_SECONDS: u64 = 20;
+
+/// Conversations of a server with clients that pause at random, for so many seconds.
+pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
     let test = "service::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
     let mut command = Command::new("cargo");
     // Of the whole workspace, as the tests before: of one package alone, other features of its
     // dependencies would be asked for, and everything built a second time.
     command.args(["test", "--quiet", "--locked", "--workspace", "--lib", "--", "--exact", test]);
-    let output = command.env("UNDERLOAD_FUZZ_SECONDS", "60").output()?;
+    let output = command.env("UNDERLOAD_FUZZ_SECONDS", seconds.to_string()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     // A name that matches no test is a success for cargo.

@@ -1,0 +1,180 @@
+//! The fuzz targets: compiled, then run for some seconds each from the kept corpus.
+//!
+//! A target is built by the Rust that builds everything else: the passes that count which branches
+//! an input takes are part of stable LLVM, and libFuzzer itself is C++ that comes with
+//! `libfuzzer-sys`. So neither nightly Rust nor `cargo-fuzz` is asked for, only a C++ compiler; the
+//! address sanitiser, which both would add, finds faults of unsafe code, which stands in the `sys`
+//! modules alone. For hours on one target, `cargo +nightly fuzz run TARGET` is the better way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, bail};
+
+use crate::checks::{succeed, target};
+
+/// Seconds for each target.
+const SECONDS: u64 = 20;
+/// Targets at once: a small machine has two cores.
+const AT_ONCE: usize = 2;
+/// One input may take so long, in seconds, before it counts as a hang.
+const HANG_SECONDS: u64 = 15;
+/// One target may take so much memory, in MB.
+const MEMORY_MB: u64 = 2048;
+
+/// What makes code count its branches for libFuzzer, as `cargo fuzz` sets it.
+const COVERAGE: &str = "--cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module \
+                        -Cllvm-args=-sanitizer-coverage-level=4 \
+                        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                        -Cllvm-args=-sanitizer-coverage-pc-table \
+                        -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// The step of CI: runs every target where a C++ compiler is, else compiles them.
+pub fn where_possible() -> anyhow::Result<()> {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    if Command::new(&compiler).arg("--version").output().is_ok_and(|it| it.status.success()) {
+        return run(&[]);
+    }
+    eprintln!("SKIPPED fuzz: {compiler} is missing; apt-get install g++ (targets are compiled)");
+    check()
+}
+
+/// The targets still compile, without a C++ compiler: nothing is linked.
+pub fn check() -> anyhow::Result<()> {
+    same_versions()?;
+    let mut command = Command::new("cargo");
+    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]);
+    command.env("CARGO_TARGET_DIR", target().join("fuzz-check"));
+    command.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
+    succeed(command.env("RUSTFLAGS", "--cfg fuzzing -Dwarnings"))
+}
+
+/// Runs the targets of those names, or all.
+pub fn run(names: &[&str]) -> anyhow::Result<()> {
+    let all = targets()?;
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|it| it == *name)) {
+        bail!("there is no target `{unknown}`; there are {}", all.join(", "));
+    }
+    let wanted = |name: &String| names.is_empty() || names.contains(&name.as_str());
+    let names: Vec<String> = all.into_iter().filter(wanted).collect();
+    let programs = build()?;
+    let (left, failed) = (Mutex::new(names.into_iter()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(name) = next(&left) {
+                    match fuzz(&programs, &name) {
+                        Ok(executions) => eprintln!("    {name}: {executions} executions"),
+                        Err(error) => {
+                            eprintln!("    {name}: FAILED\n{error:#}");
+                            failed.lock().expect("no thread panics").push(name);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("no thread panics");
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn next(left: &Mutex<impl Iterator<Item = String>>) -> Option<String> {
+    left.lock().expect("no thread panics").next()
+}
+
+/// The names of all targets.
+fn targets() -> anyhow::Result<Vec<String>> {
+    let folder = Path::new("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "rs") {
+            names.extend(path.file_stem().map(|it| it.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The same versions of the same libraries. The copy is not kept, so it cannot fall behind.
+fn same_versions() -> anyhow::Result<()> {
+    fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
+    Ok(())
+}
+
+/// Builds every target and gives the folder of the programs.
+fn build() -> anyhow::Result<PathBuf> {
+    same_versions()?;
+    let host = host()?;
+    let folder = target().join("fuzz");
+    let mut command = Command::new("cargo");
+    command.args(["build", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
+    // With a target named, build scripts and macros are not compiled to count branches.
+    command.args(["--target", &host]).env("CARGO_TARGET_DIR", &folder);
+    succeed(command.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
+    Ok(folder.join(host).join("debug"))
+}
+
+/// `x86_64-unknown-linux-gnu` or another.
+fn host() -> anyhow::Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("rustc -vV")?;
+    let said = String::from_utf8(output.stdout).context("rustc -vV")?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+/// Runs one target and gives how many inputs it has tried.
+fn fuzz(programs: &Path, name: &str) -> anyhow::Result<u64> {
+    // What is found goes to a folder of its own, first in the list, and is not kept.
+    let scratch = target().join("fuzz").join("found").join(name);
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
+    }
+    fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
+    let artifacts = Path::new("fuzz/artifacts").join(name);
+    fs::create_dir_all(&artifacts).with_context(|| artifacts.display().to_string())?;
+    let mut command = Command::new(programs.join(name));
+    command.arg(format!("-max_total_time={SECONDS}")).arg(format!("-timeout={HANG_SECONDS}"));
+    command.arg(format!("-rss_limit_mb={MEMORY_MB}")).arg("-print_final_stats=1");
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&scratch);
+    let kept = Path::new("fuzz/corpus").join(name);
+    if kept.exists() {
+        command.arg(kept);
+    }
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let end: Vec<&str> = said.lines().rev().take(40).collect();
+        let end: Vec<&str> = end.into_iter().rev().collect();
+        bail!("{}\n{}: the input is in {}", end.join("\n"), output.status, artifacts.display());
+    }
+    executions(&said).with_context(|| format!("{name} ended without fuzzing:\n{said}"))
+}
+
+/// How many inputs were tried, where branches were counted and there was at least one.
+fn executions(said: &str) -> Option<u64> {
+    said.lines().find(|line| line.contains("inline 8-bit counters"))?;
+    let units =
+        |line: &str| line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok();
+    said.lines().find_map(units).filter(|units| *units > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_counted_no_branches_or_tried_nothing_did_not_fuzz() {
+        let loaded = "INFO: Loaded 1 modules   (31 inline 8-bit counters): 31 [0x1, 0x2),";
+        let units = |count: u64| format!("stat::number_of_executed_units: {count}");
+        assert_eq!(executions(&format!("{loaded}\n{}", units(12))), Some(12));
+        assert_eq!(executions(&units(12)), None);
+        assert_eq!(executions(&format!("{loaded}\n{}", units(0))), None);
+        assert_eq!(executions(loaded), None);
+    }
+}
