@@ -1,0 +1,115 @@
+//! Low Latency DOCSIS as a whole: a modem's aggregate behind requests and grants, with what a
+//! classic uploads, a scalable one and sparse marked packets get of it.
+
+mod support;
+
+use support::{flow, goodput, up_link};
+use underload_aqm::packet::Dscp;
+use underload_aqm::time::{Span, Time};
+use underload_record::schema::{LatencyMeasure, Phase};
+use underload_sim::congestion::Algorithm;
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
+use underload_sim::net::HopConfig;
+use underload_sim::trial::{Phases, SimConfig, TrialOutcome, run};
+
+/// The upstream of a 35 Mbit/s line, whose base round trip is 17 ms.
+const UPSTREAM: &str = "docsis:rate=35mbit,burst=40KiB,peak=42mbit,map=2ms,grant=4ms,delay=8500us";
+
+fn probe(name: &str, dscp: Dscp) -> FlowConfig {
+    let schedule = ProbeSchedule::Open { interval: Span::from_micros(10_300) };
+    let kind = FlowKind::Probe(ProbeConfig { schedule, ..ProbeConfig::default() });
+    FlowConfig { dscp, ..FlowConfig::new(name, kind) }
+}
+
+/// Probes of both classes, and what uploads with these controls get beside them.
+fn trial(queue: &str, uploads: &[Algorithm]) -> TrialOutcome {
+    let probes = [probe("nqb", Dscp::NON_QUEUE_BUILDING), probe("best effort", Dscp::DEFAULT)];
+    let uploads = uploads.iter().enumerate();
+    let uploads = uploads.map(|(number, algorithm)| flow(&format!("upload {number}"), *algorithm));
+    let config = support::config(queue, UPSTREAM, probes.into_iter().chain(uploads).collect(), 0);
+    let down = HopConfig::parse("fifo:limit=10000p", "1gbit:delay=8500us").unwrap();
+    let seconds = Span::from_secs;
+    let phases =
+        Phases { idle: seconds(2), ramp: seconds(5), load: seconds(20), ..Phases::default() };
+    run(SimConfig { down: vec![down], phases, ..config }).unwrap()
+}
+
+/// Round trip of a probe at p99, idle and under load, ms.
+fn p99_ms(outcome: &TrialOutcome, probe: &str) -> [f64; 2] {
+    [Phase::Idle, Phase::Load].map(|phase| {
+        let mut of = outcome.record.latencies.iter().filter(|latency| {
+            latency.probe == probe
+                && latency.measure == LatencyMeasure::RoundTrip
+                && latency.window.phase == phase
+        });
+        of.next().unwrap().distribution.unwrap().p99_ns as f64 / 1e6
+    })
+}
+
+/// Utilisation of the up link against that of another trial.
+fn against(outcome: &TrialOutcome, other: &TrialOutcome) -> f64 {
+    let rate = |outcome| up_link(outcome).throughput_bit_per_s as f64;
+    rate(outcome) / rate(other)
+}
+
+/// A grant of 625 bytes every millisecond.
+const PROACTIVE: &str = "docsis-lld:grant-rate=5mbit,grant-interval=1ms";
+
+/// The white paper on Low Latency DOCSIS has 10 ms between modem and CMTS without such grants, and
+/// 1 ms with them.
+#[test]
+fn a_sparse_marked_flow_does_not_feel_classic_uploads() {
+    let uploads = [Algorithm::Cubic; 2];
+    let one_queue = trial("docsis-pie", &uploads);
+    let [idle, load] = p99_ms(&one_queue, "nqb");
+    assert!(load > idle + 10.0, "the premise: one queue holds it up, {idle} {load}");
+    for (queue, idle_most, added_most) in [("docsis-lld", 17.0 + 6.1, 8.0), (PROACTIVE, 18.1, 2.0)]
+    {
+        let outcome = trial(queue, &uploads);
+        let [idle, load] = p99_ms(&outcome, "nqb");
+        assert!(idle <= idle_most && load <= idle + added_most, "{queue}: {idle} {load}");
+        let [_, classic] = p99_ms(&outcome, "best effort");
+        assert!(classic < p99_ms(&one_queue, "best effort")[1] + 2.0, "{queue}: {classic}");
+        assert!(against(&outcome, &one_queue) >= 0.95, "{queue}");
+    }
+}
+
+#[test]
+fn a_scalable_upload_beside_classic_ones_starves_nobody_and_fills_the_link() {
+    let uploads = [Algorithm::Cubic, Algorithm::Cubic, Algorithm::Prague];
+    let one_queue = trial("docsis-pie", &uploads);
+    for queue in ["docsis-lld", PROACTIVE] {
+        let outcome = trial(queue, &uploads);
+        assert!(against(&outcome, &one_queue) >= 0.95, "{queue}");
+        let rates = [2, 3, 4].map(|position| goodput(&outcome, position));
+        // The classic flow's weight is a tenth of 35 Mbit/s; a scalable flow has that too.
+        assert!(rates[0] + rates[1] >= 3.5 && rates[2] >= 3.5, "{queue}: {rates:?}");
+        // A marked packet waits behind those of the scalable flow for requested grants.
+        let [idle, load] = p99_ms(&outcome, "nqb");
+        assert!(load <= idle + 8.0, "{queue}: {idle} {load}");
+    }
+}
+
+/// One drop empties the classic queue for over a second, DOCSIS-PIE falls asleep, and the coupling
+/// runs on: `docs/queues/docsis-lld.md`. CableLabs' own simulator does the same.
+#[test]
+fn the_coupling_holds_a_scalable_flow_down_while_pie_sleeps() {
+    for (queue, low, high) in [
+        ("docsis-lld", 0.0, 0.5),
+        ("docsis-lld:coupled-while=awake", 0.9, 3.5),
+        ("docsis-lld:classic-limit=30ms", 0.9, 3.5),
+    ] {
+        for start_ms in [37, 111] {
+            let start = Some(Time::from_millis(start_ms));
+            let classic = FlowConfig { start, ..flow("cubic", Algorithm::Cubic) };
+            let flows = vec![flow("prague", Algorithm::Prague), classic];
+            let config = support::config(queue, "50mbit:delay=60ms", flows, 60);
+            let phases = Phases { ramp: Span::from_secs(30), ..config.phases };
+            let outcome = run(SimConfig { phases, ..config }).unwrap();
+            let ratio = goodput(&outcome, 0) / goodput(&outcome, 1);
+            assert!((low..=high).contains(&ratio), "{queue}: {ratio}");
+            let drops = up_link(&outcome).dropped_packets();
+            assert!(queue != "docsis-lld" || drops < 20, "{drops} drops in a minute of sleep");
+        }
+    }
+}
