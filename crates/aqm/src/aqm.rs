@@ -28,7 +28,7 @@ pub trait Aqm {
 
     /// Told that an arrival was refused for lack of room, so that `on_enqueue` never saw it.
     /// `backlog` is what its queue holds.
-    fn on_refused(&mut self, _now: Time, _backlog: Backlog) {}
+    fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 
     /// Told that packets were taken from the head for lack of room, not by the AQM's own choice.
     fn on_overlimit(&mut self, _now: Time, _packets: u32) {}

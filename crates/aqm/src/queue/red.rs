@@ -202,7 +202,7 @@ impl Aqm for Red {
         }
     }
 
-    fn on_refused(&mut self, now: Time, backlog: Backlog) {
+    fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
         self.advance(now);
         self.average(now, backlog);
         self.count = Some(0);

@@ -133,7 +133,7 @@ impl Aqm for DocsisPie {
         self.controller.judge(meta.len, backlog)
     }
 
-    fn on_refused(&mut self, now: Time, backlog: Backlog) {
+    fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
         self.advance(now, backlog);
         self.controller.on_refused();
     }

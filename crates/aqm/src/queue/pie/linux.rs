@@ -207,7 +207,7 @@ impl Aqm for PieLinux {
         Verdict::Drop
     }
 
-    fn on_refused(&mut self, now: Time, backlog: Backlog) {
+    fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
         self.advance(now, backlog);
         self.state.accumulated_q56 = 0;
     }

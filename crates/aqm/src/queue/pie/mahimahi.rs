@@ -155,7 +155,7 @@ impl Aqm for PieMahimahi {
         if self.rng.next_u64() >> 8 < state.probability_q56 { Verdict::Drop } else { Verdict::Pass }
     }
 
-    fn on_refused(&mut self, now: Time, backlog: Backlog) {
+    fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
         self.catch_up(time_ms(now), backlog.bytes);
     }
 

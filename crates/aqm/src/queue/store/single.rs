@@ -77,7 +77,7 @@ impl<A: Aqm, P> Single<A, P> {
     /// The verdict on an arrival that finds no room.
     #[cold]
     fn refuse(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
-        self.aqm.on_refused(now, self.ring.backlog());
+        self.aqm.on_refused(now, &packet.meta, self.ring.backlog());
         self.ring.drop_enqueue(now, packet, DropReason::Overlimit, observer);
         Admit::Refused
     }

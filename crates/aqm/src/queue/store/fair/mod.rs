@@ -155,7 +155,7 @@ impl<A: Aqm, P> Fair<A, P> {
         observer: &mut dyn Observer<P>,
     ) -> Admit {
         let backlog = self.flow_backlog(index);
-        self.flows[index].aqm.on_refused(now, backlog);
+        self.flows[index].aqm.on_refused(now, &packet.meta, backlog);
         self.shared.stats.dropped_enqueue.add(packet.meta.len);
         observer.dropped(now, packet, DropReason::Overlimit);
         Admit::Refused

@@ -142,7 +142,7 @@ fn at_a_tail_limit_the_arrival_is_refused_and_its_own_flow_is_told() {
     #[derive(Clone)]
     struct CountsRefusals(u32, Backlog);
     impl Aqm for CountsRefusals {
-        fn on_refused(&mut self, _now: Time, backlog: Backlog) {
+        fn on_refused(&mut self, _now: Time, _meta: &Meta, backlog: Backlog) {
             *self = Self(self.0 + 1, backlog);
         }
     }
