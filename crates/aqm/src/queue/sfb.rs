@@ -132,7 +132,7 @@ impl Sfb {
             return true;
         }
         if self.tokens == 0 {
-            let age_ms = (now_ms - self.tokens_ms).min(PENALTY_MEMORY_MS);
+            let age_ms = now_ms.saturating_sub(self.tokens_ms).min(PENALTY_MEMORY_MS);
             self.tokens = (age_ms * penalty_rate / 1_000).min(penalty_burst);
             self.tokens_ms = now_ms;
             if self.tokens == 0 {
