@@ -36,7 +36,7 @@ const fn shaped(queue: &'static str, flows: usize, rate: f64, p50: f64, p99: f64
     Case { link: "1gbit:delay=20ms,overhead=14B", ..case(queue, flows, rate, p50, p99) }
 }
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 20] = [
     case("fifo:limit=262144B", 1, 20.00, 124.0, 144.0),
     case("fifo:limit=262144B", 10, 20.00, 137.0, 144.0),
     case("pie:profile=linux", 1, 19.97, 54.8, 65.4),
@@ -51,6 +51,8 @@ const CASES: [Case; 18] = [
     case("cake:tins=besteffort", 10, 19.97, 40.4, 41.2),
     case("dualpi2:profile=linux", 1, 19.81, 52.2, 62.4),
     case("dualpi2:profile=linux", 10, 20.02, 55.5, 65.9),
+    case("fq-pie:profile=linux", 1, 19.95, 40.4, 40.6),
+    case("fq-pie:profile=linux", 10, 19.99, 40.4, 40.7),
     case(
         "red:limit=400000B,min=30000B,max=90000B,max-p=2%,weight=3.125%,gentle=off",
         1,
