@@ -20,6 +20,7 @@ use criterion::Criterion;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
+use underload_aqm::queue::blue::Blue;
 use underload_aqm::queue::bode::BodeProfile;
 use underload_aqm::queue::cake::Cake;
 use underload_aqm::queue::codel::CodelProfile;
@@ -194,8 +195,7 @@ fn rows() -> Vec<Row> {
     for entry in QUEUES {
         let name = entry.definition.name;
         let specs = match entry.definition.profiles {
-            // Its default thresholds are far below the standing queue: it would drop half.
-            _ if name == "red" => vec!["red:min=150p,max=450p".to_string()],
+            _ if raised(name).is_some() => raised(name).map(String::from).into_iter().collect(),
             [] => vec![name.to_string()],
             some => some.iter().map(|p| format!("{name}:profile={}", p.name)).collect(),
         };
@@ -204,6 +204,16 @@ fn rows() -> Vec<Row> {
     let many = row("fq-codel", 2 * MANY_FLOWS, MANY_FLOWS);
     rows.push(Row { name: format!("{}, {MANY_FLOWS} flows", many.name), ..many });
     rows
+}
+
+/// Disciplines whose default thresholds are below the standing queue or the offered rate, and would
+/// drop a part of it, with thresholds above.
+fn raised(name: &str) -> Option<&'static str> {
+    match name {
+        "red" => Some("red:min=150p,max=450p"),
+        "sfb" => Some("sfb:max=1000p,target=500p"),
+        _ => None,
+    }
 }
 
 fn row(spec: &str, standing: u32, flows: u32) -> Row {
@@ -258,6 +268,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         }
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
         QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
+        QueueConfig::Blue(queue) => boxed(tail(Blue::new(queue.config, rng), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
         QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
             return None;

@@ -8,8 +8,8 @@ use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
-    bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo, fq_codel,
-    fq_pie, pie, red, sfb,
+    blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
+    fq_codel, fq_pie, pie, red, sfb,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -74,6 +74,10 @@ pub const QUEUES: &[QueueEntry] = &[
         configure: |values, link| red::configure(values, link).map(QueueConfig::Red),
     },
     QueueEntry {
+        definition: &blue::DEFINITION,
+        configure: |values, link| blue::configure(values, link).map(QueueConfig::Blue),
+    },
+    QueueEntry {
         definition: &sfb::DEFINITION,
         configure: |values, _| sfb::configure(values).map(QueueConfig::Sfb),
     },
@@ -117,6 +121,8 @@ pub enum QueueConfig {
     DocsisLld(docsis_lld::DocsisLldConfig),
     /// RED.
     Red(red::RedQueue),
+    /// BLUE.
+    Blue(blue::BlueQueue),
     /// Stochastic Fair BLUE.
     Sfb(sfb::SfbQueue),
 }
@@ -191,6 +197,7 @@ impl QueueConfig {
             Self::DualPi2(config) => config.build(rng),
             Self::DocsisLld(config) => config.build(rng),
             Self::Red(config) => config.build(rng),
+            Self::Blue(config) => config.build(rng),
             Self::Sfb(config) => config.build(rng),
         }
     }

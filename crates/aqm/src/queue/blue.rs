@@ -1,0 +1,363 @@
+//! BLUE (Feng, Shin, Kandlur and Saha, IEEE/ACM Transactions on Networking 10(4), 2002), in profile
+//! `feng`.
+//!
+//! # Principle
+//! One probability, moved by events instead of by the queue's length. A loss for lack of room (or
+//! a queue longer than `threshold`) says that too little is signalled: it rises by `increment`. An
+//! idle link says that too much is: it falls by `decrement`. After each step it stays as it is for
+//! `freeze`, so that the senders' answer is seen before the next one. Arrivals are marked or
+//! dropped with it.
+//!
+//! # Parameters
+//! | key | unit | default | meaning (paper, section III) |
+//! |---|---|---|---|
+//! | `freeze` | time | 100 ms | least time between two steps (`freeze_time`) |
+//! | `increment` | probability | 0.25 % | step up (`d1`) |
+//! | `decrement` | probability | 0.025 % | step down (`d2`) |
+//! | `threshold` | packets or bytes | none | a longer queue counts as a loss (`L`) |
+//! | `ecn` | on/off | off | mark instead of drop |
+//! | `limit` | packets or bytes | 1000p | stored at most |
+//!
+//! The defaults are those of the ns-3 port of the authors' own simulator code. The step down is the
+//! smaller, since an idle link can mean too many signals or too little traffic, a loss only one
+//! thing.
+//!
+//! # Where the paper leaves room
+//! * A link that stays idle: one idle event per `freeze` for as long as it lasts, so that a
+//!   probability from busier times does not meet whoever comes next.
+//! * When idleness begins: when the last packet has been transmitted at the link's rate; where none
+//!   is known, when it left the queue.
+//! * The next step is due once `freeze` has passed, at that very instant too.
+//!
+//! # Divergences
+//! From the ns-3 port: there the loss event counts only the limit, and an idle link is one event
+//! that the next arrival finds.
+//!
+//! # Validation
+//! Steps, freezing and idleness by hand; the equilibrium with senders that do not react; loss
+//! beside RED's with small buffers, the paper's main claim (`crates/sim/tests/shelf.rs`). See
+//! `docs/queues/blue.md`.
+
+use alloc::boxed::Box;
+
+use crate::aqm::{Aqm, Store, Verdict};
+use crate::config::{
+    ConfigError, Definition, Key, LinkFacts, PacketsOrBytes, Probability, Profile, Values,
+};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::queue::fifo::{self, LIMIT};
+use crate::queue::store::{Limit, Overflow, Single};
+use crate::rate::Rate;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// Parameters of [`Blue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlueConfig {
+    /// Least time between two steps; not zero.
+    pub freeze: Span,
+    /// Step up, as a fraction of 2^32.
+    pub increment_q32: u64,
+    /// Step down, as a fraction of 2^32.
+    pub decrement_q32: u64,
+    /// A queue that holds more than this counts as a loss.
+    pub threshold: Option<Limit>,
+    /// Whether ECN-capable packets are marked instead of dropped.
+    pub ecn: bool,
+    /// The link's rate, for the end of the last transmission.
+    pub rate: Option<Rate>,
+}
+
+/// The AQM.
+#[derive(Clone, Debug)]
+pub struct Blue {
+    config: BlueConfig,
+    probability_q32: u64,
+    /// From when on the probability may move again.
+    frozen_until: Time,
+    /// While nothing is stored: up to when idleness is accounted for, or from when on the link is
+    /// idle.
+    idle_from: Time,
+    rng: Rng,
+}
+
+impl Blue {
+    /// A controller that has signalled nothing and draws from `rng`.
+    pub fn new(config: BlueConfig, rng: Rng) -> Self {
+        Self { config, probability_q32: 0, frozen_until: Time::ZERO, idle_from: Time::ZERO, rng }
+    }
+
+    /// Steps down for the idleness up to `now`, if there was any.
+    fn account_for_idleness(&mut self, now: Time) {
+        let first = self.idle_from.max(self.frozen_until);
+        // This arrival may be dropped, and leave the link idle.
+        self.idle_from = self.idle_from.max(now);
+        if first >= now {
+            return;
+        }
+        let events = now.since(first).as_nanos().div_ceil(self.config.freeze.as_nanos());
+        let fall_q32 = self.config.decrement_q32.saturating_mul(events);
+        self.probability_q32 = self.probability_q32.saturating_sub(fall_q32);
+        self.frozen_until = first + self.config.freeze * events;
+    }
+
+    /// Steps up for a loss, unless the last step is too fresh.
+    fn lose(&mut self, now: Time) {
+        if now >= self.frozen_until {
+            self.probability_q32 = (self.probability_q32 + self.config.increment_q32).min(ONE_Q32);
+            self.frozen_until = now + self.config.freeze;
+        }
+    }
+}
+
+impl Aqm for Blue {
+    fn on_enqueue(&mut self, now: Time, _meta: &Meta, backlog: Backlog) -> Verdict {
+        if backlog.is_empty() {
+            self.account_for_idleness(now);
+        }
+        if self.config.threshold.is_some_and(|threshold| !threshold.holds(backlog)) {
+            self.lose(now);
+        }
+        let signals = u64::from(self.rng.next_u32()) < self.probability_q32;
+        match (signals, self.config.ecn) {
+            (false, _) => Verdict::Pass,
+            (true, true) => Verdict::Signal,
+            (true, false) => Verdict::Drop,
+        }
+    }
+
+    fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
+        if !backlog.is_empty() {
+            self.lose(now);
+        }
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        _observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        let packet = store.pop()?;
+        if store.head().is_none() {
+            let len = u64::from(packet.meta.len);
+            let transmission = self.config.rate.and_then(|rate| rate.time_for(len));
+            self.idle_from = now + transmission.unwrap_or_default();
+        }
+        Some(packet)
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("blue.probability", self.probability_q32 as f64 / ONE_Q32 as f64);
+    }
+}
+
+const ONE_Q32: u64 = 1 << 32;
+
+/// BLUE on one queue, ready to build.
+#[derive(Clone, Copy, Debug)]
+pub struct BlueQueue {
+    /// The algorithm.
+    pub config: BlueConfig,
+    /// How much the queue holds; arrivals beyond are dropped.
+    pub limit: Limit,
+}
+
+impl BlueQueue {
+    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        let blue = Blue::new(self.config, rng.child("blue"));
+        Box::new(Single::new(blue, self.limit, Overflow::Tail))
+    }
+}
+
+const FREEZE: Key<Span> =
+    Key::new("freeze", "100ms", "least time between two steps").within("1us", "60s");
+
+const INCREMENT: Key<Probability> =
+    Key::new("increment", "0.25%", "step up after a loss for lack of room");
+
+const DECREMENT: Key<Probability> =
+    Key::new("decrement", "0.025%", "step down while the link is idle");
+
+const THRESHOLD: Key<Option<PacketsOrBytes>> =
+    Key::optional("threshold", "none", "a queue longer than this counts as a loss");
+
+const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "blue",
+    summary: "BLUE: signals more after a loss, less while the link is idle",
+    source: "Feng, Shin, Kandlur and Saha 2002",
+    profiles: &[Profile { name: "feng", doc: "the paper's BLUE, defaults of its ns-3 port" }],
+    params: &[
+        FREEZE.param(),
+        INCREMENT.param(),
+        DECREMENT.param(),
+        THRESHOLD.param(),
+        ECN.param(),
+        LIMIT.param(),
+    ],
+    ..Definition::BARE
+};
+
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<BlueQueue, ConfigError> {
+    let config = BlueConfig {
+        freeze: values.get(FREEZE),
+        increment_q32: values.get(INCREMENT),
+        decrement_q32: values.get(DECREMENT),
+        threshold: values.get(THRESHOLD).map(|threshold| match threshold {
+            PacketsOrBytes::Packets(packets) => Limit::packets(packets),
+            PacketsOrBytes::Bytes(bytes) => Limit::bytes(bytes),
+        }),
+        ecn: values.get(ECN),
+        rate: link.rate.filter(|rate| !rate.is_zero()),
+    };
+    Ok(BlueQueue { config, limit: fifo::limit(values)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Ecn;
+    use crate::qdisc::Admit;
+    use crate::registry::{QueueConfig, QueueSetup};
+
+    fn configured(spec: &str, rate: Option<Rate>) -> BlueQueue {
+        let facts = LinkFacts { rate, ..LinkFacts::default() };
+        match QueueSetup::parse(spec, &facts).expect(spec).config {
+            QueueConfig::Blue(queue) => queue,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn blue(spec: &str) -> Blue {
+        let rate = Some(Rate::from_megabits_per_second(8));
+        Blue::new(configured(spec, rate).config, Rng::new(3))
+    }
+
+    const PACKET: Meta = Meta::new(1_000, 0);
+    const STANDING: Backlog = Backlog { packets: 10, bytes: 10_000 };
+    const QUARTER_PERCENT: u64 = ONE_Q32 / 400;
+
+    #[test]
+    fn losses_raise_the_probability_once_per_freeze() {
+        let mut blue = blue("blue");
+        for ms in [0, 1, 99, 100, 150, 200, 320] {
+            blue.on_refused(Time::from_millis(ms), &PACKET, STANDING);
+        }
+        // At 0, 100, 200 and 320 ms.
+        assert_eq!(blue.probability_q32, 4 * QUARTER_PERCENT);
+        blue.on_refused(Time::from_secs(1), &PACKET, Backlog::default());
+        assert_eq!(
+            blue.probability_q32,
+            4 * QUARTER_PERCENT,
+            "too large a packet is no congestion"
+        );
+        blue.config.increment_q32 = ONE_Q32;
+        blue.on_refused(Time::from_secs(2), &PACKET, STANDING);
+        assert_eq!(blue.probability_q32, ONE_Q32);
+    }
+
+    #[test]
+    fn a_queue_beyond_the_threshold_counts_as_a_loss() {
+        for (spec, raised) in [
+            ("blue", false),
+            ("blue:threshold=10p", false),
+            ("blue:threshold=9p", true),
+            ("blue:threshold=10000B", false),
+            ("blue:threshold=9999B", true),
+        ] {
+            let mut blue = blue(spec);
+            blue.on_enqueue(Time::ZERO, &Meta::new(1_000, 0), STANDING);
+            assert_eq!(blue.probability_q32 > 0, raised, "{spec}");
+        }
+    }
+
+    /// Sends one capable packet of 1000 bytes (1 ms) through an empty queue at each instant.
+    fn send_alone(queue: &mut Single<Blue, ()>, at_us: impl IntoIterator<Item = u64>) {
+        for us in at_us {
+            let now = Time::from_micros(us);
+            let meta = Meta { ecn: Ecn::Ect0, ..PACKET };
+            queue.enqueue(now, Packet { meta, payload: () }, &mut ());
+            let _ = queue.dequeue(now, &mut ());
+        }
+    }
+
+    fn alone(probability_q32: u64) -> Single<Blue, ()> {
+        let mut blue = blue("blue:ecn=on");
+        blue.probability_q32 = probability_q32;
+        blue.idle_from = Time::from_secs(10);
+        Single::new(blue, Limit::packets(10), Overflow::Tail)
+    }
+
+    #[test]
+    fn each_freeze_of_idleness_lowers_the_probability() {
+        let step = configured("blue", None).config.decrement_q32;
+        let mut queue = alone(100 * step);
+        // Idle from 10 s on: at 10.0, 10.1, 10.2 s, and not yet at 10.3 s.
+        send_alone(&mut queue, [10_300_000]);
+        assert_eq!(queue.aqm().probability_q32, 97 * step);
+        // Transmits to 10.301 s; idle at 10.301 s, next due at 10.401 s.
+        send_alone(&mut queue, [10_302_000, 10_304_000, 10_401_000]);
+        assert_eq!(queue.aqm().probability_q32, 96 * step);
+        send_alone(&mut queue, [3_600_000_000]);
+        assert_eq!(queue.aqm().probability_q32, 0);
+    }
+
+    #[test]
+    fn a_link_that_is_busy_without_a_queue_is_not_idle() {
+        let step = configured("blue", None).config.decrement_q32;
+        let mut queue = alone(100 * step);
+        // Back to back: each arrives as the one before it has been transmitted.
+        send_alone(&mut queue, (0..1_000).map(|number| 10_000_000 + 1_000 * number));
+        assert_eq!(queue.aqm().probability_q32, 100 * step);
+        // Without a rate the link seems idle between any two.
+        let mut blue = Blue::new(configured("blue:ecn=on", None).config, Rng::new(3));
+        (blue.probability_q32, blue.idle_from) = (100 * step, Time::from_secs(10));
+        let mut queue = Single::new(blue, Limit::packets(10), Overflow::Tail);
+        send_alone(&mut queue, (0..1_000).map(|number| 10_000_000 + 1_000 * number));
+        assert_eq!(queue.aqm().probability_q32, 90 * step);
+    }
+
+    #[test]
+    fn signals_come_at_its_probability_and_capable_packets_are_marked() {
+        for (spec, verdict) in [("blue", Verdict::Drop), ("blue:ecn=on", Verdict::Signal)] {
+            let mut blue = blue(spec);
+            blue.probability_q32 = ONE_Q32 / 5;
+            let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_000, 0) };
+            let verdicts = (0..100_000).map(|_| blue.on_enqueue(Time::ZERO, &meta, STANDING));
+            let signals = verdicts.filter(|&one| one == verdict).count() as f64;
+            // Three standard deviations of 20 % of 100,000.
+            assert!((signals - 20_000.0).abs() < 380.0, "{spec}: {signals}");
+        }
+    }
+
+    /// Senders that do not react, at 125 % of the link: what BLUE has to drop is a fifth. It gets
+    /// there by steps of 0.25 % per 100 ms, in 8 s, and from then on no loss is for lack of room
+    /// but those that make up for steps down.
+    #[test]
+    fn settles_where_the_senders_just_fit() {
+        let blue = blue("blue");
+        let mut queue: Single<Blue, ()> = Single::new(blue, Limit::packets(50), Overflow::Tail);
+        let (mut arrival, mut early, mut refused, mut served) = (Time::ZERO, 0, 0, 0);
+        for ms in 0..120_000 {
+            let now = Time::from_millis(ms);
+            while arrival <= now {
+                let was_full = queue.backlog().packets == 50;
+                let packet = Packet { meta: Meta::new(1_000, 0), payload: () };
+                let lost = queue.enqueue(arrival, packet, &mut ()) == Admit::Refused;
+                if ms >= 20_000 && lost {
+                    *if was_full { &mut refused } else { &mut early } += 1;
+                }
+                arrival += Span::from_micros(800);
+            }
+            let sent = matches!(queue.dequeue(now, &mut ()), crate::qdisc::Dequeue::Packet(_));
+            served += u32::from(sent && ms >= 20_000);
+        }
+        let probability = queue.aqm().probability_q32 as f64 / ONE_Q32 as f64;
+        assert!((0.19..0.21).contains(&probability), "{probability}");
+        assert!(served > 99_000, "the link stays busy: {served}");
+        assert!(early > 24_000 && refused < 1_000, "{early} early, {refused} for lack of room");
+    }
+}
