@@ -20,6 +20,7 @@ use criterion::Criterion;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
+use underload_aqm::queue::avq::Avq;
 use underload_aqm::queue::blue::Blue;
 use underload_aqm::queue::bode::BodeProfile;
 use underload_aqm::queue::cake::Cake;
@@ -212,6 +213,7 @@ fn raised(name: &str) -> Option<&'static str> {
     match name {
         "red" => Some("red:min=150p,max=450p"),
         "sfb" => Some("sfb:max=1000p,target=500p"),
+        "avq" => Some("avq:gamma=100%"),
         _ => None,
     }
 }
@@ -269,6 +271,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
         QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
         QueueConfig::Blue(queue) => boxed(tail(Blue::new(queue.config, rng), queue.limit)),
+        QueueConfig::Avq(queue) => boxed(tail(Avq::new(queue.config), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
         QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
             return None;

@@ -5,6 +5,7 @@
 //! out of their values, and a `build` function that makes an empty queue out of that. It knows
 //! nothing of other disciplines' configurations: [`registry`](crate::registry) lists them all.
 
+pub mod avq;
 pub mod blue;
 pub mod bode;
 pub mod buffer_control;

@@ -8,7 +8,7 @@ use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
-    blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
+    avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
     fq_codel, fq_pie, pie, red, sfb,
 };
 use crate::registry::unknown;
@@ -82,6 +82,10 @@ pub const QUEUES: &[QueueEntry] = &[
         configure: |values, _| sfb::configure(values).map(QueueConfig::Sfb),
     },
     QueueEntry {
+        definition: &avq::DEFINITION,
+        configure: |values, link| avq::configure(values, link).map(QueueConfig::Avq),
+    },
+    QueueEntry {
         definition: &bode::DEFINITION,
         configure: |values, _| bode::configure(values).map(QueueConfig::Bode),
     },
@@ -123,6 +127,8 @@ pub enum QueueConfig {
     Red(red::RedQueue),
     /// BLUE.
     Blue(blue::BlueQueue),
+    /// AVQ.
+    Avq(avq::AvqQueue),
     /// Stochastic Fair BLUE.
     Sfb(sfb::SfbQueue),
 }
@@ -198,6 +204,7 @@ impl QueueConfig {
             Self::DocsisLld(config) => config.build(rng),
             Self::Red(config) => config.build(rng),
             Self::Blue(config) => config.build(rng),
+            Self::Avq(config) => config.build(),
             Self::Sfb(config) => config.build(rng),
         }
     }
