@@ -29,6 +29,7 @@ use underload_aqm::queue::docsis_pie::DocsisPie;
 use underload_aqm::queue::fq_codel::FlowCodel;
 use underload_aqm::queue::pie::{PieLinux, PieMahimahi, PieProfile, PieRfc};
 use underload_aqm::queue::red::Red;
+use underload_aqm::queue::rem::Rem;
 use underload_aqm::queue::sfb::Sfb;
 use underload_aqm::queue::store::fair::Fair;
 use underload_aqm::queue::store::{Limit, NoAqm, Overflow, Single};
@@ -213,6 +214,7 @@ fn raised(name: &str) -> Option<&'static str> {
     match name {
         "red" => Some("red:min=150p,max=450p"),
         "sfb" => Some("sfb:max=1000p,target=500p"),
+        "rem" => Some("rem:target=1000p"),
         "avq" => Some("avq:gamma=100%"),
         _ => None,
     }
@@ -271,6 +273,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
         QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
         QueueConfig::Blue(queue) => boxed(tail(Blue::new(queue.config, rng), queue.limit)),
+        QueueConfig::Rem(queue) => boxed(tail(Rem::new(queue.config, rng), queue.limit)),
         QueueConfig::Avq(queue) => boxed(tail(Avq::new(queue.config), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
         QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {

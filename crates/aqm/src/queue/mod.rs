@@ -21,5 +21,6 @@ pub mod fq_codel;
 pub mod fq_pie;
 pub mod pie;
 pub mod red;
+pub mod rem;
 pub mod sfb;
 pub mod store;

@@ -9,7 +9,7 @@ use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
-    fq_codel, fq_pie, pie, red, sfb,
+    fq_codel, fq_pie, pie, red, rem, sfb,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -82,6 +82,10 @@ pub const QUEUES: &[QueueEntry] = &[
         configure: |values, _| sfb::configure(values).map(QueueConfig::Sfb),
     },
     QueueEntry {
+        definition: &rem::DEFINITION,
+        configure: |values, link| rem::configure(values, link).map(QueueConfig::Rem),
+    },
+    QueueEntry {
         definition: &avq::DEFINITION,
         configure: |values, link| avq::configure(values, link).map(QueueConfig::Avq),
     },
@@ -127,6 +131,8 @@ pub enum QueueConfig {
     Red(red::RedQueue),
     /// BLUE.
     Blue(blue::BlueQueue),
+    /// REM.
+    Rem(rem::RemQueue),
     /// AVQ.
     Avq(avq::AvqQueue),
     /// Stochastic Fair BLUE.
@@ -204,6 +210,7 @@ impl QueueConfig {
             Self::DocsisLld(config) => config.build(rng),
             Self::Red(config) => config.build(rng),
             Self::Blue(config) => config.build(rng),
+            Self::Rem(config) => config.build(rng),
             Self::Avq(config) => config.build(),
             Self::Sfb(config) => config.build(rng),
         }

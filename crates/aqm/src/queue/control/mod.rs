@@ -1,8 +1,10 @@
 //! What controllers have in common: the proportional integral step of PIE's variants, the update
 //! timer, signals spread evenly, and probabilities as fixed-point numbers.
 
+mod exponential;
 mod recur;
 
+pub(crate) use exponential::{exp_of_minus_q32, ln_q48};
 pub(crate) use recur::Recur;
 
 use crate::time::{Span, Time};

@@ -1,0 +1,419 @@
+//! REM, Random Exponential Marking (Athuraliya, Li, Low and Yin, IEEE Network, May 2001), in
+//! profile `athuraliya`.
+//!
+//! # Principle
+//! A link has a price. Every `interval` it rises by `gamma` times the excess of what came in over
+//! what the link can send, plus `alpha` times what the queue holds above `target`; where both are
+//! below, it falls. An arrival is marked or dropped with probability `1 - phi^-price`. The price
+//! stands still only where the rate matches the link *and* the queue its target, whatever the
+//! number of senders: unlike RED's, the queue says nothing of the load. And since the exponents of
+//! several links add up, an end-to-end probability tells a sender the sum of the prices on its
+//! path.
+//!
+//! # Parameters
+//! | key | unit | default | meaning (paper) |
+//! |---|---|---|---|
+//! | `gamma` | number | 0.001 | gain of the price |
+//! | `alpha` | number | 0.1 | weight of the queue beside the rate |
+//! | `phi` | number | 1.001 | base of the probability |
+//! | `target` | packets | 20 | queue to hold (`b*`) |
+//! | `interval` | time | 2 ms | time between updates of the price |
+//! | `weight` | number | 1 | weight of the newest interval in the input rate; 1: no memory |
+//! | `mean-packet` | bytes | 1000 | a packet, as prices and targets count them |
+//! | `ecn` | on/off | off | mark instead of drop |
+//! | `limit` | packets or bytes | 1000p | stored at most |
+//! | `rate` | rate | the link's | what the link can send |
+//!
+//! The defaults are those of the authors' own code in ns-2.
+//!
+//! # Divergences from that code
+//! * Rate and queue are measured in bytes over `mean-packet`, so that small packets count as little
+//!   as they cost; the probability is the same for all sizes.
+//! * Marks are set on arrival, not on departure, as drops are.
+//! * The price has an upper bound, where the probability is one but for 2^-32.
+//!
+//! # Time
+//! Updates are replayed at their nominal instants with the backlog of that time. While nothing
+//! comes, each adds the same, and all that are due are added in one step.
+//!
+//! # Validation
+//! Prices against the closed form; rate and queue match for 4 and for 60 senders alike, the paper's
+//! main claim (`crates/sim/tests/shelf.rs`). See `docs/queues/rem.md`.
+
+use alloc::boxed::Box;
+
+use crate::aqm::{Aqm, Store, Verdict};
+use crate::config::{
+    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, Profile, Values,
+};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::queue::avq::RATE;
+use crate::queue::control::{UpdateTimer, exp_of_minus_q32, ln_q48};
+use crate::queue::fifo::{self, LIMIT};
+use crate::queue::store::{Limit, Overflow, Single};
+use crate::rate::Rate;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// Parameters of [`Rem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemConfig {
+    /// Gain of the price, in millionths.
+    pub gamma_millionths: u64,
+    /// Weight of the queue beside the rate, in millionths.
+    pub alpha_millionths: u64,
+    /// Base of the probability, in millionths; above one, at most two.
+    pub phi_millionths: u64,
+    /// Queue to hold, in bytes.
+    pub target_bytes: u64,
+    /// Time between updates; not zero.
+    pub interval: Span,
+    /// Weight of the newest interval in the input rate, in millionths; at most one.
+    pub weight_millionths: u64,
+    /// What counts as one packet, in bytes; not zero.
+    pub mean_packet_bytes: u64,
+    /// Whether ECN-capable packets are marked instead of dropped.
+    pub ecn: bool,
+    /// What the link can send.
+    pub rate: Rate,
+}
+
+/// The AQM.
+#[derive(Clone, Debug)]
+pub struct Rem {
+    config: RemConfig,
+    /// What the link can send in an interval, in 65536ths of a byte.
+    capacity_q16: i128,
+    ln_phi_q48: u64,
+    price_cap_q32: i128,
+    timer: UpdateTimer,
+    /// In packets, as a fraction of 2^32.
+    price_q32: i128,
+    /// Bytes that came since the last update.
+    arrived_bytes: u64,
+    /// Smoothed bytes per interval, in 65536ths.
+    input_q16: i128,
+    probability_q32: u64,
+    rng: Rng,
+}
+
+impl Rem {
+    /// A link without a price that draws from `rng`.
+    pub fn new(config: RemConfig, rng: Rng) -> Self {
+        let bits = i128::from(config.rate.bits_per_second());
+        let ln_phi_q48 = ln_q48(config.phi_millionths);
+        Self {
+            capacity_q16: ((bits * i128::from(config.interval.as_nanos())) << 16) / 8_000_000_000,
+            ln_phi_q48,
+            price_cap_q32: (PRICE_CAP_EXPONENT << 80) / i128::from(ln_phi_q48.max(1)),
+            timer: UpdateTimer::new(Time::ZERO + config.interval, config.interval),
+            price_q32: 0,
+            arrived_bytes: 0,
+            input_q16: 0,
+            probability_q32: 0,
+            config,
+            rng,
+        }
+    }
+
+    fn advance(&mut self, now: Time, backlog: Backlog) {
+        let mut changed = false;
+        while let Some(due) = self.timer.take_due(now) {
+            changed = true;
+            let steady = self.update(backlog);
+            if let Some(step_q32) = steady
+                && let Some(last) = self.timer.skip_due(now)
+            {
+                let missed = last.since(due).as_nanos() / self.config.interval.as_nanos();
+                self.add_to_price(step_q32.saturating_mul(i128::from(missed)));
+            }
+        }
+        if changed {
+            let exponent_q32 = (self.price_q32 * i128::from(self.ln_phi_q48)) >> 48;
+            self.probability_q32 = ONE_Q32 - exp_of_minus_q32(exponent_q32 as u64);
+        }
+    }
+
+    /// One update of the price. Its step, if all further ones will be the same while nothing comes.
+    #[cold]
+    fn update(&mut self, backlog: Backlog) -> Option<i128> {
+        let config = &self.config;
+        let arrived_q16 = i128::from(self.arrived_bytes.min(BYTES_CAP)) << 16;
+        let news_q16 = (arrived_q16 - self.input_q16) * i128::from(config.weight_millionths);
+        let is_steady = self.arrived_bytes == 0 && news_q16 / 1_000_000 == 0;
+        self.input_q16 += news_q16 / 1_000_000;
+        self.arrived_bytes = 0;
+        let queue = i128::from(backlog.bytes.min(BYTES_CAP)) - i128::from(config.target_bytes);
+        let queue_q16 = (queue << 16) * i128::from(config.alpha_millionths) / 1_000_000;
+        let excess_q16 = self.input_q16 + queue_q16 - self.capacity_q16;
+        let packets = 1_000_000 * i128::from(config.mean_packet_bytes);
+        let step_q32 = ((excess_q16 * i128::from(config.gamma_millionths)) << 16) / packets;
+        self.add_to_price(step_q32);
+        is_steady.then_some(step_q32)
+    }
+
+    fn add_to_price(&mut self, step_q32: i128) {
+        self.price_q32 = self.price_q32.saturating_add(step_q32).clamp(0, self.price_cap_q32);
+    }
+}
+
+impl Aqm for Rem {
+    fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
+        self.advance(now, backlog);
+        self.arrived_bytes += u64::from(meta.len);
+        let signals = u64::from(self.rng.next_u32()) < self.probability_q32;
+        match (signals, self.config.ecn) {
+            (false, _) => Verdict::Pass,
+            (true, true) => Verdict::Signal,
+            (true, false) => Verdict::Drop,
+        }
+    }
+
+    fn on_refused(&mut self, now: Time, meta: &Meta, backlog: Backlog) {
+        self.advance(now, backlog);
+        self.arrived_bytes += u64::from(meta.len);
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        _observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        self.advance(now, store.backlog());
+        store.pop()
+    }
+
+    fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        visit("rem.price_packets", self.price_q32 as f64 / ONE_Q32 as f64);
+        visit("rem.probability", self.probability_q32 as f64 / ONE_Q32 as f64);
+    }
+}
+
+const ONE_Q32: u64 = 1 << 32;
+/// The price stops where the probability is `1 - exp(-23)`, which is 1 but for less than 2^-32.
+const PRICE_CAP_EXPONENT: i128 = 23;
+/// More bytes count as this many, which keeps the arithmetic in range.
+const BYTES_CAP: u64 = 1 << 40;
+
+/// REM on one queue, ready to build.
+#[derive(Clone, Copy, Debug)]
+pub struct RemQueue {
+    /// The algorithm.
+    pub config: RemConfig,
+    /// How much the queue holds; arrivals beyond are dropped.
+    pub limit: Limit,
+}
+
+impl RemQueue {
+    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        let rem = Rem::new(self.config, rng.child("rem"));
+        Box::new(Single::new(rem, self.limit, Overflow::Tail))
+    }
+}
+
+const GAMMA: Key<Millionths> =
+    Key::new("gamma", "0.001", "gain of the price").within("0.000001", "1000");
+
+const ALPHA: Key<Millionths> =
+    Key::new("alpha", "0.1", "weight of the queue beside the rate").within("0", "1000");
+
+const PHI: Key<Millionths> =
+    Key::new("phi", "1.001", "base of the probability 1 - phi^-price").within("1.000001", "2");
+
+const TARGET: Key<Packets> =
+    Key::new("target", "20p", "queue to hold, in mean packets").within("0p", "1000000p");
+
+const INTERVAL: Key<Span> =
+    Key::new("interval", "2ms", "time between updates of the price").within("100us", "10s");
+
+const WEIGHT: Key<Millionths> =
+    Key::new("weight", "1", "weight of the newest interval in the input rate; 1: no memory")
+        .within("0.001", "1");
+
+const MEAN_PACKET: Key<Bytes> =
+    Key::new("mean-packet", "1000B", "what counts as one packet").within("1B", "64KiB");
+
+const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "rem",
+    summary: "REM: a price that stands still where rate and queue match their targets",
+    source: "Athuraliya, Li, Low and Yin 2001",
+    profiles: &[Profile { name: "athuraliya", doc: "the paper's REM, defaults of its ns-2 code" }],
+    params: &[
+        GAMMA.param(),
+        ALPHA.param(),
+        PHI.param(),
+        TARGET.param(),
+        INTERVAL.param(),
+        WEIGHT.param(),
+        MEAN_PACKET.param(),
+        RATE.param(),
+        ECN.param(),
+        LIMIT.param(),
+    ],
+    ..Definition::BARE
+};
+
+pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RemQueue, ConfigError> {
+    let mean_packet_bytes = values.get(MEAN_PACKET);
+    let config = RemConfig {
+        gamma_millionths: values.get(GAMMA),
+        alpha_millionths: values.get(ALPHA),
+        phi_millionths: values.get(PHI),
+        target_bytes: u64::from(values.get(TARGET)) * mean_packet_bytes,
+        interval: values.get(INTERVAL),
+        weight_millionths: values.get(WEIGHT),
+        mean_packet_bytes,
+        ecn: values.get(ECN),
+        rate: crate::queue::avq::rate_of(values, link)?,
+    };
+    Ok(RemQueue { config, limit: fifo::limit(values)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Ecn;
+    use crate::registry::{QueueConfig, QueueSetup};
+    use alloc::string::{String, ToString};
+
+    fn config(spec: &str) -> Result<RemConfig, String> {
+        let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(8));
+        match QueueSetup::parse(spec, &facts).map_err(|error| error.to_string())?.config {
+            QueueConfig::Rem(queue) => Ok(queue.config),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rem(spec: &str) -> Rem {
+        Rem::new(config(spec).expect(spec), Rng::new(8))
+    }
+
+    fn price(rem: &Rem) -> f64 {
+        rem.price_q32 as f64 / ONE_Q32 as f64
+    }
+
+    fn stored(packets: u32) -> Backlog {
+        Backlog { packets, bytes: u64::from(packets) * 1_000 }
+    }
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    /// 8 Mbit/s are 2 packets of 1000 bytes per update: with those coming, the price follows from
+    /// the queue alone, 0.001 * 0.1 * (1020 - 20) per update.
+    #[test]
+    fn the_price_rises_with_the_queue_where_the_rate_matches() {
+        let mut rem = rem("rem");
+        for update in 0..=100 {
+            rem.advance(ms(2 * update), stored(1_020));
+            for _ in 0..2 {
+                rem.on_enqueue(ms(2 * update), &Meta::new(1_000, 0), stored(1_020));
+            }
+        }
+        assert!((price(&rem) - 10.0).abs() < 1e-5, "{}", price(&rem));
+        let probability = rem.probability_q32 as f64 / ONE_Q32 as f64;
+        let expected = 1.0 - 1.001_f64.powf(-price(&rem));
+        assert!((probability - expected).abs() < 1e-8, "{probability} is not {expected}");
+    }
+
+    /// At the target, what comes beyond the rate raises it: 0.001 per packet and update. What is
+    /// refused has come too.
+    #[test]
+    fn the_price_rises_with_the_rate_where_the_queue_matches() {
+        let mut rem = rem("rem");
+        for update in 0..1_000 {
+            rem.on_enqueue(ms(2 * update), &Meta::new(2_500, 0), stored(20));
+            rem.on_refused(ms(2 * update), &Meta::new(2_500, 0), stored(20));
+        }
+        rem.advance(ms(2_000), stored(20));
+        assert!((price(&rem) - 3.0).abs() < 1e-5, "{}", price(&rem));
+        // Nothing comes any more, and nothing is stored: 0.001 * (2 + 0.1 * 20) down per update.
+        rem.advance(ms(3_000), Backlog::default());
+        assert!((price(&rem) - 1.0).abs() < 1e-5, "{}", price(&rem));
+        rem.advance(ms(5_000), Backlog::default());
+        assert_eq!((rem.price_q32, rem.probability_q32), (0, 0));
+    }
+
+    /// The update rule of the authors' ns-2 code, in floating point, over random input.
+    #[test]
+    fn prices_are_those_of_the_published_update_rule() {
+        for (spec, gamma, weight, target) in
+            [("rem", 0.001, 1.0, 20.0), ("rem:gamma=0.01,weight=0.25,target=5p", 0.01, 0.25, 5.0)]
+        {
+            let (mut rem, mut rng) = (rem(spec), Rng::new(5));
+            let (mut expected, mut input) = (0.0_f64, 0.0);
+            for update in 1..20_000 {
+                let queue = rng.below(if update % 2_000 < 1_000 { 400 } else { 4 });
+                let lens = [rng.below(3_000), rng.below(1_500)];
+                for len in lens {
+                    rem.on_enqueue(ms(2 * update - 1), &Meta::new(len, 0), stored(queue));
+                }
+                rem.advance(ms(2 * update), stored(queue));
+                let came = f64::from(lens[0] + lens[1]) / 1_000.0;
+                input += weight * (came - input);
+                let excess = input + 0.1 * (f64::from(queue) - target) - 2.0;
+                expected = (expected + gamma * excess).max(0.0);
+                assert!((price(&rem) - expected).abs() < 1e-3, "{update}: {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn updates_that_all_add_the_same_are_added_at_once() {
+        for packets in [0, 400] {
+            for spec in ["rem", "rem:weight=0.3", "rem:interval=3ms"] {
+                let (mut stepped, mut skipped) = (rem(spec), rem(spec));
+                for rem in [&mut stepped, &mut skipped] {
+                    rem.price_q32 = 50 << 32;
+                    rem.on_enqueue(ms(1), &Meta::new(60_000, 0), stored(packets));
+                }
+                (1..=9_000).for_each(|millis| stepped.advance(ms(millis), stored(packets)));
+                skipped.advance(ms(9_000), stored(packets));
+                assert_eq!(stepped.price_q32, skipped.price_q32, "{spec}");
+                assert_eq!(stepped.probability_q32, skipped.probability_q32, "{spec}");
+                assert!(packets == 0 || skipped.price_q32 > 100 << 32, "{spec}");
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_end_at_a_probability_of_one_and_do_not_overflow() {
+        let spec =
+            "rem:gamma=1000,alpha=1000,phi=1.000001,mean-packet=1B,interval=100us,rate=1kbit";
+        let mut rem = rem(spec);
+        let full = Backlog { packets: u32::MAX, bytes: u64::MAX };
+        for second in 0..5 {
+            rem.on_refused(Time::from_secs(second), &Meta::new(u32::MAX, 0), full);
+        }
+        rem.advance(Time::from_secs(100_000_000), full);
+        assert!(rem.probability_q32 >= ONE_Q32 - 1, "{}", rem.probability_q32);
+        rem.advance(Time::from_secs(200_000_000), Backlog::default());
+        let verdict = rem.on_enqueue(Time::from_secs(200_000_001), &Meta::new(1, 0), full);
+        assert_eq!(verdict, Verdict::Drop);
+    }
+
+    #[test]
+    fn signals_come_at_the_probability_and_capable_packets_are_marked() {
+        for (spec, verdict) in [("rem", Verdict::Drop), ("rem:ecn=on", Verdict::Signal)] {
+            let mut rem = rem(spec);
+            rem.probability_q32 = ONE_Q32 / 5;
+            let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_000, 0) };
+            let verdicts = (0..100_000).map(|_| rem.on_enqueue(Time::ZERO, &meta, stored(20)));
+            let signals = verdicts.filter(|&one| one == verdict).count() as f64;
+            // Three standard deviations of 20 % of 100,000.
+            assert!((signals - 20_000.0).abs() < 380.0, "{spec}: {signals}");
+        }
+    }
+
+    #[test]
+    fn a_rate_must_be_known() {
+        let error = QueueSetup::parse("rem", &LinkFacts::UNKNOWN).unwrap_err().to_string();
+        assert!(error.contains("`rem` needs `rate=`"), "{error}");
+        assert_eq!(config("rem:rate=3mbit").unwrap().rate, Rate::from_megabits_per_second(3));
+    }
+}
