@@ -10,7 +10,8 @@ const SUBJECT_MAX: usize = 72;
 const LATEST: &str = "-10";
 
 /// Checks the commits since `base`; without one, those that the branch's upstream does not have,
-/// or else those since the latest tag, or else the latest ten.
+/// or else those since the latest tag. Where neither is there, what is amiss with the latest ten
+/// is told and no failure: they may be others' already, and then cannot be written anew.
 pub fn check(base: Option<&str>) -> anyhow::Result<()> {
     let range = match base {
         Some(base) => Some(format!("{base}..HEAD")),
@@ -29,7 +30,7 @@ pub fn check(base: Option<&str>) -> anyhow::Result<()> {
     for problem in &problems {
         eprintln!("{problem}");
     }
-    if !problems.is_empty() {
+    if !problems.is_empty() && range.is_some() {
         bail!("{} of {} commits ({which})", problems.len(), commits.len());
     }
     eprintln!("    {} commits looked at ({which})", commits.len());
