@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_is_the_librarys() {
+    fn the_logarithm_is_that_of_std() {
         for millionths in [1_000_000, 1_000_001, 1_001_000, 1_100_000, 1_500_000, 2_000_000] {
             let ln = ln_q48(millionths) as f64 / (1_u64 << 48) as f64;
             let expected = (millionths as f64 / 1e6).ln();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponential_is_the_librarys() {
+    fn the_exponential_is_that_of_std() {
         for thousandths in (0..25_000).chain([30_000, 1_000_000]) {
             let x = f64::from(thousandths) / 1_000.0;
             let power = exp_of_minus_q32((x * ONE_Q32 as f64) as u64) as f64 / ONE_Q32 as f64;
