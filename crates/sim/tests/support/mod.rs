@@ -4,6 +4,7 @@
 
 pub mod cellular;
 pub mod response;
+pub mod shares;
 
 use std::cell::RefCell;
 

@@ -112,7 +112,8 @@ impl Prague {
             self.exact = u64::from(window.size) << FRACTION_BITS;
             self.left = window.size;
         }
-        self.exact += u64::from(growing) * self.gain / u64::from(self.whole());
+        // 2^24 in two parts, so that no product exceeds 64 bits.
+        self.exact += ((u64::from(growing) * self.gain) << 16) / (self.exact.max(SEGMENT) >> 8);
         self.exact = self.exact.min(u64::from(MAX_WINDOW) * SEGMENT);
     }
 

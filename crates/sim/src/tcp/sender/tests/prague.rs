@@ -28,8 +28,8 @@ fn answer_a_mark(script: &mut Script) -> Vec<u32> {
 #[test]
 fn the_window_grows_while_a_mark_is_answered_and_is_not_set_back_after() {
     let mut script = prague(400);
-    // W is 5 at the first mark, and then grows by 1/6, 2/6 (three times) and 2/7. The window comes
-    // down by one at a time, and up again.
+    // W is 5 at the first mark, and then 5.2, 5.6, 5.9, 6.3 and 6.6: the window comes down to it by
+    // one at a time.
     assert_eq!(answer_a_mark(&mut script), [9, 8, 7, 7, 7]);
     assert_eq!(script.sender.state, State::Open);
     assert_eq!((script.sender.stats().reductions, script.sender.window.threshold), (1, 5));

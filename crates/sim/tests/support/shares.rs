@@ -1,0 +1,86 @@
+//! A Prague flow beside another through one bottleneck: who gets how much.
+
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_sim::congestion::{Algorithm, PragueConfig};
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
+use underload_sim::net::{ExtraDelay, HopConfig};
+use underload_sim::tcp::{EcnUse, TcpConfig};
+use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
+
+/// A bottleneck and the two flows through it.
+#[derive(Clone, Copy, Debug)]
+pub struct Contest {
+    pub queue: &'static str,
+    pub mbit: u64,
+    pub rtt_ms: u64,
+    /// How much longer Prague's round trip is than the other's.
+    pub longer_ms: u64,
+    /// The other.
+    pub rival: Algorithm,
+    pub prague: PragueConfig,
+}
+
+/// Without less dependence on the round trip.
+pub const DEPENDENT: PragueConfig = PragueConfig { rtt_target: Span::ZERO, rtt_transition: 4 };
+
+impl Contest {
+    pub fn new(queue: &'static str, mbit: u64, rtt_ms: u64) -> Self {
+        let (rival, prague) = (Algorithm::Cubic, PragueConfig::default());
+        Self { queue, mbit, rtt_ms, longer_ms: 0, rival, prague }
+    }
+
+    /// The version of 2020, without less dependence on the round trip.
+    pub fn dependent(self) -> Self {
+        Self { prague: DEPENDENT, ..self }
+    }
+
+    fn flow(&self, name: &str, algorithm: Algorithm, start: Time) -> FlowConfig {
+        let (ecn, prague) = (algorithm.ecn(EcnUse::Off), self.prague);
+        let receive_window_bytes = 64 << 20;
+        let tcp = TcpConfig { ecn, prague, receive_window_bytes, ..TcpConfig::of(algorithm) };
+        FlowConfig { start: Some(start), ..FlowConfig::new(name, FlowKind::Tcp(tcp)) }
+    }
+
+    /// Goodput of Prague and of the other in Mbit/s, after 30 s, over 60 s. The seed moves the
+    /// flows' starts within the first second, so that trials differ where nothing else is random.
+    pub fn rates(&self, seed: u64) -> (f64, f64) {
+        let mut rng = Rng::new(seed).child("starts");
+        let mut start = || Time::from_micros(u64::from(rng.below(1_000_000)));
+        let mut prague = self.flow("prague", Algorithm::Prague, start());
+        let half = Span::from_micros(self.longer_ms * 500);
+        prague.extra = ExtraDelay { up: half, down: half };
+        let rival = self.flow("rival", self.rival, start());
+        // Its packets, of another length, keep the flows' packets from always meeting the same part
+        // of a transmission.
+        let probe = FlowConfig::new("probe", FlowKind::Probe(ProbeConfig::default()));
+        let delay = format!("delay={}us", self.rtt_ms * 500);
+        let back = format!("10gbit:{delay}");
+        let outcome = run(SimConfig {
+            up: vec![HopConfig::parse(self.queue, &format!("{}mbit:{delay}", self.mbit)).unwrap()],
+            down: vec![HopConfig::parse("fifo:limit=100000p", &back).unwrap()],
+            flows: vec![prague, rival, probe],
+            phases: Phases {
+                ramp: Span::from_secs(30),
+                load: Span::from_secs(60),
+                ..Phases::default()
+            },
+            seed,
+            sample_interval: None,
+            label: TrialLabel::default(),
+        });
+        let outcome = outcome.unwrap();
+        (super::goodput(&outcome, 0), super::goodput(&outcome, 1))
+    }
+
+    /// Prague's goodput over the other's, both summed over seeds 1 to `seeds`.
+    pub fn ratio(&self, seeds: u64) -> f64 {
+        let (mut prague, mut rival) = (0.0, 0.0);
+        for seed in 1..=seeds {
+            let rates = self.rates(seed);
+            prague += rates.0;
+            rival += rates.1;
+        }
+        prague / rival
+    }
+}
