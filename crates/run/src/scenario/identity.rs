@@ -143,12 +143,12 @@ mod tests {
         for (one, other) in [
             ("path.up = \"10mbit\"", "path.up = \"10000kbit\""),
             ("path.up = \"10mbit\"", "path.up = { name = \"rate\", rate = \"0.01gbit\" }"),
-            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:profile=rfc\""),
+            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:profile=linux\""),
             ("path.up_queue = \"codel\"", "path.up_queue = \"codel:interval=0.1s,target=5000us\""),
             ("path.up_queue = \"fifo:limit=1KiB\"", "path.up_queue = \"fifo:limit=1024B\""),
             (
                 "path.up_queue = \"diffserv:low=[codel]\"",
-                "path.up_queue = \"diffserv:low=[codel:profile=rfc]\"",
+                "path.up_queue = \"diffserv:low=[codel:profile=linux]\"",
             ),
             ("path.rtt = \"20ms\"", "path.up_delay = \"10ms\"\npath.down_delay = \"10000us\""),
             ("path.up_loss = \"1%\"", "path.up_loss = \"0.01\""),
@@ -169,7 +169,7 @@ mod tests {
     fn arms_that_differ_in_one_value_are_two() {
         for other in [
             "path.up = \"10001kbit\"",
-            "path.up_queue = \"codel:profile=linux\"",
+            "path.up_queue = \"codel:profile=rfc\"",
             "path.up_loss = \"0.0000001\"",
             "path.up_loss = \"0.0000002\"",
             "path.rtt = \"1ms\"",
