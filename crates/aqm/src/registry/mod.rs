@@ -91,7 +91,8 @@ mod tests {
         }
     }
 
-    /// A SPEC with what must be given; a link without any such parameter needs no more than a name.
+    /// A SPEC with what must be given, or what other parameters need beside them; a link without
+    /// any such parameter needs no more than a name.
     fn minimal(definition: &Definition) -> Spec {
         let spec = Spec::new(definition.name);
         match definition.name {
@@ -99,6 +100,10 @@ mod tests {
             "steps" => spec.with("0s", "6mbit"),
             "trace" => spec.with("file", "up.trace"),
             "docsis" => spec.with("rate", "10mbit").with("peak", "12mbit"),
+            // A peak needs a rate beside it, and a request loop a queue that takes it into account.
+            "docsis-lld" => ["low-latency-rate", "classic-rate"]
+                .iter()
+                .fold(spec.with("delay", "virtual"), |spec, key| spec.with(key, "10mbit")),
             _ => spec,
         }
     }
