@@ -1,5 +1,6 @@
 //! No datagrams make the irtt responder panic, send an unproven address more than it sent, or keep
-//! more sessions than its limit. An address that has used its token may be sent more for an opening.
+//! more sessions than its limit. An address that has used its token may be sent more for an
+//! opening.
 #![no_main]
 
 use std::collections::BTreeMap;
