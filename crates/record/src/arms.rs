@@ -19,6 +19,9 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     let of = |arm: &str| trials.get(arm).map_or(&[][..], Vec::as_slice);
     let arms = run.arms.iter();
     run.summaries = arms.map(|arm| summary(&arm.name, of(&arm.name), pools)).collect();
+    if let Some(study) = &mut run.study {
+        pools.conclude_study(study);
+    }
     let measured: Vec<Option<f64>> =
         run.expectations.iter().map(|expected| measured(run, expected)).collect();
     for (expected, value) in run.expectations.iter_mut().zip(measured) {
@@ -32,6 +35,7 @@ fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
         let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
         metric(summary, &expected.metric)
             .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
+            .or_else(|| run.study.as_ref()?.cut(arm, &expected.metric))
     };
     let arms: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
     expected.measure(&arms, of)

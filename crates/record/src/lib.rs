@@ -18,7 +18,9 @@ pub mod stats;
 pub mod synthetic;
 
 mod arms;
+mod study;
 mod summarise;
 
 pub use arms::{conclude, metric};
+pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

@@ -7,9 +7,10 @@ use underload_aqm::histogram::Histogram;
 use crate::link;
 use crate::schema::{
     ArmLatency, Distribution, FlowRecord, Interval, LatencyMeasure, LatencySummary, Phase,
-    PhaseWindow, Quantile, Sample, TrialRecord,
+    PhaseWindow, Quantile, Sample, StudyRecord, TrialRecord,
 };
 use crate::stats;
+use crate::study::StudyPools;
 
 /// Confidence of every interval that a report prints.
 pub const CONFIDENCE: f64 = 0.95;
@@ -107,6 +108,7 @@ impl LatencyMeasure {
 #[derive(Debug, Default)]
 pub struct LatencyPools {
     pools: BTreeMap<PoolKey, Pool>,
+    study: StudyPools,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,11 +127,17 @@ enum Pool {
 }
 
 impl LatencyPools {
+    /// Fills in the groups of a study from the runs of its lines.
+    pub fn conclude_study(&self, study: &mut StudyRecord) {
+        self.study.conclude(study);
+    }
+
     /// Adds the samples of one trial; an invalid trial adds nothing.
     pub fn add(&mut self, trial: &TrialRecord, samples: &[Sample]) {
         if !trial.validity.is_valid() {
             return;
         }
+        self.study.add(trial, samples);
         for summary in &trial.latencies {
             let Some(flow) = trial.flows.iter().position(|flow| flow.name == summary.probe) else {
                 continue;

@@ -79,6 +79,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
         arms: arms.collect(),
         trials: Vec::new(),
         summaries: Vec::new(),
+        study: None,
         expectations: expectations(),
         verdict: Vec::new(),
         host: HostFacts {

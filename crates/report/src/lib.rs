@@ -15,6 +15,7 @@ mod likeness;
 mod page;
 mod plot;
 mod published;
+mod study;
 mod subject;
 mod table;
 mod verdict;

@@ -2,6 +2,7 @@
 
 use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
 
+use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
 use crate::words::{mbit, metric_words, ms, one_line, plain_text, significant, wrap};
 use underload_store::RunData;
@@ -12,9 +13,8 @@ const COLUMNS: usize = 100;
 const SHOWN_METRICS: usize = 3;
 
 /// Idle and working latency of every arm, then throughput, drops and marks, then what its
-/// applications felt; each line ends in a
-/// newline. Latencies are round trips of the first open-loop probe, milliseconds, all valid trials
-/// of an arm pooled.
+/// applications felt, then a study's groups; each line ends in a newline. Latencies are round trips
+/// of the first open-loop probe, milliseconds, all valid trials of an arm pooled.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
     let mut rows = vec![Row::Cells(head())];
@@ -31,6 +31,10 @@ pub fn table(runs: &[RunData]) -> String {
             let line = format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "));
             rows.push(Row::Note(line));
         }
+    }
+    for (title, lines) in runs.iter().filter_map(|run| table_lines(&run.record)) {
+        rows.push(Row::Title(one_line(&title)));
+        rows.extend(lines.iter().flat_map(|line| fold(line, COLUMNS - 2)).map(Row::Note));
     }
     let mut text = String::from("round-trip time, ms\n");
     text += &render(&rows);

@@ -10,7 +10,7 @@ use crate::error::{Doing as _, RunError, chain};
 use crate::host;
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::scenario::{Arm, Scenario};
+use crate::scenario::{Arm, Cohort, Scenario};
 use crate::settings::{Destination, Settings, WorldChoice};
 use crate::source;
 use crate::trials::{End, Plan, execute};
@@ -149,6 +149,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
         arms: scenario.arms.iter().map(arm).collect(),
         trials: Vec::new(),
         summaries: Vec::new(),
+        study: scenario.cohort.as_ref().and_then(Cohort::study),
         expectations: scenario.published.clone(),
         verdict: Vec::new(),
         host: host::facts(world),

@@ -28,6 +28,7 @@ fn record() -> RunRecord {
         }],
         trials: Vec::new(),
         summaries: Vec::new(),
+        study: None,
         expectations: Vec::new(),
         verdict: Vec::new(),
         host: HostFacts::default(),

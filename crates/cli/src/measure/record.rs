@@ -39,6 +39,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
         arms: session.steps().iter().map(arm).collect(),
         trials: Vec::new(),
         summaries: Vec::new(),
+        study: None,
         expectations: Vec::new(),
         verdict: Vec::new(),
         host: host::facts(World::Measured),

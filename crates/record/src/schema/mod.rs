@@ -9,7 +9,7 @@
 //! - [`PacketSighting`] is one packet at one place, a row of `packets.parquet`.
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
 //! - [`ArmSummary`] pools the valid trials of one arm; [`Expectation`] holds a published number
-//!   against it.
+//!   against it; [`StudyRecord`] compares lines that are each measured several times a day.
 //!
 //! Times are nanoseconds since the start of their trial, in `u64`. Rates are whole bits per second,
 //! counted at the IP layer unless a field says otherwise. A field that is printed carries its unit
@@ -20,6 +20,7 @@ mod expectation;
 mod packet;
 mod run;
 mod sample;
+mod study;
 mod trial;
 mod validity;
 
@@ -30,6 +31,7 @@ pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use packet::PacketSighting;
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
 pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
+pub use study::{StudyClass, StudyGroup, StudyRecord};
 pub use trial::{
     BottleneckSummary, Direction, Distribution, FlowDirection, FlowRecord, LatencyMeasure,
     LatencySummary, Metric, PacketCount, Phase, PhaseWindow, TrialRecord,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArmSummary, Expectation, TrialRecord};
+use super::{ArmSummary, Expectation, StudyRecord, TrialRecord};
 
 /// The version of the run directory's format that this crate writes; readers refuse a newer one.
 pub const FORMAT_VERSION: u32 = 1;
@@ -36,6 +36,9 @@ pub struct RunRecord {
     pub trials: Vec<TrialRecord>,
     /// One summary per arm, in scenario order; empty until the run is complete.
     pub summaries: Vec<ArmSummary>,
+    /// Lines that are each measured several times a day; `None` where the scenario has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
     /// The findings of `underload measure` in sentences, for whatever shows the run; empty, and not

@@ -201,6 +201,7 @@ impl Imported {
             arms: Vec::new(),
             trials: Vec::new(),
             summaries: Vec::new(),
+            study: None,
             expectations: Vec::new(),
             verdict: Vec::new(),
             host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },

@@ -9,6 +9,7 @@ mod parts;
 mod provenance;
 mod published;
 mod queues;
+mod study;
 mod trials;
 
 use std::fs::{self, File};
@@ -138,6 +139,7 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
     let published_first = subjects.len() > MANY_ARMS;
     let content = html! {
         (header::header(first, runs, subjects))
+        (study::section(runs))
         @if published_first { (published::section(runs)) }
         (latency::section(subjects, &plots.overview))
         (figures::distribution_section(plots))

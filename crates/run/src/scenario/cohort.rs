@@ -2,19 +2,24 @@
 //!
 //! A draw has a name; `{name}` in the texts of path, phases and flows, or of an arm, stands for its
 //! value. What a trial draws depends on the run's seed, the repeat and the draw's name, and where
-//! each arm draws by itself on the arm's name: one more draw never shifts another's values.
+//! each arm draws by itself on the arm's name: one more draw never shifts another's values. With
+//! `[cohort.lines]` a draw is of a line or of one of its runs instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 use underload_aqm::rng::Rng;
+use underload_record::schema::StudyRecord;
 
 use super::arm::{Arm, read_arm};
 use super::document::{Base, Document, check_name};
 use super::error::{Fault, ScenarioError};
+use super::flow::FlowKind;
+use super::lines::{Lines, OWN};
 use super::section::read_section;
+use crate::flows;
 use crate::study::{Distribution, DistributionError, Quantity};
 
 /// The conditions that are drawn anew for every trial.
@@ -22,6 +27,20 @@ use crate::study::{Distribution, DistributionError, Quantity};
 pub struct Cohort {
     draws: Vec<(String, Distribution)>,
     per: Per,
+    /// Draws that are of a run where the others are of its line.
+    of_run: BTreeSet<String>,
+    /// Lines that are each measured several times, and which of them are, once the seed is known.
+    lines: Option<(Lines, Vec<u32>)>,
+}
+
+/// What a draw belongs to, where there are lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Of {
+    /// A line: the same in all its runs.
+    Line,
+    /// A run.
+    Run,
 }
 
 /// The trials that share their drawn conditions.
@@ -47,12 +66,14 @@ struct Keys {
     #[serde(default)]
     per: Per,
     draw: Vec<Table>,
+    lines: Option<Table>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DrawKeys {
     name: String,
+    of: Option<Of>,
     log_normal: Option<LogNormalKeys>,
     uniform: Option<UniformKeys>,
     quantiles: Option<QuantilesKeys>,
@@ -101,11 +122,18 @@ impl Cohort {
     }
 
     fn read(table: Table) -> Result<Self, Fault> {
-        let Keys { per, draw } = read_section(table)?;
+        let Keys { per, draw, lines } = read_section(table)?;
+        let lines = lines.map(|table| Lines::read(table).map_err(|fault| fault.under("lines")));
+        let lines = lines.transpose()?;
         let mut draws: Vec<(String, Distribution)> = Vec::new();
+        let mut of_run = BTreeSet::new();
         for (index, table) in draw.into_iter().enumerate() {
-            let read = read_section(table).and_then(DrawKeys::check);
-            let (name, distribution) = read.map_err(|f| f.under(&format!("draw[{index}]")))?;
+            let read = read_section(table).and_then(|keys| DrawKeys::check(keys, lines.is_some()));
+            let read = read.map_err(|f| f.under(&format!("draw[{index}]")))?;
+            let (name, of, distribution) = read;
+            if of == Some(Of::Run) {
+                of_run.insert(name.clone());
+            }
             if draws.iter().any(|(known, _)| *known == name) {
                 let problem = format!("a second one is named `{name}`; names must differ");
                 return Err(Fault::new(format!("draw[{index}]"), problem));
@@ -115,11 +143,55 @@ impl Cohort {
         if draws.is_empty() {
             return Err(Fault::new("draw", "a cohort draws something; expected [[cohort.draw]]"));
         }
-        Ok(Self { draws, per })
+        if let Some(lines) = &lines {
+            let names: Vec<_> =
+                draws.iter().map(|(name, _)| (name.as_str(), of_run.contains(name))).collect();
+            lines.check_names(&names).map_err(|fault| fault.under("lines"))?;
+        }
+        Ok(Self { draws, per, of_run, lines: lines.map(|lines| (lines, Vec::new())) })
+    }
+
+    /// Chooses the lines that are eligible with this seed, and returns how many runs of an arm
+    /// they make; `None` where the cohort has no lines.
+    pub(super) fn choose_lines(&mut self, seed: u64) -> Result<Option<u64>, Fault> {
+        let Some((lines, eligible)) = &mut self.lines else { return Ok(None) };
+        *eligible = lines.eligible(&self.draws, seed);
+        if eligible.is_empty() {
+            let problem = "no line is eligible; expected more lines, or other conditions";
+            return Err(Fault::new("cohort.lines.eligible", problem));
+        }
+        Ok(Some(lines.repeats(eligible.len())))
+    }
+
+    /// Refuses lines whose classes no probe has.
+    pub(super) fn check_probes(&self, arms: &[Arm]) -> Result<(), Fault> {
+        let Some((lines, _)) = &self.lines else { return Ok(()) };
+        let flows = arms.iter().flat_map(|arm| &arm.flows);
+        let mut probes = Vec::new();
+        for flow in flows {
+            if let FlowKind::Probe(probe) = &flow.kind {
+                probes.extend(flows::probes(&flow.name, probe).map(|(name, _)| name));
+            }
+        }
+        lines.check_probes(&probes).map_err(|fault| fault.under("cohort.lines"))
+    }
+
+    /// What is to be said of its lines, before they are measured.
+    pub fn study(&self) -> Option<StudyRecord> {
+        self.lines.as_ref().map(|(lines, eligible)| lines.study(eligible.len()))
     }
 
     /// The conditions of one trial.
     pub fn draw(&self, seed: u64, repeat: u32, arm: &str) -> Conditions {
+        if let Some((lines, eligible)) = &self.lines {
+            let place = lines.place(eligible, repeat);
+            let (line, run, mut conditions) = lines.streams(seed, place);
+            for (name, distribution) in &self.draws {
+                let of = if self.of_run.contains(name) { &run } else { &line };
+                conditions.insert(name.clone(), distribution.draw(&mut of.child(name)));
+            }
+            return conditions;
+        }
         let repeat = Rng::new(seed).child("cohort").child(&repeat.to_string());
         let trial = match self.per {
             Per::Repeat => repeat,
@@ -132,7 +204,9 @@ impl Cohort {
     }
 
     fn typical(&self) -> Conditions {
-        self.draws.iter().map(|(name, how)| (name.clone(), how.typical())).collect()
+        let drawn = self.draws.iter().map(|(name, how)| (name.clone(), how.typical()));
+        let own = OWN.map(|name| (name.to_owned(), "0".to_owned()));
+        drawn.chain(own.into_iter().filter(|_| self.lines.is_some())).collect()
     }
 
     /// The arm with typical conditions, after the same with the extremes of every draw.
@@ -160,6 +234,9 @@ impl Cohort {
     /// Refuses a draw that no arm uses.
     pub(super) fn check_used(&self, templates: &[Base]) -> Result<(), Fault> {
         for (index, (name, _)) in self.draws.iter().enumerate() {
+            if self.lines.as_ref().is_some_and(|(lines, _)| lines.uses(name)) {
+                continue;
+            }
             let without: Conditions = [(name.clone(), String::new())].into();
             if templates.iter().all(|template| template.filled(&without) == *template) {
                 let problem =
@@ -195,11 +272,18 @@ impl Cohort {
 }
 
 impl DrawKeys {
-    fn check(self) -> Result<(String, Distribution), Fault> {
+    fn check(self, has_lines: bool) -> Result<(String, Option<Of>, Distribution), Fault> {
         check_name(&self.name).map_err(|problem| Fault::new("name", problem))?;
         if RESERVED.contains(&self.name.as_str()) {
             let problem = format!("`{}` stands for an address in commands", self.name);
             return Err(Fault::new("name", problem));
+        }
+        if has_lines && OWN.contains(&self.name.as_str()) {
+            let problem = format!("`{}` stands for a run's own place in the study", self.name);
+            return Err(Fault::new("name", problem));
+        }
+        if self.of.is_some() && !has_lines {
+            return Err(Fault::new("of", "draws of lines and runs need [cohort.lines]"));
         }
         let invalid =
             |key: &'static str| move |error: DistributionError| Fault::new(key, error.to_string());
@@ -229,7 +313,7 @@ impl DrawKeys {
                 return Err(Fault::new("", problem));
             }
         };
-        Ok((self.name, distribution))
+        Ok((self.name, self.of, distribution))
     }
 }
 

@@ -50,6 +50,7 @@ mod document;
 pub(crate) mod error;
 mod flow;
 mod identity;
+mod lines;
 mod path;
 mod phases;
 mod published;
@@ -165,13 +166,14 @@ impl Scenario {
     ) -> Result<Self, ScenarioError> {
         let mut root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
+        let has_repeats = root.contains_key("repeats");
         let mut head = Head::take(&mut root).map_err(plain)?;
         let mut base = Base::take(&mut root).map_err(plain)?;
         let own = take_dimensions(&mut root).map_err(plain)?;
         let mut dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
-        let cohort = Cohort::take(&mut root).map_err(plain)?;
+        let mut cohort = Cohort::take(&mut root).map_err(plain)?;
         refuse_rest(&root).map_err(plain)?;
         let mut only = options.arms.as_slice();
         if options.short {
@@ -193,15 +195,19 @@ impl Scenario {
         let templates = names.zip(templates).filter(|_| cohort.is_some()).collect();
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
-        check_repeats(options.repeats.unwrap_or(head.repeats)).map_err(plain)?;
+        let seed = options.seed.unwrap_or(head.seed);
+        let asked = options.repeats.or(short.repeats.filter(|_| options.short));
+        let from_lines = runs_of_lines(cohort.as_mut(), &arms, (seed, has_repeats), asked);
+        let repeats = from_lines.map_err(plain)?.or(options.repeats).unwrap_or(head.repeats);
+        check_repeats(repeats).map_err(plain)?;
         Ok(Self {
             name: document.scenario.clone(),
             title: head.title,
             description: head.description,
             figure: head.figure,
             text,
-            seed: options.seed.unwrap_or(head.seed),
-            repeats: options.repeats.unwrap_or(head.repeats),
+            seed,
+            repeats,
             arms,
             cohort,
             published,
@@ -313,6 +319,31 @@ fn check_repeats(repeats: u32) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
+}
+
+/// How often the lines of a cohort make each arm run; `None` where it has no lines. `asked`: the
+/// first so many runs, fewer than all.
+fn runs_of_lines(
+    cohort: Option<&mut Cohort>,
+    arms: &[Arm],
+    (seed, has_repeats): (u64, bool),
+    asked: Option<u32>,
+) -> Result<Option<u32>, Fault> {
+    let Some(cohort) = cohort else { return Ok(None) };
+    let Some(all) = cohort.choose_lines(seed)? else { return Ok(None) };
+    if has_repeats {
+        let problem = "stands beside [cohort.lines], which says how often; expected one";
+        return Err(Fault::new("repeats", problem));
+    }
+    cohort.check_probes(arms)?;
+    let most = u64::from(asked.unwrap_or(u32::MAX));
+    match u32::try_from(all.min(most)) {
+        Ok(runs) if runs <= MAX_REPEATS => Ok(Some(runs)),
+        _ => {
+            let problem = format!("{all} runs; expected at most {MAX_REPEATS}");
+            Err(Fault::new("cohort.lines", problem))
+        }
+    }
 }
 
 fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, Fault> {

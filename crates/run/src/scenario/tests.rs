@@ -656,3 +656,33 @@ proptest! {
         prop_assert_eq!(flow.count, count);
     }
 }
+
+#[test]
+fn faults_of_a_study_of_lines_name_their_place() {
+    let text = builtin::find("low-latency/ull").expect("it is built in").text;
+    assert!(parse(text).is_ok());
+    for (from, to, key, problem) in [
+        (
+            "class = \"probe-dscp-45\"",
+            "class = \"probe-dscp-44\"",
+            "cohort.lines.class",
+            "no probe",
+        ),
+        ("count = 40\ndays = 2", "count = 9999\ndays = 9", "cohort.lines", "at most 100000"),
+        ("\"6.5\" }", "\"9\" }", "cohort.lines.eligible", "no line is eligible"),
+        ("\"home\"]", "\"others\"]", "cohort.lines.by", "drawn for every run"),
+        ("seed = 90", "repeats = 3", "repeats", "stands beside [cohort.lines]"),
+        ("name = \"others\"\nof", "name = \"day\"\nof", "cohort.draw[5].name", "own place"),
+        ("of = \"run\"", "of = \"fleet\"", "cohort.draw[5].of", "fleet"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to);
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.problem.contains(problem), "{error}");
+    }
+    let days = text.replacen("days = 2", "days = 300", 1);
+    let options = Options { repeats: Some(7), ..Options::default() };
+    let load = &mut builtin::load_file;
+    let few = Scenario::parse_with(&days, "ull", &options, load).expect("a part of it");
+    assert_eq!(few.repeats, 7);
+}

@@ -1,0 +1,421 @@
+//! From repeated measurements of many lines to the latency of each class by day, and to what a
+//! marking saves.
+//!
+//! A line is measured several times a day: round trips of every class without load, then beside an
+//! upload. A run whose upload did not fill the line shows no working latency and does not count:
+//! it is void below a share of the most that the same line uploaded in any run. The round trips of
+//! a day's runs are pooled, never their percentiles averaged. Of a class, the lag of a day is the
+//! 99th percentile loaded less the median idle; the cut is the share of one class's lag that
+//! another does not have. A line's days are averaged first, so that an interval is over lines,
+//! which are independent, and not over days of one line, which are not.
+
+use std::collections::BTreeMap;
+
+use crate::schema::{
+    FlowDirection, Interval, LatencyMeasure, Phase, Sample, StudyClass, StudyGroup, StudyRecord,
+    TrialRecord,
+};
+use crate::stats::{mean_interval, nearest_rank};
+use crate::summarise::CONFIDENCE;
+
+/// The condition that holds a line's number, and the one that holds the day's.
+pub const LINE: &str = "line";
+/// See [`LINE`].
+pub const DAY: &str = "day";
+
+/// The round trips of all runs of all lines.
+#[derive(Debug, Default)]
+pub(crate) struct StudyPools {
+    lines: BTreeMap<(String, u32), Line>,
+    samples: usize,
+}
+
+/// Round trips that are kept, at most: half a gigabyte. Later ones are left out.
+const SAMPLES_MOST: usize = 1 << 26;
+
+#[derive(Debug, Default)]
+struct Line {
+    conditions: BTreeMap<String, String>,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    day: u32,
+    /// All bulk flows together.
+    upload_bit_per_s: u64,
+    /// Round trips of each class, microseconds.
+    classes: BTreeMap<String, Delays>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Delays {
+    idle_us: Vec<u32>,
+    loaded_us: Vec<u32>,
+}
+
+/// One class of one line: means over its days, ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of a name")]
+struct LineClass {
+    idle_p50_ns: f64,
+    loaded_p99_ns: f64,
+    lag_ns: f64,
+}
+
+/// An arm, and the conditions that lines of a group share.
+type GroupKey<'a> = (&'a str, Vec<(String, String)>);
+
+/// What a line showed.
+#[derive(Debug, Default)]
+struct LineResult {
+    runs: u32,
+    runs_void: u32,
+    classes: BTreeMap<String, LineClass>,
+    cut_percent: Option<f64>,
+}
+
+impl StudyPools {
+    /// Adds a run. A trial that is not one of a study, or not valid, adds nothing.
+    pub(crate) fn add(&mut self, trial: &TrialRecord, samples: &[Sample]) {
+        let number = |key| trial.conditions.get(key).and_then(|text| text.parse::<u32>().ok());
+        let (Some(line), Some(day)) = (number(LINE), number(DAY)) else { return };
+        if !trial.validity.is_valid() {
+            return;
+        }
+        let mut classes: BTreeMap<String, Delays> = BTreeMap::new();
+        for sample in samples {
+            let Some(flow) = trial.flows.get(usize::from(sample.flow)) else { continue };
+            let Some(rtt_ns) = LatencyMeasure::RoundTrip.of(sample) else { continue };
+            if self.samples >= SAMPLES_MOST {
+                break;
+            }
+            let delays = classes.entry(flow.name.clone()).or_default();
+            let list = match sample.phase {
+                Phase::Idle => &mut delays.idle_us,
+                Phase::Load => &mut delays.loaded_us,
+                _ => continue,
+            };
+            list.push(u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX));
+            self.samples += 1;
+        }
+        let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
+        let up = bulk.filter(|flow| flow.direction != FlowDirection::Down);
+        let upload_bit_per_s = up.filter_map(|flow| flow.goodput_up_bit_per_s).sum();
+        let known = self.lines.entry((trial.arm.clone(), line)).or_default();
+        known.conditions.clone_from(&trial.conditions);
+        known.runs.push(Run { day, upload_bit_per_s, classes });
+    }
+
+    /// Fills in the groups: all lines of an arm first, then each combination of conditions.
+    pub(crate) fn conclude(&self, study: &mut StudyRecord) {
+        let mut groups: BTreeMap<GroupKey<'_>, Vec<LineResult>> = BTreeMap::new();
+        for ((arm, _), line) in &self.lines {
+            let shared = study.by.iter().map(|name| {
+                let value = line.conditions.get(name).cloned().unwrap_or_default();
+                (name.clone(), value)
+            });
+            let shared: Vec<_> = shared.collect();
+            if !shared.is_empty() {
+                groups.entry((arm, shared)).or_default().push(line.result(study));
+            }
+            groups.entry((arm, Vec::new())).or_default().push(line.result(study));
+        }
+        let group =
+            |((arm, conditions), lines): (_, Vec<LineResult>)| group(arm, conditions, &lines);
+        study.groups = groups.into_iter().map(group).collect();
+    }
+}
+
+impl StudyRecord {
+    /// `cut`, or `cut.DRAW=VALUE` of the lines that drew that: mean over an arm's lines, percent.
+    pub(crate) fn cut(&self, arm: &str, metric: &str) -> Option<f64> {
+        let wanted = match metric.strip_prefix("cut")? {
+            "" => None,
+            condition => Some(condition.strip_prefix('.')?.split_once('=')?),
+        };
+        let is_wanted = |group: &&StudyGroup| {
+            let mut conditions = group.conditions.iter().map(|(name, value)| (&**name, &**value));
+            group.arm == arm
+                && match wanted {
+                    None => group.conditions.is_empty(),
+                    Some(wanted) => conditions.any(|condition| condition == wanted),
+                }
+        };
+        let cuts = self.groups.iter().filter(is_wanted).filter_map(|group| group.cut_percent);
+        let (sum, lines) = cuts.fold((0.0, 0), |(sum, lines), cut| {
+            (sum + cut.mean * f64::from(cut.repeats), lines + cut.repeats)
+        });
+        (lines > 0).then(|| sum / f64::from(lines))
+    }
+}
+
+impl Line {
+    fn result(&self, study: &StudyRecord) -> LineResult {
+        let most = self.runs.iter().map(|run| run.upload_bit_per_s).max().unwrap_or(0) as f64;
+        let is_full = |run: &&Run| {
+            run.upload_bit_per_s > 0
+                && run.upload_bit_per_s as f64 * 100.0 >= most * study.full_percent
+        };
+        let full: Vec<&Run> = self.runs.iter().filter(is_full).collect();
+        let mut days: BTreeMap<u32, BTreeMap<&str, Delays>> = BTreeMap::new();
+        for run in &full {
+            let day = days.entry(run.day).or_default();
+            for (class, delays) in &run.classes {
+                let pooled = day.entry(class).or_default();
+                pooled.idle_us.extend(&delays.idle_us);
+                pooled.loaded_us.extend(&delays.loaded_us);
+            }
+        }
+        let mut by_class: BTreeMap<String, Vec<LineClass>> = BTreeMap::new();
+        let mut cuts = Vec::new();
+        for day in days.into_values() {
+            let of_day: BTreeMap<&str, LineClass> = day
+                .into_iter()
+                .filter_map(|(class, delays)| Some((class, delays.of_day()?)))
+                .collect();
+            let lag = |class: &str| of_day.get(class).map(|class| class.lag_ns);
+            if let (Some(class), Some(against)) = (lag(&study.class), lag(&study.against))
+                && against > 0.0
+            {
+                cuts.push((1.0 - class / against) * 100.0);
+            }
+            for (class, values) in of_day {
+                by_class.entry(class.to_owned()).or_default().push(values);
+            }
+        }
+        LineResult {
+            runs: full.len() as u32,
+            runs_void: (self.runs.len() - full.len()) as u32,
+            classes: by_class.into_iter().map(|(class, days)| (class, mean_day(&days))).collect(),
+            cut_percent: mean(&cuts),
+        }
+    }
+}
+
+impl Delays {
+    /// `None` where a phase has no round trips.
+    fn of_day(mut self) -> Option<LineClass> {
+        self.idle_us.sort_unstable();
+        self.loaded_us.sort_unstable();
+        let idle_p50_ns = f64::from(nearest_rank(&self.idle_us, 0.5)?) * 1e3;
+        let loaded_p99_ns = f64::from(nearest_rank(&self.loaded_us, 0.99)?) * 1e3;
+        Some(LineClass { idle_p50_ns, loaded_p99_ns, lag_ns: loaded_p99_ns - idle_p50_ns })
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn mean_day(days: &[LineClass]) -> LineClass {
+    let of = |field: fn(&LineClass) -> f64| {
+        let values: Vec<f64> = days.iter().map(field).collect();
+        mean(&values).unwrap_or_default()
+    };
+    LineClass {
+        idle_p50_ns: of(|day| day.idle_p50_ns),
+        loaded_p99_ns: of(|day| day.loaded_p99_ns),
+        lag_ns: of(|day| day.lag_ns),
+    }
+}
+
+fn group(arm: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> StudyGroup {
+    let mut classes: BTreeMap<String, Vec<LineClass>> = BTreeMap::new();
+    for line in lines {
+        for (class, values) in &line.classes {
+            classes.entry(class.clone()).or_default().push(*values);
+        }
+    }
+    let cuts: Vec<f64> = lines.iter().filter_map(|line| line.cut_percent).collect();
+    StudyGroup {
+        arm: arm.to_owned(),
+        conditions,
+        lines: lines.iter().filter(|line| line.runs > 0).count() as u32,
+        runs: lines.iter().map(|line| line.runs).sum(),
+        runs_void: lines.iter().map(|line| line.runs_void).sum(),
+        classes: classes.into_iter().map(|(class, of)| (class, over_lines(&of))).collect(),
+        cut_percent: mean_interval(&cuts, CONFIDENCE),
+    }
+}
+
+fn over_lines(lines: &[LineClass]) -> StudyClass {
+    let over = |field: fn(&LineClass) -> f64| -> Option<Interval> {
+        let values: Vec<f64> = lines.iter().map(field).collect();
+        mean_interval(&values, CONFIDENCE)
+    };
+    StudyClass {
+        idle_p50_ns: over(|line| line.idle_p50_ns),
+        loaded_p99_ns: over(|line| line.loaded_p99_ns),
+        lag_ns: over(|line| line.lag_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{FlowRecord, Validity};
+
+    const MS: u64 = 1_000_000;
+
+    fn study(by: &[&str]) -> StudyRecord {
+        StudyRecord {
+            class: "low".to_owned(),
+            against: "bulk".to_owned(),
+            full_percent: 95.0,
+            by: by.iter().map(ToString::to_string).collect(),
+            ..StudyRecord::default()
+        }
+    }
+
+    /// A run with `idle` and `loaded` round trips in ms of the classes `low` and `bulk`.
+    fn add(
+        pools: &mut StudyPools,
+        (line, day, model): (u32, u32, &str),
+        upload_mbit: u64,
+        [low, bulk]: [(u64, &[u64]); 2],
+    ) {
+        let conditions = [(LINE, line.to_string()), (DAY, day.to_string())];
+        let conditions = conditions.into_iter().chain([("model", model.to_owned())]);
+        let flow = |name: &str| FlowRecord { name: name.to_owned(), ..FlowRecord::default() };
+        let upload = FlowRecord {
+            congestion_control: Some("cubic".to_owned()),
+            goodput_up_bit_per_s: Some(upload_mbit * 1_000_000),
+            ..flow("upload")
+        };
+        let trial = TrialRecord {
+            arm: "lld".to_owned(),
+            conditions: conditions.map(|(key, value)| (key.to_owned(), value)).collect(),
+            validity: Validity::Valid,
+            flows: vec![upload, flow("low"), flow("bulk")],
+            ..TrialRecord::default()
+        };
+        let mut samples = Vec::new();
+        for (number, (idle, loaded)) in [(1, low), (2, bulk)] {
+            let sample = |phase, ms| Sample {
+                flow: number,
+                phase,
+                rtt_ns: Some(ms * MS),
+                ..Sample::default()
+            };
+            samples.extend((0..3).map(|_| sample(Phase::Idle, idle)));
+            samples.extend(loaded.iter().map(|ms| sample(Phase::Load, *ms)));
+            // The ramp counts for nothing.
+            samples.push(sample(Phase::Ramp, 900));
+        }
+        pools.add(&trial, &samples);
+    }
+
+    fn close(found: Option<Interval>, want: f64) {
+        let found = found.expect("an interval").mean;
+        assert!((found - want).abs() < 1e-6, "{found} is not {want}");
+    }
+
+    #[test]
+    fn the_round_trips_of_a_day_are_pooled_and_days_averaged_by_line() {
+        let mut pools = StudyPools::default();
+        // Day 0: pooled 10..=109 of bulk, of which the 99th percentile is 108. Averaging the runs'
+        // own would give (59 + 109) / 2.
+        let (first, second): (Vec<u64>, Vec<u64>) = ((10..60).collect(), (60..110).collect());
+        add(&mut pools, (1, 0, "a"), 10, [(8, &[20; 50]), (8, &first)]);
+        add(&mut pools, (1, 0, "a"), 10, [(8, &[20; 50]), (8, &second)]);
+        // Day 1: 58.
+        add(&mut pools, (1, 1, "a"), 10, [(8, &[33; 50]), (8, &[58; 50])]);
+        let mut study = study(&[]);
+        pools.conclude(&mut study);
+        let [all] = study.groups.as_slice() else { panic!("one group: {study:?}") };
+        assert_eq!((all.lines, all.runs, all.runs_void), (1, 3, 0));
+        let bulk = &all.classes["bulk"];
+        close(bulk.idle_p50_ns, 8e6);
+        close(bulk.loaded_p99_ns, f64::midpoint(108.0, 58.0) * 1e6);
+        close(bulk.lag_ns, f64::midpoint(100.0, 50.0) * 1e6);
+        // Day 0: 12 of 100; day 1: 25 of 50.
+        close(all.cut_percent, f64::midpoint(88.0, 50.0));
+    }
+
+    #[test]
+    fn a_run_that_does_not_fill_its_own_line_is_void() {
+        let mut pools = StudyPools::default();
+        let run = |low: &'static [u64]| [(10, low), (10, &[110][..])];
+        add(&mut pools, (1, 0, "a"), 100, run(&[20]));
+        add(&mut pools, (1, 0, "a"), 95, run(&[20]));
+        add(&mut pools, (1, 0, "a"), 94, run(&[500]));
+        add(&mut pools, (1, 1, "a"), 0, run(&[500]));
+        // A slow line is measured by itself.
+        add(&mut pools, (2, 0, "a"), 5, run(&[20]));
+        let mut study = study(&[]);
+        pools.conclude(&mut study);
+        let all = &study.groups[0];
+        assert_eq!((all.lines, all.runs, all.runs_void), (2, 3, 2));
+        close(all.cut_percent, 90.0);
+    }
+
+    #[test]
+    fn groups_are_by_condition_and_intervals_over_lines() {
+        let mut pools = StudyPools::default();
+        for (line, model, low) in [(1, "a", &[20_u64]), (2, "a", &[30]), (3, "b", &[110])] {
+            for day in 0..9 {
+                add(&mut pools, (line, day, model), 10, [(10, low), (10, &[110])]);
+            }
+        }
+        let mut study = study(&["model"]);
+        pools.conclude(&mut study);
+        let named: Vec<_> = study
+            .groups
+            .iter()
+            .map(|group| group.conditions.first().map_or("all", |(_, value)| value.as_str()))
+            .collect();
+        assert_eq!(named, ["all", "a", "b"]);
+        // 90 and 80 percent: scipy.stats.t.interval(0.95, 1, 85, scipy.stats.sem([90, 80]))
+        let a = study.groups[1].cut_percent.expect("a cut");
+        assert_eq!(a.repeats, 2, "lines, not days");
+        assert!((a.mean - 85.0).abs() < 1e-9 && (a.low.unwrap() - 21.468_976).abs() < 1e-3);
+        close(study.groups[2].cut_percent, 0.0);
+        close(study.groups[0].cut_percent, (90.0 + 80.0 + 0.0) / 3.0);
+    }
+
+    #[test]
+    fn a_cut_can_be_named_for_all_lines_and_for_those_of_a_draw() {
+        let group = |arm: &str, model: &str, home: &str, cuts: &[f64]| StudyGroup {
+            arm: arm.to_owned(),
+            conditions: [("model", model), ("home", home)]
+                .iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            cut_percent: mean_interval(cuts, CONFIDENCE),
+            ..StudyGroup::default()
+        };
+        let groups = vec![
+            group("lld", "", "", &[90.0, 80.0, 70.0, 4.0]),
+            group("lld", "a", "open", &[90.0, 80.0]),
+            group("lld", "b", "open", &[70.0]),
+            group("lld", "b", "bleach", &[4.0]),
+            group("lld", "c", "open", &[]),
+            group("pie", "", "", &[1.0]),
+        ];
+        let study = StudyRecord { groups, ..study(&["model", "home"]) };
+        assert_eq!(study.cut("lld", "cut"), Some(61.0));
+        assert_eq!(study.cut("pie", "cut"), Some(1.0));
+        // Of lines, not of groups: (90 + 80 + 70) / 3.
+        assert_eq!(study.cut("lld", "cut.home=open"), Some(80.0));
+        assert_eq!(study.cut("lld", "cut.model=b"), Some(37.0));
+        for unknown in ["cut.model=c", "cut.model=d", "cut.open", "cut.", "cuts", "cut=b", "lag"] {
+            assert_eq!(study.cut("lld", unknown), None, "{unknown}");
+        }
+        assert_eq!(study.cut("pie", "cut.model=b"), None);
+    }
+
+    #[test]
+    fn what_is_no_run_of_a_line_adds_nothing() {
+        let mut pools = StudyPools::default();
+        pools.add(&TrialRecord::default(), &[Sample::default()]);
+        let mut empty = study(&["model"]);
+        pools.conclude(&mut empty);
+        assert_eq!(empty.groups, []);
+        // No load was probed: a line without a lag, and no panic.
+        add(&mut pools, (1, 0, "a"), 10, [(10, &[]), (10, &[])]);
+        pools.conclude(&mut empty);
+        assert!(empty.groups[0].cut_percent.is_none() && empty.groups[0].classes.is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! A study in words: its groups, and the lines of a terminal's table.
+
+use underload_record::schema::{Interval, RunRecord, StudyGroup, StudyRecord};
+
+use crate::words::{count, ms, significant};
+
+/// `arm: model XB7, firmware 6.5`, or `all lines`.
+pub(crate) fn group_name(group: &StudyGroup, has_arms: bool) -> String {
+    let conditions: Vec<String> =
+        group.conditions.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let lines = if conditions.is_empty() { "all lines".to_owned() } else { conditions.join(", ") };
+    if has_arms { format!("{}: {lines}", group.arm) } else { lines }
+}
+
+/// The title of a run's study and a line for each of its groups; nothing where it has none.
+pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
+    let study = record.study.as_ref()?;
+    let title = format!(
+        "{} against {}, {} lines, {} of them not eligible: lag p99, and the cut of it",
+        study.class, study.against, study.lines, study.ineligible
+    );
+    let has_arms = record.arms.len() > 1;
+    Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
+}
+
+fn group_line(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
+    let lag = |class: &str| {
+        let lag = group.classes.get(class).and_then(|class| class.lag_ns.as_ref());
+        lag.map_or_else(|| "-".to_owned(), |lag| ms(lag.mean.max(0.0) as u64))
+    };
+    let cut = group.cut_percent.as_ref().map_or_else(|| "-".to_owned(), with_interval);
+    format!(
+        "{}: {}, {} ({} void), {} to {} ms, cut {cut} %",
+        group_name(group, has_arms),
+        count(u64::from(group.lines), "line"),
+        count(u64::from(group.runs), "run"),
+        group.runs_void,
+        lag(&study.against),
+        lag(&study.class),
+    )
+}
+
+fn with_interval(interval: &Interval) -> String {
+    let mean = significant(interval.mean);
+    match (interval.low, interval.high) {
+        (Some(low), Some(high)) => {
+            format!("{mean} [{} to {}]", significant(low), significant(high))
+        }
+        _ => mean,
+    }
+}
