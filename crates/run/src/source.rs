@@ -78,7 +78,7 @@ pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
 /// Reads a trace, gzipped or not.
 ///
 /// # Errors
-/// What the file system said, and traces of more than 1 GiB.
+/// What the file system said, and files of more than 1 GiB.
 pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     let say = |error: std::io::Error| format!("{path}: {error}");
     let file = File::open(path).map_err(say)?;
@@ -89,7 +89,7 @@ pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     source.take(MAX_TRACE_BYTES + 1).read_to_end(&mut bytes).map_err(say)?;
     if bytes.len() as u64 > MAX_TRACE_BYTES {
-        return Err(format!("{path}: a trace of more than 1 GiB"));
+        return Err(format!("{path}: more than 1 GiB"));
     }
     Ok(bytes)
 }

@@ -87,9 +87,10 @@ impl UpdateTimer {
         Self { next: first, interval }
     }
 
-    /// The instant of an update that is due at `now`, if one is, and moves on to the next.
+    /// The instant of an update that is due at `now`, if one is, and moves on to the next. No
+    /// update is due at the end of time: none comes after it, so it would be due for ever.
     pub fn take_due(&mut self, now: Time) -> Option<Time> {
-        if self.next > now {
+        if self.next > now || self.next == Time::MAX {
             return None;
         }
         let due = self.next;
@@ -100,7 +101,7 @@ impl UpdateTimer {
     /// Leaves out all further updates that are due at `now`: for a state that they cannot change.
     /// The instant of the last one, if there was any.
     pub fn skip_due(&mut self, now: Time) -> Option<Time> {
-        if self.next > now {
+        if self.next > now || self.next == Time::MAX {
             return None;
         }
         let missed = now.since(self.next).as_nanos() / self.interval.as_nanos();
@@ -124,6 +125,19 @@ mod tests {
             skipped.skip_due(now);
             assert_eq!(stepped.next, skipped.next);
         }
+    }
+
+    #[test]
+    fn updates_end_with_time() {
+        let first = Time::from_nanos(u64::MAX - 20_000_000);
+        let mut timer = UpdateTimer::new(first, Span::from_millis(15));
+        let mut skipped = timer.clone();
+        let due = [(); 3].map(|()| timer.take_due(Time::MAX));
+        let last = first + Span::from_millis(15);
+        assert_eq!(due, [Some(first), Some(last), None]);
+        assert_eq!(timer.skip_due(Time::MAX), None);
+        assert_eq!(skipped.skip_due(Time::MAX), Some(last));
+        assert_eq!(skipped.take_due(Time::MAX), None);
     }
 
     #[test]
