@@ -24,13 +24,22 @@ pub const LINE: &str = "line";
 pub const DAY: &str = "day";
 
 /// The round trips of all runs of all lines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StudyPools {
     lines: BTreeMap<(String, u32), Line>,
-    samples: usize,
+    /// Round trips that still fit.
+    room: usize,
+    runs_left_out: u64,
 }
 
-/// Round trips that are kept, at most: half a gigabyte. Later ones are left out.
+impl Default for StudyPools {
+    fn default() -> Self {
+        Self { lines: BTreeMap::new(), room: SAMPLES_MOST, runs_left_out: 0 }
+    }
+}
+
+/// Round trips that are kept, at most: a quarter of a gigabyte. Runs that do not fit any more are
+/// left out whole and counted: a part of a run would shift its percentiles.
 const SAMPLES_MOST: usize = 1 << 26;
 
 #[derive(Debug, Default)]
@@ -83,13 +92,14 @@ impl StudyPools {
         if !trial.validity.is_valid() {
             return;
         }
+        if samples.len() > self.room {
+            self.runs_left_out += 1;
+            return;
+        }
         let mut classes: BTreeMap<String, Delays> = BTreeMap::new();
         for sample in samples {
             let Some(flow) = trial.flows.get(usize::from(sample.flow)) else { continue };
             let Some(rtt_ns) = LatencyMeasure::RoundTrip.of(sample) else { continue };
-            if self.samples >= SAMPLES_MOST {
-                break;
-            }
             let delays = classes.entry(flow.name.clone()).or_default();
             let list = match sample.phase {
                 Phase::Idle => &mut delays.idle_us,
@@ -97,7 +107,7 @@ impl StudyPools {
                 _ => continue,
             };
             list.push(u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX));
-            self.samples += 1;
+            self.room -= 1;
         }
         let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
         let up = bulk.filter(|flow| flow.direction != FlowDirection::Down);
@@ -124,6 +134,7 @@ impl StudyPools {
         let group =
             |((arm, conditions), lines): (_, Vec<LineResult>)| group(arm, conditions, &lines);
         study.groups = groups.into_iter().map(group).collect();
+        study.runs_left_out = self.runs_left_out;
     }
 }
 
@@ -404,6 +415,19 @@ mod tests {
             assert_eq!(study.cut("lld", unknown), None, "{unknown}");
         }
         assert_eq!(study.cut("pie", "cut.model=b"), None);
+    }
+
+    #[test]
+    fn a_run_that_does_not_fit_is_left_out_whole_and_counted() {
+        // A run has 12 samples: the ramp's counts for nothing in the end, but may have to fit.
+        let mut pools = StudyPools { room: 24, ..StudyPools::default() };
+        for day in 0..4 {
+            add(&mut pools, (1, day, "a"), 10, [(10, &[20, 20]), (10, &[110, 110])]);
+        }
+        let mut study = study(&[]);
+        pools.conclude(&mut study);
+        assert_eq!((study.groups[0].runs, study.runs_left_out), (2, 2));
+        close(study.groups[0].cut_percent, 90.0);
     }
 
     #[test]

@@ -15,12 +15,19 @@ pub(crate) fn group_name(group: &StudyGroup, has_arms: bool) -> String {
 /// The title of a run's study and a line for each of its groups; nothing where it has none.
 pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     let study = record.study.as_ref()?;
+    let left_out = left_out(study).map(|words| format!("; {words}")).unwrap_or_default();
     let title = format!(
-        "{} against {}, {} lines, {} of them not eligible: lag p99, and the cut of it",
+        "{} against {}, {} lines, {} of them not eligible{left_out}: lag p99, and the cut of it",
         study.class, study.against, study.lines, study.ineligible
     );
     let has_arms = record.arms.len() > 1;
     Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
+}
+
+/// That a study is not of all its runs, where it is not.
+pub(crate) fn left_out(study: &StudyRecord) -> Option<String> {
+    (study.runs_left_out > 0)
+        .then(|| format!("{} left out for memory", count(study.runs_left_out, "run")))
 }
 
 fn group_line(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {

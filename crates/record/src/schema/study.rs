@@ -21,6 +21,10 @@ pub struct StudyRecord {
     pub lines: u32,
     /// Lines that are not eligible and were not measured.
     pub ineligible: u32,
+    /// Runs that no group counts, because the round trips of those before filled the memory that
+    /// a study may take.
+    #[serde(default)]
+    pub runs_left_out: u64,
     /// Results by arm and group; empty until the run is complete.
     pub groups: Vec<StudyGroup>,
 }

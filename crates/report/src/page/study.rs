@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use underload_record::schema::{RunRecord, StudyClass, StudyGroup, StudyRecord};
 
 use super::parts::{Least, NOTHING, mean, table, unit_head, words_head};
-use crate::study::group_name;
+use crate::study::{group_name, left_out};
 use crate::words::{significant, thousands};
 use underload_store::RunData;
 
@@ -40,6 +40,7 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
             "and day; the cut is the share of " (study.against) "'s lag that " (study.class)
             " does not have. Means over lines with their 95 % intervals; a line's days are "
             "averaged first."
+            @if let Some(words) = left_out(study) { " Not of all runs: " (words) "." }
         }
         "\n"
         (table(&head, &rows))

@@ -191,6 +191,7 @@ impl Lines {
             by: by.clone(),
             lines: *count,
             ineligible: count - eligible as u32,
+            runs_left_out: 0,
             groups: Vec::new(),
         }
     }
