@@ -193,23 +193,25 @@ impl Test {
         let share = self.share.clone();
         let transfer = Transfer { parameters, streams, counters: &counters, share, amount, clock };
         transfer.run_udp(true);
-        let outcome = std::thread::scope(|scope| {
+        let watched = std::thread::scope(|scope| {
             let (transfer, over) = (&transfer, &over);
             let started = (0..wanted).try_for_each(|place| {
                 let worker = Builder::new().name("iperf3-stream".to_owned());
                 start(scope, worker, move || transfer.work(place, limit_of_one, over))
             });
-            let outcome = started.and_then(|()| self.watch(transfer));
+            let watched = started.and_then(|()| self.watch(transfer));
             over.store(true, Ordering::Relaxed);
-            outcome
+            watched
         });
         transfer.run_udp(false);
         transfer.end_streams();
-        outcome
+        // Only now has every stream counted what it moved: a client that has read all may say so
+        // before the thread that wrote the last of it comes to count it.
+        watched.map(|watched| transfer.results(watched))
     }
 
-    /// Until the client ends the test; then what was counted.
-    fn watch(&mut self, transfer: &Transfer<'_>) -> Result<Results, Ended> {
+    /// Until the client ends the test.
+    fn watch(&mut self, transfer: &Transfer<'_>) -> Result<Watched, Ended> {
         let parameters = transfer.parameters;
         let start = Instant::now();
         let declared = if parameters.duration.is_zero() {
@@ -255,7 +257,7 @@ impl Test {
         }
         let lasted = counted_from.elapsed();
         let before = if is_omitting { None } else { Some(marks) };
-        Ok(transfer.results(before, lasted, processor_before))
+        Ok(Watched { before, lasted, processor_before })
     }
 
     /// UDP that arrives above the limit, which pacing cannot hold back.
@@ -268,6 +270,16 @@ impl Test {
         let allowed = u128::from(limit) * (lasted + RATE_WINDOW).as_millis() / 8_000;
         u128::from(bytes) > allowed
     }
+}
+
+/// A test that its client has ended.
+struct Watched {
+    /// What was counted in the omitted time; `None` if the test ended within it.
+    before: Option<Vec<Mark>>,
+    /// Without the omitted time.
+    lasted: Duration,
+    /// User and system time of the process when the omitted time was over.
+    processor_before: [Duration; 2],
 }
 
 /// A test while payload moves.
@@ -371,13 +383,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// `before` is what was counted in the omitted time; `None` if the test ended within it.
-    fn results(
-        &self,
-        before: Option<Vec<Mark>>,
-        lasted: Duration,
-        processor_before: [Duration; 2],
-    ) -> Results {
+    fn results(&self, watched: Watched) -> Results {
+        let Watched { before, lasted, processor_before } = watched;
         let wanted = self.counters.len();
         let before = before.unwrap_or_else(|| (0..wanted).map(|place| self.mark(place)).collect());
         let sends: Vec<bool> = (0..wanted).map(|n| self.parameters.server_sends_on(n)).collect();
