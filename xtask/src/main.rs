@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
-  mutants    code changed in one place after another, to find what no test holds; hours, by hand
+  mutants    code changed in one place after another, to find what no test holds; by hand
   bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
 fn main() -> ExitCode {

@@ -1,11 +1,6 @@
-//! What became of the mutants, as cargo-mutants wrote it down.
+//! What became of the mutants, set beside the list of survivors.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-
-use anyhow::Context;
-use serde_json::Value;
 
 use super::survivors::Survivors;
 
@@ -14,10 +9,12 @@ use super::survivors::Survivors;
 pub enum Fate {
     /// A test failed.
     Caught,
-    /// No test ended in time.
+    /// No test ended within many times the processor time that it takes.
     TimedOut,
     /// All tests passed.
     Missed,
+    /// No test came by.
+    Unreached,
     /// It does not compile.
     Unviable,
 }
@@ -35,41 +32,16 @@ pub struct Mutant {
 /// What a run says against the list of survivors.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
+    pub mutants: usize,
     pub caught: usize,
     pub timed_out: usize,
     pub unviable: usize,
-    /// Missed, and listed with a reason.
+    /// Missed or never reached, and listed with a reason.
     pub listed: usize,
-    /// Missed, and not listed.
+    /// Missed or never reached, and not listed.
     pub unlisted: Vec<String>,
     /// Listed, and caught: places in the list.
     pub stale: BTreeSet<usize>,
-}
-
-/// Reads `outcomes.json` of a directory of cargo-mutants.
-pub fn read(directory: &Path) -> anyhow::Result<Vec<Mutant>> {
-    let path = directory.join("outcomes.json");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let document: Value =
-        serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    let outcomes = document["outcomes"].as_array().context("outcomes.json has no outcomes")?;
-    Ok(outcomes.iter().filter_map(mutant).collect())
-}
-
-/// Nothing for the run without a mutant, which comes first.
-fn mutant(outcome: &Value) -> Option<Mutant> {
-    let mutant = &outcome["scenario"]["Mutant"];
-    let file = mutant["file"].as_str()?.to_owned();
-    let line_number = mutant["span"]["start"]["line"].as_u64()? as usize;
-    // `FILE:LINE:COLUMN: CHANGE`
-    let change = mutant["name"].as_str()?.splitn(4, ':').nth(3)?.trim().to_owned();
-    let fate = match outcome["summary"].as_str()? {
-        "CaughtMutant" => Fate::Caught,
-        "MissedMutant" => Fate::Missed,
-        "Timeout" => Fate::TimedOut,
-        _ => Fate::Unviable,
-    };
-    Some(Mutant { file, line_number, change, fate })
 }
 
 /// Sets a run beside the list. `line_of` gives the text of a line as it was when the run began.
@@ -80,21 +52,24 @@ pub fn judge(mutants: &[Mutant], list: &Survivors, line_of: impl Fn(&Mutant) -> 
     for mutant in mutants {
         let line = line_of(mutant);
         let listed = list.position(&mutant.file, &mutant.change, &line);
+        let survived = matches!(mutant.fate, Fate::Missed | Fate::Unreached);
+        verdict.mutants += 1;
         match mutant.fate {
             Fate::Caught => verdict.caught += 1,
             Fate::TimedOut => verdict.timed_out += 1,
             Fate::Unviable => verdict.unviable += 1,
-            Fate::Missed if listed.is_some() => verdict.listed += 1,
-            Fate::Missed => verdict.unlisted.push(format!(
-                "{}:{}: {}\n    {}",
+            Fate::Missed | Fate::Unreached if listed.is_some() => verdict.listed += 1,
+            Fate::Missed | Fate::Unreached => verdict.unlisted.push(format!(
+                "{}:{}: {}{}\n    {}",
                 mutant.file,
                 mutant.line_number,
                 mutant.change,
+                if mutant.fate == Fate::Unreached { " (no test comes by)" } else { "" },
                 line.trim()
             )),
         }
         if let Some(place) = listed {
-            *alive.entry(place).or_default() |= mutant.fate == Fate::Missed;
+            *alive.entry(place).or_default() |= survived;
         }
     }
     verdict.stale = alive.into_iter().filter(|(_, alive)| !alive).map(|(place, _)| place).collect();
@@ -108,22 +83,6 @@ mod tests {
 
     fn mutant_of(line_number: usize, change: &str, fate: Fate) -> Mutant {
         Mutant { file: "a.rs".to_owned(), line_number, change: change.to_owned(), fate }
-    }
-
-    #[test]
-    fn the_file_of_cargo_mutants_is_read() {
-        let outcome = serde_json::json!({
-            "scenario": { "Mutant": {
-                "name": "a.rs:3:7: replace f -> Result<(), a::B> with Ok(())",
-                "file": "a.rs",
-                "span": { "start": { "line": 3, "column": 7 }, "end": { "line": 4, "column": 1 } },
-            }},
-            "summary": "MissedMutant",
-        });
-        let expected = mutant_of(3, "replace f -> Result<(), a::B> with Ok(())", Fate::Missed);
-        assert_eq!(mutant(&outcome), Some(expected));
-        let baseline = serde_json::json!({ "scenario": "Baseline", "summary": "Success" });
-        assert_eq!(mutant(&baseline), None);
     }
 
     #[test]
@@ -142,15 +101,20 @@ mod tests {
             mutant_of(3, "three", Fate::Missed),
             mutant_of(3, "four", Fate::TimedOut),
             mutant_of(3, "five", Fate::Unviable),
+            mutant_of(1, "six", Fate::Unreached),
         ];
         let line_of = |mutant: &Mutant| ["", " a", " b", " c"][mutant.line_number].to_owned();
         let verdict = judge(&mutants, &list, line_of);
         let expected = Verdict {
+            mutants: 7,
             caught: 2,
             timed_out: 1,
             unviable: 1,
             listed: 1,
-            unlisted: vec!["a.rs:3: three\n    c".to_owned()],
+            unlisted: vec![
+                "a.rs:3: three\n    c".to_owned(),
+                "a.rs:1: six (no test comes by)\n    a".to_owned(),
+            ],
             stale: BTreeSet::from([1]),
         };
         assert_eq!(verdict, expected);
