@@ -182,7 +182,7 @@ impl CongestionControl for Prague {
             self.cut(self.exact / 2, window);
         }
         let unmarked = ack.delivered.saturating_sub(ack.marked);
-        if unmarked > 0 && ack.window_limited && ack.state != State::Recovery {
+        if ack.window_limited && ack.state != State::Recovery {
             self.grow(unmarked, window);
         }
         self.step(window);
