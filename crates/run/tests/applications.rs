@@ -175,6 +175,45 @@ mod games {
     }
 
     #[test]
+    fn lag_is_what_the_path_adds_and_a_marking_takes_the_upload_out_of_it() {
+        let lag = |marking: &str| {
+            let text = format!(
+                "[path]\nup = \"5mbit\"\ndown = \"50mbit\"\nrtt = \"30ms\"\n\
+                 up_queue = \"docsis-lld\"\ndown_queue = \"fifo:limit=1000p\"\n\n[phases]\n\
+                 idle = \"0s\"\nramp = \"5s\"\nload = \"20s\"\ndrain = \"1s\"\n\n{UPLOAD}\n\
+                 [[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nmarking = \"{marking}\"\n"
+            );
+            let record = record(&text);
+            assert!((value(&record, "play", "inputs_lost")) < 5.0);
+            (value(&record, "play", "lag_p50"), flow(&record, "play").class.clone())
+        };
+        let (unmarked, class) = lag("none");
+        assert_eq!(class, "");
+        let (marked, class) = lag("nqb");
+        assert_eq!(class, "dscp 45");
+        // 30 ms of path, 0.25 ms up behind up to one full segment of 2.4 ms, 5.1 ms down.
+        assert!((35.3..=38.0).contains(&marked), "{marked} ms");
+        assert!(unmarked > marked + 5.0, "{unmarked} and {marked} ms");
+    }
+
+    #[test]
+    fn keys_of_a_marking_that_is_not_asked_for_are_refused_by_place() {
+        for (key, wrong) in [
+            ("flow.play.marking", "marking = \"l4\""),
+            ("flow.play.min_rate", "min_rate = \"1mbit\""),
+            ("flow.play.min_rate", "marking = \"nqb\"\nmin_rate = \"1mbit\""),
+            ("flow.play.min_rate", "marking = \"l4s\"\nmin_rate = \"16mbit\""),
+            ("flow.play.min_rate", "marking = \"l4s\"\nmin_rate = \"1kbit\""),
+            ("flow.play.dscp", "marking = \"nqb\"\ndscp = 46"),
+        ] {
+            let flows = format!("[[flow]]\nname = \"play\"\nkind = \"cloud-game\"\n{wrong}\n");
+            let error = Scenario::parse(&scenario(BUFFER_16_KIB, "5s", &flows), "test");
+            let error = error.expect_err(wrong).to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+
+    #[test]
     fn a_stream_beyond_the_line_is_late_or_lost() {
         let flows = "[[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nrate = \"60mbit\"\n";
         let record = record(&scenario(BUFFER_16_KIB, "10s", flows));
@@ -283,6 +322,87 @@ mod interactive_video {
     }
 }
 
+/// A cloud game whose video follows the marks, beside a download.
+mod cloud_game_l4s {
+    use super::*;
+
+    /// A game of at most 40 Mbit/s and a CUBIC download over a line of 30 Mbit/s.
+    fn beside_a_download(queue: &str, rtt: &str) -> TrialRecord {
+        let text = format!(
+            "[path]\nup = \"30mbit\"\ndown = \"30mbit\"\nrtt = \"{rtt}\"\n\
+             up_queue = \"fifo:limit=1000p\"\ndown_queue = \"{queue}\"\n\n[phases]\n\
+             idle = \"0s\"\nramp = \"0s\"\nload = \"30s\"\ndrain = \"1s\"\n\n\
+             [[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nmarking = \"l4s\"\n\
+             rate = \"40mbit\"\nmin_rate = \"1mbit\"\n\n[[flow]]\nname = \"download\"\n\
+             kind = \"tcp\"\ndirection = \"down\"\ncongestion_control = \"cubic\"\n"
+        );
+        record(&text)
+    }
+
+    /// The download's share of what both get.
+    fn share(record: &TrialRecord) -> f64 {
+        let download = flow(record, "download").goodput_down_bit_per_s.expect("it is bulk") as f64;
+        download / (download + value(record, "play", "bit_rate") * 1e6)
+    }
+
+    #[test]
+    fn an_l4s_queue_is_not_taken_for_a_classic_one_and_keeps_the_lag_short() {
+        for (queue, rtt_ms) in [("dualpi2", 10.0), ("dualpi2:profile=rfc", 40.0)] {
+            let record = beside_a_download(queue, &format!("{rtt_ms}ms"));
+            let get = |name| value(&record, "play", name);
+            assert!(get("packets_marked") > 1.0, "{queue}: the premise");
+            assert!(get("as_classic_sender").abs() < f64::EPSILON, "{queue}");
+            // A frame leaves within 13.3 ms of the 16.7 until the next; the rest is the queue's.
+            assert!(get("lag_p99") < rtt_ms + 25.0, "{queue}: {} ms", get("lag_p99"));
+            let share = share(&record);
+            assert!((0.3..=0.8).contains(&share), "{queue}: {share}");
+        }
+    }
+
+    #[test]
+    fn one_queue_with_classic_marks_gets_a_classic_sender_that_leaves_a_third() {
+        for queue in ["pie:profile=rfc,ecn=on", "codel:profile=linux,ecn=on"] {
+            let record = beside_a_download(queue, "20ms");
+            let get = |name| value(&record, "play", name);
+            assert!(get("packets_marked") > 0.0, "{queue}: the premise");
+            // All but the first three seconds of thirty.
+            assert!(get("as_classic_sender") > 90.0, "{queue}: {} %", get("as_classic_sender"));
+            let share = share(&record);
+            assert!((0.33..=0.8).contains(&share), "{queue}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_free_line_is_used_up_to_the_rate_without_marks() {
+        let path = "up = \"30mbit\"\ndown = \"100mbit\"\nrtt = \"20ms\"\n\
+                    up_queue = \"fifo:limit=1000p\"";
+        let flows = "[[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nmarking = \"l4s\"\n";
+        let record = record(&scenario(path, "20s", flows));
+        let get = |name| value(&record, "play", name);
+        assert!((get("bit_rate") - 15.0).abs() < 0.3, "{} Mbit/s", get("bit_rate"));
+        assert!(get("packets_marked").abs() < f64::EPSILON);
+        // 20 ms of path, 0.04 ms up, and 31,250 bytes at twice 1.25 of 15 Mbit/s: 6.8 ms.
+        assert!((get("lag_p50") - 26.8).abs() < 0.5, "{} ms", get("lag_p50"));
+        assert!(get("spikes").abs() < f64::EPSILON);
+        let play = flow(&record, "play");
+        assert_eq!(play.class, "dscp 0 ect1");
+        assert_eq!(play.congestion_control.as_deref(), Some("prague"));
+    }
+
+    #[test]
+    fn a_line_that_goes_away_and_comes_back_is_survived() {
+        let text = "[path]\nup = \"30mbit\"\nrtt = \"20ms\"\nup_queue = \"fifo:limit=100p\"\n\
+                    down = \"steps:0s=30mbit,4s=10kbit,8s=30mbit\"\ndown_queue = \"dualpi2\"\n\
+                    [phases]\nidle = \"0s\"\nramp = \"0s\"\nload = \"16s\"\ndrain = \"1s\"\n\
+                    [[flow]]\nname = \"play\"\nkind = \"cloud-game\"\nmarking = \"l4s\"\n";
+        let record = record(text);
+        let get = |name| value(&record, "play", name);
+        assert!(get("bit_rate") > 6.0, "{} Mbit/s", get("bit_rate"));
+        assert!(get("spikes") > 100.0, "{}", get("spikes"));
+        assert!(get("lag_p50") < 50.0, "{} ms", get("lag_p50"));
+    }
+}
+
 /// Same seed, same bytes, for every application.
 #[test]
 fn applications_repeat_with_the_seed() {
@@ -291,7 +411,9 @@ fn applications_repeat_with_the_seed() {
         .iter()
         .map(|kind| format!("[[flow]]\nname = \"{kind}\"\nkind = \"{kind}\"\n"))
         .collect();
-    let text = scenario(BUFFER_256_KIB, "20s", &format!("{UPLOAD}\n{}", flows.join("\n")));
+    let adaptive = "[[flow]]\nname = \"l4s\"\nkind = \"cloud-game\"\nmarking = \"l4s\"\n";
+    let flows = format!("{UPLOAD}\n{}\n{adaptive}", flows.join("\n"));
+    let text = scenario(BUFFER_256_KIB, "20s", &flows);
     let first = record(&text);
     assert_eq!(first.flows, record(&text).flows);
     assert!(first.flows.iter().skip(1).all(|flow| !flow.metrics.is_empty()));

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{
@@ -433,14 +434,21 @@ fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>)
         FlowKind::Sprout => ("sprout", Some(sprout::NAME.to_owned())),
         FlowKind::Udp(_) => ("udp", None),
         FlowKind::Probe(_) => ("probe", None),
-        FlowKind::Application(application) => (application.name(), None),
+        FlowKind::Application(application) => {
+            (application.name(), application.congestion_control().map(str::to_owned))
+        }
     };
     let is_bulk = matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Sprout | FlowKind::Udp(_));
     let goodput = goodput.filter(|_| is_bulk);
     let towards = |direction| goodput.filter(|_| flow.direction == direction);
-    let class = match flow.dscp.value() {
-        0 => String::new(),
-        dscp => format!("dscp {dscp}"),
+    let ecn = match &flow.kind {
+        FlowKind::Application(application) => application.ecn(),
+        _ => Ecn::NotEct,
+    };
+    let class = match (flow.dscp.value(), ecn) {
+        (0, Ecn::NotEct) => String::new(),
+        (dscp, Ecn::NotEct) => format!("dscp {dscp}"),
+        (dscp, ecn) => format!("dscp {dscp} {}", ecn.name()),
     };
     FlowRecord {
         name: flow.name.clone(),

@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::cloud_game::CloudGameConfig;
@@ -78,13 +79,19 @@ fn application_cost(seconds: u64) -> u64 {
         ApplicationConfig::Voip(VoipConfig::default()),
         ApplicationConfig::Game(GameConfig),
         ApplicationConfig::CloudGame(CloudGameConfig::default()),
+        ApplicationConfig::CloudGame(CloudGameConfig {
+            least_rate: Some(Rate::from_megabits_per_second(1)),
+            ..CloudGameConfig::default()
+        }),
         ApplicationConfig::InteractiveVideo(InteractiveVideoConfig::default()),
     ];
-    let flow = |kind: ApplicationConfig| FlowConfig::new(kind.name(), FlowKind::Application(kind));
+    let flow = |(index, kind): (usize, ApplicationConfig)| {
+        FlowConfig::new(format!("{}-{index}", kind.name()), FlowKind::Application(kind))
+    };
     let config = SimConfig {
         up: vec![HopConfig::parse("fifo:limit=100p", "10mbit:delay=20ms").unwrap()],
         down: vec![HopConfig::parse("fifo:limit=100p", "16mbit:delay=20ms").unwrap()],
-        flows: kinds.into_iter().map(flow).collect(),
+        flows: kinds.into_iter().enumerate().map(flow).collect(),
         phases: Phases { load: Span::from_secs(seconds), ..Phases::default() },
         seed: 1,
         sample_interval: None,

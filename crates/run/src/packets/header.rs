@@ -102,6 +102,7 @@ pub fn write(
         }
         Body::Datagram(datagram) => udp(buffer, sighting, datagram.sequence),
         Body::Message(message) => udp(buffer, sighting, message.sequence),
+        Body::Report(report) => udp(buffer, sighting, report.end),
         Body::Flight(flight) => udp(buffer, sighting, flight.sequence),
         Body::Forecast(forecast) => udp(buffer, sighting, forecast.tick),
         Body::Request { sequence } | Body::Reply { sequence, .. } => {

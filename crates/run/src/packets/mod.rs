@@ -237,6 +237,7 @@ fn named(body: &Body) -> (&'static str, u32, bool) {
         Body::Ack(ack) => ("ack", ack.cumulative, false),
         Body::Datagram(datagram) => ("datagram", datagram.sequence, false),
         Body::Message(message) => ("message", message.sequence, false),
+        Body::Report(report) => ("report", report.end, false),
         Body::Flight(flight) => ("flight", flight.sequence, false),
         Body::Forecast(forecast) => ("forecast", forecast.tick, false),
         Body::Request { sequence } => ("request", *sequence, false),

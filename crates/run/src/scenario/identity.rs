@@ -81,8 +81,9 @@ pub(super) fn application<S: Serializer>(
                 .serialize(serializer)
         }
         ApplicationConfig::Game(GameConfig) => name.serialize(serializer),
-        ApplicationConfig::CloudGame(CloudGameConfig { rate, processing }) => {
-            (name, rate.bits_per_second(), processing.as_nanos()).serialize(serializer)
+        ApplicationConfig::CloudGame(CloudGameConfig { rate, least_rate, processing }) => {
+            let least = least_rate.map(Rate::bits_per_second);
+            (name, rate.bits_per_second(), least, processing.as_nanos()).serialize(serializer)
         }
         ApplicationConfig::Video(VideoConfig { player, buffer, algorithm }) => {
             (name, player, buffer.as_nanos(), algorithm.name()).serialize(serializer)

@@ -10,7 +10,7 @@
 //! | [`voip`] | G.711 both ways | MOS, R, mouth-to-ear delay, lost and late frames |
 //! | [`web`] | the guideline's page over TCP | page load time |
 //! | [`game`] | small packets both ways | round trip |
-//! | [`cloud_game`] | input up, 60 frames a second down | input-to-photon delay, frames late |
+//! | [`cloud_game`] | input up, 60 frames a second down | lag, spikes, input-to-photon delay |
 //! | [`video`] | chunks over TCP at a chosen bit rate | QoE, rebuffering, switches |
 //! | [`interactive_video`] | a video call at a controlled rate | glass-to-glass delay, freezes |
 //!
@@ -25,10 +25,12 @@ pub mod video;
 pub mod voip;
 pub mod web;
 
+use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_record::schema::Metric;
 
+use crate::congestion::Algorithm;
 use crate::flow::Endpoint;
 
 use cloud_game::{CloudGame, CloudGameConfig};
@@ -66,6 +68,16 @@ impl ApplicationConfig {
             Self::Video(_) => "video",
             Self::InteractiveVideo(_) => "interactive-video",
         }
+    }
+
+    /// The ECN field of its packets.
+    pub(crate) fn ecn(&self) -> Ecn {
+        if let Self::CloudGame(config) = self { config.ecn() } else { Ecn::NotEct }
+    }
+
+    /// The congestion control of its datagrams, if it has one with a name.
+    pub(crate) fn congestion_control(&self) -> Option<&'static str> {
+        (self.ecn() == Ecn::Ect1).then(|| Algorithm::Prague.name())
     }
 
     /// Both ends of it, sending nothing new from `stop` on.

@@ -38,9 +38,21 @@ impl Port<'_> {
         sequence: u32,
         part_of: u32,
     ) {
+        self.send_message_with(Ecn::NotEct, direction, payload, sequence, part_of);
+    }
+
+    /// The same with an ECN field.
+    pub(crate) fn send_message_with(
+        &mut self,
+        ecn: Ecn,
+        direction: Direction,
+        payload: u32,
+        sequence: u32,
+        part_of: u32,
+    ) {
         let sent_us = (self.now.as_nanos() / 1_000) as u32;
         let message = Message { sequence, part_of, sent_us };
-        self.send(direction, payload + UDP_HEADER_BYTES, Ecn::NotEct, Body::Message(message));
+        self.send(direction, payload + UDP_HEADER_BYTES, ecn, Body::Message(message));
     }
 
     /// The port of one of the flow's connections, which queues take for a flow of its own.

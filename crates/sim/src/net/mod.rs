@@ -17,7 +17,8 @@ use underload_record::schema::{BottleneckSummary, Direction, PhaseWindow, Series
 
 pub(crate) use recorder::Recorder;
 pub use segment::{
-    Acknowledgement, Body, Data, Datagram, Flight, Forecast, Message, SackBlock, Segment, Stamp,
+    Acknowledgement, Body, Data, Datagram, Flight, Forecast, Message, Report, SackBlock, Segment,
+    Stamp,
 };
 pub(crate) use tournament::Tournament;
 pub use watch::{Event, SharedWatcher, Sighting, Watcher};

@@ -39,6 +39,8 @@ pub enum Body {
     Datagram(Datagram),
     /// A datagram of an application.
     Message(Message),
+    /// What the receiver of an application's datagrams tells their sender.
+    Report(Report),
     /// A packet of a Sprout flow.
     Flight(Flight),
     /// A Sprout receiver's forecast of the link.
@@ -149,6 +151,30 @@ pub struct Message {
 
 impl Message {
     /// Time since it was sent.
+    pub fn age(&self, now: Time) -> Span {
+        now.since(Time::from_micros(u64::from(self.sent_us)))
+    }
+}
+
+/// What the receiver of an application's datagrams has seen of them, sent on the arrival of one.
+/// Counts are of all that came since the start, so that a lost report costs nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// One past the highest number that has arrived.
+    pub end: u32,
+    /// Datagrams that have arrived.
+    pub received: u32,
+    /// Of these, with CE.
+    pub marked: u32,
+    /// Time stamp of the datagram that caused it, in microseconds of the trial.
+    pub sent_us: u32,
+    /// Of the datagrams with CE since the report before, how long the quickest was under way beyond
+    /// the quickest of all, microseconds; nothing where none had CE.
+    pub marked_depth_us: u32,
+}
+
+impl Report {
+    /// Time since the datagram that caused it was sent: the round trip, on arrival.
     pub fn age(&self, now: Time) -> Span {
         now.since(Time::from_micros(u64::from(self.sent_us)))
     }

@@ -69,6 +69,9 @@ pub struct Prague {
 }
 
 impl Prague {
+    /// Bits of W behind the point.
+    pub(crate) const FRACTION_BITS: u32 = FRACTION_BITS;
+
     /// At the start of a connection.
     pub fn new(setup: &Setup) -> Self {
         Self {
@@ -84,6 +87,12 @@ impl Prague {
             gain: SEGMENT,
             pacing: 0,
         }
+    }
+
+    /// W in units of 2^-[`FRACTION_BITS`](Self::FRACTION_BITS) segments, for senders whose rate is
+    /// not a whole number of segments per round trip.
+    pub(crate) const fn exact_window(&self) -> u64 {
+        self.exact
     }
 
     /// Takes over a window that the transport has set.

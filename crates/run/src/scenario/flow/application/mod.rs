@@ -46,14 +46,18 @@ pub struct ApplicationFlow {
 /// The keys that all applications share.
 #[derive(Deserialize)]
 struct SharedKeys {
-    #[serde(default)]
-    dscp: u8,
+    dscp: Option<u8>,
     start: Option<SpanText>,
     stop: Option<SpanText>,
 }
 
 /// The keys of one application, and what they mean.
 pub(super) trait Keys: DeserializeOwned {
+    /// The codepoint that its own keys ask for, beside the key `dscp`.
+    fn own_dscp(&self) -> Option<u8> {
+        None
+    }
+
     fn check(self) -> Result<ApplicationConfig, Fault>;
 }
 
@@ -66,8 +70,16 @@ pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> 
     let SharedKeys { dscp, start, stop } = read_section(shared)?;
     let has_start = start.is_some();
     let activity = checked_activity(start, stop)?;
+    let keys: K = read_section(table)?;
+    let dscp = match (keys.own_dscp(), dscp) {
+        (Some(own), Some(other)) if own != other => {
+            let problem = format!("{other} is not the codepoint that `marking` asks for, {own}");
+            return Err(Fault::new("dscp", problem));
+        }
+        (own, dscp) => own.or(dscp).unwrap_or_default(),
+    };
     Ok(ApplicationFlow {
-        config: read_section::<K>(table).and_then(K::check)?,
+        config: keys.check()?,
         dscp: checked_class(dscp, Ecn::NotEct)?.dscp,
         start: has_start.then_some(activity.start),
         stop: activity.stop,
