@@ -24,6 +24,57 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
 }
 
+/// What a marking saves over all lines, a sentence for each arm; nothing where the run is no study.
+pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
+    let Some(study) = &record.study else { return Vec::new() };
+    let has_arms = record.arms.len() > 1;
+    let all_lines = study.groups.iter().filter(|group| group.conditions.is_empty());
+    let mut lines: Vec<String> =
+        all_lines.take(MOST_SENTENCES).map(|group| sentence(study, group, has_arms)).collect();
+    if lines.is_empty() && !record.trials.is_empty() {
+        lines.push("No run of a line counts, so nothing can be said of its classes.".to_owned());
+    }
+    lines
+}
+
+/// Arms that get a sentence each; more are left to the table.
+const MOST_SENTENCES: usize = 4;
+
+fn sentence(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
+    let StudyRecord { class, against, .. } = study;
+    let with = if has_arms { format!("With {}, ", group.arm) } else { String::new() };
+    let lag = |class: &String| group.classes.get(class)?.lag_ns.as_ref();
+    let (Some(cut), Some(own), Some(other)) = (&group.cut_percent, lag(class), lag(against)) else {
+        let runs = count(u64::from(group.runs + group.runs_void), "run");
+        return format!(
+            "{with}{class} and {against} cannot be compared: of {runs} {} count, and no line has \
+             both classes, idle and under load.",
+            group.runs
+        );
+    };
+    let lines = count(u64::from(cut.repeats), "line");
+    let (size, word) = (significant(cut.mean.abs()), if cut.mean < 0.0 { "more" } else { "less" });
+    let certainty = match (cut.low, cut.high) {
+        (Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => {
+            format!("within the chance of lines ({} to {} %)", significant(low), significant(high))
+        }
+        (Some(low), Some(high)) => {
+            let [low, high] = if cut.mean < 0.0 { [-high, -low] } else { [low, high] };
+            let percent = (cut.confidence * 100.0).round();
+            format!("{} to {} % at {percent} %", significant(low), significant(high))
+        }
+        _ => "too few lines to say how sure it is".to_owned(),
+    };
+    let lag_ms = |lag: &Interval| significant(lag.mean / 1e6);
+    format!(
+        "{with}{class} has {size} % {word} lag than {against} over {lines}, {certainty}: {} \
+         against {} ms of round trip at p99 under load above the idle median, the mean of the \
+         lines.",
+        lag_ms(own),
+        lag_ms(other)
+    )
+}
+
 /// That a study is not of all its runs, where it is not.
 pub(crate) fn left_out(study: &StudyRecord) -> Option<String> {
     (study.runs_left_out > 0)

@@ -12,6 +12,7 @@ use underload_record::schema::{
 use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::likeness::{Difference, is_same_arm};
+use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 use underload_store::RunData;
@@ -60,7 +61,10 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     let loaded: Vec<&Subject<'_>> =
         own.iter().copied().filter(|subject| working(subject).is_some()).collect();
     let alike = like_the_first(&own);
+    let study = runs.first().map(|run| study::sentences(&run.record)).unwrap_or_default();
     let mut lines = match loaded.as_slice() {
+        // What a study is about, instead of a class that it does not compare.
+        _ if !study.is_empty() => study,
         [] => vec![no_latency(subjects)],
         [only] => vec![single(only)],
         several => latency_lines(several, &alike),

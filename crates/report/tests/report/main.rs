@@ -4,4 +4,5 @@ mod applications;
 mod metrics;
 mod page;
 mod shape;
+mod study;
 mod terminal;

@@ -1,0 +1,81 @@
+//! What the first sentence of a study says.
+
+use underload_record::schema::{Interval, StudyClass, StudyGroup, StudyRecord, World};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
+use underload_report::summary_lines;
+use underload_store::RunData;
+
+use crate::page::conclude_all;
+
+fn interval(mean: f64, ends: Option<(f64, f64)>) -> Interval {
+    let (low, high) = (ends.map(|ends| ends.0), ends.map(|ends| ends.1));
+    Interval { mean, low, high, confidence: 0.95, repeats: 31 }
+}
+
+fn class(lag_ms: f64) -> StudyClass {
+    StudyClass { lag_ns: Some(interval(lag_ms * 1e6, None)), ..StudyClass::default() }
+}
+
+/// A study of two arms whose groups are these.
+fn study(groups: Vec<StudyGroup>) -> RunData {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let mut data = conclude_all(
+        synthetic::record(World::Sim, &queues),
+        synthetic::trials(&queues, 2, 50_000_000),
+    );
+    data.record.study = Some(StudyRecord {
+        class: "probe-dscp-45".to_owned(),
+        against: "probe-dscp-8".to_owned(),
+        groups,
+        ..StudyRecord::default()
+    });
+    data
+}
+
+fn group(arm: &str, cut: Option<Interval>) -> StudyGroup {
+    let classes = [("probe-dscp-45", class(4.0)), ("probe-dscp-8", class(40.0))];
+    StudyGroup {
+        arm: arm.to_owned(),
+        runs: 7,
+        runs_void: 1,
+        classes: classes.map(|(name, class)| (name.to_owned(), class)).into(),
+        cut_percent: cut,
+        ..StudyGroup::default()
+    }
+}
+
+#[test]
+fn a_study_begins_with_its_cut_and_how_sure_that_is() {
+    let data = study(vec![
+        group("sure", Some(interval(90.0, Some((85.0, 95.0))))),
+        group("worse", Some(interval(-20.0, Some((-30.0, -10.0))))),
+        group("chance", Some(interval(2.0, Some((-10.0, 14.0))))),
+        group("void", None),
+        group("fifth", None),
+        StudyGroup {
+            conditions: vec![("home".to_owned(), "unlimited".to_owned())],
+            ..group("sure", Some(interval(99.0, None)))
+        },
+    ]);
+    let lines = summary_lines(&[data]);
+    let expected = [
+        "With sure, probe-dscp-45 has 90.0 % less lag than probe-dscp-8 over 31 lines, 85.0 to \
+         95.0 % at 95 %: 4.00 against 40.0 ms of round trip at p99 under load above the idle \
+         median, the mean of the lines.",
+        "With worse, probe-dscp-45 has 20.0 % more lag than probe-dscp-8 over 31 lines, 10.0 to \
+         30.0 % at 95 %:",
+        "With chance, probe-dscp-45 has 2.00 % less lag than probe-dscp-8 over 31 lines, within \
+         the chance of lines (-10.0 to 14.0 %):",
+        "With void, probe-dscp-45 and probe-dscp-8 cannot be compared: of 8 runs 7 count,",
+    ];
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\n{expected}");
+    }
+    assert!(!lines.iter().any(|line| line.contains("fifth") || line.contains("working")));
+}
+
+#[test]
+fn a_study_without_a_run_that_counts_says_so() {
+    let lines = summary_lines(&[study(Vec::new())]);
+    assert_eq!(lines[0], "No run of a line counts, so nothing can be said of its classes.");
+}
