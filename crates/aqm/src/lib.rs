@@ -15,6 +15,7 @@
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`histogram`] | quantiles of unbounded streams of durations |
+//! | [`latency_bins`] | the bins of the histogram that DOCSIS devices keep |
 //! | [`service_flow`] | what a queue with two service flows and a link with grants agree on |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
@@ -26,6 +27,7 @@ pub mod aqm;
 pub mod checksum;
 pub mod config;
 pub mod histogram;
+pub mod latency_bins;
 pub mod link;
 pub mod packet;
 pub mod qdisc;

@@ -101,9 +101,10 @@ pub struct Meta {
     pub dst: u32,
     /// The number that its owner knows it by; disciplines never look.
     pub id: u32,
-    /// Differentiated Services codepoint; only [rules](crate::remark) behind a link change it.
+    /// Differentiated Services codepoint; only [rules](crate::remark) behind a link change it, and
+    /// queue protection where it is told to.
     pub dscp: Dscp,
-    /// The only field that a discipline may change, and only from ECT to CE.
+    /// The only other field that a discipline may change, and only from ECT to CE.
     pub ecn: Ecn,
     /// End of enqueue, stamped by the queue.
     pub arrived: Time,

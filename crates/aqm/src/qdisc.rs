@@ -4,8 +4,8 @@
 use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
-use crate::service_flow::ServiceFlows;
-use crate::time::Time;
+use crate::service_flow::{ServiceFlows, Side};
+use crate::time::{Span, Time};
 
 /// A queue discipline: stores packets and chooses which leaves next.
 ///
@@ -182,6 +182,14 @@ pub trait Observer<P> {
 
     /// A packet was changed from ECT to CE.
     fn marked(&mut self, _now: Time, _packet: &Packet<P>, _reason: MarkReason) {}
+
+    /// Queue protection sends `packet`, not yet changed in any way, to the classic queue.
+    /// `score`: how long the score of its flow takes to drain, this packet's part in it.
+    fn sanctioned(&mut self, _now: Time, _packet: &Packet<P>, _score: Span) {}
+
+    /// A packet leaves the queue of `side`, and its sojourn falls into that bin of the histogram
+    /// that the queue is to keep; see [`LatencyEdges`](crate::latency_bins::LatencyEdges).
+    fn binned(&mut self, _side: Side, _bin: usize) {}
 
     /// Rule number `rule` of a link changed `packet`, from 0; see [`remark`](crate::remark).
     fn remarked(&mut self, _now: Time, _packet: &Packet<P>, _rule: usize) {}

@@ -2,6 +2,7 @@
 //! transmissions: the upstream of Low Latency DOCSIS.
 
 use crate::packet::Packet;
+use crate::qdisc::Observer;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -15,6 +16,14 @@ pub enum Side {
 }
 
 impl Side {
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LowLatency => "low-latency",
+            Self::Classic => "classic",
+        }
+    }
+
     /// Both; `ALL[side as usize]` is `side`.
     pub const ALL: [Self; 2] = [Self::LowLatency, Self::Classic];
 }
@@ -90,7 +99,8 @@ pub trait ServiceFlows<P> {
     fn waiting(&self) -> [Waiting; 2];
 
     /// Takes the next packet of `side` for a grant at `now`.
-    fn serve(&mut self, now: Time, side: Side) -> Option<Packet<P>>;
+    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
+    -> Option<Packet<P>>;
 
     /// Told what each flow was granted so far, by [`Side`], to show it among its gauges. Proactive
     /// grants that pass while nothing waits are counted when the next packet comes.

@@ -102,7 +102,11 @@ fn no_discipline_allocates_once_warm() {
 fn a_link_with_grants_does_not_allocate_once_warm() {
     let setup =
         LinkSetup::parse("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=4ms").expect("a link");
-    let queue = QueueSetup::parse("docsis-lld:grant-rate=1mbit", &setup.facts()).expect("a queue");
+    let queue = QueueSetup::parse(
+        "docsis-lld:grant-rate=1mbit,low-latency-histogram=1ms+2ms,sanctioned-dscp=0",
+        &setup.facts(),
+    )
+    .expect("a queue");
     let rng = Rng::new(1);
     let mut link = setup.build(queue.build::<u32>(&rng), &rng);
     let mut run = |from: u64, to: u64, gap_us: u64| {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::link::merge_sanction;
 use crate::schema::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, BottleneckSummary, Direction,
-    Expectation, FlowDirection, FlowRecord, Interval, LatencyMeasure, Phase, Quantile, RunRecord,
-    TrialRecord,
+    Expectation, FlowDirection, FlowRecord, Interval, LatencyHistogram, LatencyMeasure, Phase,
+    Quantile, RunRecord, Sanction, TrialRecord,
 };
 use crate::stats::{jain_index, mean_interval};
 use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
@@ -181,6 +182,16 @@ fn add_counters(total: &mut ArmBottleneck, link: &BottleneckSummary) {
     for (rule, changed) in &link.remarked {
         *total.remarked.entry(rule.clone()).or_default() += changed;
     }
+    for sanction in &link.sanctions {
+        merge_sanction(&mut total.sanctions, sanction);
+    }
+    for histogram in &link.latency_histograms {
+        let same = |known: &&mut LatencyHistogram| known.service_flow == histogram.service_flow;
+        match total.latency_histograms.iter_mut().find(same) {
+            Some(known) => known.add(histogram),
+            None => total.latency_histograms.push(histogram.clone()),
+        }
+    }
 }
 
 fn metrics(trials: &[&TrialRecord]) -> Vec<ArmMetric> {
@@ -276,6 +287,17 @@ impl ArmSummary {
         let here =
             |queue: &&ArmBottleneck| queue.direction == direction && Some(queue.phase) == phase;
         self.bottlenecks.iter().filter(here).collect()
+    }
+
+    /// What queue protection did to each flow at the hop of that name, over all phases; most
+    /// packets first.
+    pub fn sanctions(&self, direction: Direction, hop: &str) -> Vec<Sanction> {
+        let mut all = Vec::new();
+        let here = self.bottlenecks.iter();
+        let here = here.filter(|queue| queue.direction == direction && queue.hop == hop);
+        here.flat_map(|queue| &queue.sanctions).for_each(|one| merge_sanction(&mut all, one));
+        all.sort_by_key(|sanction| std::cmp::Reverse(sanction.packets));
+        all
     }
 
     /// Throughput of one direction.

@@ -1,13 +1,15 @@
 //! What a link did, as trials record it: the same summaries and curves from every world.
 
 use underload_aqm::histogram::Histogram;
-use underload_aqm::link::tally::{Curves, Row, Window};
+use underload_aqm::latency_bins::LatencyEdges;
+use underload_aqm::link::tally::{Counts, Curves, Row, Sanctions, Window};
 use underload_aqm::qdisc::Count;
+use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 
 use crate::schema::{
-    BottleneckSummary, Direction, Distribution, PacketCount, Phase, PhaseWindow, Series,
-    SeriesKind, SeriesPoint,
+    BottleneckSummary, Direction, Distribution, LatencyHistogram, PacketCount, Phase, PhaseWindow,
+    Sanction, Series, SeriesKind, SeriesPoint,
 };
 
 /// Name and direction of a link.
@@ -23,18 +25,21 @@ pub struct LinkName {
     pub link: String,
     /// The link's rules that change packets, each as its SPEC has it, in order.
     pub rules: Vec<String>,
+    /// Bins of the latency histograms that the queue keeps, by service flow; empty without any.
+    pub bins: Vec<(Side, LatencyEdges)>,
 }
 
 impl LinkName {
     /// The record of a window. `capacity_bytes`: what the link could have sent in it; `None`: any
-    /// number.
+    /// number. `flow_name`: of a flow by the number that it was counted under.
     pub fn summarise(
         &self,
         phase: Phase,
         window: &Window,
         capacity_bytes: Option<u64>,
+        flow_name: &dyn Fn(u32) -> String,
     ) -> BottleneckSummary {
-        let Window { start, end, counts, delays } = window;
+        let Window { start, end, counts, delays, sanctions } = window;
         let length = end.since(*start);
         let drops =
             counts.drops().map(|(reason, count)| (reason.name().to_owned(), packets(count)));
@@ -51,11 +56,22 @@ impl LinkName {
             drops: drops.collect(),
             marks: marks.collect(),
             remarked: remarked.collect(),
+            sanctions: self::sanctions(sanctions, flow_name),
+            latency_histograms: self.latency_histograms(counts),
             sojourn: distribution(&delays.sojourn),
             queuing_delay: delays.queuing_delay.as_ref().and_then(distribution),
             throughput_bit_per_s: bits_per_second(counts.sent.bytes, length),
             capacity_bit_per_s: capacity_bytes.map(|bytes| bits_per_second(bytes, length)),
         }
+    }
+
+    fn latency_histograms(&self, counts: &Counts) -> Vec<LatencyHistogram> {
+        let histogram = |(side, edges): &(Side, LatencyEdges)| {
+            let edges_ns: Vec<u64> = edges.spans().map(Span::as_nanos).collect();
+            let packets = counts.bins()[*side as usize][..=edges_ns.len()].to_vec();
+            LatencyHistogram { service_flow: side.name().to_owned(), edges_ns, packets }
+        };
+        self.bins.iter().map(histogram).collect()
     }
 
     /// The curves of trial number `trial`, whose first row began at `start`: one of each
@@ -96,6 +112,35 @@ impl LinkName {
     fn named(&self, name: String) -> String {
         if self.hop.is_empty() { name } else { format!("{name}.{}", self.hop) }
     }
+}
+
+/// Under the flows' names, most packets first; flows of one name count as one.
+fn sanctions(sanctions: &Sanctions, flow_name: &dyn Fn(u32) -> String) -> Vec<Sanction> {
+    let mut named: Vec<Sanction> = Vec::new();
+    for (flow, counted) in sanctions.flows() {
+        let sanction = Sanction {
+            flow: flow.map_or_else(|| "others".to_owned(), flow_name),
+            packets: counted.packets,
+            first_ns: counted.first.as_nanos(),
+            last_ns: counted.last.as_nanos(),
+            highest_score_ns: counted.highest_score.as_nanos(),
+        };
+        merge_sanction(&mut named, &sanction);
+    }
+    named.sort_by_key(|sanction| std::cmp::Reverse(sanction.packets));
+    named
+}
+
+/// Adds what queue protection did to a flow to what is known of it, by its name.
+pub(crate) fn merge_sanction(all: &mut Vec<Sanction>, other: &Sanction) {
+    let Some(known) = all.iter_mut().find(|known| known.flow == other.flow) else {
+        all.push(other.clone());
+        return;
+    };
+    known.packets += other.packets;
+    known.first_ns = known.first_ns.min(other.first_ns);
+    known.last_ns = known.last_ns.max(other.last_ns);
+    known.highest_score_ns = known.highest_score_ns.max(other.highest_score_ns);
 }
 
 /// The quantiles of what a histogram counted; `None` when that is nothing.
@@ -142,6 +187,10 @@ mod tests {
             queue: "pie:profile=linux".to_owned(),
             link: "10mbit".to_owned(),
             rules: vec!["dscp:45>0".to_owned(), "tos>0".to_owned()],
+            bins: LatencyEdges::new(&[100, 200])
+                .map(|edges| (Side::Classic, edges))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -155,6 +204,13 @@ mod tests {
         tally.dropped(&meta, DropReason::Overlimit);
         tally.marked(MarkReason::ControlLaw);
         tally.remarked(0);
+        for (flow, at_ms, score_ms) in [(3, 5, 6), (4, 6, 1), (3, 7, 2), (5, 8, 9)] {
+            let score = Span::from_millis(score_ms);
+            tally.sanctioned(Time::from_millis(at_ms), flow, score);
+        }
+        for bin in [0, 2, 2] {
+            tally.binned(Side::Classic, bin);
+        }
         tally
     }
 
@@ -162,7 +218,8 @@ mod tests {
     fn a_summary_says_what_was_counted() {
         let offered = Count { packets: 3, bytes: 3_000 };
         let window = tally(true).end_window(Time::from_millis(20), offered);
-        let summary = modem().summarise(Phase::Load, &window, Some(25_000));
+        let name = |flow| format!("flow {}", flow / 4);
+        let summary = modem().summarise(Phase::Load, &window, Some(25_000), &name);
         let PhaseWindow { phase, start_ns, end_ns } = summary.window;
         assert_eq!((phase, start_ns, end_ns), (Phase::Load, 0, 20_000_000));
         assert_eq!((summary.hop.as_str(), summary.direction), ("modem", Direction::Up));
@@ -172,6 +229,20 @@ mod tests {
         assert_eq!(summary.marks.into_iter().collect::<Vec<_>>(), [("control-law".into(), 1)]);
         let remarked: Vec<_> = summary.remarked.into_iter().collect();
         assert_eq!(remarked, [("dscp:45>0".into(), 1), ("tos>0".into(), 0)]);
+        let sanctions = summary.sanctions.into_iter().map(|sanction| {
+            let Sanction { flow, packets, first_ns, last_ns, highest_score_ns } = sanction;
+            (flow, packets, [first_ns, last_ns, highest_score_ns].map(|ns| ns / 1_000_000))
+        });
+        let sanctions: Vec<_> = sanctions.collect();
+        // Flows 4 and 5 have one name.
+        let expected = [("flow 0".to_owned(), 2, [5, 7, 6]), ("flow 1".to_owned(), 2, [6, 8, 9])];
+        assert_eq!(sanctions, expected);
+        let histogram = LatencyHistogram {
+            service_flow: "classic".to_owned(),
+            edges_ns: vec![1_000_000, 2_000_000],
+            packets: vec![1, 0, 2],
+        };
+        assert_eq!(summary.latency_histograms, [histogram]);
         let sojourn = summary.sojourn.expect("packets were sent");
         assert_eq!((sojourn.count, sojourn.min_ns, sojourn.max_ns), (2, 2_000_000, 4_000_000));
         assert_eq!((sojourn.mean_ns, sojourn.p999_ns), (3_000_000, 4_000_000));
@@ -184,11 +255,16 @@ mod tests {
     fn nothing_sent_has_no_delays_and_a_constant_rate_no_queuing_delay() {
         let at = Time::from_millis(20);
         let empty = Tally::new(Time::ZERO, true).end_window(at, Count::default());
-        let summary = modem().summarise(Phase::Idle, &empty, None);
+        let name = |_| unreachable!("nothing was sanctioned");
+        let summary = modem().summarise(Phase::Idle, &empty, None, &name);
+        assert_eq!(summary.sanctions, []);
         assert_eq!((summary.sojourn, summary.queuing_delay), (None, None));
         assert_eq!(summary.capacity_bit_per_s, None);
         let constant = tally(false).end_window(at, Count::default());
-        assert_eq!(modem().summarise(Phase::Load, &constant, None).queuing_delay, None);
+        assert_eq!(
+            modem().summarise(Phase::Load, &constant, None, &|_| String::new()).queuing_delay,
+            None
+        );
     }
 
     #[test]

@@ -266,6 +266,8 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         direction: Direction::Up,
         queue: queue.spec.to_owned(),
         remarked: BTreeMap::new(),
+        sanctions: Vec::new(),
+        latency_histograms: Vec::new(),
         link: "10mbit".to_owned(),
         window,
         offered: PacketCount { packets: 5842, bytes: 8_763_000 },

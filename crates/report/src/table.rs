@@ -1,10 +1,10 @@
 //! The arm table for a terminal: plain text within 100 columns.
 
-use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile};
+use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile, Sanction};
 
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
-use crate::words::{mbit, metric_words, ms, one_line, plain_text, significant, wrap};
+use crate::words::{count, mbit, metric_words, ms, one_line, plain_text, significant, wrap};
 use underload_store::RunData;
 
 /// Widest line.
@@ -26,6 +26,7 @@ pub fn table(runs: &[RunData]) -> String {
         for direction in [Direction::Up, Direction::Down] {
             rows.extend(carried(subject, direction).into_iter().map(Row::Note));
         }
+        rows.extend(sent_away(subject).into_iter().map(Row::Note));
         for (flow, metrics) in subject.applications() {
             let shown = metrics.into_iter().take(SHOWN_METRICS).map(metric_words);
             let line = format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "));
@@ -93,6 +94,31 @@ fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {
     }
     parts.extend(hops.into_iter().flat_map(lost_and_marked));
     if parts.is_empty() { Vec::new() } else { vec![format!("{direction:<5} {}", parts.join(", "))] }
+}
+
+/// Flows named in a line of the terminal; the report has more.
+const SHOWN_FLOWS: usize = 3;
+
+/// Lines for each queue whose protection sent flows away.
+fn sent_away(subject: &Subject<'_>) -> Vec<String> {
+    let directions = [Direction::Up, Direction::Down].into_iter();
+    let queues = directions.flat_map(|direction| subject.summary.hops(direction));
+    let lines = |queue: &ArmBottleneck| {
+        let sanctions = subject.summary.sanctions(queue.direction, &queue.hop);
+        let words = |one: &Sanction| format!("{} ({})", one.flow, count(one.packets, "packet"));
+        let mut flows: Vec<String> = sanctions.iter().take(SHOWN_FLOWS).map(words).collect();
+        let more = sanctions.len().saturating_sub(SHOWN_FLOWS);
+        flows.extend((more > 0).then(|| format!("{more} more")));
+        if flows.is_empty() {
+            return Vec::new();
+        }
+        let gap = if queue.hop.is_empty() { "" } else { ": " };
+        let text = format!("{}{gap}queue protection sent away {}", queue.hop, flows.join(", "));
+        let mut margin = queue.direction.to_string();
+        let folded = fold(&text, COLUMNS - 8).into_iter();
+        folded.map(|line| format!("{:<5} {line}", std::mem::take(&mut margin))).collect()
+    };
+    queues.flat_map(lines).collect()
 }
 
 /// A link of a chain: only there does its own sojourn say where packets waited.

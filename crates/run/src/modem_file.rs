@@ -96,9 +96,15 @@ fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
 
 /// What the file says of the queue.
 fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
-    const LOW_LATENCY: [&str; 4] =
-        ["low-latency-rate", "low-latency-peak", "low-latency-burst", "low-latency-limit"];
-    const CLASSIC: [&str; 4] = ["classic-rate", "classic-peak", "classic-burst", "classic-limit"];
+    const LOW_LATENCY: [&str; 5] = [
+        "low-latency-rate",
+        "low-latency-peak",
+        "low-latency-burst",
+        "low-latency-limit",
+        "low-latency-histogram",
+    ];
+    const CLASSIC: [&str; 5] =
+        ["classic-rate", "classic-peak", "classic-burst", "classic-limit", "classic-histogram"];
     let mut items = vec![("rate", format!("{}bit", upstream.sustained_bit_per_s))];
     items.extend(member_items(&upstream.low_latency, LOW_LATENCY));
     items.extend(member_items(&upstream.classic, CLASSIC));
@@ -128,8 +134,11 @@ fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     items
 }
 
-/// Sustained rate, peak, burst and buffer of one flow under these keys.
-fn member_items(member: &Member, [rate, peak, burst, limit]: [&'static str; 4]) -> Vec<Item> {
+/// Sustained rate, peak, burst, buffer and latency histogram of one flow under these keys.
+fn member_items(
+    member: &Member,
+    [rate, peak, burst, limit, histogram]: [&'static str; 5],
+) -> Vec<Item> {
     let rates = member.rates;
     let mut items = Vec::new();
     // Without a sustained rate of its own a flow has those of the aggregate.
@@ -144,6 +153,13 @@ fn member_items(member: &Member, [rate, peak, burst, limit]: [&'static str; 4]) 
         items.extend(rates.burst_bytes.map(|bytes| (burst, format!("{bytes}B"))));
     }
     items.extend(member.buffer_bytes.map(|bytes| (limit, format!("{bytes}B"))));
+    let edges: Vec<String> = member
+        .aqm
+        .histogram_edges
+        .iter()
+        .map(|edge| format!("{}us", u32::from(*edge) * 10))
+        .collect();
+    items.extend((!edges.is_empty()).then(|| (histogram, edges.join("+"))));
     items
 }
 
@@ -184,6 +200,18 @@ mod tests {
         assert_eq!(queue, expected);
         let again = parsed(&link, &queue).expect("what is recorded");
         assert_eq!(again, [link, queue]);
+    }
+
+    #[test]
+    fn the_histograms_edges_are_the_files() {
+        let mut upstream = read(&file()).expect("a file");
+        upstream.low_latency.aqm.histogram_edges = vec![50, 100, 65_535];
+        let items = queue_items(&upstream);
+        let edges = ("low-latency-histogram", "500us+1000us+655350us".to_owned());
+        assert!(items.contains(&edges), "{items:?}");
+        assert!(!items.iter().any(|(key, _)| *key == "classic-histogram"), "{items:?}");
+        let spec = Spec::parse(&format!("docsis-lld:rate=20mbit,{}={}", edges.0, edges.1));
+        QueueSetup::from_spec(&spec.expect("a SPEC"), &LinkFacts::UNKNOWN).expect("accepted");
     }
 
     #[test]

@@ -222,6 +222,7 @@ pub fn run_attended(
     let windows = phases.windows();
     for window in &windows {
         trial.run_phase(window, &lifetimes, attendance)?;
+        trial.end_window(window, &flows);
     }
     trial.await_answers();
     Ok(trial.finish(&flows, &windows, label, seed))
@@ -317,9 +318,17 @@ impl Trial {
                 *goodput = Some(rate(agent.endpoint().received_bytes() - before, window));
             }
         }
-        let hops = self.simulation.network.hops.iter_mut();
-        self.bottlenecks.extend(hops.map(|hop| hop.end_window(window)));
         Ok(())
+    }
+
+    /// Records what every link did since the window before.
+    fn end_window(&mut self, window: &PhaseWindow, flows: &[FlowConfig]) {
+        let name = |flow: u32| {
+            let known = flows.get(flow as usize);
+            known.map_or_else(|| format!("flow {flow}"), |flow| flow.name.clone())
+        };
+        let hops = self.simulation.network.hops.iter_mut();
+        self.bottlenecks.extend(hops.map(|hop| hop.end_window(window, &name)));
     }
 
     /// Runs to `end`, stopping flows and taking points of the curves on the way.

@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::marker::PhantomData;
 
 use crate::config::{Fallback, Kind, Param, Spec, Value};
+use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
 use crate::remark::Rules;
 use crate::time::Span;
@@ -172,6 +173,7 @@ quantities! {
     Millionths: Decimal => u64;
     Probability: Probability => u64;
     DscpSet: DscpSet => u64;
+    LatencyEdges: Edges => Self;
     String: Text => Self;
     Spec: Queue => Self;
     Rules: Rules => Self;

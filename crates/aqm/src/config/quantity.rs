@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::config::{Spec, rules};
+use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
 use crate::remark::Rules;
 use crate::time::Span;
@@ -36,6 +37,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Differentiated Services codepoints, `45` or `45+46`, kept as a set of bits.
     DscpSet,
+    /// Rising times between the bins of a latency histogram: `0.5ms+1ms`.
+    Edges,
     /// Any text, such as a file's name.
     Text,
     /// A queue discipline in brackets: `[codel:target=5ms]`.
@@ -60,6 +63,9 @@ impl Kind {
             Self::Switch => "on or off",
             Self::Choice(_) => "one of the words listed",
             Self::DscpSet => "DSCP values 0 to 63 joined by +, such as 45+46",
+            Self::Edges => {
+                "1 to 15 rising times joined by +, in whole 0.01 ms to 655.35ms, such as 0.5ms+1ms"
+            }
             Self::Text => "text without commas",
             Self::Queue => "a queue in brackets, such as [codel:target=5ms]",
             Self::Rules => rules::EXPECTED,
@@ -81,6 +87,7 @@ impl Kind {
             Self::Switch => "on/off",
             Self::Choice(_) => "choice",
             Self::DscpSet => "DSCP set",
+            Self::Edges => "times",
             Self::Text => "text",
             Self::Queue => "queue",
             Self::Rules => "rules",
@@ -108,6 +115,7 @@ impl Kind {
                 words.iter().find(|word| **word == text).map(|word| Value::Choice(word))
             }
             Self::DscpSet => dscp_set(text).map(Value::DscpSet),
+            Self::Edges => edges(text).map(Value::Edges),
             Self::Text => (!text.is_empty()).then(|| Value::Text(text.to_string())),
             Self::Queue => None,
             Self::Rules => rules::read(text).ok().map(Value::Rules),
@@ -138,6 +146,8 @@ pub enum Value {
     Choice(&'static str),
     /// Of [`Kind::DscpSet`]: bit `n` stands for codepoint `n`.
     DscpSet(u64),
+    /// Of [`Kind::Edges`].
+    Edges(LatencyEdges),
     /// Of [`Kind::Text`].
     Text(String),
     /// Of [`Kind::Queue`].
@@ -196,6 +206,7 @@ impl fmt::Display for Value {
                 }
                 Ok(())
             }
+            Self::Edges(edges) => edges.fmt(f),
             Self::Text(text) => f.write_str(text),
             Self::Queue(spec) => write!(f, "[{spec}]"),
             Self::Rules(rules) => rules.fmt(f),
@@ -284,6 +295,18 @@ fn dscp_set(text: &str) -> Option<u64> {
     })
 }
 
+fn edges(text: &str) -> Option<LatencyEdges> {
+    let mut units = [0; LatencyEdges::MOST];
+    let mut count = 0;
+    for part in text.split('+') {
+        let nanos = span(part)?.as_nanos();
+        let unit = nanos.is_multiple_of(10_000).then(|| u16::try_from(nanos / 10_000).ok())?;
+        *units.get_mut(count)? = unit?;
+        count += 1;
+    }
+    LatencyEdges::new(&units[..count])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +326,10 @@ mod tests {
         assert_eq!(probability("101%"), None);
         assert_eq!(dscp_set("45+46"), Some((1 << 45) | (1 << 46)));
         assert_eq!(dscp_set("64"), None);
+        assert_eq!(edges("0.5ms+1ms"), LatencyEdges::new(&[50, 100]));
+        for refused in ["", "+", "1ms+", "1ms+1ms", "2ms+1ms", "5us", "656ms", "1"] {
+            assert_eq!(edges(refused), None, "{refused}");
+        }
         assert_eq!(scaled("99999999999999999999", 1), None);
         assert_eq!(scaled(".", 1), None);
         assert_eq!(scaled("1.", 1), None);
@@ -318,6 +345,7 @@ mod tests {
             (Kind::Decimal, "0.125"),
             (Kind::Probability, "0.001"),
             (Kind::DscpSet, "8+45"),
+            (Kind::Edges, "500us+1ms+10ms"),
             (Kind::Switch, "on"),
         ] {
             assert_eq!(kind.read(text).expect(text).to_string(), text);

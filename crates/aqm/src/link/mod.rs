@@ -286,7 +286,8 @@ impl<P> Link<P> {
         grants.advance(now, self.waiting());
         while let Some(side) = grants.turn(now, self.waiting()) {
             self.lose_doomed(now, observer);
-            let served = self.queue.service_flows().and_then(|flows| flows.serve(now, side));
+            let served =
+                self.queue.service_flows().and_then(|flows| flows.serve(now, side, observer));
             let Some(packet) = served else { break };
             let len = packet.meta.len;
             self.transmit(now, packet, observer);

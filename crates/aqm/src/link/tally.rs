@@ -9,9 +9,11 @@ use alloc::vec::Vec;
 use core::ops;
 
 use crate::histogram::Histogram;
+use crate::latency_bins::LatencyEdges;
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, Count, DropReason, MarkReason, Qdisc};
 use crate::remark::Rules;
+use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
 /// Packets by fate. Bytes are as the link charges them.
@@ -24,6 +26,7 @@ pub struct Counts {
     drops: [Count; DropReason::ALL.len()],
     marks: [u64; MarkReason::ALL.len()],
     remarks: [u64; Rules::MOST],
+    bins: [[u64; LatencyEdges::MOST_BINS]; 2],
 }
 
 impl Counts {
@@ -41,6 +44,12 @@ impl Counts {
     /// Packets changed by each rule of the link, as far as a link can have any.
     pub const fn remarks(&self) -> &[u64; Rules::MOST] {
         &self.remarks
+    }
+
+    /// Packets by the bins of the latency histogram of each service flow, by [`Side`], as far as a
+    /// histogram can have any.
+    pub const fn bins(&self) -> &[[u64; LatencyEdges::MOST_BINS]; 2] {
+        &self.bins
     }
 
     /// Packets dropped for any reason.
@@ -63,6 +72,7 @@ impl ops::Add for Counts {
             drops: core::array::from_fn(|reason| self.drops[reason] + other.drops[reason]),
             marks: core::array::from_fn(|reason| self.marks[reason] + other.marks[reason]),
             remarks: core::array::from_fn(|rule| self.remarks[rule] + other.remarks[rule]),
+            bins: pairwise(&self.bins, &other.bins, |ours, others| ours + others),
         }
     }
 }
@@ -77,7 +87,76 @@ impl ops::Sub for Counts {
             drops: core::array::from_fn(|reason| self.drops[reason] - earlier.drops[reason]),
             marks: core::array::from_fn(|reason| self.marks[reason] - earlier.marks[reason]),
             remarks: core::array::from_fn(|rule| self.remarks[rule] - earlier.remarks[rule]),
+            bins: pairwise(&self.bins, &earlier.bins, |now, before| now - before),
         }
+    }
+}
+
+/// Bin by bin.
+fn pairwise<const N: usize>(
+    first: &[[u64; N]; 2],
+    second: &[[u64; N]; 2],
+    combine: impl Fn(u64, u64) -> u64,
+) -> [[u64; N]; 2] {
+    core::array::from_fn(|side| {
+        core::array::from_fn(|bin| combine(first[side][bin], second[side][bin]))
+    })
+}
+
+/// What queue protection did to one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sanction {
+    /// Packets sent to the classic queue.
+    pub packets: u64,
+    /// When the first of them was.
+    pub first: Time,
+    /// When the last of them was.
+    pub last: Time,
+    /// The highest score that the flow had then, as the time that it takes to drain.
+    pub highest_score: Span,
+}
+
+impl Sanction {
+    const NONE: Self =
+        Self { packets: 0, first: Time::MAX, last: Time::ZERO, highest_score: Span::ZERO };
+
+    fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.highest_score = self.highest_score.max(other.highest_score);
+    }
+}
+
+/// What queue protection did, by flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sanctions {
+    flows: BTreeMap<u32, Sanction>,
+    others: Option<Sanction>,
+}
+
+impl Sanctions {
+    /// Flows that are told apart; more are counted together, so that memory stays bounded.
+    pub const MOST: usize = 1_024;
+
+    /// Each flow by its number, in order; `None` stands for all that are not told apart.
+    pub fn flows(&self) -> impl Iterator<Item = (Option<u32>, &Sanction)> {
+        let known = self.flows.iter().map(|(flow, sanction)| (Some(*flow), sanction));
+        known.chain(self.others.iter().map(|sanction| (None, sanction)))
+    }
+
+    fn add(&mut self, flow: Option<u32>, sanction: &Sanction) {
+        let is_full = self.flows.len() >= Self::MOST;
+        let told_apart = flow.filter(|flow| !is_full || self.flows.contains_key(flow));
+        let known = match told_apart {
+            Some(flow) => self.flows.entry(flow).or_insert(Sanction::NONE),
+            None => self.others.get_or_insert(Sanction::NONE),
+        };
+        known.merge(sanction);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        other.flows().for_each(|(flow, sanction)| self.add(flow, sanction));
     }
 }
 
@@ -109,6 +188,8 @@ pub struct Window {
     pub counts: Counts,
     /// Delays of those sent.
     pub delays: Delays,
+    /// What queue protection did.
+    pub sanctions: Sanctions,
 }
 
 impl Window {
@@ -118,6 +199,7 @@ impl Window {
         self.end = self.end.max(other.end);
         self.counts = self.counts + other.counts;
         self.delays.sojourn.merge(&other.delays.sojourn);
+        self.sanctions.merge(&other.sanctions);
         if let (Some(ours), Some(others)) =
             (&mut self.delays.queuing_delay, &other.delays.queuing_delay)
         {
@@ -170,6 +252,7 @@ pub struct Tally {
     before: Counts,
     start: Time,
     delays: Delays,
+    sanctions: Sanctions,
     /// The total at the last row of the curves, and the longest sojourn since.
     row_before: Counts,
     sojourn_max: Span,
@@ -184,6 +267,7 @@ impl Tally {
             before: Counts::default(),
             start,
             delays: Delays::new(varying),
+            sanctions: Sanctions::default(),
             row_before: Counts::default(),
             sojourn_max: Span::ZERO,
         }
@@ -192,6 +276,19 @@ impl Tally {
     /// A packet was dropped by queue or link.
     pub fn dropped(&mut self, meta: &Meta, reason: DropReason) {
         self.total.drops[reason as usize].add(meta.len);
+    }
+
+    /// Queue protection sent a packet of `flow`, whose score takes so long to drain, away.
+    #[cold]
+    pub fn sanctioned(&mut self, now: Time, flow: u32, score: Span) {
+        let sanction = Sanction { packets: 1, first: now, last: now, highest_score: score };
+        self.sanctions.add(Some(flow), &sanction);
+    }
+
+    /// A packet left the queue of `side` after a time of that bin.
+    #[inline]
+    pub fn binned(&mut self, side: Side, bin: usize) {
+        self.total.bins[side as usize][bin] += 1;
     }
 
     /// A packet was changed from ECT to CE.
@@ -223,6 +320,11 @@ impl Tally {
         &self.total
     }
 
+    /// What queue protection did since the window began.
+    pub const fn sanctions(&self) -> &Sanctions {
+        &self.sanctions
+    }
+
     /// Delays since the window began.
     pub const fn delays(&self) -> &Delays {
         &self.delays
@@ -236,7 +338,9 @@ impl Tally {
         self.before = self.total;
         let empty = Delays::new(self.delays.queuing_delay.is_some());
         let delays = core::mem::replace(&mut self.delays, empty);
-        Window { start: core::mem::replace(&mut self.start, now), end: now, counts, delays }
+        let sanctions = core::mem::take(&mut self.sanctions);
+        let start = core::mem::replace(&mut self.start, now);
+        Window { start, end: now, counts, delays, sanctions }
     }
 
     /// Ends a row of the curves at `now`, when the queue holds `backlog`.
@@ -325,6 +429,38 @@ mod tests {
         assert_eq!(first, expected);
         let second = tally.end_row(ms(20), Backlog::default());
         assert_eq!(second, Row { time: ms(20), ..Row::default() });
+    }
+
+    #[test]
+    fn sanctions_and_bins_belong_to_a_window_and_flows_to_a_limit() {
+        let mut tally = Tally::new(ms(0), false);
+        for number in 0..=Sanctions::MOST as u32 + 1 {
+            tally.sanctioned(ms(u64::from(number)), number, Span::from_millis(1));
+        }
+        tally.sanctioned(ms(5_000), 7, Span::from_millis(9));
+        for bin in [0, 3, 3] {
+            tally.binned(Side::LowLatency, bin);
+        }
+        let first = tally.end_window(ms(6_000), offered(3));
+        tally.binned(Side::LowLatency, 3);
+        tally.sanctioned(ms(7_000), 7, Span::from_millis(2));
+        let second = tally.end_window(ms(8_000), offered(3));
+        assert_eq!(first.counts.bins()[0][..4], [1, 0, 0, 2]);
+        assert_eq!((second.counts.bins()[0][3], second.counts.bins()[1]), (1, [0; 16]));
+        let of = |window: &Window, flow| {
+            let mut flows = window.sanctions.flows();
+            flows.find(|(known, _)| *known == flow).map(|(_, sanction)| *sanction)
+        };
+        let (once, later) = (ms(7), ms(5_000));
+        let highest_score = Span::from_millis(9);
+        let seven = Sanction { packets: 2, first: once, last: later, highest_score };
+        assert_eq!(of(&first, Some(7)), Some(seven));
+        assert_eq!(of(&first, None).map(|others| others.packets), Some(2), "beyond the limit");
+        assert_eq!(first.sanctions.flows().count(), Sanctions::MOST + 1);
+        let mut both = first;
+        both.merge(&second);
+        assert_eq!(of(&both, Some(7)), Some(Sanction { packets: 3, last: ms(7_000), ..seven }));
+        assert_eq!(both.counts.bins()[0][3], 3);
     }
 
     #[test]

@@ -132,6 +132,7 @@ mod tests {
             Kind::Switch => &["on", "off"],
             Kind::Choice(words) => words,
             Kind::DscpSet => &["0", "45+46"],
+            Kind::Edges => &["0.5ms", "1ms+2ms+30ms"],
             Kind::Text => &["up.trace"],
             Kind::Queue => &["[fifo]", "[diffserv]"],
             Kind::Rules => &["dscp:45>0@0%..50%+ecn:bleach", "wifi"],

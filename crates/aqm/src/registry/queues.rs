@@ -3,8 +3,10 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
+use crate::latency_bins::LatencyEdges;
 use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
@@ -13,6 +15,7 @@ use crate::queue::{
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
+use crate::service_flow::Side;
 
 /// A discipline as the registry knows it.
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +188,13 @@ impl QueueSetup {
     /// queue.
     pub fn meaning(&self) -> &str {
         &self.meaning
+    }
+
+    /// Bins of the latency histograms that the queue keeps, by service flow.
+    pub fn latency_bins(&self) -> Vec<(Side, LatencyEdges)> {
+        let QueueConfig::DocsisLld(config) = &self.config else { return Vec::new() };
+        let kept = Side::ALL.into_iter().zip(config.histograms);
+        kept.filter_map(|(side, edges)| Some((side, edges?))).collect()
     }
 
     /// Builds an empty queue that draws its random numbers from a child stream of `rng`.

@@ -98,6 +98,10 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
         variants.push(vec![("coupled-while", "awake"), ("delay", "virtual")]);
         variants.push(vec![("delay", "virtual"), ("request-loop", "6ms"), ("grant-rate", "1mbit")]);
     }
+    // Not `sanctioned-dscp`, whose purpose is to break the law that only ECN fields change.
+    if kind_of("classic-histogram").is_some() {
+        variants.push(vec![("low-latency-histogram", "0.5ms+1ms"), ("classic-histogram", "1ms")]);
+    }
     if kind_of("rehash").is_some() {
         variants.push(vec![("rehash", "0s")]);
     }

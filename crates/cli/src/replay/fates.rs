@@ -7,7 +7,9 @@ use std::io::Write;
 use underload_aqm::link::tally::Tally;
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
-use underload_aqm::time::Time;
+use underload_aqm::registry::QueueSetup;
+use underload_aqm::service_flow::Side;
+use underload_aqm::time::{Span, Time};
 
 use crate::replay::input::Arrival;
 
@@ -98,7 +100,7 @@ impl Fates {
     }
 
     /// A summary of the whole replay, of one screen.
-    pub fn summary(&self, queue: &str, link: &str, rules: &[String]) -> String {
+    pub fn summary(&self, queue: &QueueSetup, link: &str, rules: &[String]) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "{name:<12}{value}");
@@ -108,7 +110,7 @@ impl Fates {
             let percent = 100.0 * packets as f64 / self.arrivals.packets.max(1) as f64;
             format!("{packets} ({percent:.2} %)")
         };
-        line("queue", queue.to_string());
+        line("queue", queue.label.to_string());
         line("link", link.to_string());
         line("packets", format!("{} ({} bytes)", self.arrivals.packets, self.arrivals.bytes));
         line("sent", of_all(total.sent.packets));
@@ -125,6 +127,20 @@ impl Fates {
         line("dropped", of_all(total.dropped_packets()) + &detail);
         let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
         line("sojourn", format!("p50 {p50:.3} ms, p99 {p99:.3} ms, max {max:.3} ms"));
+        let (flows, packets) = self
+            .tally
+            .sanctions()
+            .flows()
+            .fold((0, 0), |(flows, packets), one| (flows + 1, packets + one.1.packets));
+        if packets > 0 {
+            line("sent away", format!("{} of {flows} flows, by queue protection", of_all(packets)));
+        }
+        for (side, edges) in queue.latency_bins() {
+            let names = edges.spans().map(|edge| format!("to {edge}")).chain(["more".to_owned()]);
+            let bins = names.zip(total.bins()[side as usize]);
+            let bins: Vec<String> = bins.map(|(name, count)| format!("{name}: {count}")).collect();
+            line(side.name(), bins.join(", "));
+        }
         let span = self.last_end.since(self.first_arrival.unwrap_or_default()).as_nanos();
         let rate = total.sent.bytes as f64 * 8e3 / span.max(1) as f64;
         line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
@@ -180,6 +196,14 @@ impl Observer<u64> for Fates {
             row.marked = Some(reason);
             row.ecn = packet.meta.ecn;
         }
+    }
+
+    fn sanctioned(&mut self, now: Time, packet: &Packet<u64>, score: Span) {
+        self.tally.sanctioned(now, packet.meta.flow, score);
+    }
+
+    fn binned(&mut self, side: Side, bin: usize) {
+        self.tally.binned(side, bin);
     }
 
     fn remarked(&mut self, _now: Time, packet: &Packet<u64>, rule: usize) {

@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if outcome.is_err() {
         eprintln!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
-    eprint!("{}", fates.summary(&queue.label.to_string(), &arguments.link, &rules));
+    eprint!("{}", fates.summary(&queue, &arguments.link, &rules));
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
 

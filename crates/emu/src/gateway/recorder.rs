@@ -8,7 +8,8 @@ use underload_aqm::histogram::Histogram;
 use underload_aqm::link::tally::{self, Curves, Tally};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
-use underload_aqm::time::Time;
+use underload_aqm::service_flow::Side;
+use underload_aqm::time::{Span, Time};
 use underload_record::schema::Phase;
 
 use super::journal::{Event, Journal};
@@ -264,6 +265,14 @@ impl Observer<Handle> for Recorder {
 
     fn marked(&mut self, _now: Time, _packet: &Packet<Handle>, reason: MarkReason) {
         self.tally.marked(reason);
+    }
+
+    fn sanctioned(&mut self, now: Time, packet: &Packet<Handle>, score: Span) {
+        self.tally.sanctioned(now, packet.meta.flow, score);
+    }
+
+    fn binned(&mut self, side: Side, bin: usize) {
+        self.tally.binned(side, bin);
     }
 
     fn remarked(&mut self, _now: Time, _packet: &Packet<Handle>, rule: usize) {

@@ -77,7 +77,8 @@ impl LaneReport {
     fn bottleneck(&self, window: &Window) -> BottleneckSummary {
         let (start, end) = (window.link.start, window.link.end);
         let capacity_bytes = self.offer.clone().offered_bytes(start, end);
-        let mut summary = self.name.summarise(window.phase, &window.link, capacity_bytes);
+        let hash = |flow: u32| format!("flow {flow:08x}");
+        let mut summary = self.name.summarise(window.phase, &window.link, capacity_bytes, &hash);
         let outside = window.gateway.input_drops.iter();
         summary.drops.extend(outside.map(|(why, count)| (why.name().to_owned(), packets(*count))));
         summary

@@ -144,6 +144,7 @@ impl Thread {
                 queue: config.queue.label.to_string(),
                 link: config.link.label.to_string(),
                 rules: config.link.rule_names(),
+                bins: config.queue.latency_bins(),
             },
             offer: config.link.rate.started(&rng),
         };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Distribution, LatencyMeasure, PacketCount, Phase};
+use super::{
+    Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, Sanction,
+};
 
 /// Results of one arm, over all its valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -181,6 +183,13 @@ pub struct ArmBottleneck {
     /// Changed by each rule of the link, all trials; packets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remarked: BTreeMap<String, u64>,
+    /// Flows that queue protection sent away, by name: packets of all trials, first and last time
+    /// and highest score of any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sanctions: Vec<Sanction>,
+    /// Delays of each service flow as a DOCSIS device counts them, all trials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_histograms: Vec<LatencyHistogram>,
     /// Sent by the link, bit/s, over repeats.
     #[serde(default)]
     pub link_bit_per_s: Option<Interval>,

@@ -33,7 +33,7 @@ pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, W
 pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
 pub use study::{StudyClass, StudyGroup, StudyRecord};
 pub use trial::{
-    BottleneckSummary, Direction, Distribution, FlowDirection, FlowRecord, LatencyMeasure,
-    LatencySummary, Metric, PacketCount, Phase, PhaseWindow, TrialRecord,
+    BottleneckSummary, Direction, Distribution, FlowDirection, FlowRecord, LatencyHistogram,
+    LatencyMeasure, LatencySummary, Metric, PacketCount, Phase, PhaseWindow, Sanction, TrialRecord,
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};

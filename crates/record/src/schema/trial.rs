@@ -301,6 +301,14 @@ pub struct BottleneckSummary {
     /// SPEC has it; empty without rules.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remarked: BTreeMap<String, u64>,
+    /// Flows whose packets queue protection sent from the low latency queue to the classic one, by
+    /// name; empty where it sent none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sanctions: Vec<Sanction>,
+    /// Delays of each service flow as a DOCSIS device counts them; empty where the queue keeps no
+    /// histogram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_histograms: Vec<LatencyHistogram>,
     /// Sojourn of the packets sent; `None` when none was.
     pub sojourn: Option<Distribution>,
     /// Sojourn and the packet's own transmission of the same packets. `None` where the link's rate
@@ -322,6 +330,44 @@ impl BottleneckSummary {
     /// Packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.values().sum()
+    }
+}
+
+/// A flow that queue protection (RFC 9957) sent away from the low latency queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sanction {
+    /// [`FlowRecord::name`] where the run knows it, else a number of the flow; `others` stands for
+    /// all flows beyond the first 1024.
+    pub flow: String,
+    /// Its packets that were sent to the classic queue.
+    pub packets: u64,
+    /// When the first of them was, ns.
+    pub first_ns: u64,
+    /// When the last of them was, ns.
+    pub last_ns: u64,
+    /// The highest score that the flow had then, as the time in which it drains, ns.
+    pub highest_score_ns: u64,
+}
+
+/// The histogram of a service flow's delays (DOCSIS TLV 40.6).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LatencyHistogram {
+    /// `low-latency` or `classic`.
+    pub service_flow: String,
+    /// Edges between the bins, rising, ns.
+    pub edges_ns: Vec<u64>,
+    /// Packets sent per bin, one bin more than edges: below the first edge, from each edge up to
+    /// the next, from the last one on.
+    pub packets: Vec<u64>,
+}
+
+impl LatencyHistogram {
+    /// Adds the counts of another trial; of other bins, none.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if self.edges_ns == other.edges_ns {
+            let counts = self.packets.iter_mut().zip(&other.packets);
+            counts.for_each(|(count, more)| *count = count.saturating_add(*more));
+        }
     }
 }
 

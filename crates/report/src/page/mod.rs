@@ -9,6 +9,7 @@ mod parts;
 mod provenance;
 mod published;
 mod queues;
+mod service_flows;
 mod study;
 mod trials;
 
@@ -145,6 +146,7 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
         (figures::distribution_section(plots))
         (comparison::section(subjects))
         (queues::section(subjects))
+        (service_flows::section(subjects))
         (applications::section(subjects))
         (figures::timeline_section(subjects, plots))
         @if !published_first { (published::section(runs)) }

@@ -3,6 +3,7 @@
 mod applications;
 mod metrics;
 mod page;
+mod service_flows;
 mod shape;
 mod study;
 mod terminal;

@@ -72,10 +72,16 @@ pub struct ExtraDelay {
 
 impl Hop {
     /// Ends the window that began with the one before, and returns its record.
-    pub(crate) fn end_window(&mut self, window: &PhaseWindow) -> BottleneckSummary {
+    /// `flow_name`: of a flow by its number.
+    pub(crate) fn end_window(
+        &mut self,
+        window: &PhaseWindow,
+        flow_name: &dyn Fn(u32) -> String,
+    ) -> BottleneckSummary {
         let [start, end] = [window.start_ns, window.end_ns].map(Time::from_nanos);
         let ended = self.recorder.tally.end_window(end, self.link.queue().stats().offered);
-        self.name().summarise(window.phase, &ended, self.offer.offered_bytes(start, end))
+        let capacity_bytes = self.offer.offered_bytes(start, end);
+        self.name().summarise(window.phase, &ended, capacity_bytes, flow_name)
     }
 
     /// Takes a point of every curve.
@@ -97,6 +103,7 @@ impl Hop {
             queue: self.config.queue.label.to_string(),
             link: self.config.link.label.to_string(),
             rules: self.config.link.rule_names(),
+            bins: self.config.queue.latency_bins(),
         }
     }
 }

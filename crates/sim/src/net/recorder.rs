@@ -3,7 +3,8 @@
 use underload_aqm::link::tally::{Curves, Tally};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{DropReason, MarkReason, Observer};
-use underload_aqm::time::Time;
+use underload_aqm::service_flow::Side;
+use underload_aqm::time::{Span, Time};
 
 use super::Segment;
 use super::watch::Post;
@@ -37,6 +38,14 @@ impl Observer<Segment> for Recorder {
             post.marked(now, packet, reason);
         }
         self.tally.marked(reason);
+    }
+
+    fn sanctioned(&mut self, now: Time, packet: &Packet<Segment>, score: Span) {
+        self.tally.sanctioned(now, u32::from(packet.payload.flow), score);
+    }
+
+    fn binned(&mut self, side: Side, bin: usize) {
+        self.tally.binned(side, bin);
     }
 
     fn remarked(&mut self, _now: Time, _packet: &Packet<Segment>, rule: usize) {

@@ -224,9 +224,14 @@ impl<P> DocsisLld<P> {
             }
         };
         let native_q56 = self.ramp.probability_q56(delay);
-        let sanctioned = self.protection.as_mut().is_some_and(|protection| {
+        let score = self.protection.as_mut().and_then(|protection| {
             protection.sanctions(now, packet.meta.flow, len, delay, native_q56)
         });
+        let sanctioned = score.is_some();
+        if let Some(score) = score {
+            observer.sanctioned(now, &packet, score);
+            packet.meta.dscp = self.config.sanctioned_dscp.unwrap_or(packet.meta.dscp);
+        }
         let side = if sanctioned { Side::Classic } else { Side::LowLatency };
         if self.marking.signals(native_q56.max(self.coupled_q56)) {
             let native = native_q56 > self.coupled_q56;
@@ -248,9 +253,14 @@ impl<P> DocsisLld<P> {
 
 impl<P> DocsisLld<P> {
     /// Sends from the side whose turn it is, of those that may.
-    fn send(&mut self, low_latency: bool, classic: bool) -> Dequeue<P> {
+    fn send(
+        &mut self,
+        now: Time,
+        [low_latency, classic]: [bool; 2],
+        observer: &mut dyn Observer<P>,
+    ) -> Dequeue<P> {
         let Some(side) = self.credit.choose(low_latency, classic) else { return Dequeue::Empty };
-        let Some(packet) = self.take(side) else { return Dequeue::Empty };
+        let Some(packet) = self.take(now, side, observer) else { return Dequeue::Empty };
         if low_latency && classic {
             self.credit.charge(side, packet.meta.len);
         }
@@ -261,8 +271,11 @@ impl<P> DocsisLld<P> {
     }
 
     /// Takes the head of `side`.
-    fn take(&mut self, side: Side) -> Option<Packet<P>> {
+    fn take(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>) -> Option<Packet<P>> {
         let packet = self.pair.side(side).pop()?;
+        if let Some(edges) = &self.config.histograms[side as usize] {
+            observer.binned(side, edges.bin(now.since(packet.meta.arrived)));
+        }
         if side == Side::LowLatency {
             self.low_latency_bits += u64::from(packet.meta.len) * 8;
         }
@@ -271,14 +284,14 @@ impl<P> DocsisLld<P> {
 
     /// The same where a flow waits for its own rate besides.
     #[inline(never)]
-    fn dequeue_shaped(&mut self, now: Time) -> Dequeue<P> {
+    fn dequeue_shaped(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         let waits = [Side::LowLatency, Side::Classic].map(|side| self.wait(side, now));
         let [low_latency, classic] = waits.map(|wait| wait == Some(Span::ZERO));
         if !low_latency && !classic {
             let first = waits.into_iter().flatten().min();
             return first.map_or(Dequeue::Empty, |wait| Dequeue::NotBefore(now + wait));
         }
-        self.send(low_latency, classic)
+        self.send(now, [low_latency, classic], observer)
     }
 
     /// How long from `now` on until the head of `side` may leave; `None`: there is none.
@@ -301,14 +314,14 @@ impl<P> Qdisc<P> for DocsisLld<P> {
         }
     }
 
-    fn dequeue(&mut self, now: Time, _observer: &mut dyn Observer<P>) -> Dequeue<P> {
+    fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         self.advance(now);
         if self.shapers.is_some() {
-            return self.dequeue_shaped(now);
+            return self.dequeue_shaped(now, observer);
         }
         let low_latency_waits = self.pair.low_latency.head().is_some();
         let classic_waits = self.pair.classic.head().is_some();
-        self.send(low_latency_waits, classic_waits)
+        self.send(now, [low_latency_waits, classic_waits], observer)
     }
 
     fn backlog(&self) -> Backlog {
@@ -325,6 +338,8 @@ impl<P> Qdisc<P> for DocsisLld<P> {
         visit("docsis-lld.classic_bytes", self.pair.classic.backlog().bytes as f64);
         let sanctions = self.protection.as_ref().map_or(0, Protection::sanctioned);
         visit("docsis-lld.sanctioned_packets", sanctions as f64);
+        let score = self.protection.as_ref().map_or(Span::ZERO, Protection::highest_score);
+        visit("docsis-lld.highest_score_ns", score.as_nanos() as f64);
         if let Some([low_latency, classic]) = self.granted {
             visit("docsis-lld.low_latency_granted_bytes", low_latency.bytes as f64);
             visit("docsis-lld.low_latency_unused_grant_bytes", low_latency.unused_bytes as f64);
@@ -355,10 +370,15 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
         })
     }
 
-    fn serve(&mut self, now: Time, side: Side) -> Option<Packet<P>> {
+    fn serve(
+        &mut self,
+        now: Time,
+        side: Side,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
         self.advance(now);
         // The grants are within the flow's own rates.
-        self.take(side)
+        self.take(now, side, observer)
     }
 
     fn note_grants(&mut self, granted: [Granted; 2]) {
@@ -369,9 +389,11 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency_bins::LatencyEdges;
     use crate::packet::Dscp;
     use crate::rate::Rate;
     use crate::service_flow::FlowRates;
+    use alloc::vec::Vec;
 
     fn queue(protection: bool) -> DocsisLld<u32> {
         let config = DocsisLldConfig {
@@ -517,6 +539,62 @@ mod tests {
             let _ = queue.dequeue(now, &mut ());
         }
         assert!(greedy_lost > 2_000, "{greedy_lost} of 4,000 were sent away");
+    }
+
+    /// Codepoints of packets that were sent away, and bins of those that left.
+    #[derive(Default)]
+    struct Told {
+        sanctioned: Vec<(u8, Span)>,
+        bins: [[u32; 2]; 2],
+    }
+
+    impl Observer<u32> for Told {
+        fn dropped(&mut self, _now: Time, _packet: Packet<u32>, _reason: DropReason) {}
+
+        fn sanctioned(&mut self, _now: Time, packet: &Packet<u32>, score: Span) {
+            self.sanctioned.push((packet.meta.dscp.value(), score));
+        }
+
+        fn binned(&mut self, side: Side, bin: usize) {
+            self.bins[side as usize][bin] += 1;
+        }
+    }
+
+    #[test]
+    fn what_is_sent_away_is_told_and_can_be_remarked() {
+        let config = DocsisLldConfig {
+            sanctioned_dscp: Dscp::new(7),
+            ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
+        };
+        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Told::default());
+        for _ in 0..20 {
+            queue.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 45), &mut told);
+        }
+        let sent_away = told.sanctioned.len() as u32;
+        assert!((10..20).contains(&sent_away), "{sent_away}");
+        assert!(told.sanctioned.iter().all(|(dscp, _)| *dscp == 45), "as they came");
+        assert!(told.sanctioned.is_sorted_by_key(|(_, score)| *score), "nothing drains at once");
+        assert_eq!(queue.pair.classic.backlog().packets, sent_away);
+        let mut remarked = 0;
+        while let Dequeue::Packet(packet) = queue.dequeue(Time::from_millis(1), &mut told) {
+            remarked += u32::from(packet.meta.dscp.value() == 7);
+        }
+        assert_eq!(remarked, sent_away);
+        assert_eq!(told.bins, [[0; 2]; 2], "no histogram is kept");
+    }
+
+    #[test]
+    fn a_histogram_counts_what_leaves_of_its_own_queue_by_its_sojourn() {
+        let config = DocsisLldConfig {
+            histograms: [LatencyEdges::new(&[100]), None],
+            ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
+        };
+        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Told::default());
+        for (at_us, dscp) in [(0, 45), (0, 0), (1, 45), (1_000, 45)] {
+            queue.enqueue(Time::from_micros(at_us), packet(200, Ecn::NotEct, dscp), &mut told);
+        }
+        while let Dequeue::Packet(_) = queue.dequeue(Time::from_millis(1), &mut told) {}
+        assert_eq!(told.bins, [[2, 1], [0, 0]], "one waited for 1 ms");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::config::{
     Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, Kind, LinkFacts, Millionths,
     Quantity, Value, Values,
 };
+use crate::latency_bins::LatencyEdges;
 use crate::packet::Dscp;
 use crate::qdisc::Qdisc;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
@@ -56,6 +57,11 @@ pub struct DocsisLldConfig {
     pub aging_exponent: u8,
     /// Codepoints of the low latency queue, as a bit set.
     pub dscp_set: u64,
+    /// Codepoint of the packets that queue protection sends away; `None`: as they are.
+    pub sanctioned_dscp: Option<Dscp>,
+    /// Bins of the latency histograms, by [`Side`](crate::service_flow::Side) (TLV 40.6 of each
+    /// flow); `None`: none is kept.
+    pub histograms: [Option<LatencyEdges>; 2],
 }
 
 /// When the coupled probability follows the classic one.
@@ -123,6 +129,8 @@ impl DocsisLldConfig {
             critical_score: Span::from_millis(4),
             aging_exponent: 19,
             dscp_set: 1 << Dscp::NON_QUEUE_BUILDING.value(),
+            sanctioned_dscp: None,
+            histograms: [None; 2],
         }
     }
 
@@ -259,6 +267,22 @@ const AGING: Key<Count> =
 const DSCP: Key<DscpSet> =
     Key::new("dscp", "45", "codepoints of the low latency queue, beside ECT(1) and CE");
 
+const SANCTIONED_DSCP: Key<Option<Count>> = Key::optional(
+    "sanctioned-dscp",
+    "as it was",
+    "codepoint given to packets that queue protection sends away",
+)
+.within("0", "63");
+
+const LOW_LATENCY_HISTOGRAM: Key<Option<LatencyEdges>> = Key::optional(
+    "low-latency-histogram",
+    "none is kept",
+    "edges of the bins by which the delays of the low latency queue are counted",
+);
+
+const CLASSIC_HISTOGRAM: Key<Option<LatencyEdges>> =
+    Key::optional("classic-histogram", "none is kept", "the same of the classic queue");
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "docsis-lld",
     summary: "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
@@ -288,6 +312,9 @@ pub(crate) const DEFINITION: Definition = Definition {
         CRITICAL_SCORE.param(),
         AGING.param(),
         DSCP.param(),
+        SANCTIONED_DSCP.param(),
+        LOW_LATENCY_HISTOGRAM.param(),
+        CLASSIC_HISTOGRAM.param(),
     ],
     ..Definition::BARE
 };
@@ -329,6 +356,8 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldCo
         critical_score: values.get(CRITICAL_SCORE),
         aging_exponent: values.get(AGING) as u8,
         dscp_set: values.get(DSCP),
+        sanctioned_dscp: values.get(SANCTIONED_DSCP).and_then(|value| Dscp::new(value as u8)),
+        histograms: [values.get(LOW_LATENCY_HISTOGRAM), values.get(CLASSIC_HISTOGRAM)],
         rate,
     })
 }
@@ -444,6 +473,10 @@ mod tests {
             ("low-latency-peak=9mbit", "`low-latency-peak=9mbit`: expected a sustained rate"),
             ("coupled-while=asleep", "expected always, awake"),
             ("delay=real", "expected queue, virtual"),
+            ("sanctioned-dscp=64", "0 to 63"),
+            ("sanctioned-dscp=-1", "a whole number"),
+            ("classic-histogram=2ms+1ms", "expected 1 to 15 rising times"),
+            ("low-latency-histogram=15us", "whole 0.01 ms"),
             ("request-loop=4ms", "`request-loop=4ms`: expected delay=virtual beside it"),
             ("grant-rate=51mbit", "expected at most the rate of the low latency flow"),
             ("grant-rate=5mbit,low-latency-rate=4mbit", "expected at most the rate of the low"),

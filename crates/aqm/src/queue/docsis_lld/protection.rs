@@ -14,6 +14,8 @@ pub(super) struct Protection {
     score_shift: u32,
     buckets: [Bucket; BUCKETS + 1],
     sanctioned: u64,
+    /// Of the last arrival.
+    latest: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +42,7 @@ impl Protection {
             score_shift: 30 - u32::from(aging_exponent.min(30)),
             buckets: [Bucket::default(); BUCKETS + 1],
             sanctioned: 0,
+            latest: Time::ZERO,
         }
     }
 
@@ -48,8 +51,14 @@ impl Protection {
         self.sanctioned
     }
 
-    /// Whether this packet loses its place: the queue stands for more than the critical delay, and
-    /// the flow's score scaled by that is too high.
+    /// The highest score at the last arrival, as the time that it takes to drain.
+    pub fn highest_score(&self) -> Span {
+        let scores = self.buckets.iter().map(|bucket| bucket.expires.since(self.latest));
+        scores.max().unwrap_or(Span::ZERO)
+    }
+
+    /// The flow's score, as the time that it takes to drain, where this packet loses its place: the
+    /// queue stands for more than the critical delay, and the score scaled by that is too high.
     pub fn sanctions(
         &mut self,
         now: Time,
@@ -57,14 +66,15 @@ impl Protection {
         len: u32,
         delay: Span,
         probability_q56: u64,
-    ) -> bool {
+    ) -> Option<Span> {
+        self.latest = now;
         let bucket = self.pick(now, flow);
         let score = self.fill(bucket, now, len, probability_q56);
         let product = u128::from(delay.as_nanos()) * u128::from(score.as_nanos());
         let critical = delay > self.critical_delay && product > self.critical_product;
         let sanctioned = critical || score >= HIGHEST_SCORE;
         self.sanctioned += u64::from(sanctioned);
-        sanctioned
+        sanctioned.then_some(score)
     }
 
     /// The flow's own bucket, else one that has drained, else the one that all others share.
@@ -130,9 +140,12 @@ mod tests {
         let mut protection = protection();
         let long = Span::from_millis(2);
         // A score of 2.05 ms at twice the critical delay is 4.1 ms: over 4.
-        assert!(!protection.sanctions(Time::ZERO, 1, 1_000, Span::from_millis(1), ONE_Q56));
-        assert!(protection.sanctions(Time::ZERO, 1, 1, long, ONE_Q56));
-        assert!(!protection.sanctions(Time::ZERO, 2, 500, long, ONE_Q56), "another flow");
+        let critical = Span::from_millis(1);
+        assert_eq!(protection.sanctions(Time::ZERO, 1, 1_000, critical, ONE_Q56), None);
+        let score = Some(Span::from_nanos(2_048 * 1_001));
+        assert_eq!(protection.sanctions(Time::ZERO, 1, 1, long, ONE_Q56), score);
+        assert_eq!(protection.sanctions(Time::ZERO, 2, 500, long, ONE_Q56), None, "another flow");
+        assert_eq!(Some(protection.highest_score()), score);
         assert_eq!(protection.sanctioned(), 1);
     }
 
@@ -143,8 +156,9 @@ mod tests {
             protection.sanctions(Time::ZERO, 1, 1_500, Span::from_millis(2), ONE_Q56);
         }
         let none = Span::ZERO;
-        assert!(protection.sanctions(Time::ZERO, 1, 1_500, none, 0));
-        assert!(!protection.sanctions(Time::from_micros(1), 1, 1_500, none, 0));
+        let score = protection.sanctions(Time::ZERO, 1, 1_500, none, 0);
+        assert_eq!(score, Some(HIGHEST_SCORE));
+        assert_eq!(protection.sanctions(Time::from_micros(1), 1, 1_500, none, 0), None);
     }
 
     #[test]
