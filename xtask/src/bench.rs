@@ -40,6 +40,11 @@ const BENCHES: &[Bench] = &[
         command: &["run", "--release", "-p", "underload-probe", "--example", "service_soak", "--"],
     },
     Bench {
+        name: "coupling",
+        what: "Prague beside CUBIC through Low Latency DOCSIS, DOCSIS-PIE awake and asleep",
+        command: &["run", "--release", "-p", "underload-sim", "--example", "coupling", "--"],
+    },
+    Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],

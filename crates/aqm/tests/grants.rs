@@ -1,5 +1,7 @@
 //! Requests and grants before the queue: Low Latency DOCSIS behind a `docsis` link with `map`.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use underload_aqm::link::Link;
 use underload_aqm::packet::{Dscp, Meta, Packet};
@@ -33,11 +35,17 @@ struct Log {
     sent: Vec<(Time, Time, u32, bool)>,
     order: Vec<usize>,
     dropped: usize,
+    /// Sent to the classic flow by queue protection.
+    sanctioned: BTreeSet<usize>,
 }
 
 impl Observer<usize> for Log {
     fn dropped(&mut self, _now: Time, _packet: Packet<usize>, _reason: DropReason) {
         self.dropped += 1;
+    }
+
+    fn sanctioned(&mut self, _now: Time, packet: &Packet<usize>, _score: Span) {
+        self.sanctioned.insert(packet.payload);
     }
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<usize>) {
@@ -174,6 +182,22 @@ fn proactive_grants_count_in_the_low_latency_part() {
     assert!(classic.abs_diff(250_000) <= 5_000, "{classic}");
 }
 
+/// A grant is idle only where nobody asks: what proactive grants leave unused is granted anew.
+#[test]
+fn unused_proactive_grants_cost_the_classic_flow_none_of_the_rate() {
+    let queue = format!("{GREEDY},grant-rate=5mbit");
+    let (mut link, mut log) = (link(LINK, &queue), Log::default());
+    for step in 0..8_000 {
+        link.send(us(step * 250), packet(0, 1_250, false), &mut log);
+    }
+    drain(&mut link, &mut log, Time::from_secs(2));
+    let steady = log.sent.iter().filter(|(start, ..)| *start >= Time::from_secs(1));
+    let bytes: u64 = steady.map(|(.., len, _)| u64::from(*len)).sum();
+    assert!(bytes.abs_diff(2_500_000) <= 2 * 6_250, "{bytes} of a second of 20 Mbit/s");
+    let unused = gauge(&link, "docsis-lld.low_latency_unused_grant_bytes");
+    assert!(unused.abs_diff(1_250_000) <= 10_000, "{unused}: two seconds of 5 Mbit/s");
+}
+
 #[test]
 fn without_requests_the_low_latency_flow_gets_no_more_than_guaranteed() {
     // No requested grant comes within the first second.
@@ -276,13 +300,15 @@ proptest! {
         for case in SPECS {
             let (out, log) = outcome(case, &script, None);
             prop_assert_eq!(out.len() + log.dropped, script.len(), "{:?}", case);
-            // Queue protection moves packets of a flow, and so their order.
-            let kept = case.1.contains("protection=off");
-            for low_latency in [true, false] {
-                let of = |(id, _): &&(usize, Time)| script[*id].2 == low_latency;
+            // Those that queue protection sent away keep their order, and so do those that stayed.
+            for (low_latency, sent_away) in [(true, false), (true, true), (false, false)] {
+                let of = |(id, _): &&(usize, Time)| {
+                    script[*id].2 == low_latency && log.sanctioned.contains(id) == sent_away
+                };
                 let ids: Vec<_> = out.iter().filter(of).map(|(id, _)| *id).collect();
-                prop_assert!((low_latency && !kept) || ids.is_sorted(), "{:?}", case);
+                prop_assert!(ids.is_sorted(), "{:?}", case);
             }
+            prop_assert!(log.sanctioned.iter().all(|id| script[*id].2), "{:?}", case);
         }
     }
 

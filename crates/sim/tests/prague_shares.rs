@@ -57,12 +57,3 @@ fn beside_prague_of_a_shorter_round_trip() {
     check(contest, 1.0 / 1.3, 1.3);
     check(contest.dependent(), 0.75 / 1.94, 1.25 / 1.94);
 }
-
-/// CableLabs' own code shows it on the same packets: DOCSIS-PIE falls asleep while the coupling
-/// runs on. Either cure gives Prague its share.
-#[test]
-fn beside_cubic_through_docsis_lld_at_80_ms() {
-    check(Contest::new("docsis-lld", 50, 80), 0.0, 0.5);
-    check(Contest::new("docsis-lld:coupled-while=awake", 50, 80), 1.0, 3.5);
-    check(Contest::new("docsis-lld:classic-limit=30ms", 50, 80), 1.0, 3.5);
-}

@@ -6,7 +6,7 @@ use underload_sim::congestion::{Algorithm, PragueConfig};
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig};
 use underload_sim::net::{ExtraDelay, HopConfig};
 use underload_sim::tcp::{EcnUse, TcpConfig};
-use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
+use underload_sim::trial::{Phases, SimConfig, TrialLabel, TrialOutcome, run};
 
 /// A bottleneck and the two flows through it.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +42,10 @@ impl Contest {
         FlowConfig { start: Some(start), ..FlowConfig::new(name, FlowKind::Tcp(tcp)) }
     }
 
-    /// Goodput of Prague and of the other in Mbit/s, after 30 s, over 60 s. The seed moves the
-    /// flows' starts within the first second, so that trials differ where nothing else is random.
-    pub fn rates(&self, seed: u64) -> (f64, f64) {
+    /// 30 s of ramp and 60 s of load: Prague is the first flow, the other the second. The seed
+    /// moves their starts within the first second, so that trials differ where nothing else is
+    /// random.
+    pub fn outcome(&self, seed: u64) -> TrialOutcome {
         let mut rng = Rng::new(seed).child("starts");
         let mut start = || Time::from_micros(u64::from(rng.below(1_000_000)));
         let mut prague = self.flow("prague", Algorithm::Prague, start());
@@ -56,7 +57,7 @@ impl Contest {
         let probe = FlowConfig::new("probe", FlowKind::Probe(ProbeConfig::default()));
         let delay = format!("delay={}us", self.rtt_ms * 500);
         let back = format!("10gbit:{delay}");
-        let outcome = run(SimConfig {
+        run(SimConfig {
             up: vec![HopConfig::parse(self.queue, &format!("{}mbit:{delay}", self.mbit)).unwrap()],
             down: vec![HopConfig::parse("fifo:limit=100000p", &back).unwrap()],
             flows: vec![prague, rival, probe],
@@ -68,8 +69,13 @@ impl Contest {
             seed,
             sample_interval: None,
             label: TrialLabel::default(),
-        });
-        let outcome = outcome.unwrap();
+        })
+        .unwrap()
+    }
+
+    /// Goodput of Prague and of the other in Mbit/s under load.
+    pub fn rates(&self, seed: u64) -> (f64, f64) {
+        let outcome = self.outcome(seed);
         (super::goodput(&outcome, 0), super::goodput(&outcome, 1))
     }
 
