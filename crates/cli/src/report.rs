@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use underload_report::{Agreement, agreement_table, agreements, load, warnings};
+use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
 
 use crate::exit::OrBadInput;
@@ -16,8 +17,12 @@ use crate::present;
 pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3 (JSON) and
     /// crusader (.crr).
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required_unless_present = "lines", conflicts_with = "lines", value_name = "RUN")]
     pub directories: Vec<PathBuf>,
+    /// A list of measured lines with the run directories of each, as in docs/measure.md: reports
+    /// what one class saves of another's lag, by line and day.
+    #[arg(long, value_name = "LIST", conflicts_with = "compare")]
+    pub lines: Option<PathBuf>,
     /// The folder that report.html and its plots go to [default: the run's own; for several runs,
     /// or for a file, the current one].
     #[arg(long, value_name = "DIR")]
@@ -36,6 +41,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.compare {
         return compare(arguments);
+    }
+    if let Some(list) = &arguments.lines {
+        let run = measured_lines::load(list).or_bad_input()?;
+        let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
+        return present::several(&out, &[run], arguments.json);
     }
     let runs = load(&arguments.directories).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {

@@ -1,0 +1,313 @@
+//! A list of real lines, each with the runs that were measured on it: the study of
+//! `[cohort.lines]` over run directories instead of drawn conditions.
+//!
+//! ```toml
+//! class = "probe-dscp45"              # whose lag is to be shorter
+//! against = "probe-dscp8"             # than the lag of this one
+//! full_percent = 95.0                 # default
+//! by = ["model"]                      # facts that lines are grouped by
+//!
+//! [[line]]
+//! name = "the house by the lake"
+//! facts = { model = "XB7" }
+//! runs = ["lake/monday", "lake/tuesday"]
+//! ```
+//!
+//! Run directories are looked for from the list's own folder. Every valid trial in them that has
+//! both classes, idle and under load, is a run of the line; its day is that on which the run began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use underload_record::schema::{
+    ArmRecord, Phase, RunRecord, Sample, ScenarioRecord, StudyRecord, TrialRecord,
+};
+use underload_record::{DAY, LINE, LatencyPools, conclude};
+use underload_store::{RunData, RunDir, StoreError};
+
+/// Why a list of lines gives no study.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinesError {
+    /// The list that the operating system does not hand out.
+    #[error("{}: cannot read", path.display())]
+    Io {
+        /// The list.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// What the list says, and what would be accepted.
+    #[error("{}: {problem}", path.display())]
+    List {
+        /// The list.
+        path: PathBuf,
+        /// The key and what is wrong with it.
+        problem: String,
+    },
+    /// A run directory that cannot be read.
+    #[error(transparent)]
+    Run(#[from] StoreError),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    #[serde(default)]
+    title: String,
+    class: String,
+    against: String,
+    #[serde(default = "most")]
+    full_percent: f64,
+    #[serde(default)]
+    by: Vec<String>,
+    #[serde(default)]
+    line: Vec<Line>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    #[serde(default)]
+    facts: BTreeMap<String, String>,
+    runs: Vec<PathBuf>,
+}
+
+const fn most() -> f64 {
+    95.0
+}
+
+/// A list is read up to this size: ten thousand lines of a hundred runs.
+const LIST_BYTES_MOST: u64 = 64 << 20;
+const LINES_MOST: usize = 10_000;
+/// The only arm of the study.
+const ARM: &str = "measured";
+/// The condition that holds a line's name; facts may not be named like it, [`LINE`] or [`DAY`].
+const NAME: &str = "name";
+
+/// Reads the runs of every line, and makes one run of them whose study is of these lines. It keeps
+/// each trial's numbers, and no samples.
+///
+/// # Errors
+/// What is wrong with the list, or the first run directory that cannot be read.
+pub fn load(path: &Path) -> Result<RunData, LinesError> {
+    let text = read_text(path).map_err(|source| LinesError::Io { path: path.into(), source })?;
+    let refuse = |problem| LinesError::List { path: path.into(), problem };
+    let list: List = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    check(&list).map_err(refuse)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut merged: Option<RunRecord> = None;
+    let (mut pools, mut days, mut left_out) = (LatencyPools::default(), Days::default(), vec![]);
+    for (number, line) in list.line.iter().enumerate() {
+        for directory in &line.runs {
+            let run = RunDir::read(folder.join(directory))?;
+            let day = days.number(&run.record.host.started);
+            left_out.extend(run.left_out.iter().cloned());
+            let all = match &mut merged {
+                Some(all) if all.world != run.record.world => {
+                    let (one, other) = (all.world.name(), run.record.world.name());
+                    return Err(refuse(format!(
+                        "line.{number}.runs: {} is {other}, those before are {one}; accepted: \
+                         runs of one world",
+                        directory.display()
+                    )));
+                }
+                Some(all) => all,
+                None => merged.insert(empty(&list, &text, &run.record)),
+            };
+            let before = all.trials.len();
+            add(all, &mut pools, &list, &run, &conditions(number, line, day));
+            if all.trials.len() == before {
+                return Err(refuse(format!(
+                    "line.{number}.runs: {} has no valid trial with {} and {}, idle and under \
+                     load; it probed {}; accepted: runs such as `measure --preset ull` makes",
+                    directory.display(),
+                    list.class,
+                    list.against,
+                    probes(&run.record)
+                )));
+            }
+        }
+    }
+    let mut record = merged.ok_or_else(|| refuse("line: expected at least one".to_owned()))?;
+    conclude(&mut record, &pools);
+    record.complete = true;
+    Ok(RunData { record, samples: Vec::new(), series: Vec::new(), left_out })
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LIST_BYTES_MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What is wrong with the list, and what would be accepted.
+fn check(list: &List) -> Result<(), String> {
+    if !(list.full_percent > 0.0 && list.full_percent <= 100.0) {
+        return Err("full_percent: expected more than 0 and at most 100".to_owned());
+    }
+    if list.line.is_empty() || list.line.len() > LINES_MOST {
+        return Err(format!("line: expected 1 to {LINES_MOST} of them"));
+    }
+    let (mut names, mut directories) = (BTreeSet::new(), BTreeSet::new());
+    for (number, line) in list.line.iter().enumerate() {
+        if line.runs.is_empty() {
+            return Err(format!("line.{number}.runs: expected at least one"));
+        }
+        if !names.insert(&line.name) {
+            return Err(format!("line.{number}.name: `{}` is there twice", line.name));
+        }
+        if let Some(twice) = line.runs.iter().find(|run| !directories.insert(*run)) {
+            return Err(format!("line.{number}.runs: {} is there twice", twice.display()));
+        }
+        if let Some(fact) = [LINE, DAY, NAME].into_iter().find(|own| line.facts.contains_key(*own))
+        {
+            return Err(format!("line.{number}.facts.{fact}: the study's own word; take another"));
+        }
+        if let Some(missing) = list.by.iter().find(|fact| !line.facts.contains_key(*fact)) {
+            return Err(format!("line.{number}.facts: lacks `{missing}`, which `by` names"));
+        }
+    }
+    Ok(())
+}
+
+/// Days by their date, numbered as they come.
+#[derive(Debug, Default)]
+struct Days {
+    dates: Vec<String>,
+}
+
+impl Days {
+    /// The number of the day of an instant as records have it, RFC 3339.
+    fn number(&mut self, started: &str) -> usize {
+        let date = started.split('T').next().unwrap_or_default();
+        self.dates.iter().position(|known| known == date).unwrap_or_else(|| {
+            self.dates.push(date.to_owned());
+            self.dates.len() - 1
+        })
+    }
+}
+
+fn conditions(number: usize, line: &Line, day: usize) -> BTreeMap<String, String> {
+    let own = [(LINE, number.to_string()), (DAY, day.to_string()), (NAME, line.name.clone())];
+    let own = own.map(|(key, value)| (key.to_owned(), value));
+    line.facts.clone().into_iter().chain(own).collect()
+}
+
+/// The study before its first run, with the provenance of that.
+fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
+    let title =
+        if list.title.is_empty() { "Measured lines".to_owned() } else { list.title.clone() };
+    let study = StudyRecord {
+        class: list.class.clone(),
+        against: list.against.clone(),
+        full_percent: list.full_percent,
+        by: list.by.clone(),
+        lines: list.line.len() as u32,
+        ..StudyRecord::default()
+    };
+    RunRecord {
+        scenario: ScenarioRecord { name: "lines".to_owned(), title, text: text.to_owned() },
+        arms: vec![ArmRecord { name: ARM.to_owned(), ..ArmRecord::default() }],
+        trials: Vec::new(),
+        summaries: Vec::new(),
+        expectations: Vec::new(),
+        verdict: Vec::new(),
+        study: Some(study),
+        ..first.clone()
+    }
+}
+
+/// Adds the trials of a run that measured both classes.
+fn add(
+    all: &mut RunRecord,
+    pools: &mut LatencyPools,
+    list: &List,
+    run: &RunData,
+    conditions: &BTreeMap<String, String>,
+) {
+    for trial in run.record.trials.iter().filter(|trial| trial.validity.is_valid()) {
+        let samples = run.samples_of(trial.index);
+        let is_whole = [&list.class, &list.against].into_iter().all(|class| {
+            [Phase::Idle, Phase::Load].into_iter().all(|phase| has(trial, samples, class, phase))
+        });
+        if !is_whole {
+            continue;
+        }
+        let index = all.trials.len() as u32;
+        let (arm, conditions) = (ARM.to_owned(), conditions.clone());
+        let trial = TrialRecord { index, arm, repeat: index, conditions, ..trial.clone() };
+        pools.add(&trial, samples);
+        all.trials.push(trial);
+    }
+}
+
+/// The names of a run's probes.
+fn probes(record: &RunRecord) -> String {
+    let flows = record.trials.iter().flat_map(|trial| &trial.flows);
+    let names = flows.filter(|flow| flow.kind == "probe").map(|flow| flow.name.as_str());
+    let names: BTreeSet<&str> = names.collect();
+    if names.is_empty() { "nothing".to_owned() } else { Vec::from_iter(names).join(", ") }
+}
+
+/// Whether a class has answers in a phase.
+fn has(trial: &TrialRecord, samples: &[Sample], class: &str, phase: Phase) -> bool {
+    let Some(flow) = trial.flows.iter().position(|flow| flow.name == class) else { return false };
+    samples.iter().any(|sample| {
+        usize::from(sample.flow) == flow && sample.phase == phase && sample.rtt_ns.is_some()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lines.toml");
+        std::fs::write(&path, text).expect("a file");
+        load(&path).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_faulty_list_names_its_place_and_what_is_accepted() {
+        const HEAD: &str = "class = \"a\"\nagainst = \"b\"\n";
+        for (text, expected) in [
+            ("", "missing field `class`"),
+            ("class = 3", "expected a string"),
+            (HEAD, "line: expected 1 to 10000 of them"),
+            ("klass = 3", "unknown field `klass`"),
+            ("class='a'\nagainst='b'\nfull_percent=nan\n[[line]]\nname='x'\nruns=['y']", "than 0"),
+            ("class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=[]", "line.0.runs: expected at"),
+            (
+                "class='a'\nagainst='b'\nby=['m']\n[[line]]\nname='x'\nruns=['y']",
+                "line.0.facts: lacks `m`, which `by` names",
+            ),
+            (
+                "class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['y', 'y']",
+                "line.0.runs: y is there twice",
+            ),
+            (
+                "class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['y']\nfacts={day='3'}",
+                "line.0.facts.day: the study's own word",
+            ),
+            ("class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['nowhere']", "nowhere"),
+        ] {
+            let found = problem(text);
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+        let missing = load(Path::new("/nowhere/lines.toml")).expect_err("no such file");
+        assert!(missing.to_string().contains("/nowhere/lines.toml: cannot read"), "{missing}");
+    }
+
+    #[test]
+    fn runs_of_one_date_are_of_one_day() {
+        let mut days = Days::default();
+        let of = ["2026-11-20T01:00:00Z", "2026-11-21T01:00:00Z", "2026-11-20T23:00:00Z", ""];
+        assert_eq!(of.map(|started| days.number(started)), [0, 1, 0, 2]);
+    }
+}
