@@ -8,6 +8,7 @@ use crate::schema::{
     Expectation, FlowDirection, FlowRecord, Interval, LatencyHistogram, LatencyMeasure, Phase,
     Quantile, RunRecord, Sanction, TrialRecord,
 };
+use crate::shares;
 use crate::stats::{jain_index, mean_interval};
 use crate::summarise::{CONFIDENCE, LatencyPools, quantile_intervals};
 
@@ -36,6 +37,7 @@ fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
         let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
         metric(summary, &expected.metric)
             .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
+            .or_else(|| ratio_of_flows(summary, &run.trials, &expected.metric))
             .or_else(|| run.study.as_ref()?.cut(arm, &expected.metric))
     };
     let arms: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
@@ -93,6 +95,7 @@ fn throughput(direction: Direction, trials: &[&TrialRecord]) -> Option<ArmThroug
                 .collect();
             if bulk.len() < 2 { None } else { jain_index(&bulk) }
         }),
+        ratios: shares::ratios(trials, direction),
     };
     let known = result.goodput_bit_per_s.is_some() || result.link_bit_per_s.is_some();
     known.then_some(result)
@@ -100,7 +103,7 @@ fn throughput(direction: Direction, trials: &[&TrialRecord]) -> Option<ArmThroug
 
 /// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
 /// whatever its acknowledgements carry.
-fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
+pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
     let rate = match (direction, flow.direction) {
         (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
         (Direction::Down, FlowDirection::Down | FlowDirection::Both) => flow.goodput_down_bit_per_s,
@@ -361,6 +364,13 @@ fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> 
     let values: Vec<f64> = trials.iter().filter(of_arm).filter_map(own).collect();
     let inside = values.iter().filter(|value| (low..high).contains(*value)).count();
     percent(inside as u64, values.len() as u64)
+}
+
+/// `FLOW/ratio.OTHER`: what an entry's flows got over what another's did, mean over valid trials.
+fn ratio_of_flows(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
+    let of_arm = |trial: &&TrialRecord| trial.arm == summary.arm && trial.validity.is_valid();
+    let trials: Vec<&TrialRecord> = trials.iter().filter(of_arm).collect();
+    shares::ratio_named(&trials, name).map(|ratio| ratio.mean)
 }
 
 /// `PHASE.sojourn.DIRECTION.STAT` and `PHASE.queuing.DIRECTION.STAT`, ms.

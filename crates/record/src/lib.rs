@@ -18,6 +18,7 @@ pub mod stats;
 pub mod synthetic;
 
 mod arms;
+mod shares;
 mod study;
 mod summarise;
 

@@ -4,7 +4,9 @@ use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quan
 
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
-use crate::words::{count, mbit, metric_words, ms, one_line, plain_text, significant, wrap};
+use crate::words::{
+    count, mbit, metric_words, ms, one_line, plain_text, shares, significant, wrap,
+};
 use underload_store::RunData;
 
 /// Widest line.
@@ -83,6 +85,7 @@ fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {
     if let Some(goodput) = carried.and_then(|carried| carried.goodput_bit_per_s) {
         parts.push(format!("goodput {} Mbit/s", mbit(goodput.mean)));
     }
+    parts.extend(shares(carried));
     if let [_, _, ..] = hops.as_slice() {
         let mut lines = vec![parts.join(", ")];
         lines.retain(|line| !line.is_empty());

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-use underload_record::schema::ArmMetric;
+use underload_record::schema::{ArmMetric, ArmRatio, ArmThroughput};
 
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
 pub(crate) fn ms(ns: u64) -> String {
@@ -23,6 +23,17 @@ pub(crate) fn significant(value: f64) -> String {
     };
     format!("{value:.decimals$}")
 }
+
+/// How a direction's entries divided it, each pair as `prague : classic 1.83`; the first few.
+pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
+    let ratios = carried.map_or(&[][..], |carried| &carried.ratios).iter().take(MOST_SHARES);
+    let words = |ratio: &ArmRatio| {
+        format!("{} : {} {}", ratio.flow, ratio.over, significant(ratio.value.mean))
+    };
+    ratios.map(words).collect()
+}
+
+const MOST_SHARES: usize = 3;
 
 /// What stands for a character that a terminal would obey instead of showing it.
 const UNSHOWN: char = '\u{fffd}';

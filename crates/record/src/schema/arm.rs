@@ -156,6 +156,20 @@ pub struct ArmThroughput {
     pub utilisation_percent: Option<Interval>,
     /// Jain's index over the goodput of the bulk flows, 1/n to 1; `None` with fewer than two flows.
     pub jain_index: Option<Interval>,
+    /// Goodput of the first entry with bulk flows over that of each further one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ratios: Vec<ArmRatio>,
+}
+
+/// What one entry's bulk flows got over what another's did.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmRatio {
+    /// Name of the entry.
+    pub flow: String,
+    /// Name of the entry that it is divided by.
+    pub over: String,
+    /// Ratio of their goodput in each trial, over repeats.
+    pub value: Interval,
 }
 
 /// What a queue did, over an arm's valid trials.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 /// | `power.up`, `power.down` | `throughput` over the p99 of `load.queuing` | `mbit/s/s` |
 /// | `drops.up`, `marks.up`, ... | of the packets offered, over the widest window recorded | `%` |
 /// | `fairness.up`, `fairness.down` | Jain's index | `1` |
+/// | `FLOW/ratio.OTHER` | goodput of an entry's flows over another's, mean over repeats | `1` |
 /// | `cut`, `cut.DRAW=VALUE` | what a study's class saves, of all lines or of some | `%` |
 /// | `FLOW/METRIC` | an application's metric | its own |
 ///

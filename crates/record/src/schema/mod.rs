@@ -25,7 +25,7 @@ mod trial;
 mod validity;
 
 pub use arm::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, ArmThroughput, Interval, Quantile,
+    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Quantile,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use packet::PacketSighting;

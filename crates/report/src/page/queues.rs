@@ -5,7 +5,7 @@ use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quanti
 
 use super::parts::{Least, NOTHING, arm_row, mean, phase_words, table, unit_head, words_head};
 use crate::subject::Subject;
-use crate::words::{significant, thousands};
+use crate::words::{shares, significant, thousands};
 
 pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
@@ -38,10 +38,15 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             "sent. Drops and marks are totals of all valid trials with their share of the packets "
             "offered. Sojourn is the time in the queue, without the packet's own transmission, "
             "mean over repeats."
+            @if subjects.iter().any(has_shares) { " A : B is A's goodput over B's." }
         }
         "\n"
         (table(&head, &rows))
     }
+}
+
+fn has_shares(subject: &Subject<'_>) -> bool {
+    subject.summary.throughputs.iter().any(|carried| !carried.ratios.is_empty())
 }
 
 /// A row per hop of a direction; one where there is no queue but something was carried.
@@ -66,7 +71,7 @@ fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck
     html! {
         tr {
             td.text.wide { (described(direction, queue)) }
-            td { (rate(goodput)) }
+            td { (rate(goodput)) (lines(&shares(carried))) }
             td { (rate(link)) }
             td { (mean(used.as_ref(), 1.0, Least::Zero)) }
             td {

@@ -1,0 +1,155 @@
+//! How two entries of a scenario divide what they share: the goodput of one over the other's.
+
+use crate::arms::goodput;
+use crate::schema::{ArmRatio, Direction, FlowRecord, Interval, TrialRecord};
+use crate::stats::mean_interval;
+use crate::summarise::CONFIDENCE;
+
+/// `FLOW/ratio.OTHER`: goodput of an entry's flows over that of another's, trial by trial.
+pub(crate) fn ratio_named(trials: &[&TrialRecord], name: &str) -> Option<Interval> {
+    let (one, rest) = name.split_once('/')?;
+    let other = rest.strip_prefix("ratio.")?;
+    ratio(trials, one, other, payload)
+}
+
+/// The first entry with congestion control in a direction over each further one. Applications are
+/// left out: they send what they need, not what they get.
+pub(crate) fn ratios(trials: &[&TrialRecord], direction: Direction) -> Vec<ArmRatio> {
+    let Some(trial) = trials.first() else { return Vec::new() };
+    let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
+    let mut entries: Vec<&str> = Vec::new();
+    for flow in bulk.filter(|flow| goodput(flow, direction).is_some()) {
+        let entry = entry_of(&flow.name, trial);
+        if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    let Some((first, others)) = entries.split_first() else { return Vec::new() };
+    let of = |flow: &FlowRecord| goodput(flow, direction);
+    let over = |other: &&str| {
+        let value = ratio(trials, first, other, of)?;
+        Some(ArmRatio { flow: (*first).to_owned(), over: (*other).to_owned(), value })
+    };
+    others.iter().filter_map(over).collect()
+}
+
+/// The ratio of every trial, then their mean. `None` unless every trial has one: a mean over those
+/// in which the other got something would hide that it got nothing.
+fn ratio(
+    trials: &[&TrialRecord],
+    one: &str,
+    other: &str,
+    rate: impl Fn(&FlowRecord) -> Option<f64>,
+) -> Option<Interval> {
+    let total = |trial: &TrialRecord, entry: &str| -> Option<f64> {
+        let rates: Option<Vec<f64>> = flows_of(entry, trial).map(&rate).collect();
+        rates.filter(|rates| !rates.is_empty()).map(|rates| rates.iter().sum())
+    };
+    let of = |trial: &&TrialRecord| {
+        let divisor = total(trial, other).filter(|rate| *rate > 0.0)?;
+        Some(total(trial, one)? / divisor)
+    };
+    let values: Vec<f64> = trials.iter().map(of).collect::<Option<_>>()?;
+    mean_interval(&values, CONFIDENCE)
+}
+
+/// What a flow got, in each direction in which it sends.
+fn payload(flow: &FlowRecord) -> Option<f64> {
+    let each = [Direction::Up, Direction::Down].map(|direction| goodput(flow, direction));
+    each.into_iter().flatten().reduce(|up, down| up + down)
+}
+
+/// The flow of that name, or all that are numbered under it.
+fn flows_of<'a>(entry: &'a str, trial: &'a TrialRecord) -> impl Iterator<Item = &'a FlowRecord> {
+    let is_one = trial.flows.iter().any(|flow| flow.name == entry);
+    let of_entry = move |flow: &&FlowRecord| {
+        if is_one { flow.name == entry } else { numbered(&flow.name) == Some(entry) }
+    };
+    trial.flows.iter().filter(of_entry)
+}
+
+/// The entry that a flow belongs to: `bulk` of `bulk-1`, if there is a `bulk-0`. Entries that a
+/// user called `bulk-1` and `bulk-2` stay apart.
+fn entry_of<'a>(flow: &'a str, trial: &TrialRecord) -> &'a str {
+    let Some(entry) = numbered(flow) else { return flow };
+    let starts_at_zero =
+        trial.flows.iter().any(|first| first.name.strip_prefix(entry) == Some("-0"));
+    if starts_at_zero { entry } else { flow }
+}
+
+fn numbered(flow: &str) -> Option<&str> {
+    let (entry, number) = flow.rsplit_once('-')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !entry.is_empty()).then_some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::FlowDirection;
+
+    /// A trial of flows down, each with its name, goodput and whether it is bulk.
+    fn trial(flows: &[(&str, Option<u64>, bool)]) -> TrialRecord {
+        let flow = |(name, rate, is_bulk): &(&str, Option<u64>, bool)| FlowRecord {
+            name: (*name).to_owned(),
+            direction: FlowDirection::Down,
+            congestion_control: is_bulk.then(|| "cubic".to_owned()),
+            goodput_down_bit_per_s: *rate,
+            ..FlowRecord::default()
+        };
+        TrialRecord { flows: flows.iter().map(flow).collect(), ..TrialRecord::default() }
+    }
+
+    fn of(trials: &[TrialRecord], name: &str) -> Option<f64> {
+        let trials: Vec<&TrialRecord> = trials.iter().collect();
+        ratio_named(&trials, name).map(|ratio| ratio.mean)
+    }
+
+    #[test]
+    fn trials_are_divided_before_they_are_averaged() {
+        let shares = |prague, classic| {
+            trial(&[("prague", Some(prague), true), ("classic", Some(classic), true)])
+        };
+        let trials = [shares(30, 10), shares(20, 20)];
+        assert_eq!(of(&trials, "prague/ratio.classic"), Some(2.0), "3 and 1, not 50 over 30");
+        assert_eq!(of(&trials, "classic/ratio.prague"), Some(f64::midpoint(1.0 / 3.0, 1.0)));
+        let both: Vec<&TrialRecord> = trials.iter().collect();
+        let interval = ratio_named(&both, "prague/ratio.classic").expect("two");
+        assert_eq!(interval.repeats, 2);
+        assert!(interval.low.is_some_and(|low| low < 2.0));
+    }
+
+    #[test]
+    fn flows_of_an_entry_count_together() {
+        let trials = [trial(&[
+            ("prague-0", Some(30), true),
+            ("prague-1", Some(10), true),
+            ("old-2", Some(5), true),
+            ("old-3", Some(15), true),
+            ("call", Some(2), false),
+        ])];
+        assert_eq!(of(&trials, "prague/ratio.old"), Some(2.0));
+        assert_eq!(of(&trials, "prague-0/ratio.old-3"), Some(2.0), "one of them by its name");
+        assert_eq!(of(&trials, "prague/ratio.call"), Some(20.0), "asked for, any flow counts");
+        let shown = ratios(&[&trials[0]], Direction::Down);
+        let shown: Vec<_> = shown.iter().map(|one| (&*one.over, one.value.mean)).collect();
+        assert_eq!(shown, [("old-2", 8.0), ("old-3", 40.0 / 15.0)], "no `old-0`: entries");
+        assert_eq!(ratios(&[&trials[0]], Direction::Up), []);
+    }
+
+    #[test]
+    fn who_got_nothing_leaves_no_ratio() {
+        let fair = trial(&[("a", Some(30), true), ("b", Some(10), true)]);
+        let starved = trial(&[("a", Some(30), true), ("b", Some(0), true)]);
+        let unknown = trial(&[("a", Some(30), true), ("b", None, true)]);
+        for other in [starved.clone(), unknown, trial(&[("a", Some(30), true)])] {
+            assert_eq!(of(&[fair.clone(), other], "a/ratio.b"), None);
+        }
+        assert_eq!(of(&[starved], "b/ratio.a"), Some(0.0));
+        for name in ["a/ratio.", "/ratio.b", "a/ratio.c", "ratio.b", "a/ratio", "a/share.b", ""] {
+            assert_eq!(of(std::slice::from_ref(&fair), name), None, "{name:?}");
+        }
+        assert_eq!(of(&[], "a/ratio.b"), None);
+        assert_eq!(of(&[fair], "a/ratio.a"), Some(1.0));
+    }
+}
