@@ -300,6 +300,11 @@ impl Values {
         param.kind.read(text)
     }
 
+    /// Whether the SPEC itself says the parameter's value.
+    pub fn is_given<T: Quantity>(&self, key: Key<T>) -> bool {
+        self.given.iter().any(|(given, _)| *given == key.name())
+    }
+
     /// A refusal of a parameter's value by a rule that involves more than this value.
     pub fn refuse<T: Quantity>(&self, key: Key<T>, expected: &str) -> ConfigError {
         let listed = self.definition.all_params().find(|listed| listed.key == key.name());

@@ -145,9 +145,9 @@ mod tests {
     }
 
     /// What is read is listed and of its kind, or reading panics; what is listed is accepted by one
-    /// profile at least, and every word of a choice by all of them.
+    /// profile at least, and so is every word of a choice.
     #[test]
-    fn every_parameter_can_be_given_in_every_profile() {
+    fn every_parameter_can_be_given_in_some_profile() {
         let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(10));
         let understand = |definition: &Definition, spec: &Spec| {
             if QUEUES.iter().any(|entry| entry.definition.name == definition.name) {
@@ -160,19 +160,21 @@ mod tests {
         };
         for definition in definitions() {
             for param in definition.all_params() {
-                let mut accepted = 0;
+                let attempts = attempts(param);
+                let mut accepted: Vec<u32> = attempts.iter().map(|_| 0).collect();
                 for plain in with_profiles(definition) {
-                    for value in attempts(param) {
+                    for (value, accepted) in attempts.iter().zip(&mut accepted) {
                         let mut spec = plain.clone();
                         spec.items.retain(|item| item.key.as_deref() != Some(param.key));
                         let spec = spec.with(param.key, value);
                         let result = understand(definition, &spec);
-                        accepted += u32::from(result.is_ok());
-                        let is_choice = matches!(param.kind, Kind::Choice(_));
-                        assert!(result.is_ok() || !is_choice, "{spec}: {result:?}");
+                        *accepted += u32::from(result.is_ok());
                     }
                 }
-                assert!(accepted > 0, "{}: {}", definition.name, param.key);
+                let is_choice = matches!(param.kind, Kind::Choice(_));
+                let (some, all) = (accepted.iter().any(|n| *n > 0), !accepted.contains(&0));
+                let is_usable = if is_choice { all } else { some };
+                assert!(is_usable, "{}: {}: {accepted:?}", definition.name, param.key);
             }
         }
     }

@@ -84,7 +84,7 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
     if matches!(kind_of("limit"), Some(Kind::Bytes | Kind::Limit | Kind::BytesOrSpan)) {
         variants.push(vec![("limit", "20000B")]);
     }
-    if kind_of("ecn").is_some() {
+    if kind_of("ecn") == Some(Kind::Switch) {
         variants.push(vec![("ecn", "on")]);
         variants.push(vec![("ecn", "off")]);
     }
@@ -114,6 +114,12 @@ fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
     if kind_of("memory").is_some() {
         variants.push(vec![("memory", "20000B")]);
     }
+    if kind_of("min-queue").is_some() {
+        let early = [("drop", "enqueue"), ("overload", "overflow"), ("min-queue", "2p")];
+        variants.push(early.to_vec());
+        variants.push(vec![("step-packets", "3p"), ("min-queue", "2p"), ("limit", "20p")]);
+        variants.push(vec![("ecn", "any"), ("typical-rtt", "15ms")]);
+    }
     if kind_of("tins").is_some() {
         let small = ("memory", "20000B");
         variants.push(vec![small, ("rate", "9mbit"), ("tins", "diffserv8"), ("ingress", "on")]);
@@ -138,13 +144,16 @@ fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
             Backlog { packets: u32::MAX, bytes }
         }
     });
-    let has_ecn = definition.all_params().any(|param| param.key == "ecn");
+    let is_switch = |kind| kind == Kind::Switch;
+    let has_ecn = definition.all_params().any(|param| param.key == "ecn" && is_switch(param.kind));
     let ecn_is_on = match given("ecn") {
         Some(text) => text == "on",
         None => definition.name == "fq-codel",
     };
     let order = match definition.name {
         "docsis-lld" if given("protection") != Some("off") => Order::None,
+        // ECT(0) is in the other queue than packets without ECN.
+        "dualpi2" if given("ecn") == Some("any") => Order::None,
         "docsis-lld" | "dualpi2" => Order::FlowAndScalability,
         _ => Order::Flow,
     };

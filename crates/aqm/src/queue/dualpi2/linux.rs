@@ -1,12 +1,15 @@
 //! DualPI2 as Linux has it; see the [module](super).
 
+use alloc::collections::VecDeque;
+
 use crate::packet::{Ecn, Meta};
 use crate::qdisc::{Backlog, MarkReason};
 use crate::queue::store::Limit;
 use crate::rng::Rng;
+use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
-use super::{Controller, Decision};
+use super::{Controller, Decision, side_of};
 
 /// Parameters of [`DualPi2Linux`], in the units of `sch_dualpi2.c`.
 #[derive(Clone, Debug)]
@@ -21,12 +24,59 @@ pub struct DualPi2LinuxConfig {
     pub beta_256ths: u32,
     /// Coupling factor `k`, a whole number.
     pub coupling: u8,
-    /// Packets of the low latency queue that waited longer are marked.
-    pub step: Span,
+    /// From where on the low latency queue marks by itself (`step_thresh`).
+    pub step: Step,
+    /// A packet that found fewer packets in the low latency queue is never marked by the step
+    /// (`min_qlen_step`).
+    pub step_min_packets: u32,
+    /// When the coupled AQM judges a packet (`drop_early`).
+    pub drop: DropAt,
+    /// What the low latency queue does where `k * p` would pass one (`drop_overload`).
+    pub overload: Overload,
+    /// What the low latency queue takes (`ecn_mask`).
+    pub ecn: LowLatencyEcn,
     /// Both queues together hold at most this much.
     pub limit: Limit,
+    /// The same in bytes of packets, besides `limit` (`memory_limit`); `None`: no such limit.
+    pub memory_bytes: Option<u64>,
     /// Nothing is signalled while less than two of these are stored.
     pub mtu_bytes: u32,
+}
+
+/// From where on the low latency queue marks by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A packet that waited longer is marked.
+    Sojourn(Span),
+    /// A packet that leaves more packets behind is marked.
+    Packets(u32),
+}
+
+/// When the coupled AQM judges a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropAt {
+    /// When it leaves.
+    Dequeue,
+    /// When it arrives.
+    Enqueue,
+}
+
+/// What the low latency queue does in overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// It drops as the classic queue does, and keeps its delay.
+    Drop,
+    /// It marks all and drops nothing until the queue is full: `p` goes no higher than `1/k`.
+    Overflow,
+}
+
+/// What the low latency queue takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LowLatencyEcn {
+    /// ECT(1) and CE.
+    L4s,
+    /// ECT(0) too.
+    Any,
 }
 
 /// The controller.
@@ -37,7 +87,12 @@ pub struct DualPi2Linux {
     beta: u32,
     /// As a fraction of `u32::MAX`.
     probability: u32,
+    /// What the probability may rise to.
+    most: u32,
     old_delay: Span,
+    /// Whether the step may mark each packet of the low latency queue, the oldest first; empty
+    /// where it may mark all.
+    may_step: VecDeque<bool>,
     rng: Rng,
 }
 
@@ -48,7 +103,12 @@ impl DualPi2Linux {
             alpha: scaled_gain(config.alpha_256ths),
             beta: scaled_gain(config.beta_256ths),
             probability: 0,
+            most: match config.overload {
+                Overload::Drop => u32::MAX,
+                Overload::Overflow => u32::MAX / u32::from(config.coupling.max(1)),
+            },
             old_delay: Span::ZERO,
+            may_step: VecDeque::new(),
             rng,
             config,
         }
@@ -75,9 +135,40 @@ impl DualPi2Linux {
         }
         if self.roll(coupled as u32) { MARK } else { Decision::Pass }
     }
+
+    /// The coupled AQM on a packet of either queue (`must_drop`).
+    fn judge(&mut self, side: Side, meta: &Meta, stored: Backlog) -> Decision {
+        if self.is_short(stored) {
+            return Decision::Pass;
+        }
+        match side {
+            Side::LowLatency => self.judge_coupled(),
+            Side::Classic => self.judge_squared(meta),
+        }
+    }
+
+    /// The same of the classic queue (`dualpi2_classic_marking`).
+    fn judge_squared(&mut self, meta: &Meta) -> Decision {
+        let p = self.probability;
+        if !(self.roll(p) && self.roll(p)) {
+            return Decision::Pass;
+        }
+        let overload = self.coupled() > u64::from(u32::MAX);
+        let drops = overload || meta.ecn == Ecn::NotEct;
+        if drops { Decision::Drop } else { MARK }
+    }
+
+    /// The step on a packet that leaves `behind` packets in the low latency queue (`do_step_aqm`).
+    fn is_past_step(&self, now: Time, meta: &Meta, behind: u32) -> bool {
+        match self.config.step {
+            Step::Sojourn(most) => now.since(meta.arrived) > most,
+            Step::Packets(most) => behind > most,
+        }
+    }
 }
 
 const MARK: Decision = Decision::Mark(MarkReason::ControlLaw);
+const EARLY: Decision = Decision::Mark(MarkReason::Early);
 
 /// A gain of 1/256 Hz as a step of probability per 64 ns of delay (`dualpi2_scale_alpha_beta`).
 const fn scaled_gain(gain_256ths: u32) -> u32 {
@@ -97,38 +188,69 @@ impl Controller for DualPi2Linux {
         } else {
             self.probability.saturating_sub(step)
         };
+        self.probability = self.probability.min(self.most);
         self.old_delay = delay;
-        let at_most = self.probability == u32::MAX && before.0 == u32::MAX;
+        let at_most = self.probability == self.most && before.0 == self.most;
         before == (self.probability, delay)
             || at_most && delay >= self.config.target && delay >= before.1
+    }
+
+    fn side_of(&self, ecn: Ecn) -> Side {
+        match (self.config.ecn, ecn) {
+            (LowLatencyEcn::Any, Ecn::Ect0) => Side::LowLatency,
+            (_, ecn) => side_of(ecn),
+        }
+    }
+
+    fn judge_arrival(
+        &mut self,
+        side: Side,
+        meta: &Meta,
+        low_latency_packets: u32,
+        stored: Backlog,
+    ) -> Decision {
+        let decision = match self.config.drop {
+            DropAt::Dequeue => Decision::Pass,
+            DropAt::Enqueue => match self.judge(side, meta, stored) {
+                Decision::Mark(_) => EARLY,
+                decision => decision,
+            },
+        };
+        let is_stored = decision != Decision::Drop && side == Side::LowLatency;
+        if is_stored && self.config.step_min_packets > 0 {
+            self.may_step.push_back(low_latency_packets >= self.config.step_min_packets);
+        }
+        decision
     }
 
     fn judge_low_latency(
         &mut self,
         now: Time,
         meta: &Meta,
-        _queued: u32,
+        queued: u32,
         stored: Backlog,
     ) -> Decision {
-        let coupled = if self.is_short(stored) { Decision::Pass } else { self.judge_coupled() };
-        if coupled == Decision::Pass && now.since(meta.arrived) > self.config.step {
+        let may_step = self.config.step_min_packets == 0 || self.may_step.pop_front() == Some(true);
+        let coupled = match self.config.drop {
+            DropAt::Dequeue => self.judge(Side::LowLatency, meta, stored),
+            DropAt::Enqueue => Decision::Pass,
+        };
+        if coupled == Decision::Pass && may_step && self.is_past_step(now, meta, queued - 1) {
             return Decision::Mark(MarkReason::Threshold);
         }
         coupled
     }
 
     fn judge_classic(&mut self, meta: &Meta, stored: Backlog) -> Decision {
-        let p = self.probability;
-        if self.is_short(stored) || !(self.roll(p) && self.roll(p)) {
-            return Decision::Pass;
+        match self.config.drop {
+            DropAt::Dequeue => self.judge(Side::Classic, meta, stored),
+            DropAt::Enqueue => Decision::Pass,
         }
-        let overload = self.coupled() > u64::from(u32::MAX);
-        let drops = overload || meta.ecn == Ecn::NotEct;
-        if drops { Decision::Drop } else { MARK }
     }
 
     fn admits(&self, stored: Backlog, len: u32) -> bool {
-        self.config.limit.admits(stored, len)
+        let memory = self.config.memory_bytes.unwrap_or(u64::MAX);
+        self.config.limit.admits(stored, len) && stored.bytes + u64::from(len) <= memory
     }
 
     fn probability(&self) -> f64 {
@@ -138,6 +260,8 @@ impl Controller for DualPi2Linux {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn config() -> DualPi2LinuxConfig {
@@ -147,8 +271,13 @@ mod tests {
             alpha_256ths: 41,
             beta_256ths: 819,
             coupling: 2,
-            step: Span::from_millis(1),
+            step: Step::Sojourn(Span::from_millis(1)),
+            step_min_packets: 0,
+            drop: DropAt::Dequeue,
+            overload: Overload::Drop,
+            ecn: LowLatencyEcn::L4s,
             limit: Limit::packets(10_000),
+            memory_bytes: None,
             mtu_bytes: 1_514,
         }
     }
@@ -212,5 +341,109 @@ mod tests {
         let marks = (0..1_000_000).filter(|_| controller.judge_classic(&meta, STORED) == MARK);
         let share = marks.count() as f64 / 1e6;
         assert!((share - 0.01).abs() < 0.000_4, "marked {share}");
+    }
+
+    /// A controller at `probability`, and an ECT(1) packet that came at 0.
+    fn at(probability: u32, config: DualPi2LinuxConfig) -> (DualPi2Linux, Meta) {
+        let mut controller = DualPi2Linux::new(config, Rng::new(3));
+        controller.probability = probability;
+        (controller, Meta { ecn: Ecn::Ect1, ..Meta::new(1_500, 0) })
+    }
+
+    const LATE: Time = Time::from_millis(50);
+    const BY_STEP: Decision = Decision::Mark(MarkReason::Threshold);
+
+    #[test]
+    fn dropping_early_judges_arrivals_and_leaves_the_step_for_later() {
+        let config = DualPi2LinuxConfig { drop: DropAt::Enqueue, ..config() };
+        let (mut early, l4s) = at(u32::MAX, config);
+        let plain = Meta::new(1_500, 1);
+        assert_eq!(early.judge_arrival(Side::Classic, &plain, 0, STORED), Decision::Drop);
+        assert_eq!(early.judge_classic(&plain, STORED), Decision::Pass);
+        // k * p is above one, so that L shares the drops of p * p, which is one.
+        assert_eq!(early.judge_arrival(Side::LowLatency, &l4s, 0, STORED), Decision::Drop);
+        early.probability = u32::MAX / 2;
+        assert_eq!(early.judge_arrival(Side::LowLatency, &l4s, 0, STORED), EARLY);
+        assert_eq!(early.judge_low_latency(Time::from_millis(1), &l4s, 9, STORED), Decision::Pass);
+        assert_eq!(early.judge_low_latency(LATE, &l4s, 9, STORED), BY_STEP);
+        let short = Backlog { packets: 2, bytes: 3_027 };
+        assert_eq!(early.judge_arrival(Side::Classic, &plain, 0, short), Decision::Pass);
+        let (mut late, _) = at(u32::MAX, self::config());
+        assert_eq!(late.judge_arrival(Side::Classic, &plain, 0, STORED), Decision::Pass);
+    }
+
+    #[test]
+    fn overflowing_holds_p_at_one_over_k_and_drops_no_packet_that_can_be_marked() {
+        for (coupling, most) in [(1, u32::MAX), (2, 2_147_483_647), (3, 1_431_655_765)] {
+            let overload = Overload::Overflow;
+            let config = DualPi2LinuxConfig { coupling, overload, ..config() };
+            let (mut full, l4s) = at(0, config);
+            // Far above the target for 20 updates of 278,125,000 at least.
+            let delay = |update: u64| Span::from_millis(20 * update);
+            let is_settled: Vec<bool> = (1..=20).map(|update| full.update(delay(update))).collect();
+            assert_eq!(full.probability, most);
+            assert_eq!((is_settled[0], is_settled[19]), (false, true));
+            let classic = Meta { ecn: Ecn::Ect0, ..l4s };
+            let decisions = (0..1_000).flat_map(|_| {
+                [
+                    full.judge_low_latency(Time::ZERO, &l4s, 9, STORED),
+                    full.judge_classic(&classic, STORED),
+                ]
+            });
+            let decisions: Vec<Decision> = decisions.collect();
+            assert!(!decisions.contains(&Decision::Drop), "k {coupling}");
+            let of_l = decisions.iter().step_by(2).filter(|decision| **decision == MARK);
+            assert_eq!(of_l.count(), 1_000, "k * p is one");
+        }
+    }
+
+    #[test]
+    fn a_step_in_packets_counts_those_left_behind() {
+        let config = DualPi2LinuxConfig { step: Step::Packets(5), ..config() };
+        let (mut controller, l4s) = at(0, config);
+        assert_eq!(controller.judge_low_latency(LATE, &l4s, 6, STORED), Decision::Pass);
+        assert_eq!(controller.judge_low_latency(Time::ZERO, &l4s, 7, STORED), BY_STEP);
+    }
+
+    #[test]
+    fn the_step_passes_over_packets_that_found_a_short_queue() {
+        let drop = DropAt::Enqueue;
+        let config = DualPi2LinuxConfig { step_min_packets: 2, drop, ..config() };
+        let (mut controller, l4s) = at(0, config);
+        for found in 0..3 {
+            controller.judge_arrival(Side::LowLatency, &l4s, found, STORED);
+            // What is dropped or waits elsewhere takes no turn.
+            controller.judge_arrival(Side::Classic, &l4s, found, STORED);
+            controller.probability = u32::MAX;
+            let dropped = controller.judge_arrival(Side::LowLatency, &l4s, 3, STORED);
+            assert_eq!(dropped, Decision::Drop);
+            controller.probability = 0;
+        }
+        let found: Vec<Decision> =
+            (0..3).map(|_| controller.judge_low_latency(LATE, &l4s, 9, STORED)).collect();
+        assert_eq!(found, [Decision::Pass, Decision::Pass, BY_STEP]);
+        assert!(controller.may_step.is_empty());
+    }
+
+    #[test]
+    fn the_low_latency_queue_takes_what_the_mask_says() {
+        let sides = |ecn| {
+            let (controller, _) = at(0, DualPi2LinuxConfig { ecn, ..config() });
+            [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce].map(|of| controller.side_of(of))
+        };
+        let (l, c) = (Side::LowLatency, Side::Classic);
+        assert_eq!(sides(LowLatencyEcn::L4s), [c, c, l, l]);
+        assert_eq!(sides(LowLatencyEcn::Any), [c, l, l, l]);
+    }
+
+    #[test]
+    fn memory_is_a_limit_of_its_own() {
+        let limit = Limit::packets(3);
+        let (controller, _) =
+            at(0, DualPi2LinuxConfig { limit, memory_bytes: Some(3_000), ..config() });
+        let stored = |packets, bytes| Backlog { packets, bytes };
+        assert!(controller.admits(stored(2, 1_500), 1_500));
+        assert!(!controller.admits(stored(2, 1_501), 1_500));
+        assert!(!controller.admits(stored(3, 100), 100));
     }
 }

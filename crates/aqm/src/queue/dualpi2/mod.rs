@@ -21,15 +21,20 @@
 //! | share of C | 1/16 | 10 % |
 //! | C ignores ECT | from `p * p` = 1/k^2 on | from `k * p` above one on |
 //! | limit | 250 ms at the link's rate, and room for one MTU | 10000 packets |
+//! | keys of its own | - | `tc`'s: `drop`, `overload`, `step-packets`, `max-rtt`, ... |
 //!
-//! Not built: filters that put other traffic into L, `drop_early`, `step_packets`, and Linux's
-//! limit on memory, all off or out of reach by default.
+//! Not built: filters that put other traffic into L, which there are none of by default, and
+//! `split_gso`: packets come one by one.
 //!
 //! # Divergences
 //! * `rfc`: the scheduler is weighted by a credit as in Linux, where appendix A leaves it open.
 //!   "More than one packet" counts the one that leaves. `p` is kept within 0 and 1.
 //!   Overload marks every L packet that is not dropped: figure 8 draws from the same counter once
 //!   more with `k * p`, which above one would let that counter grow without bound.
+//! * `linux`: memory is counted in packet lengths, not in kernel buffers (`truesize`), and has no
+//!   limit of its own by default; the kernel's, two MTU for each packet of `limit`, is out of reach
+//!   of packets within the MTU. Where `typical-rtt` or `max-rtt` is given, what follows from them
+//!   cannot be given too; `tc` prefers the round trips and warns.
 //! * `linux`: the kernel resets the scheduler when it finds both queues empty, and so do we, with
 //!   the next arrival. Its step of `p` has 32 bits: when the delay changes by more than 312 ms
 //!   from one update to the next, as after an outage, it wraps. That is kept.
@@ -50,7 +55,7 @@ use crate::queue::store::dual::{Credit, Pair};
 use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
-pub use linux::{DualPi2Linux, DualPi2LinuxConfig};
+pub use linux::{DropAt, DualPi2Linux, DualPi2LinuxConfig, LowLatencyEcn, Overload, Step};
 pub(crate) use params::{DEFINITION, configure};
 pub use params::{DualPi2Config, DualPi2Profile};
 pub use rfc::{DualPi2Rfc, DualPi2RfcConfig};
@@ -60,6 +65,23 @@ pub trait Controller {
     /// The periodic update, with the waiting time of the older head. Returns whether further
     /// updates would change nothing but what they remember of the delay, were it to grow on.
     fn update(&mut self, delay: Span) -> bool;
+
+    /// The queue that packets with that codepoint wait in.
+    fn side_of(&self, ecn: Ecn) -> Side {
+        side_of(ecn)
+    }
+
+    /// What happens to a packet that finds room, before it is stored beside `stored`, of which
+    /// `low_latency_packets` are in L.
+    fn judge_arrival(
+        &mut self,
+        _side: Side,
+        _meta: &Meta,
+        _low_latency_packets: u32,
+        _stored: Backlog,
+    ) -> Decision {
+        Decision::Pass
+    }
 
     /// What happens to a packet that leaves the low latency queue at `now`, where `stored` is
     /// what both queues hold behind it and `queued` counts the packets of L, this one included.
@@ -125,7 +147,7 @@ impl<C: Controller, P> DualPi2<C, P> {
         }
     }
 
-    /// Carries out the controller's decision; the packet comes back where it is to be sent.
+    /// Judges a packet that is to leave; it comes back where it is to be sent.
     fn settle(
         &mut self,
         side: Side,
@@ -141,22 +163,34 @@ impl<C: Controller, P> DualPi2<C, P> {
             }
             Side::Classic => self.controller.judge_classic(&packet.meta, stored),
         };
-        let drops = match decision {
-            Decision::Pass => false,
-            Decision::Mark(reason) => {
-                self.pair.mark(side, now, &mut packet, reason, observer);
-                false
-            }
-            Decision::Signal => {
-                !self.pair.mark(side, now, &mut packet, MarkReason::ControlLaw, observer)
-            }
-            Decision::Drop => true,
-        };
-        if drops {
+        if self.carry_out(decision, side, now, &mut packet, observer) {
             self.pair.side(side).drop(now, packet, DropReason::ControlLaw, observer);
             return None;
         }
         Some(packet)
+    }
+
+    /// Marks the packet where that is decided. Whether it is to be dropped.
+    #[inline]
+    fn carry_out(
+        &mut self,
+        decision: Decision,
+        side: Side,
+        now: Time,
+        packet: &mut Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> bool {
+        match decision {
+            Decision::Pass => false,
+            Decision::Mark(reason) => {
+                self.pair.mark(side, now, packet, reason, observer);
+                false
+            }
+            Decision::Signal => {
+                !self.pair.mark(side, now, packet, MarkReason::ControlLaw, observer)
+            }
+            Decision::Drop => true,
+        }
     }
 }
 
@@ -169,15 +203,25 @@ pub(crate) const fn side_of(ecn: Ecn) -> Side {
 }
 
 impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
-    fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
+    fn enqueue(
+        &mut self,
+        now: Time,
+        mut packet: Packet<P>,
+        observer: &mut dyn Observer<P>,
+    ) -> Admit {
         self.advance(now);
-        let side = side_of(packet.meta.ecn);
+        let side = self.controller.side_of(packet.meta.ecn);
         let stored = self.pair.backlog();
         if stored.is_empty() {
             self.credit.reset();
         }
         if !self.controller.admits(stored, packet.meta.len) {
             return self.pair.refuse(side, now, packet, observer);
+        }
+        let in_low_latency = self.pair.low_latency.backlog().packets;
+        let decision = self.controller.judge_arrival(side, &packet.meta, in_low_latency, stored);
+        if self.carry_out(decision, side, now, &mut packet, observer) {
+            return self.pair.drop_arrival(side, now, packet, DropReason::Early, observer);
         }
         self.pair.store(side, now, packet)
     }
@@ -209,5 +253,95 @@ impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
         visit("dualpi2.probability", self.controller.probability());
         visit("dualpi2.low_latency_bytes", self.pair.low_latency.backlog().bytes as f64);
         visit("dualpi2.classic_bytes", self.pair.classic.backlog().bytes as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::config::LinkFacts;
+    use crate::registry::QueueSetup;
+    use crate::rng::Rng;
+
+    /// What a queue told of packets by their payload.
+    #[derive(Default)]
+    struct Told(Vec<(u64, u32, String)>);
+
+    impl Observer<u32> for Told {
+        fn dropped(&mut self, now: Time, packet: Packet<u32>, reason: DropReason) {
+            let what = alloc::format!("dropped {reason:?}");
+            self.0.push((now.as_nanos() / 1_000_000, packet.payload, what));
+        }
+
+        fn marked(&mut self, now: Time, packet: &Packet<u32>, reason: MarkReason) {
+            let what = alloc::format!("marked {reason:?}");
+            self.0.push((now.as_nanos() / 1_000_000, packet.payload, what));
+        }
+    }
+
+    /// Three packets of each codepoint every millisecond and two that leave: the queue only grows.
+    fn overloaded(keys: &str) -> (Stats, Told, Vec<(u32, Ecn)>) {
+        let text = alloc::format!("dualpi2:profile=linux,{keys}");
+        let setup = QueueSetup::parse(&text, &LinkFacts::default()).expect("a queue");
+        let mut queue = setup.build::<u32>(&Rng::new(1));
+        let (mut told, mut left) = (Told::default(), Vec::new());
+        for ms in 0..2_000_u32 {
+            let now = Time::from_millis(u64::from(ms));
+            for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1] {
+                let meta = Meta { ecn, ..Meta::new(1_500, u32::from(ecn.bits())) };
+                let packet = Packet { meta, payload: 4 * ms + u32::from(ecn.bits()) };
+                let _ = queue.enqueue(now, packet, &mut told);
+            }
+            for _ in 0..2 {
+                if let Dequeue::Packet(packet) = queue.dequeue(now, &mut told) {
+                    left.push((packet.payload, packet.meta.ecn));
+                }
+            }
+        }
+        (queue.stats(), told, left)
+    }
+
+    #[test]
+    fn packets_judged_on_arrival_are_dropped_before_they_are_stored() {
+        let (stats, told, left) = overloaded("drop=enqueue,limit=100000p");
+        assert!(stats.dropped_enqueue.packets > 100, "{stats:?}");
+        assert_eq!(stats.dropped_dequeue.packets, 0, "{stats:?}");
+        // A packet is dropped in the millisecond in which it came.
+        let drops = told.0.iter().filter(|(_, _, what)| what == "dropped Early");
+        let drops: Vec<_> = drops.collect();
+        assert_eq!(drops.len() as u64, stats.dropped_enqueue.packets);
+        assert!(drops.iter().all(|(ms, payload, _)| u64::from(payload / 4) == *ms));
+        // What was marked on arrival leaves so.
+        let marked: Vec<u32> =
+            told.0.iter().filter(|told| told.2.starts_with("marked")).map(|told| told.1).collect();
+        assert!(marked.len() > 100);
+        let wrong = left.iter().find(|(packet, ecn)| (*ecn == Ecn::Ce) != marked.contains(packet));
+        assert_eq!(wrong, None);
+        let (late, ..) = overloaded("limit=100000p");
+        assert_eq!(late.dropped_enqueue.packets, 0, "{late:?}");
+        assert!(late.dropped_dequeue.packets > 100);
+    }
+
+    #[test]
+    fn an_overflowing_queue_loses_marked_packets_to_its_limit_alone() {
+        let lost = |keys: &str| {
+            let (_, told, _) = overloaded(keys);
+            let of = |reason: &str| {
+                let dropped =
+                    |told: &&(u64, u32, String)| told.2 == reason && !told.1.is_multiple_of(4);
+                told.0.iter().filter(dropped).count()
+            };
+            (of("dropped ControlLaw"), of("dropped Overlimit"))
+        };
+        let (by_law, _) = lost("limit=200p");
+        assert!(by_law > 100, "{by_law}");
+        let (by_law, by_limit) = lost("limit=200p,overload=overflow");
+        assert_eq!(by_law, 0);
+        assert!(by_limit > 100, "{by_limit}");
+        let (_, by_memory) = lost("memory=300000B,overload=overflow");
+        assert!(by_memory > 100, "the same 200 packets in bytes: {by_memory}");
     }
 }

@@ -3,10 +3,13 @@
 use alloc::boxed::Box;
 use alloc::string::ToString;
 
-use super::{DualPi2, DualPi2Linux, DualPi2LinuxConfig, DualPi2Rfc, DualPi2RfcConfig};
+use super::{
+    DropAt, DualPi2, DualPi2Linux, DualPi2LinuxConfig, DualPi2Rfc, DualPi2RfcConfig, LowLatencyEcn,
+    Overload, Step,
+};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, PacketsOrBytes, Probability,
-    Profile, Values,
+    Bytes, ConfigError, Definition, Key, Kind, LinkFacts, Millionths, Packets, PacketsOrBytes,
+    Probability, Profile, Quantity, Value, Values,
 };
 use crate::qdisc::Qdisc;
 use crate::queue::store::Limit;
@@ -115,6 +118,77 @@ const LIMIT: Key<Option<PacketsOrBytes>> = Key::optional(
     "what both queues hold together (rfc: in bytes)",
 );
 
+const DROP: Key<DropAt> = Key::new(
+    "drop",
+    "dequeue",
+    "linux: whether packets are judged as they leave or as they arrive (enqueue)",
+);
+
+const OVERLOAD: Key<Overload> = Key::new(
+    "overload",
+    "drop",
+    "linux: in overload L drops as C does, or marks all and overflows, p no higher than 1/k",
+);
+
+const STEP_PACKETS: Key<Option<Packets>> = Key::optional(
+    "step-packets",
+    "l4s-threshold counts",
+    "linux: packets left in L at which its own marking starts, in place of a sojourn",
+)
+.within("1p", "1000000p");
+
+const MIN_QUEUE: Key<Packets> = Key::new(
+    "min-queue",
+    "0p",
+    "linux: L's own marking passes over packets that found fewer packets there",
+)
+.within("0p", "1000000p");
+
+const ECN: Key<LowLatencyEcn> =
+    Key::new("ecn", "l4s", "linux: L takes ECT(1) and CE, or ECT(0) too (any)");
+
+const MEMORY: Key<Option<Bytes>> = Key::optional(
+    "memory",
+    "no such limit",
+    "linux: bytes of packets that both queues hold together, besides limit",
+)
+.within("64B", "4096MiB");
+
+const TYPICAL_RTT: Key<Option<Span>> = Key::optional(
+    "typical-rtt",
+    "a sixth of max-rtt, where that is given",
+    "linux: typical round trip; sets target, tupdate, alpha and beta",
+)
+.within("100us", "1s");
+
+const MAX_RTT: Key<Option<Span>> = Key::optional(
+    "max-rtt",
+    "six of typical-rtt, where that is given",
+    "linux: longest round trip; sets target, tupdate, alpha and beta",
+)
+.within("600us", "6s");
+
+macro_rules! words {
+    ($Type:ty { $($word:literal => $value:expr,)* }) => {
+        impl Quantity for $Type {
+            type Value = Self;
+
+            const KIND: Kind = Kind::Choice(&[$($word),*]);
+
+            fn of(value: Option<Value>) -> Option<Self> {
+                match value? {
+                    $(Value::Choice($word) => Some($value),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+words!(DropAt { "dequeue" => Self::Dequeue, "enqueue" => Self::Enqueue, });
+words!(Overload { "drop" => Self::Drop, "overflow" => Self::Overflow, });
+words!(LowLatencyEcn { "l4s" => Self::L4s, "any" => Self::Any, });
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "dualpi2",
     summary: "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
@@ -134,6 +208,14 @@ pub(crate) const DEFINITION: Definition = Definition {
         CLASSIC_SHARE.param(),
         MTU.param(),
         LIMIT.param(),
+        DROP.param(),
+        OVERLOAD.param(),
+        STEP_PACKETS.param(),
+        MIN_QUEUE.param(),
+        ECN.param(),
+        MEMORY.param(),
+        TYPICAL_RTT.param(),
+        MAX_RTT.param(),
     ],
     ..Definition::BARE
 };
@@ -149,6 +231,14 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DualPi2Conf
 }
 
 fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigError> {
+    refuse_given(values, DROP)?;
+    refuse_given(values, OVERLOAD)?;
+    refuse_given(values, STEP_PACKETS)?;
+    refuse_given(values, MIN_QUEUE)?;
+    refuse_given(values, ECN)?;
+    refuse_given(values, MEMORY)?;
+    refuse_given(values, TYPICAL_RTT)?;
+    refuse_given(values, MAX_RTT)?;
     let by_rate = || link.rate.map(|rate| rate.bytes_in(Span::from_millis(250)));
     let limit_bytes = match values.get(LIMIT) {
         Some(PacketsOrBytes::Bytes(bytes)) => bytes,
@@ -174,6 +264,14 @@ fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigErro
     })
 }
 
+/// RFC 9332 has no such parameter.
+fn refuse_given<T: Quantity>(values: &Values, key: Key<T>) -> Result<(), ConfigError> {
+    if values.is_given(key) {
+        return Err(values.refuse(key, "profile=linux with it"));
+    }
+    Ok(())
+}
+
 fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
     let coupling_millionths = values.get(COUPLING);
     if !coupling_millionths.is_multiple_of(1_000_000) {
@@ -187,19 +285,178 @@ fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
         Some(PacketsOrBytes::Packets(packets)) => Limit::packets(packets),
         None => Limit::packets(10_000),
     };
+    let step = match values.get(STEP_PACKETS) {
+        Some(_) if values.is_given(L4S_THRESHOLD) => {
+            return Err(values.refuse(STEP_PACKETS, "either it or l4s-threshold"));
+        }
+        Some(packets) => Step::Packets(packets),
+        None => Step::Sojourn(values.get(L4S_THRESHOLD)),
+    };
+    let control = control(values)?;
     Ok(DualPi2LinuxConfig {
-        target: values.get(TARGET),
-        update_interval: values.get(TUPDATE),
-        alpha_256ths: in_256ths(values.get(ALPHA)),
-        beta_256ths: in_256ths(values.get(BETA)),
+        target: control.target,
+        update_interval: control.update_interval,
+        alpha_256ths: control.alpha_256ths,
+        beta_256ths: control.beta_256ths,
         coupling: (coupling_millionths / 1_000_000) as u8,
-        step: values.get(L4S_THRESHOLD),
+        step,
+        step_min_packets: values.get(MIN_QUEUE),
+        drop: values.get(DROP),
+        overload: values.get(OVERLOAD),
+        ecn: values.get(ECN),
         limit,
+        memory_bytes: values.get(MEMORY),
         mtu_bytes: values.get(MTU) as u32,
     })
 }
 
+/// What the PI controller aims at, how often, and how hard.
+#[derive(Debug, PartialEq, Eq)]
+struct Control {
+    target: Span,
+    update_interval: Span,
+    alpha_256ths: u32,
+    beta_256ths: u32,
+}
+
+fn control(values: &Values) -> Result<Control, ConfigError> {
+    let (typical, most) = match (values.get(TYPICAL_RTT), values.get(MAX_RTT)) {
+        (None, None) => {
+            return Ok(Control {
+                target: values.get(TARGET),
+                update_interval: values.get(TUPDATE),
+                alpha_256ths: in_256ths(values.get(ALPHA)),
+                beta_256ths: in_256ths(values.get(BETA)),
+            });
+        }
+        (Some(typical), None) => (micros(typical), micros(typical) * TYPICAL_IN_MAX),
+        (None, Some(most)) => (micros(most) / TYPICAL_IN_MAX, micros(most)),
+        (Some(typical), Some(most)) => (micros(typical), micros(most)),
+    };
+    if typical > most {
+        return Err(values.refuse(TYPICAL_RTT, "no more than max-rtt"));
+    }
+    let follows = "none of it beside typical-rtt or max-rtt, from which it follows";
+    for key in [TARGET, TUPDATE] {
+        if values.is_given(key) {
+            return Err(values.refuse(key, follows));
+        }
+    }
+    for key in [ALPHA, BETA] {
+        if values.is_given(key) {
+            return Err(values.refuse(key, follows));
+        }
+    }
+    let control = by_round_trips(typical, most);
+    if control.alpha_256ths == 0 {
+        let shorter = "less: the weight alpha that follows from it is below 1/256";
+        let is_given = values.is_given(MAX_RTT);
+        return Err(values.refuse(if is_given { MAX_RTT } else { TYPICAL_RTT }, shorter));
+    }
+    Ok(control)
+}
+
+/// What `tc` makes of round trips in microseconds: alpha is a tenth of the interval over the square
+/// of the longest, beta 0.3 over the longest. `tc` has both constants in single precision, a little
+/// above what they say, and cuts the results to 1/256.
+fn by_round_trips(typical_micros: u64, max_micros: u64) -> Control {
+    let update = if 3 * typical_micros < max_micros { typical_micros } else { max_micros / 3 };
+    let (update, most) = (u128::from(update.max(1)), u128::from(max_micros));
+    // 256 * 10^6 / 2^27 and 256 * 10^6 / 2^25, shortened.
+    let alpha = (1_000_000 * TENTH_IN_2_27THS * update / (most * most)) >> 19;
+    let beta = (1_000_000 * THREE_TENTHS_IN_2_25THS / most) >> 17;
+    Control {
+        target: Span::from_micros(typical_micros),
+        update_interval: Span::from_micros(update as u64),
+        alpha_256ths: alpha as u32,
+        beta_256ths: beta as u32,
+    }
+}
+
+const fn micros(span: Span) -> u64 {
+    span.as_nanos() / 1_000
+}
+
+/// How many typical round trips the longest is taken for (`RTT_TYP_TO_MAX`).
+const TYPICAL_IN_MAX: u64 = 6;
+/// 0.1 in single precision.
+const TENTH_IN_2_27THS: u128 = 13_421_773;
+/// 0.3 in single precision.
+const THREE_TENTHS_IN_2_25THS: u128 = 10_066_330;
+
 /// A gain in the kernel's unit, to the nearest.
 const fn in_256ths(microhertz: u64) -> u32 {
     ((microhertz * 256 + 500_000) / 1_000_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+    use crate::config::Spec;
+
+    fn linux_of(keys: &str) -> Result<DualPi2LinuxConfig, String> {
+        let text = alloc::format!("dualpi2:{keys}");
+        let values = Spec::parse(&text).and_then(|spec| DEFINITION.resolve(&spec));
+        let config = values.and_then(|values| configure(&values, &LinkFacts::default()));
+        match config.map_err(|error| error.to_string())?.profile {
+            DualPi2Profile::Linux(config) => Ok(config),
+            DualPi2Profile::Rfc(_) => Err("rfc".to_string()),
+        }
+    }
+
+    #[test]
+    fn round_trips_become_gains_as_tc_computes_them() {
+        let of = |keys: &str| {
+            let config = linux_of(&alloc::format!("profile=linux,{keys}")).expect(keys);
+            let micros = |span: Span| span.as_nanos() / 1_000;
+            let times = (micros(config.target), micros(config.update_interval));
+            (times.0, times.1, config.alpha_256ths, config.beta_256ths)
+        };
+        // A sixth of 100 ms is 16,666 us, below a third: 0.1 * 0.016666 / 0.01 * 256 = 42.66, and
+        // 0.3 / 0.1 * 256 = 768.
+        assert_eq!(of("max-rtt=100ms"), (16_666, 16_666, 42, 768));
+        // 0.1 * 0.015 / 0.01 * 256 = 38.4.
+        assert_eq!(of("max-rtt=100ms,typical-rtt=15ms"), (15_000, 15_000, 38, 768));
+        // The longest is 60 ms: 0.1 * 0.01 / 0.0036 * 256 = 71.1, and 0.3 / 0.06 * 256 = 1280.
+        assert_eq!(of("typical-rtt=10ms"), (10_000, 10_000, 71, 1_280));
+        // Every third of the longest at least: 0.1 * 0.013333 / 0.0016 * 256 = 213.3; 0.3 / 0.04.
+        assert_eq!(of("typical-rtt=40ms,max-rtt=40ms"), (40_000, 13_333, 213, 1_920));
+        // Exactly a third, 10 ms: 0.1 * 0.01 / 0.0009 * 256 = 284.4; 0.3 / 0.03 * 256 = 2560.
+        assert_eq!(of("typical-rtt=10ms,max-rtt=30ms"), (10_000, 10_000, 284, 2_560));
+        // 0.1 * 1 / 16 * 256 = 1.6, and 0.3 / 4 * 256 = 19.2.
+        assert_eq!(of("typical-rtt=1s,max-rtt=4s"), (1_000_000, 1_000_000, 1, 19));
+    }
+
+    #[test]
+    fn keys_that_contradict_each_other_or_the_profile_are_refused() {
+        for (keys, expected) in [
+            ("drop=enqueue", "`drop=enqueue`: expected profile=linux with it"),
+            ("profile=rfc,min-queue=0p", "`min-queue=0p`: expected profile=linux with it"),
+            ("profile=rfc,max-rtt=100ms", "`max-rtt=100ms`: expected profile=linux with it"),
+            ("profile=linux,drop=early", "`drop=early`: expected dequeue, enqueue"),
+            ("profile=linux,ecn=on", "`ecn=on`: expected l4s, any"),
+            ("profile=linux,overload=mark", "`overload=mark`: expected drop, overflow"),
+            ("profile=linux,step-packets=0p", "expected 1p to 1000000p"),
+            ("profile=linux,step-packets=5", "expected a number of packets with the unit p"),
+            (
+                "profile=linux,step-packets=5p,l4s-threshold=1ms",
+                "`step-packets=5p`: expected either it or l4s-threshold",
+            ),
+            ("profile=linux,memory=1B", "expected 64B to 4096MiB"),
+            (
+                "profile=linux,typical-rtt=50ms,max-rtt=40ms",
+                "`typical-rtt=50ms`: expected no more than max-rtt",
+            ),
+            ("profile=linux,max-rtt=40ms,tupdate=16ms", "`tupdate=16ms`: expected none of it"),
+            ("profile=linux,typical-rtt=40ms,beta=3", "`beta=3`: expected none of it"),
+            ("profile=linux,typical-rtt=1s", "`typical-rtt=1s`: expected less"),
+            ("profile=linux,max-rtt=6s", "`max-rtt=6s`: expected less"),
+            ("profile=linux,max-rtt=500us", "expected 600us to 6s"),
+        ] {
+            let found = linux_of(keys).map(|_| ()).expect_err(keys);
+            assert!(found.contains(expected), "{keys}: {found}");
+        }
+    }
 }
