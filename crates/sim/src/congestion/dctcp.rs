@@ -1,9 +1,11 @@
 //! DCTCP (RFC 8257): Reno's growth; once per window with marks, a reduction by alpha / 2, where
 //! alpha is the averaged fraction of marked segments (g = 1/16, first alpha 1, as Linux).
 //!
-//! Loss is answered as Reno answers it. Slow start ends at the first mark; no HyStart. Feedback is
-//! an exact count of marks with an acknowledgement at each change, which RFC 8257 section 3.2's
-//! state machine approximates with one bit.
+//! Loss is answered as Reno answers it, also while a mark is being answered by less, which may be
+//! next to nothing (RFC 8257, section 3.5; Linux' `dctcp_react_to_loss`). A timeout then halves,
+//! too, where Linux keeps the threshold that the mark left. Slow start ends at the first mark; no
+//! HyStart. Feedback is an exact count of marks with an acknowledgement at each change, which RFC
+//! 8257 section 3.2's state machine approximates with one bit.
 
 use super::marking;
 use super::{Ack, Cause, CongestionControl, Loss, Window};
@@ -57,6 +59,10 @@ impl CongestionControl for Dctcp {
             Cause::Mark => self.reduced(window.size),
             Cause::Loss | Cause::Timeout => (window.size / 2).max(2),
         };
+    }
+
+    fn answers_loss_while_reducing(&self) -> bool {
+        true
     }
 }
 

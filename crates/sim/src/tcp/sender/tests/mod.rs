@@ -363,3 +363,19 @@ fn no_more_is_under_way_than_the_peer_takes() {
     assert_eq!(script.sent().len(), 4);
     assert_eq!(script.sender.window.size, size, "a window that is not used does not grow");
 }
+
+/// Linux' `dctcp_react_to_loss`: half of the window at the time, whatever a mark took before.
+#[test]
+fn dctcp_answers_a_loss_while_it_answers_a_mark() {
+    let transfer_bytes = Some(400 * 1_448);
+    let of_dctcp = TcpConfig::of(Algorithm::Dctcp);
+    let mut script = Script::with(&TcpConfig { transfer_bytes, ..of_dctcp }, 10);
+    script.ack(100, Acknowledgement { ce_count: 6, echo: true, ..ack(2, 0, &[]) });
+    let first = script.sender.window;
+    assert_eq!((script.sender.state, script.sender.stats().reductions), (State::Reducing, 1));
+    let half = (first.size / 2).max(2);
+    script.ack(101, Acknowledgement { ce_count: 6, ..ack(2, 0, &[(3, 6)]) });
+    assert_eq!((script.sender.state, script.sender.stats().reductions), (State::Recovery, 2));
+    assert_eq!(script.sender.window.threshold, half, "{first:?}");
+    assert!(half < first.threshold, "the mark alone had left more: {first:?}");
+}
