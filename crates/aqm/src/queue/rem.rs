@@ -1,4 +1,4 @@
-//! REM, Random Exponential Marking (Athuraliya, Li, Low and Yin, IEEE Network, May 2001), in
+//! REM, Random Exponential Marking (Athuraliya, Low, Li and Yin, IEEE Network 15(3), 2001), in
 //! profile `athuraliya`.
 //!
 //! # Principle
@@ -240,7 +240,7 @@ const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "rem",
     summary: "REM: a price that stands still where rate and queue match their targets",
-    source: "Athuraliya, Li, Low and Yin 2001",
+    source: "Athuraliya, Low, Li and Yin 2001",
     profiles: &[Profile { name: "athuraliya", doc: "the paper's REM, defaults of its ns-2 code" }],
     params: &[
         GAMMA.param(),
