@@ -523,6 +523,9 @@ const FAULTS: &[(&str, &str)] = &[
     ("name = \"bulk\"", "receive_window = \"1kB\""),
     ("name = \"bulk\"", "rtt_target = \"10ms\""),
     ("name = \"bulk\"", "rtt_transition = 4"),
+    ("name = \"bulk\"", "start_jitter = \"61s\""),
+    ("name = \"bulk\"", "start_jitter = \"2\""),
+    ("name = \"bulk\"", "start = \"1s\"\nstart_jitter = \"2s\"\nstop = \"3s\""),
     ("congestion_control = \"cubic\"", "congestion_control = \"prague\"\nrtt_target = \"101ms\""),
     (
         "kind = \"probe\"\ninterval = \"10ms\"",

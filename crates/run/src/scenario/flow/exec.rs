@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Activity, checked_activity};
+use super::{Activity, ActivityKeys, checked_activity};
 use crate::scenario::error::Fault;
 use crate::scenario::quantity::SpanText;
 
@@ -40,7 +40,8 @@ impl ExecKeys {
         }
         check_words("client", &self.client)?;
         check_words("server", &self.server)?;
-        let activity = checked_activity(self.start, self.stop)?;
+        let keys = ActivityKeys { start: self.start, stop: self.stop, ..ActivityKeys::default() };
+        let activity = checked_activity(keys)?;
         Ok(ExecFlow { client: self.client, server: self.server, activity })
     }
 }

@@ -65,6 +65,17 @@ pub struct Activity {
     /// Since the start of the ramp; `None`: until the load phase ends.
     #[serde(serialize_with = "identity::optional_span")]
     pub stop: Option<Span>,
+    /// Each flow starts up to this much later, as the trial's seed has it. Only in the sim world.
+    #[serde(serialize_with = "identity::span")]
+    pub start_jitter: Span,
+}
+
+/// The keys of an [`Activity`].
+#[derive(Deserialize, Clone, Copy, Default)]
+struct ActivityKeys {
+    start: Option<SpanText>,
+    start_jitter: Option<SpanText>,
+    stop: Option<SpanText>,
 }
 
 /// The traffic class of a packet: what its sender writes into the former type-of-service byte.
@@ -121,6 +132,8 @@ fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Faul
 const MAX_COUNT: u32 = 10_000;
 /// Longest extra round trip of a flow: as long as a path's own delays may be.
 const MAX_EXTRA_RTT: Span = Span::from_secs(10);
+/// Longest jitter of a start: longer ramps are rare.
+const MAX_START_JITTER: Span = Span::from_secs(60);
 
 impl Flow {
     pub(super) fn read(name: &str, mut table: Table) -> Result<Self, Fault> {
@@ -151,6 +164,11 @@ impl Flow {
             FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
             FlowKind::Tcp(flow) if flow.rtt_target.is_some() => Some("rtt_target"),
             FlowKind::Tcp(flow) if flow.rtt_transition.is_some() => Some("rtt_transition"),
+            FlowKind::Tcp(TcpFlow { activity, .. }) | FlowKind::Udp(UdpFlow { activity, .. })
+                if activity.start_jitter > Span::ZERO =>
+            {
+                Some("start_jitter")
+            }
             _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
         }
     }
@@ -209,15 +227,24 @@ fn checked_class(dscp: u8, ecn: Ecn) -> Result<Class, Fault> {
     Class::new(dscp, ecn).ok_or_else(|| Fault::new("dscp", problem()))
 }
 
-fn checked_activity(start: Option<SpanText>, stop: Option<SpanText>) -> Result<Activity, Fault> {
-    let start = start.map_or(Span::ZERO, |start| start.0);
-    let stop = stop.map(|stop| stop.0);
+fn checked_activity(keys: ActivityKeys) -> Result<Activity, Fault> {
+    let span = |text: Option<SpanText>| text.map_or(Span::ZERO, |text| text.0);
+    let (start, start_jitter) = (span(keys.start), span(keys.start_jitter));
+    if start_jitter > MAX_START_JITTER {
+        let problem = format!("{start_jitter} is out of range; expected 0s to 60s");
+        return Err(Fault::new("start_jitter", problem));
+    }
+    let stop = keys.stop.map(|stop| stop.0);
     match stop {
         Some(stop) if stop <= start => {
             let problem = format!("{stop} is not after the start at {start}");
             Err(Fault::new("stop", problem))
         }
-        _ => Ok(Activity { start, stop }),
+        Some(stop) if stop <= start + start_jitter => {
+            let problem = format!("{stop} is not after the latest start, {}", start + start_jitter);
+            Err(Fault::new("stop", problem))
+        }
+        _ => Ok(Activity { start, stop, start_jitter }),
     }
 }
 

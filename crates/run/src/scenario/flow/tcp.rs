@@ -6,7 +6,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::PragueConfig;
 
-use super::{Activity, checked_activity, checked_class, checked_count, one};
+use super::{Activity, ActivityKeys, checked_activity, checked_class, checked_count, one};
 use crate::scenario::error::Fault;
 use crate::scenario::identity;
 use crate::scenario::quantity::{BytesText, SpanText};
@@ -62,6 +62,7 @@ pub(super) struct TcpKeys {
     rtt_target: Option<SpanText>,
     rtt_transition: Option<u32>,
     start: Option<SpanText>,
+    start_jitter: Option<SpanText>,
     stop: Option<SpanText>,
 }
 
@@ -80,6 +81,7 @@ impl TcpKeys {
             return Err(Fault::new("receive_window", problem));
         }
         let rtt_target = self.checked_rtt_target()?;
+        let Self { start, start_jitter, stop, .. } = self;
         Ok(TcpFlow {
             direction: self.direction,
             count: checked_count(self.count)?,
@@ -90,7 +92,7 @@ impl TcpKeys {
             delivery: self.delivery,
             rtt_target,
             rtt_transition: self.rtt_transition,
-            activity: checked_activity(self.start, self.stop)?,
+            activity: checked_activity(ActivityKeys { start, start_jitter, stop })?,
         })
     }
 

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use underload_aqm::rate::Rate;
 use underload_record::schema::FlowDirection;
 
-use super::{Activity, Class, EcnName, checked_activity, checked_class, checked_count, one};
+use super::{
+    Activity, ActivityKeys, Class, EcnName, checked_activity, checked_class, checked_count, one,
+};
 use crate::scenario::error::Fault;
 use crate::scenario::identity;
 use crate::scenario::quantity::{BytesText, RateText, SpanText};
@@ -45,6 +47,7 @@ pub(super) struct UdpKeys {
     #[serde(default)]
     ecn: EcnName,
     start: Option<SpanText>,
+    start_jitter: Option<SpanText>,
     stop: Option<SpanText>,
 }
 
@@ -60,13 +63,14 @@ impl UdpKeys {
             );
             return Err(Fault::new("packet", problem));
         }
+        let Self { start, start_jitter, stop, .. } = self;
         Ok(UdpFlow {
             direction: self.direction,
             count: checked_count(self.count)?,
             rate: self.rate.0,
             packet_bytes: bytes as u32,
             class: checked_class(self.dscp, self.ecn.codepoint())?,
-            activity: checked_activity(self.start, self.stop)?,
+            activity: checked_activity(ActivityKeys { start, start_jitter, stop })?,
         })
     }
 }

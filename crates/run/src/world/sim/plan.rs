@@ -4,6 +4,7 @@
 //! to wait, so it lasts as long as the scenario allows, but 10 s at most.
 
 use underload_aqm::packet::Dscp;
+use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::{Algorithm, PragueConfig};
@@ -61,7 +62,11 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
                 flows.push(application(&flow.name, app, &phases));
             }
         }
-        flows[first..].iter_mut().for_each(|config| config.extra = halves(flow.extra_rtt));
+        let of_entry = &mut flows[first..];
+        delay_starts(of_entry, start_jitter(&flow.kind), seed);
+        for config in of_entry {
+            config.extra = halves(flow.extra_rtt);
+        }
     }
     Ok(SimConfig {
         up: arm.path.up.iter().map(hop).collect(),
@@ -72,6 +77,25 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
         sample_interval: Some(CURVE_INTERVAL),
         label,
     })
+}
+
+fn start_jitter(kind: &scenario::FlowKind) -> Span {
+    match kind {
+        scenario::FlowKind::Tcp(tcp) => tcp.activity.start_jitter,
+        scenario::FlowKind::Udp(udp) => udp.activity.start_jitter,
+        _ => Span::ZERO,
+    }
+}
+
+/// Each flow starts up to `most` later, drawn from the seed and the flow's name alone: the arms of
+/// a repeat have the same starts.
+fn delay_starts(flows: &mut [FlowConfig], most: Span, seed: u64) {
+    let most_micros = (most.as_nanos() / 1_000) as u32;
+    let starts = Rng::new(seed).child("start jitter");
+    for flow in flows {
+        let delay = u64::from(starts.child(&flow.name).below(most_micros));
+        flow.start = flow.start.map(|start| start + Span::from_micros(delay));
+    }
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -250,6 +274,32 @@ mod tests {
 
     fn arms(text: &str) -> Vec<Arm> {
         Scenario::parse(text, "test").expect("a valid scenario").arms
+    }
+
+    #[test]
+    fn starts_are_delayed_by_the_seed_and_the_flows_name() {
+        let text = SCENARIO.replace(
+            "congestion_control = \"cubic\"",
+            "congestion_control = \"cubic\"\nstart = \"500ms\"\nstart_jitter = \"1s\"",
+        );
+        let starts = |arm: usize, seed: u64| -> Vec<u64> {
+            let config = configure(&arms(&text)[arm], seed, TrialLabel::default()).unwrap();
+            let bulk = config.flows.iter().filter(|flow| flow.name.starts_with("bulk"));
+            bulk.filter_map(|flow| flow.start).map(Time::as_nanos).collect()
+        };
+        let (one, other) = (starts(0, 1), starts(0, 2));
+        assert_eq!(one.len(), 4);
+        // From the start of the ramp at 1 s plus 0.5 s, within 1 s, no two alike.
+        let in_range = |start: &u64| (1_500_000_000..2_500_000_000).contains(start);
+        assert!(one.iter().chain(&other).all(in_range), "{one:?} {other:?}");
+        let mut all = [one.clone(), other].concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 8);
+        assert_eq!(starts(1, 1), one, "arms of a repeat have the same starts");
+        let plain = configure(&arms(SCENARIO)[0], 1, TrialLabel::default()).unwrap();
+        let start = |name: &str| plain.flows.iter().find(|flow| flow.name == name).unwrap().start;
+        assert_eq!(start("bulk-up-0"), Some(Time::from_secs(1)));
     }
 
     #[test]

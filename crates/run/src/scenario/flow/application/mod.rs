@@ -15,7 +15,7 @@ use underload_sim::application::ApplicationConfig;
 use underload_sim::application::game::GameConfig;
 use underload_sim::congestion::Algorithm;
 
-use super::{checked_activity, checked_class};
+use super::{ActivityKeys, checked_activity, checked_class};
 use crate::scenario::error::Fault;
 use crate::scenario::identity;
 use crate::scenario::quantity::SpanText;
@@ -69,7 +69,7 @@ pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> 
         .collect();
     let SharedKeys { dscp, start, stop } = read_section(shared)?;
     let has_start = start.is_some();
-    let activity = checked_activity(start, stop)?;
+    let activity = checked_activity(ActivityKeys { start, stop, ..ActivityKeys::default() })?;
     let keys: K = read_section(table)?;
     let dscp = match (keys.own_dscp(), dscp) {
         (Some(own), Some(other)) if own != other => {
