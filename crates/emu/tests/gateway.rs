@@ -194,6 +194,29 @@ fn remarked_tcp_arrives_intact_over_both_ip_versions() {
     }
 }
 
+/// Unmarked packets count as marked ones here, so that TCP keeps the low latency queue long.
+#[test]
+fn flows_that_queue_protection_sends_away_are_named_by_their_ports() {
+    let Some(lab) = lab("flows_that_queue_protection_sends_away_are_named_by_their_ports") else {
+        return;
+    };
+    let queue = "docsis-lld:dscp=0,sanctioned-dscp=8,low-latency-histogram=1ms";
+    let gateway = start(&lab, config("20mbit:delay=1ms", queue, Offload::Auto));
+    gateway.begin(Phase::Load);
+    let sent = pattern(500_000);
+    let arrived = transfer(&lab, SERVER_V4.into(), &sent);
+    assert!(arrived == sent, "{} bytes", arrived.len());
+    let report = gateway.stop().expect("a report");
+    let bottlenecks = report.bottlenecks();
+    let mut up = bottlenecks.iter().filter(|link| link.direction == Direction::Up);
+    let up = up.next().expect("the load phase");
+    let [sanction] = &up.sanctions[..] else { panic!("{:?}", up.sanctions) };
+    assert!(sanction.flow.starts_with("tcp ") && sanction.flow.contains(" to "), "{sanction:?}");
+    let [histogram] = &up.latency_histograms[..] else { panic!("of one service flow") };
+    let stayed: u64 = histogram.packets.iter().sum();
+    assert!(stayed > 0 && stayed < up.sent.packets, "{histogram:?} of {:?}", up.sent);
+}
+
 #[test]
 fn marks_reach_the_receiver_in_place_of_drops() {
     let Some(_) = lab("marks_reach_the_receiver_in_place_of_drops") else { return };

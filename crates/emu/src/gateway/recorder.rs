@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use underload_aqm::histogram::Histogram;
-use underload_aqm::link::tally::{self, Curves, Tally};
+use underload_aqm::link::tally::{self, Curves, Sanctions, Tally};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
@@ -13,7 +13,7 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::Phase;
 
 use super::journal::{Event, Journal};
-use crate::packet::{Handle, Pool, segment_length};
+use crate::packet::{Handle, Pool, flow_name, segment_length};
 
 /// Why a packet never reached the queue, or never left the gateway after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +129,8 @@ pub struct Recorder {
     /// Counts of the present phase.
     outside: Outside,
     curves: Curves,
+    /// Of those that queue protection sent away.
+    flow_names: BTreeMap<u32, String>,
     /// Packets lost outside of queue and link, ever and since the last row of the curves.
     input_drops: u64,
     row_input_drops: u64,
@@ -152,6 +154,7 @@ impl Recorder {
             tally: Tally::new(now, varying),
             outside: Outside::default(),
             curves: Curves::default(),
+            flow_names: BTreeMap::new(),
             input_drops: 0,
             row_input_drops: 0,
             live,
@@ -221,6 +224,7 @@ impl Recorder {
             whole,
             windows: self.windows,
             curves: self.curves,
+            flow_names: self.flow_names,
             lost_events,
             buffer_bytes: self.pool.allocated_bytes(),
         }
@@ -247,6 +251,8 @@ pub struct Recording {
     pub windows: Vec<Window>,
     /// The time series.
     pub curves: Curves,
+    /// Names of the flows that queue protection sent away, by the hash of each.
+    pub flow_names: BTreeMap<u32, String>,
     /// Events that the log could not take in time.
     pub lost_events: u64,
     /// Most bytes of buffers that were in use at once.
@@ -268,6 +274,11 @@ impl Observer<Handle> for Recorder {
     }
 
     fn sanctioned(&mut self, now: Time, packet: &Packet<Handle>, score: Span) {
+        if self.flow_names.len() < Sanctions::MOST {
+            let frame = self.pool.frame(packet.payload);
+            let name = || flow_name(frame.packet(), &frame.layout);
+            self.flow_names.entry(packet.meta.flow).or_insert_with(name);
+        }
         self.tally.sanctioned(now, packet.meta.flow, score);
     }
 

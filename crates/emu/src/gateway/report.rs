@@ -77,8 +77,9 @@ impl LaneReport {
     fn bottleneck(&self, window: &Window) -> BottleneckSummary {
         let (start, end) = (window.link.start, window.link.end);
         let capacity_bytes = self.offer.clone().offered_bytes(start, end);
-        let hash = |flow: u32| format!("flow {flow:08x}");
-        let mut summary = self.name.summarise(window.phase, &window.link, capacity_bytes, &hash);
+        let names = &self.recording.flow_names;
+        let name = |flow| names.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"));
+        let mut summary = self.name.summarise(window.phase, &window.link, capacity_bytes, &name);
         let outside = window.gateway.input_drops.iter();
         summary.drops.extend(outside.map(|(why, count)| (why.name().to_owned(), packets(*count))));
         summary

@@ -139,6 +139,37 @@ fn classify_v6(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     })
 }
 
+/// A name for the flow of a packet that [`classify`] accepted: `udp 4000 to 443`, or the protocol
+/// alone where there are no ports. Without addresses, which a record must not carry.
+pub fn flow_name(packet: &[u8], layout: &Layout) -> String {
+    let (protocol, is_fragment) = match layout.version {
+        Version::V4 => {
+            let at = |index: usize| packet.get(index).copied().unwrap_or_default();
+            (at(9), u16::from_be_bytes([at(6), at(7)]) & 0x3fff != 0)
+        }
+        Version::V6 => {
+            let upper = upper_layer(packet, packet.get(6).copied().unwrap_or_default());
+            (upper.protocol, upper.is_fragment)
+        }
+    };
+    let (name, has_ports) = match protocol {
+        TCP => ("tcp", true),
+        UDP => ("udp", true),
+        SCTP => ("sctp", true),
+        UDP_LITE => ("udp-lite", true),
+        ICMP | ICMP6 => ("icmp", false),
+        other => return format!("protocol {other}"),
+    };
+    let body = packet.get(usize::from(layout.transport)..).unwrap_or_default();
+    match body.first_chunk() {
+        _ if is_fragment => format!("{name} fragments"),
+        Some(&[a, b, c, d]) if has_ports => {
+            format!("{name} {} to {}", u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// Where the headers that IPv6 may put before the transport end.
 struct UpperLayer {
     protocol: u8,
@@ -296,6 +327,24 @@ mod tests {
         assert_eq!(flow(&udp4(1000, 0x2000)), flow(&udp4(1001, 0x0005)));
         // Do not fragment is no fragment.
         assert_eq!(flow(&udp4(1000, 0x4000)), flow(&udp4(1000, 0)));
+    }
+
+    #[test]
+    fn a_flow_is_named_by_protocol_and_ports() {
+        let name = |packet: &[u8]| {
+            let found = classify(packet, KEY).unwrap();
+            flow_name(packet, &found.layout)
+        };
+        assert_eq!(name(&udp4(1000, 0)), "udp 1000 to 53");
+        assert_eq!(name(&udp4(1000, 0x2000)), "udp fragments");
+        assert!(name(&tcp6(&[], TCP)).starts_with("tcp "));
+        let extensions = [TCP, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(name(&tcp6(&extensions, 0)), name(&tcp6(&[], TCP)));
+        let mut other = udp4(1000, 0);
+        other[9] = 47;
+        assert_eq!(name(&other), "protocol 47");
+        other[9] = ICMP;
+        assert_eq!(name(&other), "icmp");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod segment;
 mod vnet;
 
 pub use classify::{
-    Classified, EXTENSION_HEADERS_MAX, FlowKey, Layout, NotAPacket, Version, classify,
+    Classified, EXTENSION_HEADERS_MAX, FlowKey, Layout, NotAPacket, Version, classify, flow_name,
 };
 pub use pool::{Frame, Handle, Pool};
 pub use segment::{BadSuperPacket, HEADERS_MAX, Headers, assemble, segment_count, segment_length};

@@ -129,7 +129,7 @@ fn histogram_row(
     queue: &ArmBottleneck,
     histogram: &LatencyHistogram,
 ) -> Markup {
-    let total: u64 = histogram.packets.iter().sum();
+    let total = histogram.packets.iter().fold(0_u64, |sum, packets| sum.saturating_add(*packets));
     let place = place(queue.direction, &queue.hop);
     html! {
         tr {
