@@ -9,8 +9,10 @@
 //!   numbers held against it.
 //! - [`metric`]: one number of an arm by its name.
 //! - [`link`]: what a link did, as every world records it.
+//! - [`ce_excess`]: which flows received more congestion marks than congestion explains.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
+pub mod ce_excess;
 pub mod link;
 pub mod schema;
 pub mod stats;

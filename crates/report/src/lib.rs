@@ -9,6 +9,7 @@
 //! - [`agreements`]: how well one run of a scenario foretells another.
 
 mod agreement;
+mod alarms;
 mod combine;
 mod exchange;
 mod likeness;

@@ -11,6 +11,7 @@ use underload_record::schema::{
 };
 use underload_record::stats::hodges_lehmann_ratio;
 
+use crate::alarms;
 use crate::likeness::{Difference, is_same_arm};
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
@@ -75,8 +76,8 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     lines.iter().map(|line| one_line(line)).collect()
 }
 
-/// What keeps the result from being believed: late machines, unfinished runs. Empty when nothing
-/// does.
+/// What keeps the result from being believed, and what is wrong with the path: late machines,
+/// unfinished runs, flows with too many congestion marks. Empty when nothing does.
 pub fn warnings(runs: &[RunData]) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -93,6 +94,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
             lines.push(format!("Of the run{suffix} {more} more are damaged and left out."));
         }
         lines.extend(invalid(&run.record, &suffix));
+        lines.extend(alarms::lines(&run.record, &suffix));
     }
     lines.iter().map(|line| one_line(line)).collect()
 }

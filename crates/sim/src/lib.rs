@@ -20,6 +20,7 @@
 //! | [`congestion`] | congestion control, one file per algorithm |
 
 pub mod application;
+mod ce_watch;
 pub mod congestion;
 pub mod flow;
 mod flow_curves;

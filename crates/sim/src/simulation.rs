@@ -4,6 +4,7 @@ use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 
+use crate::ce_watch::EcnArrivals;
 use crate::flow::{Address, Agent, FlowConfig, Port};
 use crate::net::{HopConfig, Network, Segment, Tournament};
 
@@ -20,6 +21,8 @@ pub(crate) struct Simulation {
     deadlines: Vec<Time>,
     /// Whether each flow has yet to start.
     waiting: Vec<bool>,
+    /// Per flow and direction, what arrived since somebody took it out.
+    pub(crate) ecn_arrivals: Vec<[EcnArrivals; 2]>,
     pub(crate) events: u64,
 }
 
@@ -66,6 +69,7 @@ impl Simulation {
             timers,
             deadlines: lifetimes.iter().map(|lifetime| lifetime.start).collect(),
             waiting: vec![true; flows.len()],
+            ecn_arrivals: vec![<[EcnArrivals; 2]>::default(); flows.len()],
             events: 0,
         }
     }
@@ -135,6 +139,7 @@ impl Simulation {
             self.prefetch(source);
         }
         let flow = packet.payload.flow as usize;
+        self.ecn_arrivals[flow][direction as usize].count(&packet.meta);
         let agent = &mut self.agents[flow];
         let address = self.addresses[flow];
         let mut port = Port { now, address, network: &mut self.network };

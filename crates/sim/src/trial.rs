@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
+use underload_record::ce_excess;
 use underload_record::schema::{
     BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
     Sample, Series, TrialRecord,
 };
 
+use crate::ce_watch::CeWatch;
 use crate::flow::{Agent, FlowConfig, FlowKind};
 use crate::flow_curves::FlowCurves;
 use crate::net::{HopConfig, SharedWatcher};
@@ -215,11 +217,12 @@ pub fn run_attended(
     if let Some(watcher) = &attendance.watcher {
         simulation.network.watch(watcher);
     }
+    let windows = phases.windows();
     let mut trial = Trial::new(simulation, sample_interval);
+    trial.ce_watch = CeWatch::new(&flows, &lifetimes, &windows, &trial.simulation.network.hops);
     if sample_interval.is_some() {
         trial.flow_curves = FlowCurves::new(&flows, &trial.simulation.agents, label.index);
     }
-    let windows = phases.windows();
     for window in &windows {
         trial.run_phase(window, &lifetimes, attendance)?;
         trial.end_window(window, &flows);
@@ -285,6 +288,7 @@ struct Trial {
     now: Time,
     sample_interval: Option<Span>,
     flow_curves: FlowCurves,
+    ce_watch: CeWatch,
     bottlenecks: Vec<BottleneckSummary>,
     /// Per flow, payload delivered in the load phase.
     goodput: Vec<Option<u64>>,
@@ -296,6 +300,7 @@ impl Trial {
             now: Time::ZERO,
             sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
             flow_curves: FlowCurves::default(),
+            ce_watch: CeWatch::default(),
             bottlenecks: Vec::new(),
             goodput: vec![None; simulation.agents.len()],
             simulation,
@@ -350,7 +355,9 @@ impl Trial {
                 let passed = self.now.as_nanos() / interval.as_nanos();
                 Time::from_nanos((passed + 1) * interval.as_nanos())
             });
-            let until = end.min(next_stop).min(next_sample).min(self.now + BETWEEN_CHECKS);
+            let next_window = self.ce_watch.next_end();
+            let until = end.min(next_stop).min(next_sample).min(next_window);
+            let until = until.min(self.now + BETWEEN_CHECKS);
             self.simulation.run_until(until);
             self.now = until;
             if until == next_stop {
@@ -359,6 +366,9 @@ impl Trial {
                         agent.stop();
                     }
                 }
+            }
+            if until == next_window {
+                self.ce_watch.end_window(&mut self.simulation.ecn_arrivals);
             }
             if until == next_sample {
                 self.sample();
@@ -424,6 +434,9 @@ impl Trial {
             outcome.record.latencies.extend(latencies(&flow.name, &samples, windows));
             outcome.samples.extend(samples);
         }
+        let record = &mut outcome.record;
+        record.ce_alarms = ce_excess::of_probes(&outcome.samples, &record.flows, windows);
+        record.ce_alarms.extend(self.ce_watch.alarms(flows));
         outcome
     }
 }

@@ -6,8 +6,8 @@ use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
-    Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Quantile, Sample,
-    Validity,
+    CeAlarm, Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Quantile,
+    Sample, Validity,
 };
 
 use super::arguments::Tier;
@@ -45,6 +45,8 @@ pub struct Finding {
     pub clock_offset_ms: Option<f64>,
     /// Within this of the truth, ms, as far as one can know.
     pub clock_error_ms: Option<f64>,
+    /// Flows with too many congestion marks.
+    pub ce_alarms: Vec<CeAlarm>,
     /// The server's rate limit, not the line, held up the load that way.
     pub throttled_up: bool,
     /// Whether the server held the flows down to their granted rate.
@@ -161,6 +163,7 @@ impl Finding {
             markings: markings(step, &measured.samples),
             clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
             clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
+            ce_alarms: measured.ce_alarms.clone(),
             throttled_up: news.throttled_up,
             throttled_down: news.throttled_down,
         };

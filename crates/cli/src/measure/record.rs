@@ -84,6 +84,7 @@ pub fn trial(
         phases: measured.phases,
         flows,
         latencies,
+        ce_alarms: measured.ce_alarms,
         ..TrialRecord::default()
     };
     Kept { trial, samples: measured.samples, series: measured.series, finding }

@@ -71,6 +71,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         )
     }));
     lines.extend(finding.markings.iter().filter_map(|fate| marking(name, fate)));
+    lines.extend(finding.ce_alarms.iter().map(|alarm| format!("{name}: {alarm}")));
     lines
 }
 
@@ -205,6 +206,8 @@ fn advice(bloated: &[&Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::{CeAlarm, CeRule, Direction};
+
     use super::*;
 
     fn latency(phase: Phase, p50: f64, p99: Option<f64>) -> Latency {
@@ -244,6 +247,7 @@ mod tests {
             markings: Vec::new(),
             clock_offset_ms: None,
             clock_error_ms: None,
+            ce_alarms: Vec::new(),
             throttled_up: false,
             throttled_down: false,
         }
@@ -274,6 +278,29 @@ mod tests {
             lines[1],
             "up: INVALID numbers all the same: 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
              ms, p99 399.0 ms (500 probes in 5 s)."
+        );
+    }
+
+    #[test]
+    fn a_flow_with_too_many_marks_is_named() {
+        let mut marked = up(20.0);
+        marked.ce_alarms.push(CeAlarm {
+            flow: "probe-dscp-0-ect1".to_owned(),
+            direction: Direction::Up,
+            rule: CeRule::Idle,
+            start_ns: 0,
+            end_ns: 2_000_000_000,
+            ecn_packets: 200,
+            ce_packets: 5,
+            rate_bit_per_s: None,
+            fair_share_bit_per_s: None,
+        });
+        let lines = lines(&[marked]);
+        assert_eq!(
+            lines[1],
+            "up: CE alarm: 2.5 % of 200 ECN packets of probe-dscp-0-ect1 up arrived marked in 2 s \
+             while nothing was queued: a device marks without reason, and ECN senders slow down \
+             for nothing"
         );
     }
 

@@ -13,6 +13,7 @@
 //! nothing. Nothing here is estimated in silence: how the ramp ended, whether a flow failed,
 //! and how late the prober was are part of the result.
 
+mod marks;
 mod pressure;
 mod record;
 mod run;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use underload_record::schema::{
-    FlowRecord, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
+    CeAlarm, FlowRecord, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
 };
 
 pub use run::Measurement;
@@ -178,6 +179,8 @@ pub struct MeasurementResult {
     pub incomplete: Vec<String>,
     /// True if it was cancelled; what there was until then is here.
     pub cancelled: bool,
+    /// Flows with too many congestion marks.
+    pub ce_alarms: Vec<CeAlarm>,
     /// What became of the packets of each probe, in the order of `flows`.
     pub probe_counts: Vec<ProbeCounts>,
     /// Raw records of the load flows, in the order of the configuration.

@@ -6,7 +6,7 @@ use underload_record::schema::{
 };
 use underload_record::stats::distribution;
 
-use super::{MeasurementConfig, MeasurementResult, RampEnd};
+use super::{MeasurementConfig, MeasurementResult, RampEnd, marks};
 use crate::endpoint::ProbeLog;
 use crate::load::{FlowLog, LoadFlow, Transport};
 use crate::session::{ClockOffset, Labels, ProbeCounts, estimate_clock_offset, match_labelled};
@@ -66,6 +66,8 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     if !recorded.clock_is_shared && clock_offset.is_none() {
         incomplete.push("no answer to estimate the far clock's offset from".to_owned());
     }
+    let ce_alarms =
+        marks::alarms(&samples, &flows, &recorded.phases, &config.loads, &recorded.loads);
     MeasurementResult {
         samples,
         phases: recorded.phases,
@@ -75,6 +77,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         ramp_end: recorded.ramp_end,
         incomplete,
         cancelled: recorded.cancelled,
+        ce_alarms,
         probe_counts: counts,
         loads: recorded.loads,
         clock_offset,

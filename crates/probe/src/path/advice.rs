@@ -1,5 +1,6 @@
 //! What to change, in plain words.
 
+use underload_record::ce_excess::{IDLE_SHARE, LOADED_SHARE};
 use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::classify::{Answer, QueueFamily};
@@ -9,10 +10,6 @@ use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
 /// Delay under load that a call notices, ms.
 const NOTICED_MS: f64 = 50.0;
-/// CE on an idle path, share of the probes.
-const EXCESS_IDLE: f64 = 0.01;
-/// CE of one class under load above which an AQM is out of its working range.
-const EXCESS_LOADED: f64 = 0.5;
 
 /// One sentence or two per finding that somebody could act on; empty if all is well.
 pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String> {
@@ -153,7 +150,7 @@ fn about_treatment(examination: &Examination, advice: &mut Vec<String>) {
 }
 
 fn about_congestion_marks(way: Direction, evidence: &Evidence, advice: &mut Vec<String>) {
-    if let Some(share) = evidence.ce_idle.filter(|share| *share > EXCESS_IDLE) {
+    if let Some(share) = evidence.ce_idle.filter(|share| *share > IDLE_SHARE) {
         advice.push(format!(
             "{:.1} % of ECT packets are marked CE {way} while nothing is queued: a device marks \
              without reason, and ECN senders slow down for nothing.",
@@ -161,7 +158,7 @@ fn about_congestion_marks(way: Direction, evidence: &Evidence, advice: &mut Vec<
         ));
     }
     for (name, share) in [("ECT(0)", evidence.ce_of_ect0), ("ECT(1)", evidence.ce_of_ect1)] {
-        if let Some(share) = share.filter(|share| *share > EXCESS_LOADED) {
+        if let Some(share) = share.filter(|share| *share > LOADED_SHARE) {
             advice.push(format!(
                 "{:.0} % of {name} probes are marked CE {way} under load, although they send next \
                  to nothing: the marking threshold is below what the link needs.",

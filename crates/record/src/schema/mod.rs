@@ -15,6 +15,7 @@
 //! counted at the IP layer unless a field says otherwise. A field that is printed carries its unit
 //! in its name. Lists keep the scenario's order; maps are ordered, so equal runs are equal bytes.
 
+mod alarm;
 mod arm;
 mod expectation;
 mod packet;
@@ -24,6 +25,7 @@ mod study;
 mod trial;
 mod validity;
 
+pub use alarm::{CeAlarm, CeRule};
 pub use arm::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Quantile,
 };

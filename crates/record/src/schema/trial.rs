@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timeliness, Validity};
+use super::{CeAlarm, Timeliness, Validity};
 
 /// Results of one arm in one repeat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct TrialRecord {
     pub latencies: Vec<LatencySummary>,
     /// What each bottleneck did, per direction and window.
     pub bottlenecks: Vec<BottleneckSummary>,
+    /// Flows with too many congestion marks; left out where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ce_alarms: Vec<CeAlarm>,
 }
 
 /// A part of a trial.

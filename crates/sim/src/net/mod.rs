@@ -84,6 +84,11 @@ impl Hop {
         self.name().summarise(window.phase, &ended, capacity_bytes, flow_name)
     }
 
+    /// What the link offers, whoever takes it.
+    pub(crate) const fn offer(&self) -> &RateProcess {
+        &self.offer
+    }
+
     /// Takes a point of every curve.
     pub(crate) fn sample(&mut self, now: Time) {
         let Recorder { tally, curves, .. } = &mut self.recorder;

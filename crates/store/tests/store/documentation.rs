@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 
 use serde_json::Value;
-use underload_record::schema::World;
+use underload_record::schema::{CeAlarm, CeRule, Direction, World};
 use underload_store::{RunDir, write_samples_csv, write_series_csv};
 
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
@@ -36,6 +36,17 @@ fn the_format_page_names_every_field() -> Result<(), Box<dyn Error>> {
     let mut run = RunDir::create(directory.path(), synthetic::record(World::Live, &queues))?;
     let mut trials = synthetic::trials(&queues, 2, 50_000_000);
     trials[0].record.validity = synthetic::late();
+    trials[0].record.ce_alarms.push(CeAlarm {
+        flow: "bulk".to_owned(),
+        direction: Direction::Down,
+        rule: CeRule::Loaded,
+        start_ns: 0,
+        end_ns: 1,
+        ecn_packets: 2,
+        ce_packets: 1,
+        rate_bit_per_s: None,
+        fair_share_bit_per_s: None,
+    });
     for trial in &trials {
         run.append_trial(&trial.record, &trial.samples, &trial.series)?;
     }

@@ -164,6 +164,7 @@ fn assemble(
         flows,
         latencies,
         bottlenecks: report.bottlenecks(),
+        ce_alarms: measured.ce_alarms,
         ..TrialRecord::default()
     };
     let mut data =

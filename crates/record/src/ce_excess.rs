@@ -1,0 +1,411 @@
+//! Flows with too many congestion marks: the rules of the alarm, for every world.
+//!
+//! A trial is cut into windows of [`WINDOW_NS`] that do not cross from idle into load. Of each flow
+//! and direction a [`Watch`] takes what arrived in them, and raises at most one alarm per rule:
+//!
+//! * idle: more than [`IDLE_SHARE`] of the packets with CE in a window without load. Nothing is
+//!   queued then, so something marks without reason.
+//! * loaded: more than [`LOADED_SHARE`] with CE in [`LOADED_WINDOWS`] windows in a row, at a rate
+//!   below [`FAIR`] of the flow's equal share. Prague and DCTCP are marked that much only at two
+//!   segments per round trip and below, so a flow that is, and has not its share, is held down.
+//!
+//! The Low Latency DOCSIS trial found an application by its marks in this way. A window of fewer
+//! than [`FEWEST_PACKETS`] says nothing; a load of less than 30 s never raises the second alarm.
+
+use crate::schema::{
+    CeAlarm, CeRule, Direction, Ecn, FlowRecord, Marking, Phase, PhaseWindow, Sample,
+};
+
+/// Length of a window: many rounds of any congestion control, and a few of its slowest swings.
+pub const WINDOW_NS: u64 = 10_000_000_000;
+/// CE on an idle path, share of the packets: a rare probe that meets another packet is none.
+pub const IDLE_SHARE: f64 = 0.01;
+/// CE under load above which a scalable sender is at its least window, or an AQM out of its range.
+pub const LOADED_SHARE: f64 = 0.5;
+/// Windows in a row under load: half a minute outlasts a start, an outage and a change of route.
+pub const LOADED_WINDOWS: u32 = 3;
+/// Share of the equal rate that is still a fair one: headers and probes take the rest.
+pub const FAIR: f64 = 0.9;
+/// Packets that a window needs: of fewer, one mark would be the one percent of an idle path.
+pub const FEWEST_PACKETS: u64 = 100;
+
+/// A part of a trial that is judged as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// First instant inside, ns.
+    pub start_ns: u64,
+    /// First instant after, ns.
+    pub end_ns: u64,
+    /// Whether nothing loads the path in it.
+    pub is_idle: bool,
+}
+
+impl Window {
+    /// The windows of a trial, in order: of the idle phase all of it, of ramp and load together
+    /// only whole ones, of the drain none.
+    pub fn of_trial(phases: &[PhaseWindow]) -> Vec<Self> {
+        let mut windows = Vec::new();
+        for phase in phases.iter().filter(|window| window.phase == Phase::Idle) {
+            let starts = (phase.start_ns..phase.end_ns).step_by(WINDOW_NS as usize);
+            windows.extend(starts.map(|start_ns| Self {
+                start_ns,
+                end_ns: start_ns.saturating_add(WINDOW_NS).min(phase.end_ns),
+                is_idle: true,
+            }));
+        }
+        let is_loaded = |window: &&PhaseWindow| matches!(window.phase, Phase::Ramp | Phase::Load);
+        let loaded = || phases.iter().filter(is_loaded);
+        let (Some(start), Some(end)) =
+            (loaded().map(|it| it.start_ns).min(), loaded().map(|it| it.end_ns).max())
+        else {
+            return windows;
+        };
+        let whole = (end.saturating_sub(start)) / WINDOW_NS;
+        windows.extend((0..whole).map(|number| {
+            let start_ns = start + number * WINDOW_NS;
+            Self { start_ns, end_ns: start_ns + WINDOW_NS, is_idle: false }
+        }));
+        windows
+    }
+
+    fn contains(&self, time_ns: u64) -> bool {
+        self.start_ns <= time_ns && time_ns < self.end_ns
+    }
+
+    /// Bits per second of bytes that came in it.
+    pub fn rate_bit_per_s(&self, bytes: u64) -> u64 {
+        let length = u128::from(self.end_ns.saturating_sub(self.start_ns).max(1));
+        (u128::from(bytes) * 8_000_000_000 / length) as u64
+    }
+}
+
+/// What arrived of one flow, one way, in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Arrived {
+    /// Packets with ECT or CE.
+    pub ecn_packets: u64,
+    /// Of these, with CE.
+    pub ce_packets: u64,
+    /// Rate of these packets, bit/s; `None` of a probe, which takes next to nothing.
+    pub rate_bit_per_s: Option<u64>,
+    /// Equal share of the flow, bit/s; `None` if it is not known, and then no flow but a probe is
+    /// below it.
+    pub fair_share_bit_per_s: Option<u64>,
+}
+
+impl Arrived {
+    fn share(&self) -> f64 {
+        self.ce_packets as f64 / self.ecn_packets.max(1) as f64
+    }
+
+    fn is_below_fair_share(&self) -> bool {
+        match (self.rate_bit_per_s, self.fair_share_bit_per_s) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(rate), Some(fair)) => (rate as f64) < fair as f64 * FAIR,
+        }
+    }
+
+    fn is_excess(&self, window: &Window) -> bool {
+        let share = self.share();
+        let is_too_much = if window.is_idle {
+            share > IDLE_SHARE
+        } else {
+            share > LOADED_SHARE && self.is_below_fair_share()
+        };
+        self.ecn_packets >= FEWEST_PACKETS && is_too_much
+    }
+}
+
+/// Windows of excess in a row.
+#[derive(Debug, Clone, Copy)]
+struct Streak {
+    first: Window,
+    last: Window,
+    windows: u32,
+    ecn_packets: u64,
+    ce_packets: u64,
+    /// Bits, and the bits of equal shares, of all its windows.
+    bits: Option<u128>,
+    fair_bits: Option<u128>,
+}
+
+impl Streak {
+    fn of(window: Window, arrived: &Arrived) -> Self {
+        let length = u128::from(window.end_ns.saturating_sub(window.start_ns));
+        let bits = |rate: Option<u64>| rate.map(|rate| u128::from(rate) * length);
+        Self {
+            first: window,
+            last: window,
+            windows: 1,
+            ecn_packets: arrived.ecn_packets,
+            ce_packets: arrived.ce_packets,
+            bits: bits(arrived.rate_bit_per_s),
+            fair_bits: bits(arrived.fair_share_bit_per_s),
+        }
+    }
+
+    fn and(self, next: Self) -> Self {
+        let sum = |one: Option<u128>, other: Option<u128>| Some(one? + other?);
+        Self {
+            first: self.first,
+            last: next.last,
+            windows: self.windows + next.windows,
+            ecn_packets: self.ecn_packets + next.ecn_packets,
+            ce_packets: self.ce_packets + next.ce_packets,
+            bits: sum(self.bits, next.bits),
+            fair_bits: sum(self.fair_bits, next.fair_bits),
+        }
+    }
+
+    /// Whether it is long enough to be told.
+    fn is_alarm(&self) -> bool {
+        self.first.is_idle || self.windows >= LOADED_WINDOWS
+    }
+
+    fn alarm(&self, flow: &str, direction: Direction) -> CeAlarm {
+        let length = u128::from(self.last.end_ns.saturating_sub(self.first.start_ns).max(1));
+        let rate = |bits: Option<u128>| bits.map(|bits| (bits / length) as u64);
+        let is_idle = self.first.is_idle;
+        CeAlarm {
+            flow: flow.to_owned(),
+            direction,
+            rule: if is_idle { CeRule::Idle } else { CeRule::Loaded },
+            start_ns: self.first.start_ns,
+            end_ns: self.last.end_ns,
+            ecn_packets: self.ecn_packets,
+            ce_packets: self.ce_packets,
+            rate_bit_per_s: rate(self.bits),
+            fair_share_bit_per_s: if is_idle { None } else { rate(self.fair_bits) },
+        }
+    }
+}
+
+/// Watches one flow, one way, window by window.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    streak: Option<Streak>,
+    /// The first streaks long enough, one per rule at most.
+    idle: Option<Streak>,
+    loaded: Option<Streak>,
+}
+
+impl Watch {
+    /// Takes in the next window.
+    pub fn take(&mut self, window: Window, arrived: &Arrived) {
+        if !arrived.is_excess(&window) {
+            self.end_streak();
+            return;
+        }
+        let now = Streak::of(window, arrived);
+        let goes_on = |streak: &Streak| {
+            streak.last.is_idle == window.is_idle && streak.last.end_ns == window.start_ns
+        };
+        match self.streak {
+            Some(streak) if goes_on(&streak) => self.streak = Some(streak.and(now)),
+            _ => {
+                self.end_streak();
+                self.streak = Some(now);
+            }
+        }
+    }
+
+    /// The alarms of all windows so far.
+    pub fn alarms(mut self, flow: &str, direction: Direction) -> Vec<CeAlarm> {
+        self.end_streak();
+        let streaks = self.idle.iter().chain(&self.loaded);
+        streaks.map(|streak| streak.alarm(flow, direction)).collect()
+    }
+
+    fn end_streak(&mut self) {
+        let Some(streak) = self.streak.take().filter(Streak::is_alarm) else { return };
+        let place = if streak.first.is_idle { &mut self.idle } else { &mut self.loaded };
+        place.get_or_insert(streak);
+    }
+}
+
+/// The alarms of every probe among `flows`, both ways, by its samples.
+pub fn of_probes(samples: &[Sample], flows: &[FlowRecord], phases: &[PhaseWindow]) -> Vec<CeAlarm> {
+    let windows = Window::of_trial(phases);
+    let mut alarms = Vec::new();
+    for (position, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.kind == "probe") {
+        let own: Vec<&Sample> =
+            samples.iter().filter(|sample| usize::from(sample.flow) == position).collect();
+        if !own.iter().any(|sample| is_ect(sample.marking_sent.ecn)) {
+            continue;
+        }
+        for direction in [Direction::Up, Direction::Down] {
+            let mut watch = Watch::default();
+            for window in &windows {
+                watch.take(*window, &probes_in(window, &own, direction));
+            }
+            alarms.extend(watch.alarms(&flow.name, direction));
+        }
+    }
+    alarms
+}
+
+fn probes_in(window: &Window, samples: &[&Sample], direction: Direction) -> Arrived {
+    let mut arrived = Arrived::default();
+    for sample in samples.iter().filter(|sample| window.contains(sample.sent_ns)) {
+        if !is_ect(sample.marking_sent.ecn) {
+            continue;
+        }
+        let marking: Option<Marking> = match direction {
+            Direction::Up => sample.marking_far,
+            Direction::Down => sample.marking_near,
+        };
+        match marking.map(|marking| marking.ecn) {
+            Some(Ecn::Ce) => {
+                arrived.ecn_packets += 1;
+                arrived.ce_packets += 1;
+            }
+            Some(Ecn::Ect0 | Ecn::Ect1) => arrived.ecn_packets += 1,
+            // Lost, unknown, or bleached on the way: nobody could have marked it.
+            Some(Ecn::NotEct) | None => {}
+        }
+    }
+    arrived
+}
+
+fn is_ect(ecn: Ecn) -> bool {
+    matches!(ecn, Ecn::Ect0 | Ecn::Ect1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn phases(idle_s: u64, ramp_s: u64, load_s: u64) -> Vec<PhaseWindow> {
+        let mut start = 0;
+        let lengths = [
+            (Phase::Idle, idle_s),
+            (Phase::Ramp, ramp_s),
+            (Phase::Load, load_s),
+            (Phase::Drain, 2),
+        ];
+        let window = |(phase, length): (Phase, u64)| {
+            let end = start + length * SECOND_NS;
+            let window = PhaseWindow { phase, start_ns: start, end_ns: end };
+            start = end;
+            window
+        };
+        lengths.map(window).to_vec()
+    }
+
+    /// Alarms of windows of 1000 packets of which these are marked, at `rate` of a share of 10
+    /// Mbit/s, the first window being idle.
+    fn alarms(marked: &[u64], rate: Option<u64>) -> Vec<CeAlarm> {
+        let windows = Window::of_trial(&phases(10, 5, 1_000));
+        let mut watch = Watch::default();
+        for (window, ce_packets) in windows.iter().zip(marked) {
+            let arrived = Arrived {
+                ecn_packets: 1_000,
+                ce_packets: *ce_packets,
+                rate_bit_per_s: rate,
+                fair_share_bit_per_s: Some(10_000_000),
+            };
+            watch.take(*window, &arrived);
+        }
+        watch.alarms("game", Direction::Down)
+    }
+
+    const LOW: Option<u64> = Some(1_000_000);
+
+    #[test]
+    fn windows_are_of_idle_or_of_ramp_and_load_and_those_are_whole() {
+        let windows = Window::of_trial(&phases(12, 5, 26));
+        let seconds: Vec<_> = windows
+            .iter()
+            .map(|it| (it.start_ns / SECOND_NS, it.end_ns / SECOND_NS, it.is_idle))
+            .collect();
+        assert_eq!(
+            seconds,
+            [(0, 10, true), (10, 12, true), (12, 22, false), (22, 32, false), (32, 42, false)]
+        );
+        assert_eq!(Window::of_trial(&[]), []);
+        assert_eq!(Window::of_trial(&phases(0, 0, 9)), []);
+    }
+
+    #[test]
+    fn one_window_is_enough_on_an_idle_path() {
+        let found = alarms(&[11], LOW);
+        let [alarm] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((alarm.rule, alarm.ce_packets), (CeRule::Idle, 11));
+        assert_eq!((alarm.start_ns, alarm.end_ns), (0, 10 * SECOND_NS));
+        assert!(alarm.to_string().starts_with(
+            "CE alarm: 1.1 % of 1000 ECN packets of game down arrived marked in 10 s while nothing"
+        ));
+        assert_eq!(alarms(&[10], LOW), [], "one percent is not more than one");
+    }
+
+    #[test]
+    fn three_loaded_windows_in_a_row_and_no_fewer() {
+        assert_eq!(alarms(&[0, 501, 501, 500, 501, 501], LOW), []);
+        let found = alarms(&[0, 0, 501, 601, 701, 501, 0, 999, 999, 999], LOW);
+        let [alarm] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(alarm.rule, CeRule::Loaded);
+        assert_eq!((alarm.start_ns, alarm.end_ns), (20 * SECOND_NS, 60 * SECOND_NS));
+        assert_eq!((alarm.ecn_packets, alarm.ce_packets), (4_000, 2_304));
+        assert_eq!((alarm.rate_bit_per_s, alarm.fair_share_bit_per_s), (LOW, Some(10_000_000)));
+        assert!(alarm.to_string().contains("at 1.00 Mbit/s, below the flow's share of 10.00"));
+    }
+
+    #[test]
+    fn who_has_a_fair_share_or_none_that_is_known_raises_no_alarm() {
+        let all = [0, 900, 900, 900];
+        assert_eq!(alarms(&all, Some(9_000_000)), []);
+        assert_eq!(alarms(&all, Some(8_999_999)).len(), 1);
+        assert_eq!(alarms(&all, None).len(), 1, "a probe takes next to nothing");
+        let unknown = Arrived {
+            ecn_packets: 1_000,
+            ce_packets: 999,
+            rate_bit_per_s: LOW,
+            fair_share_bit_per_s: None,
+        };
+        let mut watch = Watch::default();
+        for window in Window::of_trial(&phases(0, 0, 60)) {
+            watch.take(window, &unknown);
+        }
+        assert_eq!(watch.alarms("game", Direction::Up), []);
+    }
+
+    #[test]
+    fn few_packets_say_nothing_and_interrupt_a_streak() {
+        let windows = Window::of_trial(&phases(10, 0, 50));
+        let count =
+            |ecn_packets| Arrived { ecn_packets, ce_packets: ecn_packets, ..Arrived::default() };
+        let mut watch = Watch::default();
+        watch.take(windows[0], &count(99));
+        for (window, packets) in windows[1..].iter().zip([100, 100, 99, 100, 100]) {
+            watch.take(*window, &count(packets));
+        }
+        assert_eq!(watch.alarms("game", Direction::Up), []);
+    }
+
+    #[test]
+    fn a_probe_is_judged_by_what_reached_each_end() {
+        let flows = ["l4s", "plain"].map(|name| FlowRecord {
+            name: name.to_owned(),
+            kind: "probe".to_owned(),
+            ..FlowRecord::default()
+        });
+        let marking = |ecn| Marking { dscp: 0, ecn };
+        let sample = |number: u64| Sample {
+            flow: (number % 2) as u16,
+            sent_ns: number * SECOND_NS / 200,
+            marking_sent: marking(if number.is_multiple_of(2) { Ecn::Ect1 } else { Ecn::NotEct }),
+            marking_far: Some(marking(if number.is_multiple_of(4) { Ecn::Ce } else { Ecn::Ect1 })),
+            marking_near: Some(marking(Ecn::Ect1)),
+            ..Sample::default()
+        };
+        let samples: Vec<Sample> = (0..1_000).map(sample).collect();
+        let found = of_probes(&samples, &flows, &phases(5, 0, 0));
+        let [alarm] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((alarm.flow.as_str(), alarm.direction), ("l4s", Direction::Up));
+        assert_eq!((alarm.ecn_packets, alarm.ce_packets), (500, 250));
+        assert_eq!(alarm.rate_bit_per_s, None);
+    }
+}

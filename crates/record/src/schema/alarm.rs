@@ -1,0 +1,75 @@
+//! Flows that received more congestion marks than congestion explains.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Direction;
+
+/// A flow of which too many packets arrived with CE; see [`crate::ce_excess`] for the rules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CeAlarm {
+    /// [`super::FlowRecord::name`] of the flow.
+    pub flow: String,
+    /// Direction of the packets.
+    pub direction: Direction,
+    /// The rule that was broken.
+    pub rule: CeRule,
+    /// When the first window of too many marks began, ns.
+    pub start_ns: u64,
+    /// When the last of these windows in a row ended, ns.
+    pub end_ns: u64,
+    /// Packets that arrived with ECT or CE between these two.
+    pub ecn_packets: u64,
+    /// Of these, with CE.
+    pub ce_packets: u64,
+    /// Rate of these packets, bit/s; `None` of a probe, which takes next to nothing.
+    pub rate_bit_per_s: Option<u64>,
+    /// What the flow's equal share would have been, bit/s; `None` where it does not matter.
+    pub fair_share_bit_per_s: Option<u64>,
+}
+
+/// The rule that an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CeRule {
+    /// Marks while nothing loads the path.
+    Idle,
+    /// Most packets marked, and yet less than the flow's share.
+    Loaded,
+}
+
+impl CeAlarm {
+    /// Share of the packets with CE, percent.
+    pub fn ce_percent(&self) -> f64 {
+        self.ce_packets as f64 * 100.0 / self.ecn_packets.max(1) as f64
+    }
+}
+
+impl fmt::Display for CeAlarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flow, direction, ecn_packets, .. } = self;
+        let percent = self.ce_percent();
+        let seconds = self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        write!(f, "CE alarm: {percent:.1} % of {ecn_packets} ECN packets of {flow} {direction} ")?;
+        write!(f, "arrived marked in {seconds:.0} s ")?;
+        let mbit = |rate: u64| rate as f64 / 1e6;
+        match (self.rule, self.rate_bit_per_s, self.fair_share_bit_per_s) {
+            (CeRule::Idle, ..) => f.write_str(
+                "while nothing was queued: a device marks without reason, and ECN senders slow \
+                 down for nothing",
+            ),
+            (CeRule::Loaded, Some(rate), Some(share)) => write!(
+                f,
+                "at {:.2} Mbit/s, below the flow's share of {:.2}: it is marked far beyond what \
+                 it takes",
+                mbit(rate),
+                mbit(share)
+            ),
+            (CeRule::Loaded, ..) => f.write_str(
+                "although it takes next to nothing: the marking threshold is below what the link \
+                 needs, or somebody else fills the queue",
+            ),
+        }
+    }
+}
