@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::link::Link;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use underload_aqm::qdisc::{DropReason, Observer};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
@@ -160,6 +161,79 @@ proptest! {
             // Up to a MAP interval for the request, and as much again behind earlier grants.
             prop_assert!((3_000_000..=7_000_000).contains(&added), "{} ns", added);
         }
+    }
+}
+
+/// Counts what a link does with its packets.
+#[derive(Debug, Default)]
+struct Fates {
+    dropped: usize,
+    transmitted: usize,
+}
+
+impl Observer<usize> for Fates {
+    fn dropped(&mut self, _now: Time, _packet: Packet<usize>, _reason: DropReason) {
+        self.dropped += 1;
+    }
+
+    fn transmitted(&mut self, _start: Time, _end: Time, _packet: &Packet<usize>) {
+        self.transmitted += 1;
+    }
+}
+
+/// Bursts of many flows, each followed by silence long enough for most of a queue to leave, by
+/// nothing but the events that the link names.
+fn drained_by_events(spec: &str, queue: &str) -> Fates {
+    const BURST: usize = 60;
+    let mut link = link(spec, queue);
+    let (mut fates, mut arrived) = (Fates::default(), 0);
+    for burst in 0..8 {
+        for number in 0..BURST {
+            let mut packet = packet(burst * BURST + number, 100 + 13 * number as u32);
+            packet.meta.flow = (number % 7) as u32;
+            link.send(Time::from_millis(90 * burst as u64), packet, &mut fates);
+        }
+        let end = if burst < 7 { Time::from_millis(90 * (burst as u64 + 1)) } else { Time::MAX };
+        let mut events = 0;
+        while let Some(event) = link.next_event().filter(|event| *event < end) {
+            arrived += usize::from(link.poll(event, &mut fates).is_some());
+            events += 1;
+            assert!(events < 100_000, "{queue} behind {spec}: events without end");
+        }
+    }
+    let (left, flying) = (link.queue().backlog(), link.in_flight());
+    assert!(left.is_empty(), "{queue} behind {spec} is left with {left:?}");
+    assert_eq!((flying, arrived), (0, fates.transmitted), "{queue} behind {spec}");
+    assert_eq!(fates.transmitted + fates.dropped, 8 * BURST, "{queue} behind {spec}");
+    fates
+}
+
+/// A queue may drop all that it has while it is asked for one packet, and answer that it is empty.
+/// Whatever it keeps, the link must ask again without another arrival to wake it.
+#[test]
+fn no_queue_keeps_a_packet_that_its_link_never_asks_for() {
+    let names = QUEUES.iter().map(|entry| entry.definition.name.to_owned());
+    let eager = [
+        "codel:target=10us,interval=20us",
+        "fq-codel:target=10us,interval=20us,flows=4",
+        "cake:rate=2mbit,rtt=100us",
+        "fq-pie:target=1ms,tupdate=1ms",
+        "bode:bound=3ms",
+        "docsis-lld:delay=virtual,grant-rate=1mbit",
+    ];
+    for queue in names.chain(eager.map(String::from)) {
+        for spec in [
+            "3mbit:delay=2ms",
+            "steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms,delay=1ms",
+            "docsis:rate=2mbit,burst=9kB,peak=7mbit,map=2ms,grant=3ms,delay=1ms",
+            "unlimited",
+        ] {
+            drained_by_events(spec, &queue);
+        }
+    }
+    for queue in &eager[..2] {
+        let fates = drained_by_events("3mbit:delay=2ms", queue);
+        assert!(fates.dropped > 20, "the premise: {queue} drops when it is asked: {fates:?}");
     }
 }
 
