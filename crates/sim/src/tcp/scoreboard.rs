@@ -126,6 +126,8 @@ pub(super) struct Scoreboard {
     sacked: u32,
     lost: u32,
     retransmitting: u32,
+    /// Lost segments that no retransmission is under way for.
+    waiting: u32,
     /// One past the highest selectively acknowledged segment.
     highest_sacked: u32,
     /// Blocks of the acknowledgement before, so that only news is walked through.
@@ -149,6 +151,7 @@ impl Scoreboard {
             sacked: 0,
             lost: 0,
             retransmitting: 0,
+            waiting: 0,
             highest_sacked: 0,
             known: [(0, 0); 3],
             lost_hint: 0,
@@ -207,10 +210,14 @@ impl Scoreboard {
             + self.retransmissions.capacity() * size_of::<(u32, Time)>()
     }
 
-    /// Has the record of the oldest segment under way fetched from memory.
+    /// Has the record of the oldest segment under way fetched from memory, and that of the oldest
+    /// retransmission.
     #[inline]
     pub(super) fn prefetch_oldest(&self) {
         prefetch(self.at(self.first));
+        if let Some(oldest) = self.retransmissions.front() {
+            prefetch(oldest);
+        }
     }
 
     fn at(&self, sequence: u32) -> &Sent {
@@ -247,6 +254,7 @@ impl Scoreboard {
     pub(super) fn send_again(&mut self, sequence: u32, departure: &Departure) -> u16 {
         let sent = self.at_mut(sequence);
         let was_retransmitting = sent.flags & RETRANSMITTING != 0;
+        let was_waiting = waits(sent.flags);
         sent.at = departure.now;
         sent.window_opened = departure.window_opened;
         sent.delivered_at = departure.delivered_at;
@@ -254,6 +262,7 @@ impl Scoreboard {
         sent.flags |= RETRANSMITTING | RETRANSMITTED;
         let len = sent.len;
         self.retransmitting += u32::from(!was_retransmitting);
+        self.waiting -= u32::from(was_waiting);
         self.retransmissions.push_back((sequence, departure.now));
         len
     }
@@ -264,17 +273,17 @@ impl Scoreboard {
     }
 
     /// The first lost segment that no retransmission is under way for.
+    #[inline]
     pub(super) fn next_lost(&mut self) -> Option<u32> {
-        let mut sequence = self.lost_hint.max(self.first);
-        while sequence < self.next {
-            if self.at(sequence).flags & (LOST | RETRANSMITTING) == LOST {
-                self.lost_hint = sequence;
-                return Some(sequence);
-            }
-            sequence += 1;
-        }
-        self.lost_hint = sequence;
-        None
+        if self.waiting == 0 { None } else { self.find_lost() }
+    }
+
+    fn find_lost(&mut self) -> Option<u32> {
+        let from = self.lost_hint.max(self.first);
+        let found = (from..self.next).find(|&sequence| waits(self.at(sequence).flags));
+        debug_assert!(found.is_some(), "{} segments wait", self.waiting);
+        self.lost_hint = found.unwrap_or(self.next);
+        found
     }
 
     /// Takes everything before `cumulative` out.
@@ -384,6 +393,7 @@ impl Scoreboard {
         self.sacked -= u32::from(flags & SACKED != 0);
         self.lost -= u32::from(flags & LOST != 0);
         self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
+        self.waiting -= u32::from(waits(flags));
     }
 
     /// Finds what the newest delivered transmission has overtaken by more than the reordering
@@ -421,7 +431,7 @@ impl Scoreboard {
     fn is_under_way(&self, sequence: u32, at: Time) -> bool {
         sequence >= self.first && {
             let sent = self.at(sequence);
-            let lost = sent.flags & (LOST | RETRANSMITTING) == LOST;
+            let lost = waits(sent.flags);
             sent.flags & RETRANSMITTED != 0 && sent.flags & SACKED == 0 && !lost && sent.at == at
         }
     }
@@ -442,6 +452,7 @@ impl Scoreboard {
         let flags = self.at(sequence).flags;
         self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
         self.lost += u32::from(flags & LOST == 0);
+        self.waiting += u32::from(!waits(flags));
         self.at_mut(sequence).flags = (flags | LOST) & !RETRANSMITTING;
         self.lost_hint = self.lost_hint.min(sequence);
     }
@@ -474,6 +485,7 @@ impl Scoreboard {
             .make_contiguous()
             .sort_unstable_by_key(|&(sequence, at)| (at, sequence));
         self.lost = 0;
+        self.waiting = 0;
         self.unjudged = self.first;
     }
 
@@ -485,6 +497,11 @@ impl Scoreboard {
         }
         self.ring = ring;
     }
+}
+
+/// Whether a segment with these flags is lost and no retransmission of it is under way.
+const fn waits(flags: u8) -> bool {
+    flags & (LOST | RETRANSMITTING) == LOST
 }
 
 /// Counts a segment that was not known to have arrived.
