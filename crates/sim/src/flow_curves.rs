@@ -4,6 +4,7 @@
 use underload_record::schema::{Series, SeriesPoint};
 
 use crate::flow::{Agent, Endpoint, FlowConfig};
+use crate::simulation::Simulation;
 
 /// The curves of all TCP flows of a trial; nothing if it has more than [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
@@ -30,9 +31,9 @@ const KINDS: [(&str, &str); 4] = [
 
 impl FlowCurves {
     /// Empty curves for the TCP flows among `flows`.
-    pub(crate) fn new(flows: &[FlowConfig], agents: &[Agent], trial: u32) -> Self {
+    pub(crate) fn new(flows: &[FlowConfig], simulation: &Simulation, trial: u32) -> Self {
         let is_tcp = |agent: &Agent| agent.tcp().is_some();
-        if agents.iter().filter(|agent| is_tcp(agent)).count() > FLOWS_MAX {
+        if simulation.agents().filter(|agent| is_tcp(agent)).count() > FLOWS_MAX {
             return Self::default();
         }
         let curve = |(agent, flow): (usize, &FlowConfig)| FlowCurve {
@@ -45,15 +46,15 @@ impl FlowCurves {
                 points: Vec::new(),
             }),
         };
-        let with_position = flows.iter().enumerate().zip(agents);
+        let with_position = flows.iter().enumerate().zip(simulation.agents());
         let tcp = with_position.filter(|(_, agent)| is_tcp(agent)).map(|(flow, _)| curve(flow));
         Self { flows: tcp.collect() }
     }
 
     /// Takes a point of every curve; the last one was `interval_ns` ago.
-    pub(crate) fn sample(&mut self, agents: &[Agent], time_ns: u64, interval_ns: u64) {
+    pub(crate) fn sample(&mut self, simulation: &Simulation, time_ns: u64, interval_ns: u64) {
         for flow in &mut self.flows {
-            let Some(tcp) = agents.get(flow.agent).and_then(Agent::tcp) else { continue };
+            let Some(tcp) = simulation.agent(flow.agent).and_then(Agent::tcp) else { continue };
             let (stats, received_bytes) = (tcp.stats(), tcp.received_bytes());
             let bits = (received_bytes - flow.received_bytes) as f64 * 8e9;
             flow.received_bytes = received_bytes;

@@ -193,9 +193,9 @@ impl Attendance<'_> {
         }
     }
 
-    fn show(&self, now: Time, agents: &[Agent]) {
+    fn show(&self, now: Time, simulation: &Simulation) {
         if let Some(states) = self.states {
-            let of_flows: Vec<_> = agents.iter().map(tcp_stats).collect();
+            let of_flows: Vec<_> = simulation.agents().map(tcp_stats).collect();
             (states.borrow_mut())(now, &of_flows);
         }
     }
@@ -221,7 +221,7 @@ pub fn run_attended(
     let mut trial = Trial::new(simulation, sample_interval);
     trial.ce_watch = CeWatch::new(&flows, &lifetimes, &windows, &trial.simulation.network.hops);
     if sample_interval.is_some() {
-        trial.flow_curves = FlowCurves::new(&flows, &trial.simulation.agents, label.index);
+        trial.flow_curves = FlowCurves::new(&flows, &trial.simulation, label.index);
     }
     for window in &windows {
         trial.run_phase(window, &lifetimes, attendance)?;
@@ -296,13 +296,14 @@ struct Trial {
 
 impl Trial {
     fn new(simulation: Simulation, sample_interval: Option<Span>) -> Self {
+        let flows = simulation.agents().len();
         Self {
             now: Time::ZERO,
             sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
             flow_curves: FlowCurves::default(),
             ce_watch: CeWatch::default(),
             bottlenecks: Vec::new(),
-            goodput: vec![None; simulation.agents.len()],
+            goodput: vec![None; flows],
             simulation,
         }
     }
@@ -313,12 +314,12 @@ impl Trial {
         lifetimes: &[Lifetime],
         attendance: &Attendance<'_>,
     ) -> Result<(), SimError> {
-        let agents = self.simulation.agents.iter();
+        let agents = self.simulation.agents();
         let received: Vec<_> = agents.map(|agent| agent.endpoint().received_bytes()).collect();
         self.advance(Time::from_nanos(window.end_ns), lifetimes, attendance)?;
         if window.phase == Phase::Load {
             for ((goodput, agent), before) in
-                self.goodput.iter_mut().zip(&self.simulation.agents).zip(received)
+                self.goodput.iter_mut().zip(self.simulation.agents()).zip(received)
             {
                 *goodput = Some(rate(agent.endpoint().received_bytes() - before, window));
             }
@@ -361,7 +362,7 @@ impl Trial {
             self.simulation.run_until(until);
             self.now = until;
             if until == next_stop {
-                for (agent, lifetime) in self.simulation.agents.iter_mut().zip(lifetimes) {
+                for (agent, lifetime) in self.simulation.agents_mut().zip(lifetimes) {
                     if lifetime.stop == until {
                         agent.stop();
                     }
@@ -372,7 +373,7 @@ impl Trial {
             }
             if until == next_sample {
                 self.sample();
-                attendance.show(self.now, &self.simulation.agents);
+                attendance.show(self.now, &self.simulation);
             }
         }
         Ok(())
@@ -386,7 +387,7 @@ impl Trial {
     fn sample(&mut self) {
         let Some(interval) = self.sample_interval else { return };
         let time_ns = self.now.as_nanos();
-        self.flow_curves.sample(&self.simulation.agents, time_ns, interval.as_nanos());
+        self.flow_curves.sample(&self.simulation, time_ns, interval.as_nanos());
         for hop in &mut self.simulation.network.hops {
             hop.sample(self.now);
         }
@@ -422,7 +423,7 @@ impl Trial {
             ..TrialOutcome::default()
         };
         outcome.series.extend(self.flow_curves.into_series());
-        let agents = self.simulation.agents.into_iter().zip(self.goodput);
+        let agents = self.simulation.into_agents().zip(self.goodput);
         for (position, (flow, (mut agent, goodput))) in flows.iter().zip(agents).enumerate() {
             let stats = tcp_stats(&agent);
             let mut record = flow_record(flow, goodput, stats);

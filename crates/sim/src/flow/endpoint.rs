@@ -94,6 +94,15 @@ impl Agent {
         }
     }
 
+    /// [`Endpoint::on_timer`] in the same way: the timers of paced flows are as many as packets.
+    #[inline]
+    pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
+        match self {
+            Self::Tcp(tcp) => tcp.on_timer(port),
+            Self::Other(other) => other.on_timer(port),
+        }
+    }
+
     /// [`Endpoint::deadline`] in the same way.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {

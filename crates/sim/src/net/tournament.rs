@@ -1,5 +1,7 @@
 //! The earliest of a fixed number of sources.
 
+use std::hint::select_unpredictable;
+
 use underload_aqm::time::Time;
 
 /// A winner tree: each source has one key, the instant of its next event, and the earliest is
@@ -40,18 +42,13 @@ impl Tournament {
             let (leaves, others) = self.nodes[self.leaves..].split_at(1);
             first = leaves[0];
             for other in others {
-                if other.key < first.key {
-                    first = *other;
-                }
+                // Which of them is next cannot be foretold.
+                let earlier = other.key < first.key;
+                first.key = select_unpredictable(earlier, other.key, first.key);
+                first.source = select_unpredictable(earlier, other.source, first.source);
             }
         }
         (first.key, first.source as usize)
-    }
-
-    /// The key of `source`.
-    #[inline]
-    pub(crate) fn key(&self, source: usize) -> Time {
-        self.nodes[self.leaves + source].key
     }
 
     /// Sets the key of `source`; `Time::MAX` for nothing to do.
@@ -69,8 +66,11 @@ impl Tournament {
             if node == 1 {
                 return;
             }
-            let (left, right) = (self.nodes[node & !1], self.nodes[node | 1]);
-            winner = if left.key <= right.key { left } else { right };
+            // Who wins cannot be foretold. At equal keys it is the left one.
+            let rival = self.nodes[node ^ 1];
+            let loses = (rival.key, node ^ 1) < (winner.key, node);
+            winner.key = select_unpredictable(loses, rival.key, winner.key);
+            winner.source = select_unpredictable(loses, rival.source, winner.source);
             node >>= 1;
         }
     }

@@ -14,6 +14,7 @@ use underload_record::schema::Direction;
 use crate::congestion::{Ack, Cause, CongestionControl, Controller, Loss, State, Window};
 use crate::flow::Port;
 use crate::net::{Acknowledgement, Body, Data, Stamp};
+use crate::sys::prefetch_start;
 
 use super::accurate_ecn::MarkReader;
 use super::rack::Rack;
@@ -50,42 +51,44 @@ pub struct TcpStats {
     pub finished: Option<Time>,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
+// In this order: what every acknowledgement looks at, then the congestion control, of which most
+// use the beginning, then the rest. With thousands of flows each line is fetched from far away.
+#[repr(C, align(64))]
 pub(super) struct Sender {
-    direction: Direction,
-    ecn: Ecn,
-    accurate: bool,
-    segment_bytes: u16,
-    header_bytes: u32,
-    connected: bool,
-    connect_started: Time,
-    control: Controller,
-    window: Window,
     board: Scoreboard,
     rtt: RttEstimator,
-    state: State,
-    /// The current episode ends when this is acknowledged.
-    recover: u32,
-    reduction: Reduction,
-    undo: Undo,
-    /// The first timeout since progress.
-    premature: Option<Premature>,
     rack: Rack,
-    /// F-RTO: whether a timeout was spurious is being found out.
-    forward: bool,
-    /// Timeouts since the last progress.
-    timeouts_in_row: u32,
-    timer: LossTimer,
-    probe: Option<Probe>,
     rate: RateSampler,
+    timer: LossTimer,
+    pacer: Pacer,
     /// Bytes not segmented yet; `u64::MAX`: never ends.
     backlog: u64,
     peer_window: u64,
-    peer_marks: MarkReader,
-    announce_reduction: bool,
-    pacer: Pacer,
-    window_limited: bool,
     last_sent: Time,
+    window: Window,
+    reduction: Reduction,
+    undo: Undo,
+    probe: Option<Probe>,
+    /// The current episode ends when this is acknowledged.
+    recover: u32,
+    /// Timeouts since the last progress.
+    timeouts_in_row: u32,
+    peer_marks: MarkReader,
+    header_bytes: u32,
+    segment_bytes: u16,
+    direction: Direction,
+    ecn: Ecn,
+    state: State,
+    accurate: bool,
+    connected: bool,
+    /// F-RTO: whether a timeout was spurious is being found out.
+    forward: bool,
+    announce_reduction: bool,
+    window_limited: bool,
+    control: Controller,
+    connect_started: Time,
+    /// The first timeout since progress.
+    premature: Option<Premature>,
     stats: TcpStats,
 }
 
@@ -188,6 +191,12 @@ impl Sender {
     #[inline]
     pub(super) fn deadline(&self) -> Time {
         self.timer.deadline().min(self.pacer.deadline())
+    }
+
+    /// Has what every acknowledgement looks at fetched from memory.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_start(self, std::mem::offset_of!(Self, control) + USUAL_CONTROL_BYTES);
     }
 
     /// Has the record of the oldest segment under way fetched from memory.
@@ -469,6 +478,9 @@ impl Sender {
         port.send(self.direction, bytes, ecn, Body::Data(data));
     }
 }
+
+/// What the state of CUBIC and of most others takes.
+const USUAL_CONTROL_BYTES: usize = 128;
 
 /// Linux `TCP_TIMEOUT_MIN` and, for a single segment whose acknowledgement may be delayed,
 /// `TCP_RTO_MIN`.

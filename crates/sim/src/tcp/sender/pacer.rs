@@ -6,12 +6,16 @@ use underload_aqm::time::{Span, Time};
 #[derive(Debug)]
 pub(super) struct Pacer {
     release_at: Time,
+    /// The rate and size of the segment before, and how long it took, ns: most are alike, and a
+    /// division costs as much as everything else here.
+    last: (u64, u32),
+    last_ns: u64,
     waiting: bool,
 }
 
 impl Pacer {
     pub(super) fn new() -> Self {
-        Self { release_at: Time::ZERO, waiting: false }
+        Self { release_at: Time::ZERO, last: (0, 0), last_ns: 0, waiting: false }
     }
 
     /// When a segment that was held back may leave; [`Time::MAX`] with none.
@@ -48,7 +52,11 @@ impl Pacer {
     #[inline]
     pub(super) fn on_sent(&mut self, now: Time, bytes: u32, bytes_per_s: Option<u64>) {
         let Some(rate) = bytes_per_s else { return };
-        let length = (u64::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
+        if (rate, bytes) != self.last {
+            self.last = (rate, bytes);
+            self.last_ns = (u64::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
+        }
+        let length = self.last_ns;
         let credit = now.since(self.release_at).as_nanos().min(length / 2);
         self.release_at = now.max(self.release_at) + Span::from_nanos(length - credit);
     }
