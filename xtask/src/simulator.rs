@@ -57,6 +57,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         }
     };
     beside_peer(&program, peer.as_deref())?;
+    by_algorithm(&program)?;
     by_flows(&program)
 }
 
@@ -114,6 +115,29 @@ fn beside_peer(program: &Path, peer: Option<&Path>) -> anyhow::Result<()> {
         }
     }
     println!("median of {ROUNDS} interleaved runs; ns-3 once\n");
+    Ok(())
+}
+
+/// What a paced sender with marks as its feedback costs beside one without.
+fn by_algorithm(program: &Path) -> anyhow::Result<()> {
+    const ALGORITHMS: [&str; 2] = ["cubic", "prague"];
+    println!("delivered packets per CPU second by congestion control, {RTT_MS} ms");
+    println!("{:<22}{:<22}{:>12}{:>12}{:>9}", "path", "queue", "CUBIC", "Prague", "ratio");
+    for Dumbbell { mbit, flows, seconds, .. } in DUMBBELLS {
+        for queue in ["fifo", "dualpi2"] {
+            let mut rates = [Vec::new(), Vec::new()];
+            for _ in 0..ROUNDS {
+                for (rates, algorithm) in rates.iter_mut().zip(ALGORITHMS) {
+                    let mut command = dumbbell(program, queue, mbit, flows, seconds);
+                    rates.push(measured(command.arg(algorithm))?.per_cpu_second());
+                }
+            }
+            let [cubic, prague] = rates.map(median);
+            let (path, ratio) = (format!("{mbit} Mbit/s, {flows} flows"), prague / cubic);
+            println!("{path:<22}{queue:<22}{cubic:>12.0}{prague:>12.0}{ratio:>8.2}x");
+        }
+    }
+    println!("median of {ROUNDS} interleaved runs\n");
     Ok(())
 }
 
@@ -175,6 +199,12 @@ impl Measured {
     }
 }
 
+fn dumbbell(program: &Path, queue: &str, mbit: u32, flows: u32, seconds: u32) -> Command {
+    let mut command = Command::new(program);
+    command.arg(queue).args([mbit, RTT_MS, flows, seconds].map(|number| number.to_string()));
+    command
+}
+
 fn measure(
     program: &Path,
     queue: &str,
@@ -182,8 +212,10 @@ fn measure(
     flows: u32,
     seconds: u32,
 ) -> anyhow::Result<Measured> {
-    let mut command = Command::new(program);
-    command.arg(queue).args([mbit, RTT_MS, flows, seconds].map(|number| number.to_string()));
+    measured(&mut dumbbell(program, queue, mbit, flows, seconds))
+}
+
+fn measured(command: &mut Command) -> anyhow::Result<Measured> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));

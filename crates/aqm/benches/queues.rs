@@ -119,11 +119,19 @@ struct Traffic {
     flow: u32,
     stride: u32,
     made: u64,
+    /// What packets carry in turn.
+    ecn: [Ecn; 2],
 }
 
 impl Traffic {
     const fn new(standing: u32, flows: u32) -> Self {
-        Self { standing, flows, now: Time::ZERO, flow: 0, stride: 7 % flows, made: 0 }
+        let ecn = [Ecn::Ect0; 2];
+        Self { standing, flows, now: Time::ZERO, flow: 0, stride: 7 % flows, made: 0, ecn }
+    }
+
+    /// Every second packet is one of a second flow, which is L4S: a dual queue has both at work.
+    const fn half_l4s() -> Self {
+        Self { ecn: [Ecn::Ect0, Ecn::Ect1], stride: 1, ..Self::new(STANDING, 2) }
     }
 
     #[inline]
@@ -135,7 +143,7 @@ impl Traffic {
         }
         self.made += 1;
         let mut meta = Meta::new(1_500, self.flow);
-        meta.ecn = Ecn::Ect0;
+        meta.ecn = self.ecn[(self.made & 1) as usize];
         meta.dscp = Dscp::DEFAULT;
         Packet { meta, payload: self.made }
     }
@@ -177,7 +185,7 @@ impl Subject {
     }
 }
 
-/// The two ring buffers, then every discipline.
+/// The two ring buffers, then every discipline, then some with more than one flow.
 fn rows() -> Vec<Row> {
     let ring = |name: &str, standing, flows| Row {
         name: name.to_string(),
@@ -205,8 +213,24 @@ fn rows() -> Vec<Row> {
     }
     let many = row("fq-codel", 2 * MANY_FLOWS, MANY_FLOWS);
     rows.push(Row { name: format!("{}, {MANY_FLOWS} flows", many.name), ..many });
+    rows.extend(DUAL_QUEUES.map(|spec| {
+        let mut row = row(spec, STANDING, 2);
+        row.name.push_str(", half L4S");
+        row.behind_trait.traffic = Traffic::half_l4s();
+        row
+    }));
     rows
 }
+
+/// Disciplines with two queues, measured with both in use, and what protection and a virtual queue
+/// add to the last.
+const DUAL_QUEUES: [&str; 5] = [
+    "dualpi2",
+    "dualpi2:profile=linux",
+    "docsis-lld:protection=off",
+    "docsis-lld",
+    "docsis-lld:delay=virtual",
+];
 
 /// Disciplines whose default thresholds are below the standing queue or the offered rate, and would
 /// drop a part of it, with thresholds above.
@@ -323,18 +347,19 @@ fn print_table() {
 /// The goal of a discipline, and in which of the two ways it is met.
 fn verdict(name: &str, called: f64, known: Option<f64>) -> (String, &'static str) {
     let Some(goal) = goal(name) else { return (String::new(), "") };
-    let met = match (known.is_none_or(|known| known <= goal), called <= goal) {
-        (true, true) => "both",
-        (true, false) => "known type only",
-        (false, true) => "behind the trait only",
-        (false, false) => "no",
+    let met = match (known.map(|known| known <= goal), called <= goal) {
+        (Some(true), true) => "both",
+        (Some(true), false) => "known type only",
+        (Some(false), true) => "behind the trait only",
+        (None, true) => "behind the trait",
+        (_, false) => "no",
     };
     (format!("{goal:.0}x"), met)
 }
 
 /// How many times the ring buffer's time a discipline may take.
 fn goal(name: &str) -> Option<f64> {
-    let within_two = ["codel", "pie", "docsis-pie", "bode"];
+    let within_two = ["codel", "pie", "docsis-pie", "bode", "dualpi2", "docsis-lld"];
     let discipline = name.split([':', ',']).next().unwrap_or(name);
     match discipline {
         "fq-codel" => Some(6.0),

@@ -18,7 +18,7 @@ use underload_aqm::time::{Span, Time};
 use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{FlowConfig, FlowKind};
 use underload_sim::net::HopConfig;
-use underload_sim::tcp::TcpConfig;
+use underload_sim::tcp::{EcnUse, TcpConfig};
 use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
 
 fn main() -> ExitCode {
@@ -53,13 +53,14 @@ fn measure(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> {
     let algorithm = Algorithm::from_name(&name)
         .ok_or_else(|| format!("no congestion control is called '{name}'"))?;
     let link = format!("{mbit}mbit:delay={}us", rtt_ms * 500);
+    let tcp = TcpConfig { ecn: algorithm.ecn(EcnUse::Off), ..TcpConfig::of(algorithm) };
     let config = SimConfig {
         up: vec![HopConfig::parse(&queue, &link)?],
         down: vec![HopConfig::parse("fifo:limit=10000p", &link)?],
         flows: (0..flows)
             .map(|index| FlowConfig {
                 start: Some(Time::from_millis(10 * (index as u64 % 100))),
-                ..FlowConfig::new(format!("bulk-{index}"), FlowKind::Tcp(TcpConfig::of(algorithm)))
+                ..FlowConfig::new(format!("bulk-{index}"), FlowKind::Tcp(tcp.clone()))
             })
             .collect(),
         phases: Phases { load: Span::from_secs(seconds), ..Phases::default() },
