@@ -17,8 +17,11 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     let study = record.study.as_ref()?;
     let left_out = left_out(study).map(|words| format!("; {words}")).unwrap_or_default();
     let title = format!(
-        "{} against {}, {} lines, {} of them not eligible{left_out}: lag p99, and the cut of it",
-        study.class, study.against, study.lines, study.ineligible
+        "{} against {}, {}, {} of them not eligible{left_out}: lag p99, and the cut of it",
+        study.class,
+        study.against,
+        count(u64::from(study.lines), "line"),
+        study.ineligible
     );
     let has_arms = record.arms.len() > 1;
     Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))

@@ -5,7 +5,7 @@ use underload_record::schema::{RunRecord, StudyClass, StudyGroup, StudyRecord};
 
 use super::parts::{Least, NOTHING, mean, table, unit_head, words_head};
 use crate::study::{group_name, left_out};
-use crate::words::{significant, thousands};
+use crate::words::{count, significant, thousands};
 use underload_store::RunData;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
@@ -32,8 +32,8 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
     html! {
         h2 { "Lines: " (study.class) " against " (study.against) } "\n"
         p.note {
-            (thousands(u64::from(study.lines))) " lines were drawn, of which "
-            (thousands(u64::from(study.ineligible))) " are not eligible and were not measured. A "
+            (count(u64::from(study.lines), "line")) " in all, "
+            (thousands(u64::from(study.ineligible))) " of them not eligible and not measured. A "
             "run is void where the upload did not reach " (significant(study.full_percent))
             " % of the most that its own line reached. The 99th percentile is of all loaded "
             "round trips of a line's day; the lag is that less the idle median of the same class "
