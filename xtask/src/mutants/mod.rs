@@ -49,9 +49,10 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let area = areas::find(name).with_context(|| format!("there is no area `{name}`\n{USAGE}"))?;
     let choice = Choice::read(options)?;
     let list = Survivors::read()?;
-    let target = std::path::absolute(super::checks::target())?;
-    // The packages of others are built for all.
-    let workshop = Workshop { tree: target.join("mutants").join("tree"), target };
+    let folder = std::path::absolute(super::checks::target())?.join("mutants");
+    // Not the target directory of the tree itself: Cargo names a package's files after its place
+    // within its workspace, and would take the copy's for the tree's.
+    let workshop = Workshop { tree: folder.join("tree"), target: folder.join("build") };
     tree::copy(&workshop.tree)?;
     // Before the run: the tree may be edited while it goes on.
     let lines = lines_of_tracked_files()?;
@@ -79,7 +80,7 @@ fn try_all(
 ) -> anyhow::Result<Vec<Mutant>> {
     let switched = workshop.build_switched(area, changes)?;
     let folder = workshop.package_folder(area);
-    let mut trials = Trials::begin(&switched.programs, &folder)?;
+    let trials = Trials::begin(&switched.programs, &folder)?;
     let mut mutants = Vec::new();
     for (number, change) in changes.iter().enumerate() {
         if switched.alone.contains(&number) {
