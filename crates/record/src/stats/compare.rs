@@ -227,6 +227,14 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_pair_at_the_limit_counts() {
+        // Of the differences 1, 0, -1, 2, 1, 0.
+        for (limit, pairs) in [(-1.5, 0), (-1.0, 1), (0.0, 3), (1.0, 5), (2.0, 6)] {
+            assert_eq!(pairs_at_or_below(&[1.0, 2.0], &[0.0, 1.0, 2.0], limit), pairs, "{limit}");
+        }
+    }
+
     /// Groups, method, U, p-values of the three alternatives.
     type RankCase<'a> = (&'a [f64], &'a [f64], RankMethod, f64, [f64; 3]);
 

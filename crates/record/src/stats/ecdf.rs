@@ -65,6 +65,7 @@ mod tests {
     fn steps_equal_scipys() {
         let ecdf = Ecdf::new([3.0, 1.0, 2.0, 2.0, 5.0]).expect("five values");
         assert_eq!(ecdf.steps(), [(1.0, 0.2), (2.0, 0.6), (3.0, 0.8), (5.0, 1.0)]);
+        assert_eq!(ecdf.sorted(), [1.0, 2.0, 2.0, 3.0, 5.0]);
         for (x, share) in [(0.9, 0.0), (1.0, 0.2), (2.5, 0.6), (9.0, 1.0)] {
             assert!((ecdf.at(x) - share).abs() < 1e-12, "at {x}");
         }

@@ -52,6 +52,14 @@ mod tests {
     }
 
     #[test]
+    fn a_confidence_outside_of_zero_to_one_has_no_interval() {
+        for confidence in [-0.5, 0.0, 1.0, 1.5, f64::NAN] {
+            let interval = mean_interval(&[1.0, 2.0, 4.0], confidence).expect("three");
+            assert_eq!((interval.low, interval.high), (None, None), "{confidence}");
+        }
+    }
+
+    #[test]
     fn the_mean_of_repeats_has_scipys_interval() {
         // x = [23.1, 24.7, 22.9, 25.3, 24.0]
         // scipy.stats.t.interval(0.95, 4, np.mean(x), scipy.stats.sem(x))

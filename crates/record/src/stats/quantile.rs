@@ -43,7 +43,7 @@ pub fn weighted_distribution(pairs: &mut [(u64, u64)]) -> Option<Distribution> {
         let mut below = 0;
         let reached = pairs.iter().find(|(_, weight)| {
             below += u128::from(*weight);
-            *weight > 0 && below * 1000 >= total * per_mille
+            below * 1000 >= total * per_mille
         });
         reached.map_or(max_ns, |(value, _)| *value)
     };
