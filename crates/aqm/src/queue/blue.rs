@@ -333,6 +333,16 @@ mod tests {
         }
     }
 
+    /// Of 2^32 draws as many signal as the probability says: those below it.
+    #[test]
+    fn a_draw_equal_to_the_probability_does_not_signal() {
+        let mut blue = blue("blue");
+        for (above, verdict) in [(0, Verdict::Pass), (1, Verdict::Drop)] {
+            blue.probability_q32 = u64::from(blue.rng.clone().next_u32()) + above;
+            assert_eq!(blue.on_enqueue(Time::ZERO, &PACKET, STANDING), verdict);
+        }
+    }
+
     /// Senders that do not react, at 125 % of the link: what BLUE has to drop is a fifth. It gets
     /// there by steps of 0.25 % per 100 ms, in 8 s, and from then on no loss is for lack of room
     /// but those that make up for steps down.

@@ -19,6 +19,8 @@ pub mod dualpi2;
 pub mod fifo;
 pub mod fq_codel;
 pub mod fq_pie;
+#[cfg(test)]
+mod gauges;
 pub mod pie;
 pub mod red;
 pub mod rem;

@@ -381,6 +381,25 @@ mod tests {
         }
     }
 
+    /// What is too small to fade any further does not keep it from skipping.
+    #[test]
+    fn an_idle_year_after_a_packet_is_skipped() {
+        let mut rem = rem("rem:weight=0.5,interval=100us");
+        rem.on_enqueue(ms(1), &Meta::new(1_000, 0), stored(0));
+        rem.advance(Time::from_secs(3_600 * 24 * 365), stored(0));
+        assert_eq!((rem.price_q32, rem.probability_q32), (0, 0));
+    }
+
+    /// Of 2^32 draws as many signal as the probability says: those below it.
+    #[test]
+    fn a_draw_equal_to_the_probability_does_not_signal() {
+        let mut rem = rem("rem");
+        for (above, verdict) in [(0, Verdict::Pass), (1, Verdict::Drop)] {
+            rem.probability_q32 = u64::from(rem.rng.clone().next_u32()) + above;
+            assert_eq!(rem.on_enqueue(Time::ZERO, &Meta::new(1_000, 0), stored(20)), verdict);
+        }
+    }
+
     #[test]
     fn extremes_end_at_a_probability_of_one_and_do_not_overflow() {
         let spec =

@@ -119,8 +119,7 @@ impl Sfb {
             self.active ^= 1;
             self.warming = false;
             self.rehashed_ms = now_ms;
-        } else if self.config.warmup_ms > 0 && now_ms > due_ms.saturating_sub(self.config.warmup_ms)
-        {
+        } else if now_ms > due_ms.saturating_sub(self.config.warmup_ms) {
             self.warming = true;
         }
     }
@@ -377,6 +376,31 @@ mod tests {
 
     fn sfb(spec: &str) -> Sfb {
         Sfb::new(config(spec).expect(spec), &Rng::new(4))
+    }
+
+    /// `sfb_rate_limit`: without a rate or without a burst there is no token for anyone.
+    #[test]
+    fn a_penalty_box_without_a_rate_or_a_burst_lets_nobody_pass() {
+        for (spec, punished) in
+            [("sfb", false), ("sfb:penalty-rate=0", true), ("sfb:penalty-burst=0p", true)]
+        {
+            assert_eq!(sfb(spec).is_punished(1_000), punished, "{spec}");
+        }
+    }
+
+    /// Above one half, what is drawn below twice the excess is dropped, and up to the probability
+    /// marked.
+    #[test]
+    fn a_draw_equal_to_twice_the_excess_is_marked() {
+        let mut sfb = sfb("sfb");
+        let drawn = |sfb: &Sfb| (sfb.rng.clone().next_u32() >> 16) as u16;
+        while drawn(&sfb) % 2 == 1 || drawn(&sfb) > 60_000 {
+            sfb.rng.next_u32();
+        }
+        let probability = CERTAIN / 2 + drawn(&sfb) / 2;
+        let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_000, 1) };
+        assert_eq!(sfb.clone().draw(&meta, probability), Verdict::Signal);
+        assert_eq!(sfb.draw(&meta, probability + 1), Verdict::Drop);
     }
 
     /// Offers `count` packets of `flow` at `now_ms`: passed, signalled, dropped.

@@ -387,6 +387,8 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::latency_bins::LatencyEdges;

@@ -419,6 +419,27 @@ mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
 
+    #[test]
+    fn the_bounds_of_rates_and_buffers_are_themselves_allowed() {
+        let parse = |keys: &str| {
+            let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(50));
+            let setup = QueueSetup::parse(&alloc::format!("docsis-lld:{keys}"), &facts)?;
+            match setup.config {
+                QueueConfig::DocsisLld(config) => Ok::<_, ConfigError>(config),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(parse("coupling=2.5").unwrap().coupling_tenths, 25);
+        for (allowed, refused) in [
+            ("classic-rate=9mbit,classic-peak=9mbit", "classic-rate=9mbit,classic-peak=8mbit"),
+            ("grant-rate=50mbit", "grant-rate=51mbit"),
+            ("classic-limit=2000B", "classic-limit=1999B"),
+        ] {
+            assert!(parse(allowed).is_ok(), "{allowed}: {:?}", parse(allowed));
+            assert!(parse(refused).is_err(), "{refused}");
+        }
+    }
+
     /// The figures that the tests of CableLabs' simulator assert.
     #[test]
     fn buffers_are_those_of_the_cablelabs_simulator() {
@@ -433,7 +454,7 @@ mod tests {
     fn parsed(spec: &str) -> Result<DocsisLldConfig, ConfigError> {
         let link = LinkFacts::of_rate(Rate::from_megabits_per_second(50));
         match QueueSetup::parse(spec, &link)?.config {
-            QueueConfig::DocsisLld(config) => Ok(config),
+            QueueConfig::DocsisLld(config) => Ok::<_, ConfigError>(config),
             other => panic!("{spec} is {other:?}"),
         }
     }

@@ -149,6 +149,45 @@ mod tests {
         assert_eq!(protection.sanctioned(), 1);
     }
 
+    /// RFC 9957 asks for more than the critical delay and more than the critical product.
+    #[test]
+    fn what_is_critical_is_not_yet_too_much() {
+        let mut protection = protection();
+        for _ in 0..9 {
+            // The score alone is beyond all bounds but the delay is not.
+            assert_eq!(
+                protection.sanctions(Time::ZERO, 1, 1_000, Span::from_millis(1), ONE_Q56),
+                None
+            );
+        }
+        // 1000 bytes, marked with 1000/1024, score 2 ms; at 2 ms of delay 4, which is 1 ms of 4 ms.
+        let p = ONE_Q56 / 1_024 * 1_000;
+        assert_eq!(protection.sanctions(Time::ZERO, 2, 1_000, Span::from_millis(2), p), None);
+        assert!(protection.sanctions(Time::ZERO, 3, 1_001, Span::from_millis(2), p).is_some());
+    }
+
+    /// A flow whose first bucket is another's takes the one that the next five bits name.
+    #[test]
+    fn the_second_attempt_looks_elsewhere() {
+        let first = |flow: u32| spread(flow) % 32;
+        let second = |flow: u32| spread(flow) / 32 % 32;
+        let mut tried = 0;
+        for flow in 1..200 {
+            let mut protection = protection();
+            let Some(other) = (1_000..2_000).find(|&other| first(other) == first(flow)) else {
+                continue;
+            };
+            let taken = protection.pick(Time::ZERO, other);
+            protection.fill(taken, Time::ZERO, 1_500, ONE_Q56);
+            assert_eq!(taken, first(flow) as usize);
+            if second(flow) != first(flow) {
+                assert_eq!(protection.pick(Time::ZERO, flow), second(flow) as usize);
+                tried += 1;
+            }
+        }
+        assert!(tried > 100, "{tried}");
+    }
+
     #[test]
     fn a_score_is_capped_at_five_seconds_and_then_drains() {
         let mut protection = protection();

@@ -87,9 +87,7 @@ impl VirtualQueue {
     /// What is stored beyond what the wait for grants explains stands for congestion.
     fn raise(&mut self, at: Time) {
         let over = ((self.mean_q16 >> 16) as u64).saturating_sub(self.allowed_bytes);
-        if over > 0 {
-            self.empty_at = self.empty_at.max(at + self.time_for(over));
-        }
+        self.empty_at = self.empty_at.max(at + self.time_for(over));
     }
 
     /// Whether there is room for an arrival at `now` beside `stored_bytes`.

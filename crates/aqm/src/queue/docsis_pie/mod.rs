@@ -276,6 +276,54 @@ mod tests {
         assert_eq!(pie.controller.state.activity, Activity::Inactive);
     }
 
+    #[test]
+    fn a_year_of_standing_packets_is_skipped_and_ends_at_the_upper_bound() {
+        let mut pie = active(0);
+        let backlog = Backlog { packets: 300, bytes: 300_000 };
+        pie.advance(Time::from_secs(3_600 * 24 * 365), backlog);
+        assert_eq!(pie.controller.state.probability_q56, LIMIT_Q56);
+        // 50,000 B at 20 Mbit/s, 250,000 B at 10 Mbit/s.
+        assert_eq!(pie.controller.state.old_delay, Span::from_millis(220));
+    }
+
+    /// A tail drop is as good as a drop by chance: what has added up since the last one is gone.
+    /// Two packets of one half each must add up to 0.85 before any is at risk.
+    #[test]
+    fn a_refused_packet_lets_probability_add_up_afresh() {
+        let drops = |refuses: bool| {
+            let mut pie = active(crate::queue::control::ratio_q56(1, 2));
+            let stored = Backlog { packets: 100, bytes: 100_000 };
+            let mut dropped = 0;
+            for _ in 0..50 {
+                let verdict = pie.on_enqueue(Time::ZERO, &Meta::new(1_024, 0), stored);
+                dropped += u32::from(verdict == Verdict::Drop);
+                if refuses {
+                    pie.on_refused(Time::ZERO, &Meta::new(1_024, 0), stored);
+                }
+            }
+            dropped
+        };
+        assert!(drops(false) > 10, "{}", drops(false));
+        assert_eq!(drops(true), 0);
+    }
+
+    #[test]
+    fn a_peak_below_the_rate_and_a_buffer_below_a_packet_are_refused() {
+        let parse = |spec: &str| {
+            let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(10));
+            crate::registry::QueueSetup::parse(spec, &facts)
+                .map(|_| ())
+                .map_err(|it| it.to_string())
+        };
+        assert_eq!(parse("docsis-pie:peak=10mbit"), Ok(()));
+        assert_eq!(parse("docsis-pie:peak=11mbit"), Ok(()));
+        let error = parse("docsis-pie:peak=9mbit").unwrap_err();
+        assert!(error.contains("at least the sustained rate"), "{error}");
+        assert_eq!(parse("docsis-pie:limit=2000B"), Ok(()));
+        let error = parse("docsis-pie:limit=1999B").unwrap_err();
+        assert!(error.contains("at least 2000 bytes"), "{error}");
+    }
+
     /// Offers 64-byte packets at twice the rate of a 10 Mbit/s queue for 400 s; mean p and share
     /// of losses over the second half. Drops are spread out as appendix A wants, or each packet is
     /// dropped with its own probability.

@@ -333,6 +333,91 @@ mod tests {
         assert_eq!(controller.judge_classic(&meta, STORED), Decision::Drop);
     }
 
+    fn coupled_at(probability: u32, coupling: u8) -> DualPi2Linux {
+        let mut controller =
+            DualPi2Linux::new(DualPi2LinuxConfig { coupling, ..config() }, Rng::new(7));
+        controller.probability = probability;
+        controller
+    }
+
+    /// Shares of drops and marks among a hundred thousand of each queue: L, then C.
+    fn shares(probability: u32, coupling: u8) -> [(f64, f64); 2] {
+        let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_500, 0) };
+        let mut controller = coupled_at(probability, coupling);
+        let mut of = |classic: bool| {
+            let (mut drops, mut marks) = (0.0, 0.0);
+            for _ in 0..100_000 {
+                let decision = if classic {
+                    controller.judge_classic(&meta, STORED)
+                } else {
+                    controller.judge_low_latency(Time::ZERO, &meta, 9, STORED)
+                };
+                drops += f64::from(u8::from(decision == Decision::Drop));
+                marks += f64::from(u8::from(decision == MARK));
+            }
+            (drops / 1e5, marks / 1e5)
+        };
+        [of(false), of(true)]
+    }
+
+    /// `must_drop` and `dualpi2_scalable_marking`: while the coupled probability is within 32 bits,
+    /// L is marked with it and C with the square; beyond, both lose the square, and what L does not
+    /// lose is marked.
+    #[test]
+    fn overload_begins_where_the_coupled_probability_exceeds_32_bits() {
+        let near = |shares: [(f64, f64); 2], expected: [(f64, f64); 2]| {
+            for (share, expected) in shares.into_iter().zip(expected) {
+                let off = (share.0 - expected.0).abs().max((share.1 - expected.1).abs());
+                assert!(off < 0.005, "{shares:?}, not {expected:?}");
+            }
+        };
+        near(shares(u32::MAX / 10, 3), [(0.0, 0.3), (0.0, 0.01)]);
+        // 3 * 0x5555_5555 are all 32 bits, and not more.
+        near(shares(u32::MAX / 3, 3), [(0.0, 1.0), (0.0, 1.0 / 9.0)]);
+        near(shares(u32::MAX / 3 + 1, 3), [(1.0 / 9.0, 8.0 / 9.0), (1.0 / 9.0, 0.0)]);
+        near(shares(u32::MAX / 2, 3), [(0.25, 0.75), (0.25, 0.0)]);
+    }
+
+    #[test]
+    fn two_packets_of_the_largest_size_are_not_short() {
+        let meta = Meta::new(1_500, 0);
+        let decision =
+            |bytes| coupled_at(u32::MAX, 2).judge_classic(&meta, Backlog { packets: 2, bytes });
+        assert_eq!((decision(3_027), decision(3_028)), (Decision::Pass, Decision::Drop));
+    }
+
+    #[test]
+    fn its_limit_is_that_of_all_packets_and_its_probability_a_share() {
+        let controller = coupled_at(1 << 31, 2);
+        assert!((controller.probability() - 0.5).abs() < 1e-9);
+        assert!(controller.admits(Backlog { packets: 9_999, bytes: 1 }, 1_500));
+        assert!(!controller.admits(Backlog { packets: 10_000, bytes: 1 }, 1_500));
+    }
+
+    /// Updates may be passed over where none would change more than the delay that is remembered.
+    #[test]
+    fn an_update_says_whether_the_next_ones_matter() {
+        for (probability, old_ms, new_ms, nothing_more) in [
+            (0, 0, 0, true),
+            (0, 10, 10, true),
+            (0, 5, 0, false),
+            (500_000_000, 15, 15, true),
+            (500_000_000, 16, 16, false),
+            (u32::MAX, 20, 20, true),
+            (u32::MAX, 20, 25, true),
+            (u32::MAX, 30, 29, false),
+            // It stays at its most for now: below the target it will fall.
+            (u32::MAX, 10, 12, false),
+            (u32::MAX, 14, 15, true),
+            (u32::MAX - 1, 20, 40, false),
+        ] {
+            let mut controller = coupled_at(probability, 2);
+            controller.old_delay = Span::from_millis(old_ms);
+            let said = controller.update(Span::from_millis(new_ms));
+            assert_eq!(said, nothing_more, "{probability} {old_ms} {new_ms}");
+        }
+    }
+
     #[test]
     fn classic_packets_are_signalled_with_the_square() {
         let mut controller = DualPi2Linux::new(config(), Rng::new(7));

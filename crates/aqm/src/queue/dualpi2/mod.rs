@@ -257,6 +257,8 @@ impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
 }
 
 #[cfg(test)]
+mod decisions;
+#[cfg(test)]
 mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;

@@ -219,6 +219,46 @@ mod tests {
         assert_eq!(controller.judge_low_latency(now, &meta, 1, STORED), Decision::Pass);
     }
 
+    /// Appendix A asks for room for a largest packet, however short the arrival is.
+    #[test]
+    fn an_arrival_needs_room_for_a_largest_packet() {
+        let admits = |bytes, len| at(0).admits(Backlog { packets: 9, bytes }, len);
+        assert!(admits(998_500, 100) && !admits(998_501, 100));
+        assert!(admits(998_000, 2_000) && !admits(998_001, 2_000));
+    }
+
+    #[test]
+    fn a_ramp_without_a_range_is_a_step_above_its_start() {
+        let config = DualPi2RfcConfig { ramp_range: Span::ZERO, ..config() };
+        let native = |us| DualPi2Rfc::new(config.clone()).native_q56(Span::from_micros(us));
+        assert_eq!((native(799), native(800), native(801)), (0, 0, ONE_Q56));
+    }
+
+    /// Updates may be passed over where none would change more than the delay that is remembered.
+    #[test]
+    fn an_update_says_whether_the_next_ones_matter() {
+        for (percent, old_ms, new_ms, nothing_more) in [
+            (0, 0, 0, true),
+            (0, 10, 10, true),
+            (0, 5, 0, false),
+            (10, 15, 15, true),
+            (10, 16, 16, false),
+            (100, 20, 20, true),
+            (100, 20, 25, true),
+            (100, 30, 29, false),
+            // It stays at its most for now: below the target it will fall.
+            (100, 10, 12, false),
+            (100, 14, 15, true),
+            (99, 20, 40, false),
+        ] {
+            let mut controller = DualPi2Rfc::new(config());
+            controller.state.probability_q56 = ratio_q56(percent, 100);
+            controller.state.old_delay = Span::from_millis(old_ms);
+            let said = controller.update(Span::from_millis(new_ms));
+            assert_eq!(said, nothing_more, "{percent} {old_ms} {new_ms}");
+        }
+    }
+
     #[test]
     fn in_overload_both_queues_lose_the_square_and_ect_protects_nobody() {
         let mut controller = at(60);

@@ -98,11 +98,7 @@ impl Controller {
             let step_q56 = GAINS.step_q56(delay, state.old_delay, target);
             state.probability_q56 = next_probability_q56(state, step_q56, delay);
         }
-        state.burst_left = if state.burst_left < UPDATE_INTERVAL {
-            Span::ZERO
-        } else {
-            state.burst_left.saturating_sub(UPDATE_INTERVAL)
-        };
+        state.burst_left = state.burst_left.saturating_sub(UPDATE_INTERVAL);
         let quiet = delay < self.half_target
             && state.old_delay < self.half_target
             && state.probability_q56 == 0
@@ -220,100 +216,4 @@ const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
 pub(crate) const MAX_PACKET_BYTES: u64 = 2_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn backlog(bytes: u64) -> Backlog {
-        Backlog { packets: (bytes / 1_000) as u32, bytes }
-    }
-
-    fn active(probability_q56: u64) -> Controller {
-        let mut controller = Controller::new(Span::from_millis(10), 300_000, Rng::new(2));
-        controller.state = State {
-            probability_q56,
-            old_delay: Span::from_millis(20),
-            burst_left: Span::ZERO,
-            activity: Activity::Active,
-        };
-        controller
-    }
-
-    #[test]
-    fn it_sleeps_until_a_third_of_the_buffer_is_full() {
-        let mut controller = active(ONE_Q56);
-        controller.state.activity = Activity::Inactive;
-        assert!(!(0..100).any(|_| controller.drops(1_500, backlog(99_999))));
-        assert_eq!(controller.state.activity, Activity::Inactive);
-        assert!((0..100).any(|_| controller.drops(1_500, backlog(100_000))));
-        assert!(matches!(controller.state.activity, Activity::Quiescent { .. }));
-    }
-
-    #[test]
-    fn the_first_drop_starts_a_burst_allowance_of_nine_updates() {
-        let mut controller = active(ONE_Q56);
-        controller.state.activity = Activity::Quiescent { quiet_updates: 0 };
-        while controller.judge(1_500, backlog(200_000)) == Verdict::Pass {}
-        assert_eq!(controller.state.activity, Activity::Active);
-        assert_eq!(controller.state.burst_left, MAX_BURST);
-        let mut updates = 0;
-        while controller.state.burst_left > Span::ZERO {
-            controller.update(Span::from_millis(100));
-            updates += 1;
-            assert_eq!(controller.state.probability_q56, 0);
-        }
-        assert_eq!(updates, 9);
-    }
-
-    #[test]
-    fn a_quiet_second_puts_it_to_sleep() {
-        let mut controller = active(0);
-        controller.state.old_delay = Span::ZERO;
-        controller.update(Span::ZERO);
-        assert_eq!(controller.state.activity, Activity::Quiescent { quiet_updates: 0 });
-        for _ in 0..62 {
-            controller.update(Span::ZERO);
-            assert!(matches!(controller.state.activity, Activity::Quiescent { .. }));
-        }
-        controller.update(Span::ZERO);
-        assert_eq!(
-            controller.state.activity,
-            Activity::Inactive,
-            "63 updates of 16 ms are 1.008 s"
-        );
-    }
-
-    #[test]
-    fn the_probability_is_bounded_by_13_point_6_and_steps_by_4_per_cent() {
-        let mut controller = active(TEN_PERCENT_Q56);
-        for _ in 0..2_000 {
-            let before = controller.state.probability_q56;
-            controller.update(Span::from_secs(100));
-            assert!(controller.state.probability_q56 <= before + 2 * TWO_PERCENT_Q56);
-        }
-        assert!((q56_to_f64(controller.state.probability_q56) - 13.6).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_delay_above_200_ms_adds_to_a_probability_that_the_step_takes_below_zero() {
-        // 300 ms fall to 250 ms: 0.25 * 0.24 s - 2.5 * 0.05 s = -0.065, halved below 1 %, and
-        // then 2 % more; bounded first, the sum would be 2 %.
-        let mut controller = active(ratio_q56(5, 1_000));
-        controller.state.old_delay = Span::from_millis(300);
-        controller.update(Span::from_millis(250));
-        let shift = low_probability_shift(ratio_q56(5, 1_000));
-        let expected = 0.005 - 0.065 / f64::from(1 << shift) + 0.02;
-        let probability = q56_to_f64(controller.state.probability_q56);
-        assert!((probability - expected).abs() < 1e-9, "{probability}, not {expected}");
-        assert!(probability < 0.02, "the premise");
-    }
-
-    #[test]
-    fn a_packet_is_dropped_in_proportion_to_its_size() {
-        let p = ratio_q56(2, 10);
-        let of = |len| q56_to_f64(packet_probability_q56(p, len));
-        assert!((of(1_024) - 0.2).abs() < 1e-9);
-        assert!((of(64) - 0.0125).abs() < 1e-9);
-        assert!((q56_to_f64(packet_probability_q56(8 * ONE_Q56, 64)) - 0.5).abs() < 1e-9);
-        assert!((q56_to_f64(packet_probability_q56(LIMIT_Q56, u32::MAX)) - 0.85).abs() < 1e-9);
-    }
-}
+mod tests;
