@@ -10,14 +10,17 @@ use underload_report::diagram::{Diagram, Panel};
 
 pub struct Document {
     docs: PathBuf,
+    page: &'static str,
+    images: &'static str,
     text: String,
 }
 
 impl Document {
-    pub fn open() -> Result<Self, Box<dyn Error>> {
+    /// `page`, whose pictures are in `images`, both below `docs`.
+    pub fn open(page: &'static str, images: &'static str) -> Result<Self, Box<dyn Error>> {
         let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let text = fs::read_to_string(docs.join(PAGE))?;
-        Ok(Self { docs, text })
+        let text = fs::read_to_string(docs.join(page))?;
+        Ok(Self { docs, page, images, text })
     }
 
     pub fn figure(
@@ -27,9 +30,13 @@ impl Document {
         panels: Vec<Panel>,
     ) -> Result<(), Box<dyn Error>> {
         let diagram = Diagram { name: name.to_owned(), title: title.to_owned(), panels };
-        let folder = self.docs.join("images/transports");
+        self.picture(name, diagram.plot()?.svg())
+    }
+
+    /// Writes a picture that is drawn already.
+    pub fn picture(&self, name: &str, svg: String) -> Result<(), Box<dyn Error>> {
+        let folder = self.docs.join(self.images);
         fs::create_dir_all(&folder)?;
-        let svg = diagram.plot()?.svg();
         if svg.len() > MOST_BYTES {
             return Err(format!("figure {name} has {} bytes; thin its curves", svg.len()).into());
         }
@@ -42,7 +49,8 @@ impl Document {
         let table = table.join("\n");
         println!("{name}\n{table}\n");
         let start = format!("<!-- numbers: {name} -->\n");
-        let missing = || format!("{PAGE} has no place for the numbers `{name}`");
+        let page = self.page;
+        let missing = || format!("{page} has no place for the numbers `{name}`");
         let from = self.text.find(&start).ok_or_else(missing)? + start.len();
         let to = from + self.text[from..].find("<!-- end -->").ok_or_else(missing)?;
         self.text.replace_range(from..to, &format!("{table}\n"));
@@ -50,7 +58,7 @@ impl Document {
     }
 
     pub fn save(&self) -> Result<(), Box<dyn Error>> {
-        Ok(fs::write(self.docs.join(PAGE), &self.text)?)
+        Ok(fs::write(self.docs.join(self.page), &self.text)?)
     }
 }
 
@@ -71,6 +79,5 @@ pub fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
     points.into_iter().step_by(step).collect()
 }
 
-const PAGE: &str = "transports.md";
 /// Pictures in the repository are small.
 const MOST_BYTES: usize = 60_000;

@@ -1,12 +1,14 @@
-//! Redraws the validation figures of `docs/transports.md` and writes its numbers anew.
+//! Redraws the validation figures of `docs/transports.md` and writes its numbers anew; with the
+//! word `shares` those of `docs/queues/dualpi2.md`, how Prague and CUBIC share a bottleneck.
 //!
 //! ```text
 //! cargo run --release -p underload-sim --example transport_figures [TRACE...]
+//! cargo run --release -p underload-sim --example transport_figures shares
 //! ```
 //!
-//! Figures go to `docs/images/transports/`; tables stand in the page between `<!-- numbers: NAME
-//! -->` and `<!-- end -->`. Recorded cellular traces (Mahimahi's format, unpacked) are optional:
-//! without them their table stays as it is.
+//! Figures go to `docs/images/transports/` and `docs/images/queues/`; tables stand in the pages
+//! between `<!-- numbers: NAME -->` and `<!-- end -->`. Recorded cellular traces (Mahimahi's
+//! format, unpacked) are optional: without them their table stays as it is.
 #![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
 
 #[path = "../../tests/support/mod.rs"]
@@ -14,8 +16,10 @@ mod support;
 
 mod cellular;
 mod document;
+mod heat_map;
 mod marks;
 mod response;
+mod shares;
 mod windows;
 
 use std::error::Error;
@@ -24,7 +28,12 @@ use document::Document;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let traces: Vec<String> = std::env::args().skip(1).collect();
-    let mut document = Document::open()?;
+    if traces == ["shares"] {
+        let mut document = Document::open("queues/dualpi2.md", "images/queues")?;
+        shares::draw(&mut document)?;
+        return document.save();
+    }
+    let mut document = Document::open("transports.md", "images/transports")?;
     response::draw(&mut document)?;
     windows::draw(&mut document)?;
     marks::draw(&mut document)?;
