@@ -103,13 +103,13 @@ fn published_numbers_are_listed_beside_ours() {
     let text = stdout(&table);
     assert!(text.starts_with("kernel/20mbit: Linux"), "{text}");
     assert!(text.contains("load.rtt.p50 of codel/1-flow"), "{text}");
-    assert!(text.contains("In all 6 numbers: "), "{text}");
+    assert!(text.contains("In all 11 numbers: "), "{text}");
     assert!(!text.contains("not measured"), "{text}");
     let page = underload(&[&arguments[..], &["--markdown"]].concat(), folder.path());
     let page = stdout(&page);
     assert!(page.contains("    underload figures --markdown --short kernel\n"), "{page}");
     assert!(page.contains("| [kernel/20mbit](#kernel20mbit) | Linux"), "{page}");
-    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 2, "{page}");
+    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 3, "{page}");
     let left = std::fs::read_dir(folder.path()).expect("the folder").count();
     assert_eq!(left, 0, "it leaves nothing behind");
 }
