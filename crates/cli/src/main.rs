@@ -10,6 +10,7 @@ mod documents;
 mod exit;
 mod export;
 mod figures;
+mod fleet;
 mod home;
 mod interrupt;
 mod link;
@@ -61,6 +62,8 @@ enum Command {
     Link(link::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
     Queues(queues::Arguments),
+    /// What measuring many lines costs: plans, admission, days in virtual time.
+    Fleet(fleet::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
     Docsis(docsis::Arguments),
 }
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Link(arguments) => return exit::own_code(link::run(arguments)),
         Command::Queues(arguments) => queues::run(arguments),
+        Command::Fleet(arguments) => fleet::run(arguments),
         Command::Docsis(arguments) => docsis::run(arguments),
     };
     exit::code(outcome)

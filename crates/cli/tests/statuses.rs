@@ -213,3 +213,52 @@ fn a_foreign_files_words_do_not_drive_the_terminal() {
         assert!(!out.contains(obeyed) && !errors.contains(obeyed), "{out:?} {errors:?}");
     }
 }
+
+#[test]
+fn a_plan_beyond_its_budget_fails_and_a_wrong_one_is_bad_input() {
+    let folder = folder();
+    let check = |text: &str| {
+        std::fs::write(folder.path().join("plan.toml"), text).unwrap();
+        outcome(&["fleet", "plan", "check", "plan.toml"], folder.path())
+    };
+    let (status, plan, _) = outcome(&["fleet", "plan", "show", "comcast-study"], folder.path());
+    assert_eq!(status, Some(0));
+    let (status, load, _) = check(&plan);
+    assert!(status == Some(0) && load.contains("1.43 GB in 30 days"), "{load}");
+    let (status, load, errors) = check(&plan.replace("\"2GB\"", "\"1GB\""));
+    assert!(status == Some(1) && load.contains("1.43 GB"), "{load}");
+    assert!(errors.contains("line_per_month (GB) is 1.43, and may be 1.00"), "{errors}");
+    let (status, _, errors) = check(&plan.replace("35mbit", "35mbps"));
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("plan.toml: line 19: `35mbps`: expected a rate"), "{errors}");
+    for wrong in ["nothing", "nothing.toml", "/dev/zero", "."] {
+        let (status, out, errors) = outcome(&["fleet", "plan", "check", wrong], folder.path());
+        assert!(status == Some(2) && out.is_empty() && errors.contains(wrong), "{errors}");
+    }
+}
+
+#[test]
+fn a_simulated_day_of_a_fleet_accounts_for_every_run() {
+    let folder = folder();
+    let simulate = |more: &[&str]| {
+        let start = ["fleet", "simulate", "--plan", "low-latency-trial", "--json"];
+        let (status, json, errors) = outcome(&[&start, more].concat(), folder.path());
+        assert_eq!(status, Some(0), "{errors}");
+        serde_json::from_str::<serde_json::Value>(&json).expect("JSON")
+    };
+    let day = simulate(&["--devices", "1k", "--servers", "0", "--vanishing", "2"]);
+    for run in [&day["admitted"], &day["without_segment_limit"]] {
+        let sum = |map: &serde_json::Value| {
+            map.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum::<u64>()
+        };
+        let number = |key: &str| run[key].as_u64().unwrap_or_else(|| panic!("{key} of {run}"));
+        let outcomes = number("done") + number("vanished") + sum(&run["given_up"]);
+        assert_eq!(outcomes, number("scheduled"), "{run}");
+        assert!(number("scheduled") > 5_500 && number("leases_left") == 0, "{run}");
+    }
+    assert_eq!(simulate(&["--devices", "1k"]), simulate(&["--devices", "1k"]), "the same seed");
+    for wrong in [["--devices", "0"], ["--days", "0"], ["--days", "367"], ["--vanishing", "nan"]] {
+        let arguments = [&["fleet", "simulate", "--plan", "comcast-study"], &wrong[..]].concat();
+        assert_eq!(outcome(&arguments, folder.path()).0, Some(2), "{wrong:?}");
+    }
+}

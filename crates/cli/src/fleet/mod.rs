@@ -1,0 +1,256 @@
+//! `underload fleet`: what measuring many lines costs, before anybody is measured.
+
+mod print;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use underload_aqm::time::Span;
+use underload_fleet::admission::Rules;
+use underload_fleet::plan::{BUILT_IN, Excess, LINES_MAX, Load, Plan, SERVERS_MAX, servers_for};
+use underload_fleet::simulate::{DAYS_MAX, Settings, simulate};
+
+use crate::exit::{OrBadInput, bad_input};
+
+/// The command line of `underload fleet`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// What to measure on which lines: the load and the cost of it.
+    Plan {
+        #[command(subcommand)]
+        action: PlanAction,
+    },
+    /// Days of millions of lines in virtual time, by the rules that admit real runs.
+    Simulate(Simulate),
+}
+
+#[derive(Debug, Subcommand)]
+enum PlanAction {
+    /// Tells the load that a plan makes; status 1 where it exceeds a budget of its own.
+    Check {
+        /// A plan's file, or the name of one that is built in.
+        plan: String,
+        /// Prints one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints a plan that is built in, to start one's own from; without a name, lists them.
+    Show {
+        /// Its name.
+        plan: Option<String>,
+    },
+}
+
+/// The command line of `underload fleet simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet simulate --plan low-latency-trial
+  underload fleet simulate --plan low-latency-trial --devices 10M --servers 0")]
+struct Simulate {
+    /// A plan's file, or the name of one that is built in.
+    #[arg(long)]
+    plan: String,
+    /// Measures so many lines (10000, 250k, 10M) instead of the plan's.
+    #[arg(long, value_name = "COUNT", value_parser = devices)]
+    devices: Option<u32>,
+    /// So many servers instead of the plan's; 0: as few as leave 1 % of runs without room.
+    #[arg(long, value_name = "COUNT", value_parser = up_to(0, SERVERS_MAX))]
+    servers: Option<u32>,
+    /// Days.
+    #[arg(long, default_value_t = 1, value_parser = up_to(1, DAYS_MAX))]
+    days: u32,
+    /// The same seed gives the same days.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lines that vanish in the middle of a run and never give their lease back, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    vanishing: f64,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+fn up_to(least: u32, most: u32) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
+}
+
+/// Lines, with `k` or `M` for thousands and millions.
+fn devices(text: &str) -> Result<u32, String> {
+    let (number, scale) = match text.strip_suffix(['k', 'K', 'M']) {
+        Some(number) if text.ends_with('M') => (number, 1_000_000),
+        Some(number) => (number, 1_000),
+        None => (text, 1),
+    };
+    let count = number.parse::<u32>().ok().and_then(|number| number.checked_mul(scale));
+    let is_possible = |count: &u32| (1..=LINES_MAX).contains(count);
+    count.filter(is_possible).ok_or_else(|| format!("expected 1 to {LINES_MAX}, such as 10M"))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse::<f64>().ok().filter(|it| (0.0..=100.0).contains(it));
+    percent.ok_or_else(|| "expected 0 to 100".to_owned())
+}
+
+/// Checks or shows a plan, or simulates one.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.action {
+        Action::Plan { action: PlanAction::Check { plan, json } } => check(plan, *json),
+        Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
+        Action::Simulate(arguments) => arguments.run(),
+    }
+}
+
+/// A file longer than this is no plan.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A plan by the name of one that is built in, or from a file.
+fn find(name: &str) -> anyhow::Result<Plan> {
+    let text = match Plan::built_in(name) {
+        Some(text) => text.to_owned(),
+        None => read(name).or_bad_input()?,
+    };
+    Plan::parse(&text).with_context(|| name.to_owned()).or_bad_input()
+}
+
+fn read(path: &str) -> anyhow::Result<String> {
+    let file = fs::File::open(path).map_err(|error| {
+        let is_name = Path::new(path).extension().is_none();
+        let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
+        let hint = if is_name { format!("; built in are {built_in}") } else { String::new() };
+        anyhow!("{path}: {error}{hint}")
+    })?;
+    let mut text = String::new();
+    // One byte more than a plan may have, which the plan's reader then refuses.
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
+    Ok(text)
+}
+
+fn show(name: Option<&str>) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let Some(name) = name else {
+        for (name, text) in BUILT_IN {
+            let title = Plan::parse(text).map(|plan| plan.title).unwrap_or_default();
+            writeln!(out, "{name}\n    {title}").context("writing the list")?;
+        }
+        return Ok(());
+    };
+    let Some(text) = Plan::built_in(name) else {
+        let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
+        return Err(bad_input(anyhow!("there is no plan `{name}`; built in are {built_in}")));
+    };
+    out.write_all(text.as_bytes()).context("writing the plan")
+}
+
+/// What `fleet plan check --json` prints.
+#[derive(serde::Serialize)]
+struct Checked<'a> {
+    title: &'a str,
+    load: &'a Load,
+    servers_for_one_percent_blocked: Option<u32>,
+    excesses: &'a [Excess],
+}
+
+/// Runs that may find no room on a well sized pool.
+const WELL_SIZED: f64 = 0.01;
+
+fn check(name: &str, json: bool) -> anyhow::Result<()> {
+    let plan = find(name)?;
+    let load = Load::of(&plan);
+    let excesses = load.excesses(&plan);
+    let needed = servers_for(&plan, WELL_SIZED);
+    let mut out = std::io::stdout().lock();
+    if json {
+        let checked = Checked {
+            title: &plan.title,
+            load: &load,
+            servers_for_one_percent_blocked: needed,
+            excesses: &excesses,
+        };
+        serde_json::to_writer_pretty(&mut out, &checked).context("writing the load")?;
+        writeln!(out).context("writing the load")?;
+    } else {
+        out.write_all(print::load(&plan, &load, needed).as_bytes()).context("writing the load")?;
+    }
+    if excesses.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = excesses.iter().map(print::excess).collect();
+    bail!("the plan exceeds its budget: {}", told.join(", "))
+}
+
+impl Simulate {
+    fn run(&self) -> anyhow::Result<()> {
+        let mut plan = find(&self.plan)?;
+        if let Some(devices) = self.devices {
+            plan.lines.count = devices;
+            plan.lines.sample = devices;
+            plan.lines.per_segment = plan.lines.per_segment.min(devices);
+        }
+        match self.servers {
+            Some(0) => {
+                let needed = servers_for(&plan, WELL_SIZED);
+                plan.servers.count = needed.context("no number of servers suffices")?;
+            }
+            Some(count) => plan.servers.count = count,
+            None => {}
+        }
+        let settings = |rules| Settings {
+            seed: self.seed,
+            days: self.days,
+            vanishing: self.vanishing / 100.0,
+            rules,
+        };
+        let bar = bar(self.days);
+        let mut progress = |passed: Span| bar.set_position(passed.as_nanos() / HOUR_NS);
+        let ruled = simulate(&plan, &settings(Rules::default()), &mut progress);
+        let free = Rules { loaded_per_segment: None, ..Rules::default() };
+        let free = plan.loads_lines().then(|| {
+            bar.reset();
+            bar.set_message("again, without the segments' limit");
+            simulate(&plan, &settings(free), &mut progress)
+        });
+        bar.finish_and_clear();
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let document = serde_json::json!({ "admitted": ruled, "without_segment_limit": free });
+            serde_json::to_writer_pretty(&mut out, &document).context("writing the days")?;
+            return writeln!(out).context("writing the days");
+        }
+        let text = print::outcome(&plan, &ruled, free.as_ref());
+        out.write_all(text.as_bytes()).context("writing the days")
+    }
+}
+
+const HOUR_NS: u64 = 3_600 * 1_000_000_000;
+
+fn bar(days: u32) -> ProgressBar {
+    let bar = ProgressBar::new(u64::from(days) * 24);
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} h {elapsed_precise} {msg}");
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_counted_in_thousands_and_millions() {
+        for (text, count) in [("1", 1), ("250k", 250_000), ("10M", 10_000_000)] {
+            assert_eq!(devices(text), Ok(count));
+        }
+        for wrong in ["0", "", "k", "-1", "1G", "101M", "99999999999", "1.5M"] {
+            assert!(devices(wrong).is_err(), "{wrong}");
+        }
+        assert!(percent("nan").is_err() && percent("101").is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! The file of a plan.
+
+use serde::Deserialize;
+use underload_aqm::rate::Rate;
+use underload_aqm::time::Span;
+
+use super::{Budget, Kind, LINES_MAX, Lines, Plan, SERVERS_MAX, Servers, Step, Tier, values};
+use crate::schedule::{DAY, Window};
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{problem}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+pub struct PlanError {
+    /// Counted from 1.
+    pub line: Option<usize>,
+    /// In words, with the key.
+    pub problem: String,
+}
+
+/// A file longer than this is no plan.
+pub(super) const BYTES_MAX: usize = 1 << 20;
+/// Steps of a run, tiers of a plan, and classes of a step, at most each.
+pub(super) const ENTRIES_MAX: usize = 64;
+/// A run ends on the day on which it begins, or on the next.
+const RUN_LASTS_MAX: Span = Span::from_secs(3_600);
+/// Probes closer to each other are a load.
+const INTERVAL_MIN: Span = Span::from_millis(1);
+/// More runs than this follow each other without a pause.
+const RUNS_PER_DAY_MAX: f64 = 10_000.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    #[serde(default)]
+    description: String,
+    runs_per_day: f64,
+    #[serde(default, deserialize_with = "values::some_window")]
+    window: Option<Window>,
+    #[serde(default, deserialize_with = "values::some_span")]
+    start_within: Option<Span>,
+    lines: FileLines,
+    tier: Vec<FileTier>,
+    step: Vec<FileStep>,
+    servers: FileServers,
+    #[serde(default)]
+    budget: FileBudget,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLines {
+    count: u32,
+    sample: Option<u32>,
+    per_segment: Option<u32>,
+    #[serde(default)]
+    busy_percent: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTier {
+    share_percent: Option<f64>,
+    #[serde(deserialize_with = "values::rate")]
+    up: Rate,
+    #[serde(deserialize_with = "values::rate")]
+    down: Rate,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileStep {
+    name: String,
+    kind: FileKind,
+    #[serde(deserialize_with = "values::span")]
+    duration: Span,
+    #[serde(default, deserialize_with = "values::some_span")]
+    warm_up: Option<Span>,
+    classes: Option<Vec<u8>>,
+    #[serde(default, deserialize_with = "values::some_span")]
+    interval: Option<Span>,
+    probe_bytes: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileKind {
+    Latency,
+    Upload,
+    Download,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileServers {
+    count: u32,
+    #[serde(deserialize_with = "values::rate")]
+    capacity: Rate,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct FileBudget {
+    #[serde(default, deserialize_with = "values::some_bytes")]
+    line_per_month: Option<u64>,
+    #[serde(default, deserialize_with = "values::some_rate")]
+    servers: Option<Rate>,
+    requests_per_second: Option<f64>,
+}
+
+pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
+    if text.len() > BYTES_MAX {
+        return Err(fault("longer than 1 MiB"));
+    }
+    let file: File = toml::from_str(text).map_err(|error: toml::de::Error| PlanError {
+        line: error.span().map(|span| 1 + text[..span.start].matches('\n').count()),
+        problem: error.message().trim().replace('\n', ", "),
+    })?;
+    plan(file)
+}
+
+fn fault(problem: impl Into<String>) -> PlanError {
+    PlanError { line: None, problem: problem.into() }
+}
+
+/// Refuses a number outside of what a key takes.
+fn within(key: &str, value: f64, least: f64, most: f64) -> Result<f64, PlanError> {
+    // What is no number is in no range.
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(fault(format!("{key}: {value} is not from {least} to {most}")))
+}
+
+fn count(key: &str, found: usize) -> Result<(), PlanError> {
+    within(key, found as f64, 1.0, ENTRIES_MAX as f64).map(drop)
+}
+
+fn plan(file: File) -> Result<Plan, PlanError> {
+    count("[[step]]", file.step.len())?;
+    count("[[tier]]", file.tier.len())?;
+    within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX)?;
+    within("servers.count", f64::from(file.servers.count), 1.0, f64::from(SERVERS_MAX))?;
+    if let Some(most) = file.budget.requests_per_second {
+        within("budget.requests_per_second", most, 0.0, 1e12)?;
+    }
+    let start_within = file.start_within.unwrap_or(Span::from_secs(3_600));
+    within("start_within (s)", start_within.as_nanos() as f64 / 1e9, 0.0, 86_400.0)?;
+    let plan = Plan {
+        title: file.title,
+        description: file.description,
+        runs_per_day: file.runs_per_day,
+        window: file.window.unwrap_or(Window { from: Span::ZERO, until: DAY }),
+        start_within,
+        lines: lines(&file.lines)?,
+        tiers: tiers(&file.tier)?,
+        steps: file.step.into_iter().map(step).collect::<Result<_, _>>()?,
+        servers: Servers { count: file.servers.count, capacity: file.servers.capacity },
+        budget: Budget {
+            line_bytes_per_month: file.budget.line_per_month,
+            servers_bit_per_s: file.budget.servers.map(Rate::bits_per_second),
+            requests_per_s: file.budget.requests_per_second,
+        },
+    };
+    fits(&plan)?;
+    Ok(plan)
+}
+
+/// That a run can be done as often as it is asked for, and by some server at all.
+fn fits(plan: &Plan) -> Result<(), PlanError> {
+    let (lasts, of_day) = (plan.run_lasts(), plan.window.length());
+    if lasts > RUN_LASTS_MAX {
+        return Err(fault("[[step]]: the steps of a run last longer than an hour together"));
+    }
+    if plan.runs_per_day * lasts.as_nanos() as f64 > of_day.as_nanos() as f64 {
+        return Err(fault("runs_per_day: so many runs do not fit one after the other"));
+    }
+    for (place, tier) in plan.tiers.iter().enumerate() {
+        let (up, down) = plan.peak_bit_per_s(tier);
+        if up.max(down) > plan.servers.capacity.bits_per_second() {
+            let tier = format!("[[tier]] {}", place + 1);
+            return Err(fault(format!("{tier}: a run takes more than servers.capacity")));
+        }
+    }
+    Ok(())
+}
+
+fn lines(file: &FileLines) -> Result<Lines, PlanError> {
+    within("lines.count", f64::from(file.count), 1.0, f64::from(LINES_MAX))?;
+    let sample = file.sample.unwrap_or(file.count);
+    within("lines.sample", f64::from(sample), 1.0, f64::from(file.count))?;
+    let per_segment = file.per_segment.unwrap_or(1);
+    within("lines.per_segment", f64::from(per_segment), 1.0, f64::from(file.count))?;
+    let busy = within("lines.busy_percent", file.busy_percent, 0.0, 100.0)? / 100.0;
+    Ok(Lines { count: file.count, sample, per_segment, busy })
+}
+
+fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
+    let shares = files.iter().filter_map(|tier| tier.share_percent);
+    if files.len() > 1 && shares.clone().count() < files.len() {
+        return Err(fault("[[tier]]: share_percent is missing, and there are several tiers"));
+    }
+    let read = |tier: &FileTier| {
+        let percent = tier.share_percent.unwrap_or(100.0);
+        let share = within("[[tier]] share_percent", percent, 0.0, 100.0)? / 100.0;
+        Ok(Tier { share, up: tier.up, down: tier.down })
+    };
+    let tiers: Vec<Tier> = files.iter().map(read).collect::<Result<_, _>>()?;
+    let sum: f64 = tiers.iter().map(|tier| tier.share).sum();
+    if (sum - 1.0).abs() > 1e-6 {
+        return Err(fault(format!("[[tier]]: the shares are {} % together, not 100", sum * 100.0)));
+    }
+    Ok(tiers)
+}
+
+fn step(file: FileStep) -> Result<Step, PlanError> {
+    let name = file.name;
+    let key = |key: &str| format!("step `{name}`: {key}");
+    let classes = file.classes.unwrap_or_else(|| vec![0]);
+    count(&key("classes"), classes.len())?;
+    if let Some(dscp) = classes.iter().find(|dscp| **dscp > 63) {
+        return Err(fault(format!("{} is no DSCP, which are 0 to 63", key(&dscp.to_string()))));
+    }
+    let interval = file.interval.unwrap_or(Span::from_millis(20));
+    if interval < INTERVAL_MIN {
+        return Err(fault(format!("{} is less than 1 ms", key("interval"))));
+    }
+    let probe_bytes = file.probe_bytes.unwrap_or(100);
+    within(&key("probe_bytes"), f64::from(probe_bytes), 28.0, 1_500.0)?;
+    if file.duration == Span::ZERO {
+        return Err(fault(format!("{} is 0", key("duration"))));
+    }
+    let kind = match file.kind {
+        FileKind::Latency => Kind::Latency,
+        FileKind::Upload => Kind::Upload,
+        FileKind::Download => Kind::Download,
+    };
+    let warm_up = file.warm_up.unwrap_or(Span::ZERO);
+    let duration = file.duration;
+    Ok(Step { name, kind, duration, warm_up, classes, interval, probe_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::BUILT_IN;
+    use super::*;
+
+    const SMALL: &str = r#"
+title = "one step"
+runs_per_day = 6
+[lines]
+count = 1000
+[[tier]]
+up = "35mbit"
+down = "800mbit"
+[[step]]
+name = "loaded"
+kind = "upload"
+duration = "7s"
+[servers]
+count = 2
+capacity = "10gbit"
+"#;
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let plan = Plan::parse(SMALL).expect("a plan");
+        assert_eq!(plan.lines, Lines { count: 1000, sample: 1000, per_segment: 1, busy: 0.0 });
+        assert_eq!((plan.window, plan.start_within), (Window::ALWAYS, Span::from_secs(3_600)));
+        let step = &plan.steps[0];
+        assert_eq!((step.classes.as_slice(), step.warm_up), (&[0][..], Span::ZERO));
+        // 100 bytes every 20 ms.
+        assert_eq!(step.probes_bit_per_s(), 40_000);
+    }
+
+    #[test]
+    fn built_in_plans_are_plans() {
+        for (name, text) in BUILT_IN {
+            assert!(Plan::parse(text).is_ok(), "{name}: {:?}", Plan::parse(text));
+        }
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_key_or_line() {
+        let change = |from: &str, to: &str| {
+            assert!(SMALL.contains(from), "{from}");
+            Plan::parse(&SMALL.replace(from, to)).expect_err(to).to_string()
+        };
+        let cases = [
+            (("up = \"35mbit\"", "up = \"35\""), "line 7: `35`: expected a rate"),
+            (("up = \"35mbit\"", "up = \"0mbit\""), "line 7: `0mbit`: expected a rate"),
+            (("\"7s\"", "\"7\""), "line 12: `7`: expected a time with its unit"),
+            (("\"7s\"", "\"0s\""), "step `loaded`: duration is 0"),
+            (("\"7s\"", "\"2h\""), "last longer than an hour"),
+            (("kind = \"upload\"", "kind = \"uplaod\""), "line 11: unknown variant `uplaod`"),
+            (("count = 1000", "count = 0"), "lines.count: 0 is not from 1 to"),
+            (("count = 1000", "cuont = 1000"), "line 5: unknown field `cuont`"),
+            (("count = 1000", "count = 9\nsample = 10"), "lines.sample: 10 is not from 1 to 9"),
+            (("= 6", "= nan"), "runs_per_day: NaN is not from"),
+            (("= 6", "= 9999\nwindow = \"19:00-20:00\""), "do not fit one after the other"),
+            (("= 6", "= 6\nwindow = \"23:00-19:00\""), "line 4: `23:00-19:00`: expected a part"),
+            (("= 6", "= 6\nwindow = \"00:00-24:01\""), "expected a part of the day"),
+            (("\"10gbit\"", "\"10mbit\""), "[[tier]] 1: a run takes more than servers.capacity"),
+            (("[[step]]", "[[tier]]\nup=\"1mbit\"\ndown=\"1mbit\"\n[[step]]"), "share_percent"),
+            (("up = \"35", "share_percent = 50\nup = \"35"), "are 50 % together, not 100"),
+            (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: 64 is no DSCP"),
+            (("\"7s\"", "\"7s\"\nclasses = []"), "step `loaded`: classes: 0 is not from 1 to 64"),
+            (("\"7s\"", "\"7s\"\ninterval = \"1us\""), "step `loaded`: interval is less than 1 ms"),
+        ];
+        for ((from, to), want) in cases {
+            let told = change(from, to);
+            assert!(told.contains(want), "`{to}`: {told}");
+        }
+        let long = format!("{SMALL}{}", " ".repeat(BYTES_MAX));
+        assert!(Plan::parse(&long).is_err_and(|error| error.problem.contains("1 MiB")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(
+            text in "[a-z_\\[\\]= \"0-9.\n-]{0,200}",
+            place in 0..SMALL.len(),
+            value in "(nan|inf|-1|1e308|9223372036854775807|\"99999999999h\"|\"1.5GB\"|\\[\\])",
+        ) {
+            let _ = Plan::parse(&text);
+            let _ = Plan::parse(&format!("{}{value}{}", &SMALL[..place], &SMALL[place..]));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The load that a plan makes, before it makes it.
+
+use serde::Serialize;
+use underload_aqm::time::Span;
+
+use super::{Kind, Plan, SERVERS_MAX, Servers, Step, Tier};
+use crate::blocking::{Class, blocking};
+use crate::schedule::DAY;
+
+/// What a plan costs on average.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Load {
+    /// Runs that begin per second, over the whole day.
+    pub runs_per_s: f64,
+    /// Runs that begin per second within the window.
+    pub runs_per_s_in_window: f64,
+    /// Requests per second: a run asks, gives its lease back and hands in its result.
+    pub requests_per_s: f64,
+    /// Series of probes that are stored per second.
+    pub rows_per_s: f64,
+    /// What they take a day as compressed columns, bytes; see [`ROW_BYTES`].
+    pub stored_bytes_per_day: f64,
+    /// Each step of a run.
+    pub steps: Vec<StepLoad>,
+    /// What a line sends and receives in 30 days, bytes.
+    pub line_bytes_per_month: f64,
+    /// Mean of what all servers receive and send together, within the window, bit/s.
+    pub servers_bit_per_s: Directions,
+    /// What the leases of runs reserve of all servers, mean within the window, percent.
+    pub servers_reserved_percent: Directions,
+    /// Runs that would find no room on the servers, if they were one pool, percent.
+    pub blocked_percent: f64,
+    /// Runs that begin while another of their segment is under way, percent, were it not
+    /// prevented; absent where runs load nothing.
+    pub segment_overlap_percent: Option<f64>,
+}
+
+/// Of the lines' upstream and downstream.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Directions {
+    /// From the lines to the servers.
+    pub up: f64,
+    /// From the servers to the lines.
+    pub down: f64,
+}
+
+/// What a step costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepLoad {
+    /// Its name.
+    pub name: String,
+    /// Lines that are at it at once, mean over the day.
+    pub concurrent: f64,
+    /// Mean of what it sends, up and down together, over the day, bit/s.
+    pub bit_per_s: f64,
+    /// Of one run, up and down together, bytes.
+    pub bytes_per_run: f64,
+}
+
+/// A budget that a plan exceeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Excess {
+    /// The key.
+    pub key: &'static str,
+    /// What the plan takes, in the key's unit.
+    pub takes: f64,
+    /// What it may take.
+    pub may_take: f64,
+}
+
+/// A stored row: 21.5 bytes of results (eleven columns of 10 million rows as zstd Parquet), and
+/// 150 of its bins, which is an estimate.
+pub const ROW_BYTES: f64 = 171.5;
+/// Requests of a run: for a lease, to give it back, and to hand in what was measured.
+const REQUESTS_PER_RUN: f64 = 3.0;
+/// Days of a month that a budget is for.
+const DAYS_PER_MONTH: f64 = 30.0;
+/// A pool is counted in so many units, or in Mbit/s where it has fewer.
+const POOL_UNITS_MAX: f64 = 1e6;
+
+impl Load {
+    /// The load of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let runs_per_s = f64::from(plan.lines.sample) * plan.runs_per_day / seconds(DAY);
+        let in_window = runs_per_s * seconds(DAY) / seconds(plan.window.length());
+        let rows = plan.steps.iter().map(|step| step.classes.len()).sum::<usize>() as f64;
+        let steps: Vec<_> =
+            plan.steps.iter().map(|step| step_load(plan, step, runs_per_s)).collect();
+        let bytes_per_run: f64 = steps.iter().map(|step| step.bytes_per_run).sum();
+        let erlang = in_window * seconds(plan.run_lasts());
+        Self {
+            runs_per_s,
+            runs_per_s_in_window: in_window,
+            requests_per_s: runs_per_s * REQUESTS_PER_RUN,
+            rows_per_s: runs_per_s * rows,
+            stored_bytes_per_day: runs_per_s * seconds(DAY) * rows * ROW_BYTES,
+            line_bytes_per_month: bytes_per_run * plan.runs_per_day * DAYS_PER_MONTH,
+            servers_bit_per_s: servers_bit_per_s(plan, in_window),
+            servers_reserved_percent: reserved_percent(plan, erlang),
+            blocked_percent: blocked_percent(plan, erlang),
+            segment_overlap_percent: plan.loads_lines().then(|| overlap_percent(plan, erlang)),
+            steps,
+        }
+    }
+
+    /// The budgets that it exceeds.
+    pub fn excesses(&self, plan: &Plan) -> Vec<Excess> {
+        let Directions { up, down } = self.servers_bit_per_s;
+        let gigabytes = |bytes: f64| bytes / 1e9;
+        let budget = &plan.budget;
+        let line = budget.line_bytes_per_month.map(|most| gigabytes(most as f64));
+        let servers = budget.servers_bit_per_s.map(|most| most as f64 / 1e9);
+        let checks = [
+            ("line_per_month (GB)", gigabytes(self.line_bytes_per_month), line),
+            ("servers (Gbit/s)", up.max(down) / 1e9, servers),
+            ("requests_per_second", self.requests_per_s, budget.requests_per_s),
+        ];
+        let excess = |(key, takes, most): (_, f64, Option<f64>)| {
+            let may_take = most.filter(|most| takes > *most)?;
+            Some(Excess { key, takes, may_take })
+        };
+        checks.into_iter().filter_map(excess).collect()
+    }
+}
+
+/// The least servers of a plan's capacity with which at most that share of its runs finds no room,
+/// from 0 to 1; `None` where more than [`SERVERS_MAX`] would be needed.
+pub fn servers_for(plan: &Plan, blocked: f64) -> Option<u32> {
+    let suffices = |count: u32| {
+        let plan = Plan { servers: Servers { count, ..plan.servers }, ..plan.clone() };
+        Load::of(&plan).blocked_percent <= blocked * 100.0
+    };
+    let (mut too_few, mut enough) = (0, 1);
+    while !suffices(enough) {
+        if enough >= SERVERS_MAX {
+            return None;
+        }
+        too_few = enough;
+        enough = (enough * 2).min(SERVERS_MAX);
+    }
+    while enough - too_few > 1 {
+        let middle = too_few.midpoint(enough);
+        if suffices(middle) { enough = middle } else { too_few = middle }
+    }
+    Some(enough)
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e9
+}
+
+/// Mean over the tiers of a plan.
+fn mean_over_tiers(plan: &Plan, of: impl Fn(&Tier) -> f64) -> f64 {
+    plan.tiers.iter().map(|tier| tier.share * of(tier)).sum()
+}
+
+fn step_load(plan: &Plan, step: &Step, runs_per_s: f64) -> StepLoad {
+    let rate = mean_over_tiers(plan, |tier| {
+        let (up, down) = step.bit_per_s(tier);
+        // Beside a load, its probes are below what the load's own rate is known to.
+        let loaded = up.max(down) as f64;
+        if step.kind == Kind::Latency { up as f64 + down as f64 } else { loaded }
+    });
+    let concurrent = runs_per_s * seconds(step.lasts());
+    StepLoad {
+        name: step.name.clone(),
+        concurrent,
+        bit_per_s: concurrent * rate,
+        bytes_per_run: rate * seconds(step.lasts()) / 8.0,
+    }
+}
+
+fn servers_bit_per_s(plan: &Plan, runs_per_s: f64) -> Directions {
+    let of = |direction: fn((u64, u64)) -> u64| {
+        let bits = plan.steps.iter().map(|step| {
+            let rate = mean_over_tiers(plan, |tier| direction(step.bit_per_s(tier)) as f64);
+            rate * seconds(step.lasts())
+        });
+        bits.sum::<f64>() * runs_per_s
+    };
+    Directions { up: of(|rates| rates.0), down: of(|rates| rates.1) }
+}
+
+/// All servers of a plan, bit/s each way.
+fn pool_bit_per_s(plan: &Plan) -> f64 {
+    f64::from(plan.servers.count) * plan.servers.capacity.bits_per_second() as f64
+}
+
+fn reserved_percent(plan: &Plan, erlang: f64) -> Directions {
+    let of = |direction: fn((u64, u64)) -> u64| {
+        let peak = mean_over_tiers(plan, |tier| direction(plan.peak_bit_per_s(tier)) as f64);
+        erlang * peak / pool_bit_per_s(plan) * 100.0
+    };
+    Directions { up: of(|rates| rates.0), down: of(|rates| rates.1) }
+}
+
+/// Of the direction that is scarcer.
+fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
+    let of = |direction: fn((u64, u64)) -> u64| {
+        let pool = pool_bit_per_s(plan);
+        let unit = (pool / POOL_UNITS_MAX).max(1e6);
+        let class = |tier: &Tier| {
+            let bits = direction(plan.peak_bit_per_s(tier)) as f64;
+            Class { erlang: erlang * tier.share, units: (bits / unit).ceil().max(1.0) as usize }
+        };
+        let classes: Vec<Class> = plan.tiers.iter().map(class).collect();
+        let blocked = blocking(&classes, (pool / unit) as usize);
+        plan.tiers.iter().zip(blocked).map(|(tier, share)| tier.share * share).sum::<f64>() * 100.0
+    };
+    of(|rates| rates.0).max(of(|rates| rates.1))
+}
+
+/// A run begins while a Poisson number of the segment's others is under way.
+fn overlap_percent(plan: &Plan, erlang: f64) -> f64 {
+    let segments = f64::from(plan.lines.count) / f64::from(plan.lines.per_segment);
+    (1.0 - libm::exp(-erlang / segments)) * 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten million lines, six times a day.
+    fn load(step: &str, tier: &str) -> Load {
+        Load::of(&plan(step, tier))
+    }
+
+    fn plan(step: &str, tier: &str) -> Plan {
+        let text = format!(
+            "title = \"\"\nruns_per_day = 6\n[lines]\ncount = 10_000_000\nper_segment = 300\n\
+             [[tier]]\n{tier}\n[servers]\ncount = 100\ncapacity = \"100gbit\"\n\
+             [[step]]\nname = \"step\"\n{step}\n"
+        );
+        Plan::parse(&text).expect("a plan")
+    }
+
+    const TIER: &str = "up = \"35mbit\"\ndown = \"800mbit\"";
+
+    fn near(found: f64, want: f64) {
+        assert!((found / want - 1.0).abs() < 0.006, "{found} is not {want}");
+    }
+
+    #[test]
+    fn an_upload_of_ten_million_lines_six_times_a_day() {
+        let load = load("kind = \"upload\"\nduration = \"7s\"\nwarm_up = \"3s\"", TIER);
+        // 10,000,000 * 6 / 86,400 s = 694.4; times 10 s; times 35 Mbit/s.
+        near(load.runs_per_s, 694.4);
+        near(load.steps[0].concurrent, 6_944.0);
+        near(load.steps[0].bit_per_s, 243.1e9);
+        near(load.steps[0].bytes_per_run, 43.75e6);
+        near(load.line_bytes_per_month, 7.875e9);
+        near(load.requests_per_s, 2_083.0);
+        // 300 lines, 6 runs, 10 s: 0.2083 erlang; 1 - exp(-0.2083) = 18.8 %.
+        near(load.segment_overlap_percent.expect("it loads"), 18.8);
+        near(load.servers_bit_per_s.up, 243.1e9);
+        near(load.servers_reserved_percent.up, 2.431);
+    }
+
+    #[test]
+    fn a_download_of_them_and_latency_alone() {
+        let down = load("kind = \"download\"\nduration = \"11s\"\nwarm_up = \"3s\"", TIER);
+        near(down.steps[0].concurrent, 9_722.0);
+        near(down.steps[0].bit_per_s, 7_778e9);
+        near(down.line_bytes_per_month, 252e9);
+        let alone = load("kind = \"latency\"\nduration = \"11s\"", TIER);
+        near(alone.steps[0].concurrent, 7_639.0);
+        // 50 probes a second of 100 bytes, both ways.
+        near(alone.steps[0].bit_per_s, 0.611e9);
+        near(alone.steps[0].bytes_per_run, 0.11e6);
+        assert_eq!(alone.segment_overlap_percent, None);
+    }
+
+    #[test]
+    fn a_window_makes_the_same_runs_denser() {
+        let mut plan = plan("kind = \"upload\"\nduration = \"10s\"", TIER);
+        let whole = Load::of(&plan);
+        plan.window =
+            crate::schedule::Window { from: DAY * 3, until: DAY * 3 + Span::from_secs(21_600) };
+        let quarter = Load::of(&plan);
+        near(quarter.runs_per_s, whole.runs_per_s);
+        near(quarter.runs_per_s_in_window, whole.runs_per_s * 4.0);
+        near(quarter.servers_bit_per_s.up, whole.servers_bit_per_s.up * 4.0);
+        near(quarter.line_bytes_per_month, whole.line_bytes_per_month);
+    }
+
+    #[test]
+    fn tiers_count_by_their_shares_and_the_scarcer_direction_blocks() {
+        let tiers = "share_percent = 75\nup = \"20mbit\"\ndown = \"200mbit\"\n\
+                     [[tier]]\nshare_percent = 25\nup = \"40mbit\"\ndown = \"1gbit\"";
+        let load = load("kind = \"download\"\nduration = \"14s\"", tiers);
+        near(load.steps[0].bytes_per_run, 400e6 * 14.0 / 8.0);
+        // 9,722 erlang of 400 Mbit/s on average in 10 Tbit/s: 39 %, none blocked.
+        near(load.servers_reserved_percent.down, 38.9);
+        assert!(load.blocked_percent < 1e-6, "{}", load.blocked_percent);
+    }
+
+    #[test]
+    fn as_few_servers_as_suffice() {
+        // 694.4 runs a second of 10 s and 35 Mbit/s: 243 Gbit/s, of which a large pool is filled
+        // to 98 % and more at 1 % blocking.
+        let mut plan = plan("kind = \"upload\"\nduration = \"10s\"", TIER);
+        let count = servers_for(&plan, 0.01).expect("some suffice");
+        assert_eq!(count, 3);
+        plan.servers.count = count;
+        assert!(Load::of(&plan).blocked_percent <= 1.0);
+        plan.servers.count = count - 1;
+        assert!(Load::of(&plan).blocked_percent > 1.0);
+        assert_eq!(servers_for(&plan, -1.0), None);
+    }
+
+    #[test]
+    fn a_budget_is_exceeded_by_name() {
+        let mut plan = plan("kind = \"upload\"\nduration = \"7s\"\nwarm_up = \"3s\"", TIER);
+        let load = Load::of(&plan);
+        assert_eq!(load.excesses(&plan), []);
+        plan.budget.line_bytes_per_month = Some(7_000_000_000);
+        plan.budget.servers_bit_per_s = Some(250_000_000_000);
+        plan.budget.requests_per_s = Some(2_000.0);
+        let keys: Vec<_> = load.excesses(&plan).iter().map(|excess| excess.key).collect();
+        assert_eq!(keys, ["line_per_month (GB)", "requests_per_second"]);
+    }
+}

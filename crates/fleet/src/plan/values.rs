@@ -1,0 +1,77 @@
+//! Values with units in a plan's file; a wrong one is told with its line.
+
+use serde::de::{Deserialize, Deserializer, Error};
+use underload_aqm::config::{Kind, Value};
+use underload_aqm::rate::Rate;
+use underload_aqm::time::Span;
+
+use crate::schedule::Window;
+
+/// `35mbit`, above 0.
+pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
+    let text = String::deserialize(from)?;
+    match Kind::Rate.read(&text) {
+        Some(Value::Rate(rate)) if !rate.is_zero() => Ok(rate),
+        _ => Err(D::Error::custom(format!("`{text}`: expected a rate above 0, such as 35mbit"))),
+    }
+}
+
+/// As [`rate`], where there may be none.
+pub(super) fn some_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+    rate(from).map(Some)
+}
+
+/// `10s`, `20ms`, `30min`, `1h`.
+pub(super) fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+    let text = String::deserialize(from)?;
+    let long = [("min", 60_u64), ("h", 3_600)].into_iter().find_map(|(unit, seconds)| {
+        let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        count.checked_mul(seconds * 1_000_000_000).map(Span::from_nanos)
+    });
+    match (long, Kind::Span.read(&text)) {
+        (Some(span), _) | (None, Some(Value::Span(span))) => Ok(span),
+        _ => {
+            let expected = "expected a time with its unit: ms, s, min or h";
+            Err(D::Error::custom(format!("`{text}`: {expected}")))
+        }
+    }
+}
+
+/// As [`span`], where there may be none.
+pub(super) fn some_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+    span(from).map(Some)
+}
+
+/// `250MB`, `7.9GB`.
+pub(super) fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    // Decimal units in which traffic is sold, beyond those of a queue's limit.
+    let (number, scale) =
+        text.strip_suffix("GB").map_or((text.clone(), 1), |number| (format!("{number}MB"), 1_000));
+    match Kind::Bytes.read(&number) {
+        Some(Value::Bytes(bytes)) => Ok(Some(bytes.saturating_mul(scale))),
+        _ => Err(D::Error::custom(format!("`{text}`: expected bytes, such as 500MB or 8GB"))),
+    }
+}
+
+/// `19:00-23:00`.
+pub(super) fn some_window<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Window>, D::Error> {
+    let text = String::deserialize(from)?;
+    let window = text.split_once('-').and_then(|(from, until)| {
+        let window = Window { from: time_of_day(from)?, until: time_of_day(until)? };
+        (window.from < window.until).then_some(window)
+    });
+    let expected = "expected a part of the day, such as 19:00-23:00, at most 00:00-24:00";
+    window.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
+}
+
+fn time_of_day(text: &str) -> Option<Span> {
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let number = |text: &str| {
+        let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain.then(|| text.parse::<u64>().ok())?
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let minutes_in_all = hours * 60 + minutes;
+    (minutes < 60 && minutes_in_all <= 24 * 60).then(|| Span::from_secs(minutes_in_all * 60))
+}

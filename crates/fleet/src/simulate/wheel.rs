@@ -1,0 +1,80 @@
+//! Events in the order of their times.
+
+use underload_aqm::time::Time;
+
+/// Events by the second in which they happen, each second in the order of time. A heap of ten
+/// million lines would be walked from top to bottom for each; here a second is sorted when it
+/// comes.
+pub(super) struct Wheel<E> {
+    seconds: Vec<Vec<(Time, E)>>,
+    /// The second that is being taken, latest first.
+    now: Vec<(Time, E)>,
+    /// Seconds that were begun.
+    begun: usize,
+}
+
+impl<E: Copy> Wheel<E> {
+    pub fn new(seconds: usize) -> Self {
+        Self { seconds: (0..seconds).map(|_| Vec::new()).collect(), now: Vec::new(), begun: 0 }
+    }
+
+    /// Seconds that it has.
+    pub fn len(&self) -> usize {
+        self.seconds.len()
+    }
+
+    /// Adds an event that is not before any that was taken. One beyond the last second does not
+    /// happen.
+    pub fn add(&mut self, at: Time, event: E) {
+        let second = (at.as_nanos() / 1_000_000_000) as usize;
+        if second < self.begun {
+            let place = self.now.partition_point(|(time, _)| *time > at);
+            self.now.insert(place, (at, event));
+            return;
+        }
+        debug_assert!(second < self.seconds.len(), "second {second}");
+        if let Some(events) = self.seconds.get_mut(second) {
+            events.push((at, event));
+        }
+    }
+
+    /// Goes on to the next second, whose events can be taken then.
+    pub fn begin_second(&mut self) {
+        self.now = std::mem::take(&mut self.seconds[self.begun]);
+        // Stable, and reversed before: what was added first is taken first.
+        self.now.reverse();
+        self.now.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+        self.begun += 1;
+    }
+
+    /// The next event of this second.
+    pub fn take(&mut self) -> Option<(Time, E)> {
+        self.now.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_the_order_of_time_also_those_that_are_added_on_the_way() {
+        let mut wheel = Wheel::new(3);
+        for (millis, event) in [(1_900, 4), (100, 1), (1_100, 3), (100, 2)] {
+            wheel.add(Time::from_millis(millis), event);
+        }
+        let mut taken = Vec::new();
+        for _ in 0..wheel.len() {
+            wheel.begin_second();
+            while let Some((time, event)) = wheel.take() {
+                taken.push(event);
+                if event == 3 {
+                    wheel.add(time, 30);
+                    wheel.add(Time::from_millis(1_950), 40);
+                    wheel.add(Time::from_millis(2_000), 5);
+                }
+            }
+        }
+        assert_eq!(taken, [1, 2, 3, 30, 4, 40, 5]);
+    }
+}
