@@ -543,6 +543,37 @@ mod tests {
         Ipv4Addr::new(198, 51, number, 1).into()
     }
 
+    /// A client that leaves gives back its own place and no other: 32 of a network, 128 in all.
+    #[test]
+    fn a_client_of_another_tool_that_leaves_frees_one_place() {
+        let mut ledger = Ledger::new(LIMITS);
+        let enter = |ledger: &mut Ledger, number| {
+            let network = Payer::of(address(number));
+            ledger.enter_compat(0, network, Duration::from_secs(1), COMPAT_VOLUME_MIN).is_ok()
+        };
+        let entered = (0..40).filter(|_| enter(&mut ledger, 1)).count();
+        assert_eq!(entered, 32);
+        ledger.leave_compat(Payer::of(address(1)), 0);
+        assert!(enter(&mut ledger, 1) && !enter(&mut ledger, 1));
+        let others = (0..120).filter(|number| enter(&mut ledger, 2 + number / 30)).count();
+        assert_eq!(32 + others, 128);
+        // The last of a network leaves, and a place that it has not is not given back.
+        for _ in 0..40 {
+            ledger.leave_compat(Payer::of(address(1)), 0);
+        }
+        assert_eq!((0..40).filter(|_| enter(&mut ledger, 7)).count(), 32);
+    }
+
+    #[test]
+    fn a_client_of_another_tool_needs_a_mebibyte_of_its_quota() {
+        let mut ledger = Ledger::new(LIMITS);
+        let network = Payer::of(address(1));
+        let second = Duration::from_secs(1);
+        assert!(ledger.enter_compat(0, network, second, COMPAT_VOLUME_MIN - 1).is_err());
+        let grant = ledger.enter_compat(0, network, second, COMPAT_VOLUME_MIN).expect("room");
+        assert_eq!(grant.volume_bytes, COMPAT_VOLUME_MIN);
+    }
+
     #[test]
     fn what_never_fits_is_told_apart_from_what_does_not_fit_now() {
         let mut ledger = Ledger::new(LIMITS);
