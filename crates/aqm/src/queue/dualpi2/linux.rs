@@ -439,6 +439,17 @@ mod tests {
     const BY_STEP: Decision = Decision::Mark(MarkReason::Threshold);
 
     #[test]
+    fn arrivals_are_noted_for_the_step_where_it_looks_at_their_number() {
+        for (step_min_packets, side, noted) in
+            [(2, Side::LowLatency, 1), (2, Side::Classic, 0), (0, Side::LowLatency, 0)]
+        {
+            let (mut controller, l4s) = at(0, DualPi2LinuxConfig { step_min_packets, ..config() });
+            controller.judge_arrival(side, &l4s, 1, STORED);
+            assert_eq!(controller.may_step.len(), noted, "{step_min_packets} {side:?}");
+        }
+    }
+
+    #[test]
     fn dropping_early_judges_arrivals_and_leaves_the_step_for_later() {
         let config = DualPi2LinuxConfig { drop: DropAt::Enqueue, ..config() };
         let (mut early, l4s) = at(u32::MAX, config);

@@ -360,7 +360,7 @@ fn control(values: &Values) -> Result<Control, ConfigError> {
 /// of the longest, beta 0.3 over the longest. `tc` has both constants in single precision, a little
 /// above what they say, and cuts the results to 1/256.
 fn by_round_trips(typical_micros: u64, max_micros: u64) -> Control {
-    let update = if 3 * typical_micros < max_micros { typical_micros } else { max_micros / 3 };
+    let update = typical_micros.min(max_micros / 3);
     let (update, most) = (u128::from(update.max(1)), u128::from(max_micros));
     // 256 * 10^6 / 2^27 and 256 * 10^6 / 2^25, shortened.
     let alpha = (1_000_000 * TENTH_IN_2_27THS * update / (most * most)) >> 19;
