@@ -101,7 +101,7 @@ fn published_numbers_are_listed_beside_ours() {
     let table = underload(&arguments, folder.path());
     assert!(table.status.success(), "{}", stderr(&table));
     let text = stdout(&table);
-    assert!(text.starts_with("kernel/20mbit: Linux"), "{text}");
+    assert!(text.contains("\nkernel/20mbit: Linux"), "{text}");
     assert!(text.contains("load.rtt.p50 of codel/1-flow"), "{text}");
     assert!(text.contains("In all 11 numbers: "), "{text}");
     assert!(!text.contains("not measured"), "{text}");
