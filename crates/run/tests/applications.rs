@@ -360,6 +360,18 @@ mod cloud_game_l4s {
     }
 
     #[test]
+    fn a_slow_docsis_line_marks_late_and_is_still_no_classic_one() {
+        let text = "[path]\nup = \"30mbit\"\ndown = \"10mbit\"\nrtt = \"20ms\"\n\
+                    up_queue = \"fifo:limit=100p\"\ndown_queue = \"docsis-lld\"\n\n[phases]\n\
+                    idle = \"0s\"\nramp = \"0s\"\nload = \"20s\"\ndrain = \"1s\"\n\n[[flow]]\n\
+                    name = \"play\"\nkind = \"cloud-game\"\nmarking = \"l4s\"\n";
+        let record = record(text);
+        assert!(value(&record, "play", "packets_marked") > 1.0, "the premise");
+        let classic = value(&record, "play", "as_classic_sender");
+        assert!(classic < 5.0, "{:?}", flow(&record, "play").metrics);
+    }
+
+    #[test]
     fn one_queue_with_classic_marks_gets_a_classic_sender_that_leaves_a_third() {
         for queue in ["pie:profile=rfc,ecn=on", "codel:profile=linux,ecn=on"] {
             let record = beside_a_download(queue, "20ms");

@@ -13,7 +13,7 @@
 //! once ten more have said so than not, and scalable again after ten more of the other kind.
 //!
 //! Limits: jitter behind the queue, and a route that becomes longer, look like a classic queue,
-//! which costs the video rate and nobody else; an L4S queue below some 5 Mbit/s, where two packets
+//! which costs the video rate and nobody else; an L4S queue below some 7 Mbit/s, where two packets
 //! take longer than [`DEEP`], too; a classic AQM that marks below [`DEEP`] looks like an L4S one.
 
 use underload_aqm::time::{Span, Time};
@@ -51,9 +51,9 @@ impl Fallback {
     }
 }
 
-/// Between the step at which L4S queues mark (1 ms, RFC 9332; DOCSIS marks from 0.5 ms on) and the
-/// lowest target of the classic AQMs in use (5 ms, `CoDel`).
-const DEEP: Span = Span::from_millis(3);
+/// Just below the lowest target of the classic AQMs in use (5 ms, `CoDel`). L4S queues mark from
+/// 0.5 (DOCSIS) or 1 ms (RFC 9332) on, but a DOCSIS one of 10 Mbit/s from two packets on, 3.2 ms.
+const DEEP: Span = Span::from_micros(4_500);
 /// Prague's: its reductions come no more often.
 const VIRTUAL_RTT: Span = Span::from_millis(25);
 /// At one vote per 25 ms a quarter of a second, longer than a flow's start disturbs an L4S queue.
@@ -82,7 +82,8 @@ mod tests {
         assert!(after(&[(5_000, 10)]).is_classic());
         assert!(after(&[(5_000, 500), (1_000, 19)]).is_classic(), "from ten down to minus nine");
         assert!(!after(&[(5_000, 500), (1_000, 20)]).is_classic());
-        assert!(!after(&[(3_000, 500)]).is_classic(), "three milliseconds are not more than three");
+        assert!(!after(&[(4_500, 500)]).is_classic(), "what is not deeper is not deep");
+        assert!(after(&[(4_501, 10)]).is_classic());
     }
 
     #[test]
