@@ -10,7 +10,7 @@ use underload_aqm::time::Span;
 use crate::schedule::Window;
 
 pub use file::PlanError;
-pub use load::{Directions, Excess, Load, StepLoad, servers_for};
+pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 
 /// Lines at most: a day of them is simulated within a few gigabytes.
 pub const LINES_MAX: u32 = 100_000_000;

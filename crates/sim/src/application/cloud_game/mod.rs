@@ -6,7 +6,7 @@
 //! packet is lost is not shown.
 //!
 //! At a constant rate the packets of a frame leave at once. An L4S video (ECT(1)) follows
-//! [`control`]: a frame is as large as four fifths of the rate allow, within the rates that the
+//! `control`: a frame is as large as four fifths of the rate allow, within the rates that the
 //! encoder can make, and its packets leave paced at the rate, so that a frame larger than most
 //! still leaves before the next; it is skipped while more than two frames' worth wait. The receiver
 //! reports what arrived, at most every 5 ms and at the end of a frame.
