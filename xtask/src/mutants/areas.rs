@@ -54,6 +54,7 @@ pub static AREAS: [Area; 7] = [
         files: &[
             "crates/probe/src/service/allowance.rs",
             "crates/probe/src/service/conversation.rs",
+            "crates/probe/src/service/held.rs",
             "crates/probe/src/service/ledger.rs",
             "crates/probe/src/service/openings.rs",
             "crates/probe/src/service/quota.rs",

@@ -98,7 +98,7 @@ impl Host {
         if self.drains.load(Ordering::Relaxed) {
             return busy(DRAINING_RETRY_AFTER, "the server is being stopped");
         }
-        let mut ask = Ask {
+        let ask = Ask {
             up_bit_per_s: question.up_bit_per_s,
             down_bit_per_s: question.down_bit_per_s,
             duration: Duration::from_millis(question.duration_ms),
@@ -109,12 +109,8 @@ impl Host {
             Ok(admitted) => admitted,
             Err(reason) => return refused(reason),
         };
-        if let Some(most) = admitted.and_then(|admitted| admitted.rate_bit_per_s) {
-            ask.up_bit_per_s.get_or_insert(most);
-            ask.down_bit_per_s.get_or_insert(most);
-        }
         let session = Token(random()?);
-        let opened = self.sessions.open(ask, from, session, admitted.map(|it| it.id));
+        let opened = self.sessions.open(ask, from, session, admitted);
         // On disk before the client hears of its session, or there is none.
         if let (Ok(_), Some(admitted), Some(desk)) = (&opened, &admitted, &mut desk)
             && desk.note(admitted).is_err()

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use underload_record::schema::Direction;
 
+use super::held::{Held, UNUSED_MAX_NS};
 use super::quota::{Payer, Quotas};
 use super::share::probes_bit_per_s;
+use super::token::Admitted;
 
 /// Upper bounds of what a server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,20 +122,6 @@ struct Entry {
     held: [Held; 2],
 }
 
-/// A rate that is held, and what became of it.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    /// The rate as granted at first, bit/s.
-    granted_bit_per_s: u64,
-    /// The rate now: as granted, or less if it went unused and others needed it, bit/s.
-    bit_per_s: u64,
-    /// Moved when last looked at, bytes.
-    moved: u64,
-    /// The most that was used in any second of the last [`UNUSED_MAX_NS`].
-    used_bit_per_s: u64,
-    used_at_ns: u64,
-}
-
 /// The sessions that run.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -158,10 +146,6 @@ const SHARE_MIN: u64 = 16;
 /// A network holds at most three quarters of what other networks leave, so that whoever comes next
 /// finds something.
 const NETWORK_SHARE: (u64, u64) = (3, 4);
-/// A rate that went unused for so long is given to others when they need it.
-const UNUSED_MAX_NS: u64 = 15_000_000_000;
-/// Of a rate that goes to others this part stays.
-const KEPT_SHARE: u64 = 16;
 /// Clients of other tools at once, in all and of one network.
 const COMPAT_MAX: (usize, usize) = (128, 32);
 /// With less of its quota left none is admitted.
@@ -169,37 +153,6 @@ const COMPAT_VOLUME_MIN: u64 = 1 << 20;
 /// Who meets a full line comes back after this: nobody knows when others will have finished.
 const LINE_BUSY_RETRY: Duration = Duration::from_secs(10);
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
-
-impl Held {
-    fn new(now_ns: u64, bit_per_s: u64) -> Self {
-        let (moved, used_bit_per_s, used_at_ns) = (0, 0, now_ns);
-        Self { granted_bit_per_s: bit_per_s, bit_per_s, moved, used_bit_per_s, used_at_ns }
-    }
-
-    /// The part of a session's rate that others may have, because it goes unused, bit/s.
-    fn spare(&self, now_ns: u64) -> u64 {
-        if now_ns.saturating_sub(self.used_at_ns) < UNUSED_MAX_NS {
-            return 0;
-        }
-        let kept = self.used_bit_per_s.saturating_mul(2).max(self.granted_bit_per_s / KEPT_SHARE);
-        self.bit_per_s.saturating_sub(kept)
-    }
-
-    /// Notes what was moved until now, and whether that is half of what is held.
-    fn look(&mut self, now_ns: u64, elapsed_ns: u64, moved: u64) -> bool {
-        let bits = u128::from(moved.saturating_sub(self.moved)) * 8_000_000_000;
-        let bit_per_s = u64::try_from(bits / u128::from(elapsed_ns.max(1))).unwrap_or(u64::MAX);
-        self.moved = moved;
-        let is_old = now_ns.saturating_sub(self.used_at_ns) >= UNUSED_MAX_NS;
-        // Less than half of it is as good as unused: the clock of what is needed runs on.
-        if bit_per_s >= self.bit_per_s / 2 {
-            (self.used_bit_per_s, self.used_at_ns) = (bit_per_s, now_ns);
-        } else if is_old || bit_per_s > self.used_bit_per_s {
-            self.used_bit_per_s = bit_per_s;
-        }
-        bit_per_s >= self.bit_per_s / 2
-    }
-}
 
 impl Ledger {
     pub(super) fn new(limits: Limits) -> Self {
@@ -214,19 +167,21 @@ impl Ledger {
         }
     }
 
-    /// Grants a session from `now_ns` on to `address`, which showed the token of that number.
-    /// Other sessions may hold less afterwards: see [`Ledger::rate_of`].
+    /// Grants a session from `now_ns` on to `address`, which showed that token. Other sessions
+    /// may hold less afterwards: see [`Ledger::rate_of`].
     pub(super) fn grant(
         &mut self,
         now_ns: u64,
         ask: Ask,
         address: IpAddr,
-        token: Option<[u8; 16]>,
+        token: Option<Admitted>,
     ) -> Result<Grant, Denial> {
         self.check_size(ask)?;
         self.expire(now_ns);
         let limits = self.limits;
-        let (network, token) = (Payer::of(address), token.map(Payer::Token));
+        let network = Payer::of(address);
+        let most = token.and_then(|token| token.rate_bit_per_s).unwrap_or(u64::MAX);
+        let token = token.map(|token| Payer::Token(token.id));
         let of_network = self.entries.iter().filter(|entry| entry.network == network).count();
         if self.entries.len() >= limits.sessions_max {
             return Err(self.busy(now_ns, "all places are taken"));
@@ -234,8 +189,8 @@ impl Ledger {
         if of_network >= limits.sessions_per_network_max {
             return Err(self.busy(now_ns, "your network has all the places that it may have"));
         }
-        let up = self.rate(now_ns, ask.up_bit_per_s, network, Direction::Up)?;
-        let down = self.rate(now_ns, ask.down_bit_per_s, network, Direction::Down)?;
+        let up = self.rate(now_ns, ask.up_bit_per_s, most, network, Direction::Up)?;
+        let down = self.rate(now_ns, ask.down_bit_per_s, most, network, Direction::Down)?;
         let wanted = volume_of(up, down, ask.duration);
         let volume_bytes = self.volume(now_ns, wanted, network, token)?;
         self.make_room(now_ns, up, network, Direction::Up);
@@ -330,10 +285,9 @@ impl Ledger {
                 let held = &mut entry.held[direction as usize];
                 let is_used = held.look(now_ns, elapsed_ns, moved[direction as usize]);
                 let missing = held.granted_bit_per_s.saturating_sub(held.bit_per_s);
-                if is_used && missing > 0 {
+                if is_used {
                     let network = entry.network;
-                    let free = self.free(direction);
-                    let room = free.min(self.network_room(network, direction, free));
+                    let room = self.network_room(network, direction, self.free(direction));
                     self.entries[index].held[direction as usize].bit_per_s += missing.min(room);
                 }
             }
@@ -380,7 +334,7 @@ impl Ledger {
         others.map(|entry| entry.held[direction as usize].spare(now_ns)).sum()
     }
 
-    /// What `network` may hold beyond what it holds now, if so much is free.
+    /// What `network` may hold beyond what it holds now, if so much is free; no more than that.
     fn network_room(&self, network: Payer, direction: Direction, free: u64) -> u64 {
         let of_network = self.entries.iter().filter(|entry| entry.network == network);
         let own: u64 = of_network.map(|entry| entry.held[direction as usize].bit_per_s).sum();
@@ -393,8 +347,8 @@ impl Ledger {
     /// Takes unused rates from those other networks that hold the most of them, until `bit_per_s`
     /// are free.
     fn make_room(&mut self, now_ns: u64, bit_per_s: u64, network: Payer, direction: Direction) {
-        let mut missing = bit_per_s.saturating_sub(self.free(direction));
-        while missing > 0 {
+        loop {
+            let missing = bit_per_s.saturating_sub(self.free(direction));
             let others = self.entries.iter_mut().filter(|entry| entry.network != network);
             let rates = others.map(|entry| &mut entry.held[direction as usize]);
             let Some(fullest) = rates.max_by_key(|held| held.spare(now_ns)) else { return };
@@ -403,14 +357,13 @@ impl Ledger {
                 return;
             }
             fullest.bit_per_s -= taken;
-            missing -= taken;
         }
     }
 
     fn check_size(&self, ask: Ask) -> Result<(), Denial> {
         let limits = self.limits;
         if ask.duration > limits.duration_max {
-            let (asked, most) = (ask.duration.as_secs(), limits.duration_max.as_secs());
+            let [asked, most] = [ask.duration, limits.duration_max].map(|it| it.as_secs_f64());
             let reason = format!("a session of {asked} s is too long, at most {most} s");
             return Err(Denial::TooMuch(reason));
         }
@@ -431,23 +384,29 @@ impl Ledger {
         &self,
         now_ns: u64,
         asked: Option<u64>,
+        most: u64,
         network: Payer,
         direction: Direction,
     ) -> Result<u64, Denial> {
-        let session = self.limits.session_bit_per_s.min(self.limits.total(direction));
+        let session = self.limits.session_bit_per_s.min(self.limits.total(direction)).min(most);
         let free = self.free(direction).saturating_add(self.spare(now_ns, network, direction));
         let room = self.network_room(network, direction, free);
-        // Whoever names a rate names a generous one: half of it is worth having.
-        let (given, least) = match asked {
-            Some(asked) => (asked.min(session).min(room), asked.div_ceil(2)),
-            None => (session.min(room).min(free), (session / SHARE_MIN).max(1)),
-        };
         let line = self.line_room(direction);
-        let given = if asked.is_none() { given.min(line) } else { given };
-        if given > line || given < least && line < session / SHARE_MIN {
+        // Whoever names a rate names a generous one: half of it is worth having.
+        let (given, least, of_line) = match asked {
+            Some(asked) => {
+                let given = asked.min(session).min(room);
+                (given, asked.div_ceil(2), given)
+            }
+            None => {
+                let least = (session / SHARE_MIN).max(1);
+                (session.min(room).min(line), least, least)
+            }
+        };
+        if line < of_line {
             return Err(Denial::Busy(LINE_BUSY_RETRY, LINE_FULL));
         }
-        if given >= least && given <= free {
+        if given >= least {
             return Ok(given);
         }
         let wait = match self.busy(now_ns, OTHERS) {
@@ -508,11 +467,12 @@ fn volume_of(up_bit_per_s: u64, down_bit_per_s: u64, duration: Duration) -> u64 
     let probes = 2 * u128::from(probes_bit_per_s(up_bit_per_s, down_bit_per_s));
     let bit_per_s = u128::from(up_bit_per_s) + u128::from(down_bit_per_s) + probes;
     let bytes = bit_per_s.saturating_mul(duration.as_millis()) / 8_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX >> 1).saturating_add(VOLUME_MARGIN_BYTES)
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(VOLUME_MARGIN_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::KEPT_SHARE;
     use super::*;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
@@ -558,8 +518,10 @@ mod tests {
         let others = (0..120).filter(|number| enter(&mut ledger, 2 + number / 30)).count();
         assert_eq!(32 + others, 128);
         // The last of a network leaves, and a place that it has not is not given back.
-        for _ in 0..40 {
+        for left in 1..=40 {
             ledger.leave_compat(Payer::of(address(1)), 0);
+            let networks = if left < 32 { 5 } else { 4 };
+            assert_eq!(ledger.compat.len(), networks, "those without a client are forgotten");
         }
         assert_eq!((0..40).filter(|_| enter(&mut ledger, 7)).count(), 32);
     }
@@ -577,11 +539,15 @@ mod tests {
     #[test]
     fn what_never_fits_is_told_apart_from_what_does_not_fit_now() {
         let mut ledger = Ledger::new(LIMITS);
+        let most = ask(100, 200, 1_000);
+        assert_eq!(ledger.grant(0, most, address(1), None).map(|grant| grant.up_bit_per_s), Ok(75));
+        ledger = Ledger::new(LIMITS);
         let mut grant = |now_ns, ask, number| ledger.grant(now_ns, ask, address(number), None);
         let never = |denial| matches!(denial, Err(Denial::TooMuch(_)));
         assert!(never(grant(0, ask(101, 0, 1), 1)));
         assert!(never(grant(0, ask(0, 201, 1), 1)));
-        assert!(never(grant(0, ask(0, 0, 1_001), 1)));
+        let Err(Denial::TooMuch(reason)) = grant(0, ask(0, 0, 1_001), 1) else { panic!() };
+        assert_eq!(reason, "a session of 0.000001001 s is too long, at most 0.000001 s");
         let first = grant(0, ask(60, 0, 300), 1).unwrap();
         assert_eq!((first.id, first.end_ns, first.volume_bytes), (0, 300, 16 << 20));
         // Three quarters of what is left, and less than half of what was asked.
@@ -635,6 +601,68 @@ mod tests {
     }
 
     #[test]
+    fn a_full_line_is_told_from_others_who_hold_the_rates() {
+        let limits = Limits { sessions_per_network_max: 1, ..LIMITS };
+        let down = |line, down_bit_per_s| {
+            let mut ledger = Ledger::new(limits);
+            ledger.grant(0, ask(0, 160, 1_000), address(1), None).expect("150 of 200");
+            ledger.note_line(line);
+            let ask = Ask { down_bit_per_s, ..ask(0, 0, 100) };
+            ledger.grant(0, ask, address(2), None).map(|grant| grant.down_bit_per_s)
+        };
+        let others = Err(Denial::Busy(Duration::from_micros(1), OTHERS));
+        let full = Err(Denial::Busy(LINE_BUSY_RETRY, LINE_FULL));
+        assert_eq!(down(None, None), Ok(37), "three quarters of 50");
+        assert_eq!(down(None, Some(74)), Ok(37));
+        assert_eq!(down(None, Some(75)), others);
+        assert_eq!(down(Some([0, 200 - 37]), Some(74)), Ok(37));
+        assert_eq!(down(Some([0, 200 - 36]), Some(74)), full);
+        // A sixteenth of 200 is worth a session.
+        assert_eq!(down(Some([0, 200 - 12]), None), Ok(12));
+        assert_eq!(down(Some([0, 200 - 11]), None), full);
+        assert_eq!(down(Some([0, 200]), Some(75)), full, "both");
+    }
+
+    #[test]
+    fn a_token_for_a_rate_bounds_who_asks_for_all_and_promises_nothing() {
+        let token =
+            |bit_per_s| Some(Admitted { id: [1; 16], rate_bit_per_s: Some(bit_per_s), expires: 0 });
+        let open = Ask { up_bit_per_s: None, down_bit_per_s: None, ..ask(0, 0, 100) };
+        let rates = |held_by_others, token| {
+            let mut ledger = Ledger::new(LIMITS);
+            ledger.grant(0, ask(0, held_by_others, 1_000), address(1), None).expect("room");
+            let granted = ledger.grant(0, open, address(2), token);
+            granted.map(|grant| (grant.up_bit_per_s, grant.down_bit_per_s))
+        };
+        assert_eq!(rates(0, token(50)), Ok((50, 50)));
+        assert_eq!(rates(0, token(1_000)), Ok((75, 150)), "more than the server has is no fault");
+        assert_eq!(rates(150, token(200)), Ok((75, 37)), "nor is less than half of it");
+        assert_eq!(rates(0, token(0)), Err(Denial::Busy(Duration::from_micros(1), OTHERS)));
+    }
+
+    #[test]
+    fn limits_of_a_lab_stop_no_measurement() {
+        let mut ledger = Ledger::new(Limits::generous());
+        let two_hours = Duration::from_hours(2);
+        let all = Ask { up_bit_per_s: None, down_bit_per_s: None, duration: two_hours };
+        let client = Payer::of(address(1));
+        let bytes_of_compat = 1 << 50;
+        let other = ledger.enter_compat(0, client, two_hours, bytes_of_compat).expect("room");
+        assert_eq!((other.up_bit_per_s, other.volume_bytes), (1 << 44, bytes_of_compat));
+        // Forty-seven of one network, each at 17 Tbit/s.
+        for number in 0..47 {
+            let duration = if number == 0 { two_hours } else { Duration::from_mins(1) };
+            let grant = ledger.grant(0, Ask { duration, ..all }, address(1), None).expect("room");
+            assert_eq!((grant.up_bit_per_s, grant.down_bit_per_s), (1 << 44, 1 << 44));
+            assert_eq!(grant.volume_bytes, volume_of(1 << 44, 1 << 44, duration));
+        }
+        let token = Admitted { id: [1; 16], rate_bit_per_s: None, expires: 0 };
+        let grant = ledger.grant(0, all, address(2), Some(token)).expect("room");
+        assert_eq!(grant.volume_bytes, volume_of(1 << 44, 1 << 44, two_hours));
+        assert_eq!(ledger.limits.sessions_max, 64);
+    }
+
+    #[test]
     fn clients_of_other_tools_have_a_rate_that_no_session_gets() {
         let mut ledger = Ledger::new(Limits { compat_bit_per_s: 60, ..LIMITS });
         let open = Ask { up_bit_per_s: None, down_bit_per_s: None, ..ask(0, 0, 100) };
@@ -664,8 +692,20 @@ mod tests {
         ledger.look(16 * SECOND, seen(less / 8));
         assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less));
         ledger.release(busy.id, 0);
-        ledger.look(17 * SECOND, seen(less / 4));
+        ledger.look(17 * SECOND, seen(less / 8 + less / 32));
+        assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less), "a quarter is no need");
+        ledger.look(18 * SECOND, seen(less / 4));
         assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(idle.up_bit_per_s));
+    }
+
+    #[test]
+    fn thirty_two_mebibytes_of_a_quota_are_worth_a_session() {
+        for (left, is_granted) in [(VOLUME_MIN_BYTES - 1, false), (VOLUME_MIN_BYTES, true)] {
+            let limits = Limits { anonymous_bytes_per_hour: left, ..Limits::default() };
+            let ask = Ask { duration: Duration::from_secs(10), ..ask(750_000_000, 0, 0) };
+            let granted = Ledger::new(limits).grant(0, ask, address(1), None);
+            assert_eq!(granted.map(|grant| grant.volume_bytes).ok(), is_granted.then_some(left));
+        }
     }
 
     #[test]
@@ -685,7 +725,8 @@ mod tests {
         };
         assert_eq!((wait, reason.contains("quota")), (Duration::from_mins(40), true));
         // With a token the network's own quota counts, and the token's.
-        let tokened = ledger.grant(0, ask, address(1), Some([1; 16])).unwrap();
+        let token = Admitted { id: [1; 16], rate_bit_per_s: None, expires: 0 };
+        let tokened = ledger.grant(0, ask, address(1), Some(token)).unwrap();
         // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes each way.
         assert_eq!(tokened.volume_bytes, (750 + 32) * 1_250_000 + VOLUME_MARGIN_BYTES);
     }

@@ -29,6 +29,7 @@ mod counters;
 mod front;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod held;
 mod host;
 mod identity;
 mod join;

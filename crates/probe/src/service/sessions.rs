@@ -15,6 +15,7 @@ use underload_record::schema::Direction;
 use super::allowance::Allowance;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};
 use super::share::{Ended, FlowPlace, Share};
+use super::token::Admitted;
 use crate::clock::RunClock;
 use crate::load::{Admission, FlowShare, Token};
 use crate::network::CustomerNetwork;
@@ -82,17 +83,17 @@ impl Sessions {
         }
     }
 
-    /// Grants a session to `address` under `token`; `payer` is the number of the signed token that
-    /// it showed.
+    /// Grants a session to `address` under `token`; `admitted` is the signed token that it
+    /// showed.
     pub(super) fn open(
         self: &Arc<Self>,
         ask: Ask,
         address: IpAddr,
         token: Token,
-        payer: Option<[u8; 16]>,
+        admitted: Option<Admitted>,
     ) -> Result<Granted, Denial> {
         let mut ledger = self.ledger();
-        let grant = ledger.grant(self.now_ns(), ask, address, payer)?;
+        let grant = ledger.grant(self.now_ns(), ask, address, admitted)?;
         let share = Share::new(Arc::clone(self), &grant);
         let (id, network) = (grant.id, CustomerNetwork::of(address));
         self.running().push(Running { id, token, address, network, share: share.clone() });

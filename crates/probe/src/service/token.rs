@@ -43,8 +43,9 @@ struct Claims {
     server: String,
     /// The token's identifier, 32 hexadecimal digits.
     id: String,
-    /// End of the token's validity, seconds since 1970.
+    /// When it was made, seconds since 1970.
     issued: u64,
+    /// The end of its validity, seconds since 1970.
     expires: u64,
     uses: u32,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -156,11 +157,9 @@ impl TokenKeys {
         Ok(format!("{PREFIX}.{claims}.{tag}"))
     }
 
+    /// The claims of a token, which came in a message and is no longer than that.
     fn verify(&self, text: &str) -> Result<Claims, &'static str> {
         const NONE: &str = "this is no token of this server";
-        if text.len() > MESSAGE_MAX {
-            return Err(NONE);
-        }
         let mut parts = text.trim().split('.');
         let (Some(PREFIX), Some(claims), Some(tag), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -214,9 +213,10 @@ pub(super) fn server_of(text: &str) -> Option<Fingerprint> {
 pub(super) struct Admitted {
     /// The token's identifier.
     pub id: [u8; 16],
-    /// The highest rate that it is good for, bit/s.
+    /// The highest rate that it is good for, bit/s; `None` leaves it to the server.
     pub rate_bit_per_s: Option<u64>,
-    expires: u64,
+    /// Seconds since 1970.
+    pub expires: u64,
 }
 
 /// Checks tokens, and remembers how often each was used until it has expired.
@@ -314,8 +314,9 @@ impl TokenDesk {
         if claims.issued > now + SKEW {
             return Err("the token is from the future: check the clocks".to_owned());
         }
-        if claims.duration_s.is_some_and(|most| ask.duration.as_secs() > most) {
-            let most = claims.duration_s.unwrap_or(0);
+        if let Some(most) = claims.duration_s
+            && ask.duration > Duration::from_secs(most)
+        {
             return Err(format!("the token is for sessions of at most {most} s"));
         }
         if let Some(most) = claims.rate_bit_per_s {
@@ -402,11 +403,14 @@ mod tests {
         };
         let long = Ask { duration: Duration::from_secs(31), ..ask() };
         assert!(refused(&mut desk, &token, long, NOW).contains("30 s"));
+        let longer = Ask { duration: Duration::from_millis(30_001), ..ask() };
+        assert!(refused(&mut desk, &token, longer, NOW).contains("30 s"));
         let fast = Ask { up_bit_per_s: Some(101), ..ask() };
         assert!(refused(&mut desk, &token, fast, NOW).contains("100 bit/s"));
         assert!(refused(&mut desk, &token, ask(), NOW - 61).contains("future"));
         assert!(refused(&mut desk, &token, ask(), NOW + 900).contains("expired"));
         let admitted = desk.check_at(&token, ask(), NOW + 899).unwrap();
+        assert_eq!(desk.check_at(&token, ask(), NOW - SKEW), Ok(admitted), "a minute is no fault");
         assert_eq!(admitted.rate_bit_per_s, Some(100));
         // Asked again as long as it was not used.
         assert_eq!(desk.check_at(&token, ask(), NOW), Ok(admitted));
@@ -415,6 +419,65 @@ mod tests {
         let other: Fingerprint = format!("sha256:{}", "cd".repeat(32)).parse().unwrap();
         let foreign = keys(&desk).issue_at(other, &terms(), NOW).unwrap();
         assert!(refused(&mut desk, &foreign, ask(), NOW).contains("another server"));
+    }
+
+    #[test]
+    fn a_token_counts_from_now() {
+        let (_directory, mut desk, server) = desk();
+        let token = keys(&desk).issue(server, &terms()).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(desk.check_at(&token, ask(), now).is_ok());
+        let old = keys(&desk).issue_at(server, &terms(), now - 3_600).unwrap();
+        assert!(desk.check(&old, ask()).unwrap_err().contains("expired"));
+    }
+
+    #[test]
+    fn a_new_certificate_with_another_key_ends_the_tokens_of_the_old_one() {
+        let (_directory, mut desk, old) = desk();
+        let names = Identity::generate().unwrap().names();
+        let new = names.key();
+        desk.serve_as(names);
+        let issue = |desk: &TokenDesk, server| keys(desk).issue_at(server, &terms(), NOW).unwrap();
+        let (of_old, of_new) = (issue(&desk, old), issue(&desk, new));
+        assert!(desk.check_at(&of_old, ask(), NOW).unwrap_err().contains("another server"));
+        assert!(desk.check_at(&of_new, ask(), NOW).is_ok());
+    }
+
+    #[test]
+    fn the_operator_hears_once_that_uses_cannot_be_noted() {
+        let (directory, ..) = desk();
+        let path = directory.path().join("keys");
+        let names = Identity::generate().unwrap().names();
+        let mut desk = TokenDesk::open(&path, names, Some(directory.path())).unwrap();
+        let admitted = Admitted { id: [1; 16], rate_bit_per_s: None, expires: NOW };
+        let fail = |desk: &mut TokenDesk| {
+            desk.uses.fill_the_disk();
+            desk.note(&admitted).unwrap_err()
+        };
+        let error = fail(&mut desk);
+        fail(&mut desk);
+        let told = format!("uses of tokens cannot be noted: {}", in_full(&error));
+        assert!(told.contains("token-uses") && told.contains("No space left"), "{told}");
+        assert_eq!(desk.news(), std::slice::from_ref(&told));
+        // Beside other news, of which there is an end.
+        desk.news = vec!["other news".to_owned(); NEWS_MAX - 1];
+        fail(&mut desk);
+        assert_eq!(desk.news.len(), NEWS_MAX);
+        assert_eq!(desk.news.last(), Some(&told));
+        desk.news = vec!["other news".to_owned(); NEWS_MAX];
+        fail(&mut desk);
+        assert!(desk.news.len() == NEWS_MAX && !desk.news.contains(&told));
+    }
+
+    #[test]
+    fn no_token_is_read_that_no_message_could_carry() {
+        let (_directory, desk, server) = desk();
+        let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
+        let claims = token.split('.').nth(1).unwrap();
+        // Spaces at the end of the claims.
+        let padded = |len: usize| format!("{claims}{}", "20".repeat((len - claims.len()) / 2));
+        assert_eq!(server_of(&format!("ul1.{}.00", padded(MESSAGE_MAX))), Some(server));
+        assert_eq!(server_of(&format!("ul1.{}.00", padded(MESSAGE_MAX + 2))), None);
     }
 
     #[test]

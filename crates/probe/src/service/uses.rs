@@ -303,6 +303,16 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
+impl Uses {
+    /// The next use cannot be written down.
+    pub(super) fn fill_the_disk(&mut self) {
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let record = self.record.as_mut().unwrap();
+        (record.file, record.is_broken) = (full, false);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::fs;
 
@@ -390,8 +400,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();
-        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        uses.record.as_mut().unwrap().file = full;
+        uses.fill_the_disk();
         assert!(uses.note(ID, SOON).is_err());
         assert!(is_good(&mut uses, 2, NOW));
         uses.note(ID, SOON).unwrap();
