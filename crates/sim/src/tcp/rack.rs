@@ -96,3 +96,49 @@ const DUPLICATE_THRESHOLD: u32 = 3;
 const MAX_STEPS: u32 = 255;
 /// RFC 8985 section 6.2: recoveries without a spurious retransmission.
 const PERSISTENCE: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_trip_with_a_duplicate_widens_the_window_once() {
+        let mut rack = Rack::new();
+        rack.adapt(true, 0, 100);
+        assert_eq!(rack.steps, 2);
+        rack.adapt(true, 99, 110);
+        assert_eq!(rack.steps, 2, "sent before the window was widened");
+        rack.adapt(false, 100, 120);
+        assert_eq!(rack.steps, 2, "and forgotten");
+        rack.adapt(true, 100, 120);
+        assert_eq!(rack.steps, 3);
+        for round in 2..400 {
+            rack.adapt(true, 100 * round, 100 * round);
+        }
+        assert_eq!(rack.steps, 255);
+        for recovery in 0..16 {
+            rack.adapt(false, 40_000, 40_000);
+            assert_eq!(rack.steps, 255, "{recovery}");
+            rack.on_recovered();
+        }
+        rack.adapt(false, 40_000, 40_000);
+        assert_eq!(rack.steps, 1);
+    }
+
+    #[test]
+    fn the_newest_transmission_is_the_latest_and_of_those_the_highest() {
+        let mut rack = Rack::new();
+        let mut newest_after = |sent_ns, sequence| {
+            let newest = Some(Newest { sent_at: Time::from_nanos(sent_ns), sequence });
+            rack.on_delivery(Time::from_nanos(100), &Delivery { newest, ..Delivery::default() });
+            (rack.newest.sent_at.as_nanos(), rack.newest.sequence, rack.latest_rtt.as_nanos())
+        };
+        assert_eq!(newest_after(10, 5), (10, 5, 90));
+        assert_eq!(newest_after(10, 4), (10, 5, 90));
+        assert_eq!(newest_after(10, 6), (10, 6, 90));
+        assert_eq!(newest_after(9, 9), (10, 6, 91), "the round trip is that of the last delivery");
+        assert_eq!(newest_after(20, 1), (20, 1, 80));
+        rack.on_delivery(Time::from_nanos(300), &Delivery::default());
+        assert_eq!(rack.latest_rtt, Span::from_nanos(80));
+    }
+}

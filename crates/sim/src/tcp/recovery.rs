@@ -93,4 +93,47 @@ mod tests {
         }
         assert_eq!(in_flight, 2, "twice what was delivered would be sent, were the window counted");
     }
+
+    /// `tcp_cwnd_reduction` of Linux, by hand: from 20 to 10.
+    #[test]
+    fn each_acknowledgement_allows_what_the_rule_says() {
+        let mut window = Window::new(20);
+        window.threshold = 10;
+        let mut reduction = Reduction::start(&window, 19);
+        let mut size_after = |sent: u32, in_flight, delivered, lost, advanced| {
+            (0..sent).for_each(|_| reduction.on_sent());
+            reduction.on_ack(Step { in_flight, delivered, lost, advanced }, &mut window);
+            window.size
+        };
+        assert_eq!(size_after(0, 5, 0, 0, true), 20, "nothing was delivered");
+        assert_eq!(size_after(0, 18, 1, 1, false), 18 + 1, "half of 1, upwards");
+        assert_eq!(size_after(1, 17, 1, 0, false), 17, "half of 2, and 1 was sent");
+        assert_eq!(size_after(0, 16, 1, 0, true), 16 + 1);
+        assert_eq!(size_after(1, 10, 6, 0, false), 10, "at the threshold");
+        assert_eq!(size_after(2, 2, 1, 1, true), 2 + 6, "delivered 10, sent 4");
+        assert_eq!(size_after(0, 2, 0, 0, true), 8);
+        assert_eq!(size_after(0, 2, 1, 0, false), 2 + 7);
+        assert_eq!(size_after(7, 2, 1, 0, true), 2 + 2, "one for one, and one for progress");
+        assert_eq!(size_after(0, 2, 3, 1, true), 2 + 4, "15 less 11: a loss is no progress");
+        assert_eq!(size_after(0, 9, 3, 0, true), 10, "no further than the threshold");
+    }
+
+    #[test]
+    fn the_first_retransmission_never_waits_and_one_segment_always_may() {
+        let mut window = Window::new(4);
+        window.threshold = 2;
+        let mut reduction = Reduction::start(&window, 4);
+        let step = |in_flight| Step { in_flight, delivered: 1, lost: 0, advanced: false };
+        reduction.on_ack(step(2), &mut window);
+        assert_eq!(window.size, 3);
+        (0..9).for_each(|_| reduction.on_sent());
+        reduction.on_ack(step(2), &mut window);
+        assert_eq!(window.size, 2);
+        window.threshold = 0;
+        reduction.on_ack(step(0), &mut window);
+        assert_eq!(window.size, 1);
+        let mut untouched = Window::new(7);
+        Reduction::default().on_ack(step(1), &mut untouched);
+        assert_eq!(untouched.size, 7, "no reduction has begun");
+    }
 }

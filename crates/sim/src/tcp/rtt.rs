@@ -139,4 +139,53 @@ mod tests {
         }
         assert!(rtt.timeout() < Span::from_millis(1_300), "{:?}", rtt.timeout());
     }
+
+    #[test]
+    fn the_smallest_round_trip_is_kept_for_five_minutes_since_it_was_seen_last() {
+        let mut rtt = RttEstimator::new();
+        let mut min_after = |at_ns, sample_ms| {
+            rtt.on_min_sample(Time::from_nanos(at_ns), Span::from_millis(sample_ms));
+            rtt.min().as_nanos() / 1_000_000
+        };
+        let second = 1_000_000_000;
+        assert_eq!(min_after(0, 50), 50);
+        assert_eq!(min_after(second, 60), 50);
+        assert_eq!(min_after(100 * second, 50), 50, "seen again");
+        assert_eq!(min_after(400 * second, 60), 50);
+        assert_eq!(min_after(400 * second + 1, 60), 60);
+        assert_eq!(min_after(401 * second, 40), 40);
+    }
+
+    /// `tcp_rtt_estimator` of Linux, by hand.
+    #[test]
+    fn the_variation_follows_the_rounds_of_linux() {
+        let mut rtt = RttEstimator::new();
+        let mut timeout_after = |sample_ms, first, next| {
+            rtt.on_sample(Span::from_millis(sample_ms), first, next);
+            rtt.timeout().as_nanos()
+        };
+        // Deviation 800 ms, which falls by a quarter with each sample: 600, 450, 337.5.
+        for first in [1, 5, 10, 11] {
+            assert_eq!(timeout_after(400, first, 20.min(first + 9)), 1_200_000_000, "{first}");
+        }
+        // Within the round 253.125 at most; at its end a quarter of the way to it.
+        assert_eq!(timeout_after(400, 12, 25), 1_200_000_000);
+        assert_eq!(timeout_after(400, 21, 30), 1_063_281_250);
+        assert_eq!(timeout_after(400, 22, 31), 1_063_281_250);
+    }
+
+    #[test]
+    fn a_falling_round_trip_raises_the_variation_by_an_eighth_of_what_a_rising_one_does() {
+        let timeout_after = |sample_ms| {
+            let mut rtt = RttEstimator::new();
+            rtt.on_sample(Span::from_millis(400), 1, 10);
+            rtt.on_sample(Span::from_millis(sample_ms), 2, 11);
+            (
+                rtt.smoothed().map(|it| it.as_nanos() / 1_000_000),
+                rtt.timeout().as_nanos() / 1_000_000,
+            )
+        };
+        assert_eq!(timeout_after(800), (Some(450), 450 + 800 + 200));
+        assert_eq!(timeout_after(40), (Some(355), 355 + 800 + 20));
+    }
 }

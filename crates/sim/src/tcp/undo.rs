@@ -97,3 +97,67 @@ impl Undo {
         self.prior.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(size: u32, threshold: u32) -> Window {
+        let mut window = Window::new(size);
+        window.threshold = threshold;
+        window
+    }
+
+    #[test]
+    fn a_window_comes_back_and_never_shrinks_by_it() {
+        let restored = |prior: Prior, mut to: Window| {
+            prior.restore(&mut to);
+            (to.size, to.threshold)
+        };
+        assert_eq!(restored(Prior::of(&window(101, 10)), window(5, 5)), (101, 75));
+        assert_eq!(restored(Prior::of(&window(101, 90)), window(5, 5)), (101, 90));
+        assert_eq!(restored(Prior::exactly(&window(101, 10)), window(5, 5)), (101, 10));
+        assert_eq!(restored(Prior::exactly(&window(101, 10)), window(200, 80)), (200, 80));
+    }
+
+    #[test]
+    fn an_echo_from_before_the_first_retransmission_proves_delay() {
+        let at = |micros: u64| Time::from_nanos(micros * 1_000);
+        let mut undo = Undo::default();
+        undo.on_retransmission(at(100));
+        assert!(!undo.was_delayed(Stamp::of(at(1))), "nothing was reduced");
+        undo.begin(7, Some(Prior::of(&window(20, 10))), 0);
+        undo.on_retransmission(at(200));
+        assert!(undo.was_delayed(Stamp::of(at(99))));
+        assert!(!undo.was_delayed(Stamp::of(at(100))), "the first of all counts");
+        undo.forget_retransmissions();
+        undo.on_retransmission(at(300));
+        assert!(undo.was_delayed(Stamp::of(at(299))) && !undo.was_delayed(Stamp::of(at(300))));
+        assert!(undo.take().is_some() && undo.take().is_none(), "once");
+        assert!(!undo.was_delayed(Stamp::of(at(1))));
+    }
+
+    #[test]
+    fn every_retransmission_must_have_arrived_twice() {
+        let mut undo = Undo::default();
+        undo.begin(7, None, 0);
+        undo.on_duplicate(7);
+        assert!(!undo.all_duplicates(), "none was sent");
+        undo.on_retransmission(Time::ZERO);
+        undo.on_retransmission(Time::ZERO);
+        undo.on_duplicate(6);
+        undo.on_duplicate(7);
+        assert!(!undo.all_duplicates(), "one of two: 6 is older than the reduction");
+        undo.on_duplicate(8);
+        assert!(undo.all_duplicates());
+        undo.give_up();
+        assert!(!undo.all_duplicates());
+        // One of before is still under way.
+        undo.begin(9, None, 1);
+        undo.on_retransmission(Time::ZERO);
+        undo.on_duplicate(9);
+        assert!(!undo.all_duplicates());
+        undo.on_duplicate(9);
+        assert!(undo.all_duplicates());
+    }
+}
