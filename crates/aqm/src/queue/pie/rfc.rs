@@ -256,6 +256,65 @@ mod tests {
         assert!((signals - 20_000.0).abs() < 3.0 * deviation, "{signals} is not 20000");
     }
 
+    /// Sections 4.1, 4.4 and 5.4, where so much has been accumulated that chance has no say.
+    #[test]
+    fn what_spares_an_arrival_ends_at_its_edge() {
+        let signals = |percent: u64, old_delay_ns, bytes, burst_ns| {
+            let mut pie = at_probability(percent, true);
+            pie.accumulated_q56 = SPREAD_HIGH_Q56;
+            pie.state.old_delay = Span::from_nanos(old_delay_ns);
+            pie.state.burst_left = Span::from_nanos(burst_ns);
+            let backlog = Backlog { packets: 3, bytes };
+            pie.on_enqueue(Time::ZERO, &Meta::new(1_500, 0), backlog) != Verdict::Pass
+        };
+        let half_target_ns = 7_500_000;
+        assert!(signals(19, half_target_ns, 3_001, 0));
+        assert!(!signals(19, half_target_ns - 1, 3_001, 0), "half of the target");
+        assert!(signals(20, 0, 3_001, 0), "a fifth, whatever the delay");
+        assert!(!signals(20, half_target_ns, 3_000, 0), "two packets");
+        assert!(!signals(20, half_target_ns, 3_001, 1), "a burst");
+    }
+
+    #[test]
+    fn the_spread_begins_at_85_percent_and_is_certain_at_850() {
+        let one = ratio_q56(1, 100);
+        let mut silent = at_probability(84, true);
+        assert_eq!(signals_among(&mut silent, 1), 0);
+        assert_eq!(silent.accumulated_q56, ratio_q56(84, 100));
+        assert_eq!(signals_among(&mut at_probability(100, true), 9), 9);
+        let signals_at = |accumulated_q56| {
+            let mut pie = at_probability(1, true);
+            let again = |_: &u32| {
+                pie.accumulated_q56 = accumulated_q56;
+                signals_among(&mut pie, 1) == 1
+            };
+            (0..50).filter(again).count()
+        };
+        assert_eq!(signals_at(SPREAD_HIGH_Q56 - one), 50);
+        assert!(signals_at(SPREAD_HIGH_Q56 - one - 1) < 25);
+    }
+
+    #[test]
+    fn marks_end_at_a_tenth_and_a_burst_is_granted_again_when_all_is_quiet() {
+        let verdict = |percent: u64| {
+            let mut pie = at_probability(percent, true);
+            (pie.config.ecn, pie.accumulated_q56) = (true, SPREAD_HIGH_Q56);
+            pie.on_enqueue(Time::ZERO, &Meta::new(1_500, 0), FULL)
+        };
+        assert_eq!((verdict(9), verdict(10)), (Verdict::Signal, Verdict::Drop));
+        let burst_left = |percent: u64, delay_ns, old_delay_ns| {
+            let mut pie = at_probability(percent, true);
+            pie.state.delay = Span::from_nanos(delay_ns);
+            pie.state.old_delay = Span::from_nanos(old_delay_ns);
+            pie.on_enqueue(Time::ZERO, &Meta::new(1_500, 0), FULL);
+            pie.state.burst_left.as_nanos() / 1_000_000
+        };
+        assert_eq!(burst_left(0, 7_499_999, 7_499_999), 150);
+        assert_eq!(burst_left(0, 7_500_000, 7_499_999), 0);
+        assert_eq!(burst_left(0, 7_499_999, 7_500_000), 0);
+        assert_eq!(burst_left(1, 0, 0), 0);
+    }
+
     #[test]
     fn probability_stays_in_its_bounds_whatever_the_delay() {
         let mut pie = PieRfc::new(PieRfcConfig::default(), Rng::new(1));
