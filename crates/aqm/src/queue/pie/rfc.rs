@@ -315,6 +315,27 @@ mod tests {
         assert_eq!(burst_left(1, 0, 0), 0);
     }
 
+    /// Section 4.2, by hand: 0.125 Hz and 1.25 Hz, a target of 15 ms.
+    #[test]
+    fn an_update_scales_its_step_and_decays_when_all_is_quiet() {
+        let updated = |per_mille: u64, delay_ms, old_delay_ms| {
+            let mut pie = at_probability(0, true);
+            pie.state.probability_q56 = ratio_q56(per_mille, 1_000);
+            pie.state.delay = Span::from_millis(delay_ms);
+            pie.state.old_delay = Span::from_millis(old_delay_ms);
+            pie.update();
+            let mut told = 0.0;
+            pie.gauges(&mut |name, value| told += f64::from(name == "pie.probability") * value);
+            (told * 1e9).round() as u64
+        };
+        assert_eq!(updated(5, 30, 30), 5_234_375, "an eighth of the step");
+        assert_eq!(updated(50, 30, 30), 50_937_500, "half of it");
+        assert_eq!(updated(500, 30, 30), 501_875_000);
+        assert_eq!(updated(500, 1, 0), 499_500_000);
+        assert_eq!(updated(500, 0, 1), 496_875_000);
+        assert_eq!(updated(500, 0, 0), 488_162_500, "498125000 less a fiftieth");
+    }
+
     #[test]
     fn probability_stays_in_its_bounds_whatever_the_delay() {
         let mut pie = PieRfc::new(PieRfcConfig::default(), Rng::new(1));
