@@ -5,9 +5,10 @@
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
 
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, setsid};
+use nix::unistd::{ForkResult, Pid, getpid, getppid, setsid};
 
 use crate::machine::{privilege, sys};
 
@@ -29,6 +30,7 @@ impl Watcher {
         if threads > 1 {
             return Err(io::Error::other(format!("{threads} threads are running")));
         }
+        let parent = getpid();
         let (reader, writer) = io::pipe()?;
         match sys::fork_process()? {
             ForkResult::Parent { child } => Ok(Self { pipe: Some(writer), child }),
@@ -36,6 +38,7 @@ impl Watcher {
                 drop(writer);
                 let was_killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     if wait_for_the_end(reader) {
+                        wait_until_dead(parent);
                         clean_up();
                     }
                 }));
@@ -74,3 +77,16 @@ fn wait_for_the_end(reader: PipeReader) -> bool {
         }
     }
 }
+
+/// A process that ends closes its files one after the other, the pipe before the locks that it
+/// took later, and has closed all of them when its children get another parent. Until then what it
+/// held looks as if somebody lived who needs it.
+fn wait_until_dead(parent: Pid) {
+    let start = Instant::now();
+    while getppid() == parent && start.elapsed() < DEATH_LASTS_MAX {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A process that takes longer to end is left to the next start.
+const DEATH_LASTS_MAX: Duration = Duration::from_secs(30);
