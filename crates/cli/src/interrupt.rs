@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -22,15 +23,18 @@ impl Interrupt {
     /// Watches for Ctrl-C and SIGTERM from now on.
     pub fn watch() -> anyhow::Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            let (requested, number) = (&interrupt.requested, &interrupt.signal);
-            // In this order: the first signal finds the flag down, the second finds it up; whoever
-            // finds it up finds the number there, too.
-            flag::register_conditional_default(signal, Arc::clone(requested))
-                .and_then(|_| flag::register_usize(signal, Arc::clone(number), signal as usize))
-                .and_then(|_| flag::register(signal, Arc::clone(requested)))
-                .context("watching for Ctrl-C")?;
-        }
+        held_back(|| {
+            for signal in [SIGINT, SIGTERM] {
+                let (requested, number) = (&interrupt.requested, &interrupt.signal);
+                // In this order: the first signal finds the flag down, the second finds it up;
+                // whoever finds it up finds the number there, too.
+                flag::register_conditional_default(signal, Arc::clone(requested))
+                    .and_then(|_| flag::register_usize(signal, Arc::clone(number), signal as usize))
+                    .and_then(|_| flag::register(signal, Arc::clone(requested)))
+                    .context("watching for Ctrl-C")?;
+            }
+            Ok(())
+        })?;
         Ok(interrupt)
     }
 
@@ -59,4 +63,14 @@ impl Interrupt {
     pub fn stopped(&self, error: anyhow::Error) -> anyhow::Error {
         error.context(Stopped::by(self.signal.load(Ordering::Relaxed)))
     }
+}
+
+/// Registers what answers Ctrl-C and SIGTERM while neither is delivered to this thread: one that
+/// comes when half of it is there would be lost, and waits instead. Before other threads start.
+pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("holding back Ctrl-C")?;
+    let outcome = register();
+    before.thread_set_mask().context("letting Ctrl-C through")?;
+    outcome
 }

@@ -25,6 +25,7 @@ use underload_probe::wire::MarkingPolicy;
 
 use crate::exit::OrBadInput;
 use crate::home;
+use crate::interrupt::held_back;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve`.
@@ -312,13 +313,16 @@ struct Signals {
 impl Signals {
     fn watch() -> anyhow::Result<Self> {
         let signals = Self { drain: Arc::default(), stop: Arc::default() };
-        let drain = &signals.drain;
+        let (drain, stop) = (&signals.drain, &signals.stop);
         // In this order: the first signal finds the flag down, the second finds it up.
-        flag::register_conditional_default(SIGTERM, Arc::clone(drain))
-            .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))
-            .and_then(|_| flag::register_conditional_default(SIGINT, Arc::clone(&signals.stop)))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(&signals.stop)))
-            .context("watching for Ctrl-C")?;
+        held_back(|| {
+            flag::register_conditional_default(SIGTERM, Arc::clone(drain))
+                .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))
+                .and_then(|_| flag::register_conditional_default(SIGINT, Arc::clone(stop)))
+                .and_then(|_| flag::register(SIGINT, Arc::clone(stop)))
+                .context("watching for Ctrl-C")?;
+            Ok(())
+        })?;
         Ok(signals)
     }
 }
