@@ -116,6 +116,14 @@ impl Running {
     }
 }
 
+/// Whether a process has a handler of its own for SIGINT.
+fn asks_for_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & 1 << (2 - 1) != 0)
+}
+
 #[test]
 fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
     let folder = workplace();
@@ -196,6 +204,10 @@ fn interrupted_and_killed_runs_leave_the_folder_around_them_alone() {
             for file in ["endless.toml", "tiny.toml"] {
                 let arguments = ["run", file, "--world", "sim", "--out", "foreign/run"];
                 let mut running = Running::start(underload(at, &arguments));
+                let pid = running.0.id();
+                // Who was started in the background of a shell ignores interrupts until it asks
+                // for them.
+                running.wait_until(|| signal == "-KILL" || asks_for_interrupts(pid));
                 running.wait_until(|| has_begun(&out));
                 running.signal_if_alive(signal);
                 running.end();
