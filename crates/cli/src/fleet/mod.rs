@@ -11,7 +11,9 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use underload_aqm::time::Span;
 use underload_fleet::admission::Rules;
-use underload_fleet::plan::{BUILT_IN, Excess, LINES_MAX, Load, Plan, SERVERS_MAX, servers_for};
+use underload_fleet::plan::{
+    BUILT_IN, BYTES_MAX, Excess, LINES_MAX, Load, Plan, SERVERS_MAX, servers_for,
+};
 use underload_fleet::simulate::{DAYS_MAX, Settings, simulate};
 
 use crate::exit::{OrBadInput, bad_input};
@@ -110,9 +112,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// A file longer than this is no plan.
-const BYTES_MAX: u64 = 1 << 20;
-
 /// A plan by the name of one that is built in, or from a file.
 fn find(name: &str) -> anyhow::Result<Plan> {
     let text = match Plan::built_in(name) {
@@ -131,7 +130,7 @@ fn read(path: &str) -> anyhow::Result<String> {
     })?;
     let mut text = String::new();
     // One byte more than a plan may have, which the plan's reader then refuses.
-    file.take(BYTES_MAX + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
+    file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
     Ok(text)
 }
 

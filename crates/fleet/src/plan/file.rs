@@ -4,7 +4,9 @@ use serde::Deserialize;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
-use super::{Budget, Kind, LINES_MAX, Lines, Plan, SERVERS_MAX, Servers, Step, Tier, values};
+use super::{
+    BYTES_MAX, Budget, Kind, LINES_MAX, Lines, Plan, SERVERS_MAX, Servers, Step, Tier, values,
+};
 use crate::schedule::{DAY, Window};
 
 /// What is wrong with a plan.
@@ -17,10 +19,8 @@ pub struct PlanError {
     pub problem: String,
 }
 
-/// A file longer than this is no plan.
-pub(super) const BYTES_MAX: usize = 1 << 20;
 /// Steps of a run, tiers of a plan, and classes of a step, at most each.
-pub(super) const ENTRIES_MAX: usize = 64;
+const ENTRIES_MAX: usize = 64;
 /// A run ends on the day on which it begins, or on the next.
 const RUN_LASTS_MAX: Span = Span::from_secs(3_600);
 /// Probes closer to each other are a load.

@@ -12,6 +12,8 @@ use crate::schedule::Window;
 pub use file::PlanError;
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 
+/// A file of more bytes is no plan.
+pub const BYTES_MAX: usize = 1 << 20;
 /// Lines at most: a day of them is simulated within a few gigabytes.
 pub const LINES_MAX: u32 = 100_000_000;
 /// Servers at most.

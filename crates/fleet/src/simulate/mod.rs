@@ -78,8 +78,9 @@ pub fn simulate(plan: &Plan, settings: &Settings, progress: &mut dyn FnMut(Span)
             progress(Span::from_secs(second + 1));
         }
     }
-    let Simulation { mut admission, tally, .. } = simulation;
-    admission.expire(Time::MAX);
+    let Simulation { mut admission, tally, wheel, .. } = simulation;
+    // By now each has been given back, or has ended by itself.
+    admission.expire(Time::from_secs(wheel.len() as u64));
     tally.outcome(plan, settings, admission.leases())
 }
 
