@@ -75,8 +75,10 @@ pub const ROW_BYTES: f64 = 171.5;
 const REQUESTS_PER_RUN: f64 = 3.0;
 /// Days of a month that a budget is for.
 const DAYS_PER_MONTH: f64 = 30.0;
-/// A pool is counted in so many units, or in Mbit/s where it has fewer.
-const POOL_UNITS_MAX: f64 = 1e6;
+/// A pool is counted in so many units at most: enough that a unit more or less says nothing.
+const POOL_UNITS_MAX: f64 = 1e5;
+/// Of several sizes the smallest is so many units.
+const UNITS_OF_THE_SMALLEST: f64 = 16.0;
 
 impl Load {
     /// The load of a plan.
@@ -197,17 +199,29 @@ fn reserved_percent(plan: &Plan, erlang: f64) -> Directions {
 /// Of the direction that is scarcer.
 fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
     let of = |direction: fn((u64, u64)) -> u64| {
-        let pool = pool_bit_per_s(plan);
-        let unit = (pool / POOL_UNITS_MAX).max(1e6);
-        let class = |tier: &Tier| {
-            let bits = direction(plan.peak_bit_per_s(tier)) as f64;
-            Class { erlang: erlang * tier.share, units: (bits / unit).ceil().max(1.0) as usize }
+        let bits = |tier: &Tier| direction(plan.peak_bit_per_s(tier)).max(1) as f64;
+        let rates: Vec<f64> = plan.tiers.iter().map(bits).collect();
+        let (pool, unit) = (pool_bit_per_s(plan), pool_unit(plan, &rates));
+        let class = |(tier, rate): (&Tier, &f64)| {
+            let units = (rate / unit).round().max(1.0);
+            // Where runs are no whole number of units, what they take together stays the same.
+            let erlang = erlang * tier.share * rate / (units * unit);
+            Class { erlang, units: units as usize }
         };
-        let classes: Vec<Class> = plan.tiers.iter().map(class).collect();
+        let classes: Vec<Class> = plan.tiers.iter().zip(&rates).map(class).collect();
         let blocked = blocking(&classes, (pool / unit) as usize);
         plan.tiers.iter().zip(blocked).map(|(tier, share)| tier.share * share).sum::<f64>() * 100.0
     };
     of(|rates| rates.0).max(of(|rates| rates.1))
+}
+
+/// What the pool is counted in, bit/s: runs, where all are of one size, else small parts of the
+/// smallest; but no more units than [`POOL_UNITS_MAX`].
+fn pool_unit(plan: &Plan, rates: &[f64]) -> f64 {
+    let smallest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let largest = rates.iter().copied().fold(0.0, f64::max);
+    let fine = if largest > smallest { smallest / UNITS_OF_THE_SMALLEST } else { smallest };
+    fine.max(pool_bit_per_s(plan) / POOL_UNITS_MAX)
 }
 
 /// A run begins while a Poisson number of the segment's others is under way.
@@ -218,7 +232,10 @@ fn overlap_percent(plan: &Plan, erlang: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use underload_aqm::rate::Rate;
+
     use super::*;
+    use crate::blocking::erlang_b;
 
     /// Ten million lines, six times a day.
     fn load(step: &str, tier: &str) -> Load {
@@ -306,6 +323,35 @@ mod tests {
         plan.servers.count = count - 1;
         assert!(Load::of(&plan).blocked_percent > 1.0);
         assert_eq!(servers_for(&plan, -1.0), None);
+    }
+
+    #[test]
+    fn small_runs_and_large_pools_are_counted_as_they_are() {
+        // 7,639 erlang of 40 kbit/s: a third of a gigabit, which one server has.
+        let mut plan = plan("kind = \"latency\"\nduration = \"11s\"", TIER);
+        plan.servers.capacity = Rate::from_megabits_per_second(1_000);
+        assert_eq!(servers_for(&plan, 0.01), Some(1));
+        // As many slots as runs fit, whatever the pool's size: Erlang's formula.
+        let mut plan = self::plan("kind = \"upload\"\nduration = \"10s\"", TIER);
+        for (lines, servers) in [(10_000_000, 3), (10_000, 1), (20_000_000, 6)] {
+            plan.lines.sample = lines;
+            plan.servers.count = servers;
+            plan.servers.capacity = Rate::from_megabits_per_second(80_000);
+            let erlang = f64::from(lines) * 6.0 / 86_400.0 * 10.0;
+            let slots = f64::from(servers) * 80_000.0 / 35.0;
+            let want = erlang_b(erlang, slots as usize) * 100.0;
+            let found = Load::of(&plan).blocked_percent;
+            assert!((found - want).abs() < 1e-9, "{found} is not {want}");
+        }
+        // Two sizes that are no multiples of each other: about that of their mean size.
+        let tiers = "share_percent = 50\nup = \"33mbit\"\ndown = \"1gbit\"\n\
+                     [[tier]]\nshare_percent = 50\nup = \"37mbit\"\ndown = \"1gbit\"";
+        let mut two = self::plan("kind = \"upload\"\nduration = \"10s\"", tiers);
+        (two.servers.count, two.servers.capacity) = (3, Rate::from_megabits_per_second(80_000));
+        plan.lines.sample = 10_000_000;
+        plan.servers.count = 3;
+        let (one, two) = (Load::of(&plan).blocked_percent, Load::of(&two).blocked_percent);
+        assert!((one - two).abs() < 0.1 && one > 1.0, "{one}, {two}");
     }
 
     #[test]
