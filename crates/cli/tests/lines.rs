@@ -73,6 +73,16 @@ fn runs_of_several_lines_become_a_study() {
     assert_eq!(record["trials"][2]["conditions"]["name"], "second");
     assert_eq!(record["study"]["groups"][0]["lines"], 2);
 
+    std::os::unix::fs::symlink("a", folder.join("again")).expect("a link");
+    for twice in ["./a", "again", "b/../a"] {
+        let list = LIST.replace("\"c\"", &format!("{twice:?}"));
+        fs::write(folder.join("lines.toml"), list).expect("a list");
+        let output = underload(&["report", "--lines", "lines.toml"], folder);
+        let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{problem}");
+        assert!(problem.contains(&format!("line.1.runs: {twice} is there twice")), "{problem}");
+    }
+
     let list = LIST.replace("probe-dscp-45", "probe-dscp-46");
     fs::write(folder.join("lines.toml"), list).expect("a list");
     let output = underload(&["report", "--lines", "lines.toml"], folder);

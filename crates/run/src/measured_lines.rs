@@ -100,6 +100,7 @@ pub fn load(path: &Path) -> Result<RunData, LinesError> {
     let list: List = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     check(&list).map_err(refuse)?;
     let folder = path.parent().unwrap_or(Path::new("."));
+    distinct(&list, folder).map_err(refuse)?;
     let mut merged: Option<RunRecord> = None;
     let (mut pools, mut days, mut left_out) = (LatencyPools::default(), Days::default(), vec![]);
     for (number, line) in list.line.iter().enumerate() {
@@ -141,7 +142,10 @@ pub fn load(path: &Path) -> Result<RunData, LinesError> {
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(LIST_BYTES_MOST).read_to_string(&mut text)?;
+    File::open(path)?.take(LIST_BYTES_MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LIST_BYTES_MOST {
+        return Err(io::Error::other("longer than any list of lines, 64 MiB"));
+    }
     Ok(text)
 }
 
@@ -153,7 +157,7 @@ fn check(list: &List) -> Result<(), String> {
     if list.line.is_empty() || list.line.len() > LINES_MOST {
         return Err(format!("line: expected 1 to {LINES_MOST} of them"));
     }
-    let (mut names, mut directories) = (BTreeSet::new(), BTreeSet::new());
+    let mut names = BTreeSet::new();
     for (number, line) in list.line.iter().enumerate() {
         if line.runs.is_empty() {
             return Err(format!("line.{number}.runs: expected at least one"));
@@ -161,15 +165,28 @@ fn check(list: &List) -> Result<(), String> {
         if !names.insert(&line.name) {
             return Err(format!("line.{number}.name: `{}` is there twice", line.name));
         }
-        if let Some(twice) = line.runs.iter().find(|run| !directories.insert(*run)) {
-            return Err(format!("line.{number}.runs: {} is there twice", twice.display()));
-        }
         if let Some(fact) = [LINE, DAY, NAME].into_iter().find(|own| line.facts.contains_key(*own))
         {
             return Err(format!("line.{number}.facts.{fact}: the study's own word; take another"));
         }
         if let Some(missing) = list.by.iter().find(|fact| !line.facts.contains_key(*fact)) {
             return Err(format!("line.{number}.facts: lacks `{missing}`, which `by` names"));
+        }
+    }
+    Ok(())
+}
+
+/// That no run is there twice, however it is spelled and whatever link leads there: a run that
+/// counts twice makes intervals too narrow.
+fn distinct(list: &List, folder: &Path) -> Result<(), String> {
+    let mut places = BTreeSet::new();
+    for (number, line) in list.line.iter().enumerate() {
+        for run in &line.runs {
+            let place = folder.join(run);
+            // One that is missing is told of when it is read.
+            if !places.insert(place.canonicalize().unwrap_or(place)) {
+                return Err(format!("line.{number}.runs: {} is there twice", run.display()));
+            }
         }
     }
     Ok(())
@@ -302,6 +319,18 @@ mod tests {
         }
         let missing = load(Path::new("/nowhere/lines.toml")).expect_err("no such file");
         assert!(missing.to_string().contains("/nowhere/lines.toml: cannot read"), "{missing}");
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lines.toml");
+        std::fs::write(&path, "class='a'\nagainst='b'\n").expect("a file");
+        let file = File::options().write(true).open(&path).expect("it");
+        file.set_len(LIST_BYTES_MOST + 1).expect("longer");
+        let error = load(&path).expect_err("too long");
+        let cause = std::error::Error::source(&error).expect("a cause").to_string();
+        assert!(cause.contains("64 MiB"), "{error}: {cause}");
     }
 
     #[test]
