@@ -7,6 +7,9 @@
 //!
 //! - [`plan`]: what to measure, read from a file; the load that it makes, before it makes it.
 //! - [`schedule`]: when a line runs next, so that no two lines fall into step.
+//! - [`device`], [`store`]: lines and those who measure them, and where all of it is kept.
+//! - [`message`], [`request`], [`lease`]: what is said, by whom, and what is allowed.
+//! - [`outcome`], [`bins`]: what became of a run, and the delays that it saw.
 //! - [`admission`]: who may run now: the line, its segment and a server, all or nothing.
 //! - [`blocking`]: how often a pool of servers is full, by the formula that telephone networks use.
 //! - [`simulate`]: a day of millions of lines, by the same rules, in virtual time.
@@ -15,7 +18,14 @@
 //! of the first day, and a seed repeats a day exactly.
 
 pub mod admission;
+pub mod bins;
 pub mod blocking;
+pub mod device;
+pub mod lease;
+pub mod message;
+pub mod outcome;
 pub mod plan;
+pub mod request;
 pub mod schedule;
 pub mod simulate;
+pub mod store;

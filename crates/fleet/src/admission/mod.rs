@@ -9,6 +9,7 @@
 mod leases;
 mod pool;
 
+use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
@@ -58,7 +59,8 @@ pub struct Lease {
 }
 
 /// Why a line may not run now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// It holds a lease already.
     LineBusy,

@@ -4,6 +4,7 @@ mod file;
 mod load;
 mod values;
 
+use serde::{Deserialize, Serialize};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
@@ -69,7 +70,8 @@ pub struct Tier {
 }
 
 /// What a step of a run sends besides its probes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Nothing.
     Latency,

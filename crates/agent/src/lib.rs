@@ -1,0 +1,1 @@
+//! Measures a line by a plan.

@@ -1,0 +1,139 @@
+//! Delays in fixed logarithmic bins, which add exactly, in any order, on any machine.
+//!
+//! The bin of a delay of `x` microseconds is `ceil(ln(x) / ln(1.02))`: each bin's upper edge is
+//! 2 % above its lower, so that a quantile read from bins is within 1 % of the exact one. Sums of
+//! counts are integers, so that a total does not depend on who added what to what.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Ratio of a bin's upper to its lower edge.
+pub const GAMMA: f64 = 1.02;
+/// The bin of the longest delay that is told apart: about 100 s. Longer ones are in it, too.
+pub const BIN_MAX: u16 = 931;
+
+/// Counts of delays by bin; bins without any are not stored. As JSON a list of `[bin, count]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
+pub struct Bins {
+    counts: BTreeMap<u16, u64>,
+}
+
+/// The bin of a delay of so many microseconds; 1 microsecond and less is bin 0.
+pub fn bin_of(micros: f64) -> u16 {
+    let bin = libm::ceil(libm::log(micros.max(1.0)) / libm::log(GAMMA));
+    // A cast of what no integer holds gives the nearest.
+    (bin as u16).min(BIN_MAX)
+}
+
+/// The delay that stands for a bin, microseconds: no delay of the bin is more than 1 % from it.
+pub fn value_of(bin: u16) -> f64 {
+    libm::pow(GAMMA, f64::from(bin)) * 2.0 / (1.0 + GAMMA)
+}
+
+impl Bins {
+    /// Counts a delay of so many microseconds.
+    pub fn add(&mut self, micros: f64) {
+        self.add_to(bin_of(micros), 1);
+    }
+
+    /// Counts so many delays of a bin.
+    pub fn add_to(&mut self, bin: u16, count: u64) {
+        if count > 0 {
+            let sum = self.counts.entry(bin.min(BIN_MAX)).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Adds all that another has.
+    pub fn merge(&mut self, other: &Self) {
+        other.iter().for_each(|(bin, count)| self.add_to(bin, count));
+    }
+
+    /// Bins with their counts, rising.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.counts.iter().map(|(bin, count)| (*bin, *count))
+    }
+
+    /// Delays in all bins.
+    pub fn count(&self) -> u64 {
+        self.counts.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The smallest delay that is not exceeded by this share of all, from 0 to 1, microseconds,
+    /// within 1 %; `None` where nothing was counted.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let count = self.count();
+        let rank = (libm::ceil(share.clamp(0.0, 1.0) * count as f64) as u64).max(1);
+        let mut seen = 0;
+        let found = self.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        found.map(|(bin, _)| value_of(bin))
+    }
+}
+
+/// Why a list is no set of bins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("bins are [bin, count], rising, each bin at most {BIN_MAX}, each count more than 0")]
+pub struct NotBins;
+
+impl TryFrom<Vec<(u16, u64)>> for Bins {
+    type Error = NotBins;
+
+    fn try_from(list: Vec<(u16, u64)>) -> Result<Self, NotBins> {
+        let rises = list.is_sorted_by(|before, after| before.0 < after.0);
+        let total = list.iter().try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count));
+        let is_good = |&(bin, count): &(u16, u64)| bin <= BIN_MAX && count > 0;
+        if !rises || total.is_none() || !list.iter().all(is_good) {
+            return Err(NotBins);
+        }
+        Ok(Self { counts: list.into_iter().collect() })
+    }
+}
+
+impl From<Bins> for Vec<(u16, u64)> {
+    fn from(bins: Bins) -> Self {
+        bins.counts.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_is_as_the_formula_says_and_a_value_within_one_percent() {
+        assert_eq!([0.0, 1.0, 1.01, 1.02, 1.03, f64::NAN].map(bin_of), [0, 0, 1, 1, 2, 0]);
+        assert_eq!(bin_of(f64::INFINITY), BIN_MAX);
+        for micros in (1..2_000_000).step_by(97) {
+            let micros = f64::from(micros);
+            let error = value_of(bin_of(micros)) / micros - 1.0;
+            assert!(error.abs() <= 0.010_001, "{micros}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_of_the_nearest_rank() {
+        let mut bins = Bins::default();
+        assert_eq!(bins.quantile(0.5), None);
+        (1..=100).for_each(|milli| bins.add(f64::from(milli) * 1_000.0));
+        for (share, exact) in [(0.0, 1.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
+            let found = bins.quantile(share).expect("it has some") / 1_000.0;
+            assert!((found / exact - 1.0).abs() < 0.011, "{share}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_set_of_bins_is_refused() {
+        for bad in ["[[1,0]]", "[[2,1],[1,1]]", "[[1,1],[1,1]]", "[[932,1]]", "[[1,-1]]"] {
+            assert!(serde_json::from_str::<Bins>(bad).is_err(), "{bad}");
+        }
+        let full = format!("[[1,{}],[2,1]]", u64::MAX);
+        assert!(serde_json::from_str::<Bins>(&full).is_err(), "more than can be counted");
+        let good: Bins = serde_json::from_str("[[1,2],[931,3]]").expect("it is good");
+        assert_eq!(serde_json::to_string(&good).expect("it is"), "[[1,2],[931,3]]");
+    }
+}

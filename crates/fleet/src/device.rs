@@ -1,0 +1,150 @@
+//! A device that measures its line, and what is known of the two.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A device, for the operator: the first half of the SHA-256 of its public key. Results of a study
+/// carry a [`Pseudonym`] instead.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DeviceId(pub [u8; 16]);
+
+/// A device within one study: whoever knows two studies cannot tell that it was the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pseudonym(pub [u8; 16]);
+
+/// What an operator knows of a line and its device. Every text is at most
+/// [`Attributes::BYTES_MAX`] long; no address of hardware or network belongs here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Attributes {
+    /// Model of the modem or gateway.
+    pub model: String,
+    /// Its firmware.
+    pub firmware: String,
+    /// What the line is sold, upstream, bit/s; 0 where nobody said.
+    pub tier_up_bit_per_s: u64,
+    /// What the line is sold, downstream, bit/s; 0 where nobody said.
+    pub tier_down_bit_per_s: u64,
+    /// Segment of the access network that its neighbours share, such as a CMTS service group.
+    pub segment: String,
+    /// Region, as coarse as the operator likes.
+    pub region: String,
+    /// The upstream's buffer, AQM and low latency setting as configured.
+    pub configured: String,
+    /// The same as `underload path` found it.
+    pub measured: String,
+}
+
+impl Attributes {
+    /// Bytes of a text at most.
+    pub const BYTES_MAX: usize = 64;
+
+    /// The attributes that a plan may choose cohorts by and a page may filter by.
+    pub const NAMES: [&str; 7] =
+        ["model", "firmware", "tier", "segment", "region", "configured", "measured"];
+
+    /// An attribute by its name, as text; the tier as `UP/DOWN` in Mbit/s.
+    pub fn get(&self, name: &str) -> Option<String> {
+        let mbit = |rate: u64| rate as f64 / 1e6;
+        Some(match name {
+            "model" => self.model.clone(),
+            "firmware" => self.firmware.clone(),
+            "segment" => self.segment.clone(),
+            "region" => self.region.clone(),
+            "configured" => self.configured.clone(),
+            "measured" => self.measured.clone(),
+            "tier" => {
+                format!("{}/{}", mbit(self.tier_up_bit_per_s), mbit(self.tier_down_bit_per_s))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether every text is short enough and without control characters.
+    pub fn is_acceptable(&self) -> bool {
+        let texts = [
+            &self.model,
+            &self.firmware,
+            &self.segment,
+            &self.region,
+            &self.configured,
+            &self.measured,
+        ];
+        texts
+            .iter()
+            .all(|text| text.len() <= Self::BYTES_MAX && !text.chars().any(char::is_control))
+    }
+}
+
+/// A text that is not 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not 32 hexadecimal digits")]
+pub struct NotAnIdentifier;
+
+macro_rules! identifier {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnIdentifier;
+
+            fn from_str(text: &str) -> Result<Self, NotAnIdentifier> {
+                let bytes = data_encoding::HEXLOWER.decode(text.as_bytes());
+                let bytes = bytes.map_err(|_| NotAnIdentifier)?;
+                Ok(Self(bytes.try_into().map_err(|_| NotAnIdentifier)?))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NotAnIdentifier;
+
+            fn try_from(text: String) -> Result<Self, NotAnIdentifier> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+    };
+}
+
+identifier!(DeviceId);
+identifier!(Pseudonym);
+
+impl DeviceId {
+    /// Of the device with that Ed25519 public key.
+    pub fn of_key(public_key: &[u8; 32]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, public_key);
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.as_ref()[..16]);
+        Self(id)
+    }
+}
+
+impl Pseudonym {
+    /// Of a device in the study that has this key.
+    pub fn of(study_key: &[u8; 32], device: DeviceId) -> Self {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, study_key);
+        let tag = ring::hmac::sign(&key, &device.0);
+        let mut pseudonym = [0; 16];
+        pseudonym.copy_from_slice(&tag.as_ref()[..16]);
+        Self(pseudonym)
+    }
+}

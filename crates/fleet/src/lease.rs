@@ -1,0 +1,172 @@
+//! Leases: signed by the orchestrator, good at one server, once, for a while.
+//!
+//! A lease is `ull1.CLAIMS.SIGNATURE`: claims in JSON and an Ed25519 signature over them, both in
+//! base64url. The server checks it without asking anybody: it knows the public key from its own
+//! heartbeats, its own name and the time.
+
+use data_encoding::BASE64URL_NOPAD;
+use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+
+use crate::device::DeviceId;
+
+/// What a lease allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claims {
+    /// Unique; what a server remembers so that it is used once.
+    pub id: u64,
+    /// Who may run.
+    pub device: DeviceId,
+    /// At which server, by its name.
+    pub server: String,
+    /// Highest rate towards the server, bit/s.
+    pub up_bit_per_s: u64,
+    /// Highest rate from the server, bit/s.
+    pub down_bit_per_s: u64,
+    /// The run does not begin before, milliseconds since 1970.
+    pub not_before_ms: u64,
+    /// Nor after.
+    pub not_after_ms: u64,
+    /// How long the run takes.
+    pub lasts_ms: u64,
+    /// From then on nothing is reserved any more.
+    pub expires_ms: u64,
+}
+
+/// Why a lease is not honoured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseError {
+    /// It is no lease, or longer than any.
+    #[error("this is no lease")]
+    NotALease,
+    /// None of the known keys signed it.
+    #[error("the lease is not signed by an orchestrator of this server")]
+    Signature,
+    /// It is for another server.
+    #[error("the lease is for another server")]
+    Server,
+    /// Its time has not come.
+    #[error("the lease does not begin yet")]
+    Early,
+    /// Its time is over.
+    #[error("the lease is over")]
+    Late,
+}
+
+const PREFIX: &str = "ull1";
+/// Bytes of a lease at most.
+pub const LEASE_MAX: usize = 2_048;
+/// Clocks of orchestrator and server may differ by so much.
+pub const SKEW_MS: u64 = 5_000;
+
+impl Claims {
+    /// The signed lease.
+    pub fn sign(&self, key: &Ed25519KeyPair) -> String {
+        // Numbers and text: nothing that JSON could not hold.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        let signature = key.sign(&json);
+        let [claims, signature] =
+            [json.as_slice(), signature.as_ref()].map(|part| BASE64URL_NOPAD.encode(part));
+        format!("{PREFIX}.{claims}.{signature}")
+    }
+
+    /// What a lease allows that one of `keys` signed, for this server, now.
+    ///
+    /// # Errors
+    /// Why it is not honoured.
+    pub fn verify(
+        text: &str,
+        keys: &[[u8; 32]],
+        server: &str,
+        now_ms: u64,
+    ) -> Result<Self, LeaseError> {
+        let claims = Self::signed_by(text, keys)?;
+        if claims.server != server {
+            return Err(LeaseError::Server);
+        }
+        if now_ms.saturating_add(SKEW_MS) < claims.not_before_ms {
+            return Err(LeaseError::Early);
+        }
+        let last = claims.not_after_ms.min(claims.expires_ms);
+        if now_ms > last.saturating_add(SKEW_MS) {
+            return Err(LeaseError::Late);
+        }
+        Ok(claims)
+    }
+
+    fn signed_by(text: &str, keys: &[[u8; 32]]) -> Result<Self, LeaseError> {
+        if text.len() > LEASE_MAX {
+            return Err(LeaseError::NotALease);
+        }
+        let mut parts = text.trim().split('.');
+        let (Some(PREFIX), Some(claims), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(LeaseError::NotALease);
+        };
+        let read =
+            |part: &str| BASE64URL_NOPAD.decode(part.as_bytes()).map_err(|_| LeaseError::NotALease);
+        let (json, signature) = (read(claims)?, read(signature)?);
+        let is_good = |key: &&[u8; 32]| {
+            UnparsedPublicKey::new(&ED25519, &key[..]).verify(&json, &signature).is_ok()
+        };
+        // Nothing is read before its signature was checked.
+        keys.iter().find(is_good).ok_or(LeaseError::Signature)?;
+        serde_json::from_slice(&json).map_err(|_| LeaseError::NotALease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::KeyPair as _;
+
+    use super::*;
+
+    fn pair(seed: u8) -> (Ed25519KeyPair, [u8; 32]) {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("any seed is a key");
+        let public = pair.public_key().as_ref().try_into().expect("32 bytes");
+        (pair, public)
+    }
+
+    fn claims() -> Claims {
+        Claims {
+            id: 7,
+            device: DeviceId([1; 16]),
+            server: "east".to_owned(),
+            up_bit_per_s: 35_000_000,
+            down_bit_per_s: 0,
+            not_before_ms: 100_000,
+            not_after_ms: 160_000,
+            lasts_ms: 21_000,
+            expires_ms: 196_000,
+        }
+    }
+
+    #[test]
+    fn good_at_its_server_in_its_time_only() {
+        let (key, public) = pair(1);
+        let lease = claims().sign(&key);
+        let at = |server, now| Claims::verify(&lease, &[pair(2).1, public], server, now);
+        assert_eq!(at("east", 100_000), Ok(claims()));
+        assert_eq!(at("west", 100_000), Err(LeaseError::Server));
+        assert_eq!(at("east", 94_999), Err(LeaseError::Early));
+        assert_eq!(at("east", 165_000), Ok(claims()));
+        assert_eq!(at("east", 165_001), Err(LeaseError::Late));
+    }
+
+    #[test]
+    fn nobody_else_can_sign_or_change_one() {
+        let (key, public) = pair(1);
+        let lease = claims().sign(&key);
+        let other = Claims { up_bit_per_s: 1 << 40, ..claims() }.sign(&pair(2).0);
+        assert_eq!(Claims::verify(&other, &[public], "east", 100_000), Err(LeaseError::Signature));
+        let [old, new] = [&lease, &other].map(|text| text.split('.').collect::<Vec<_>>());
+        let mixed = [old[0], new[1], old[2]].join(".");
+        assert_eq!(Claims::verify(&mixed, &[public], "east", 100_000), Err(LeaseError::Signature));
+        for none in ["", "ull1", "ull1..", "ull1.a.b.c", &"x".repeat(LEASE_MAX + 1)] {
+            let found = Claims::verify(none, &[public], "east", 100_000);
+            assert!(found.is_err(), "{none:?}");
+        }
+    }
+}

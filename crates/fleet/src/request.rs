@@ -1,0 +1,179 @@
+//! Who sent a request, and that nobody changed it.
+//!
+//! Checking a signature takes fifty times as long as checking a keyed hash, and a fleet hands in
+//! thousands of results a second. So a device proves its key once ([`crate::message::OpenSession`])
+//! and gets a session, whose key authenticates each request with HMAC-SHA-256. The orchestrator
+//! remembers no session: the session's text says whose it is and until when, authenticated by a
+//! secret that all orchestrators of a fleet share, and the session's key follows from that text.
+
+use data_encoding::HEXLOWER;
+use ring::hmac::{HMAC_SHA256, Key, sign, verify};
+
+use crate::device::DeviceId;
+
+/// A session is good for so long.
+pub const SESSION_MS: u64 = 3_600_000;
+/// A request is good for so long before and after its time.
+pub const FRESH_MS: u64 = 300_000;
+
+/// Why a request is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Not a session of this fleet.
+    #[error("this is no session of this fleet")]
+    Session,
+    /// The session is over: open another.
+    #[error("the session is over: open another")]
+    Expired,
+    /// The request is too old, or of the future.
+    #[error("the request's time is more than five minutes off")]
+    Stale,
+    /// The request was changed, or its sender does not have the session's key.
+    #[error("the request is not authenticated by its session")]
+    Forged,
+}
+
+/// A session of a device: its text, which goes with each request, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSecrets {
+    /// Its text.
+    pub session: String,
+    /// Its key.
+    pub key: [u8; 32],
+}
+
+/// A new session.
+pub fn open_session(fleet_secret: &[u8; 32], device: DeviceId, expires_ms: u64) -> SessionSecrets {
+    let claims = format!("{device}.{expires_ms}");
+    let tag = tagged(fleet_secret, "session", claims.as_bytes());
+    let session = format!("{claims}.{}", HEXLOWER.encode(&tag));
+    let key = tagged(fleet_secret, "key", session.as_bytes());
+    SessionSecrets { session, key }
+}
+
+/// What authenticates a request.
+pub fn authenticate(key: &[u8; 32], path: &str, at_ms: u64, body: &[u8]) -> String {
+    let covered = covered(path, at_ms, body);
+    HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
+}
+
+/// Who sent a request.
+///
+/// # Errors
+/// Why it is not believed.
+pub fn sender(
+    fleet_secret: &[u8; 32],
+    now_ms: u64,
+    request: &Authenticated<'_>,
+) -> Result<DeviceId, RequestError> {
+    let (claims, tag) = request.session.rsplit_once('.').ok_or(RequestError::Session)?;
+    let tag = HEXLOWER.decode(tag.as_bytes()).map_err(|_| RequestError::Session)?;
+    let secret = derived(fleet_secret, "session");
+    verify(&secret, claims.as_bytes(), &tag).map_err(|_| RequestError::Session)?;
+    let (device, expires) = claims.split_once('.').ok_or(RequestError::Session)?;
+    let device = device.parse().map_err(|_| RequestError::Session)?;
+    let expires: u64 = expires.parse().map_err(|_| RequestError::Session)?;
+    if now_ms >= expires {
+        return Err(RequestError::Expired);
+    }
+    if now_ms.abs_diff(request.at_ms) > FRESH_MS {
+        return Err(RequestError::Stale);
+    }
+    let key = tagged(fleet_secret, "key", request.session.as_bytes());
+    let tag = HEXLOWER.decode(request.tag.as_bytes()).map_err(|_| RequestError::Forged)?;
+    let covered = covered(request.path, request.at_ms, request.body);
+    verify(&Key::new(HMAC_SHA256, &key), &covered, &tag).map_err(|_| RequestError::Forged)?;
+    Ok(device)
+}
+
+/// A request as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Authenticated<'a> {
+    /// The session's text.
+    pub session: &'a str,
+    /// What [`authenticate`] gave.
+    pub tag: &'a str,
+    /// When it was sent.
+    pub at_ms: u64,
+    /// Its path.
+    pub path: &'a str,
+    /// Its body, byte for byte.
+    pub body: &'a [u8],
+}
+
+fn covered(path: &str, at_ms: u64, body: &[u8]) -> Vec<u8> {
+    let mut covered = format!("{path}\n{at_ms}\n").into_bytes();
+    covered.extend_from_slice(body);
+    covered
+}
+
+fn derived(secret: &[u8; 32], purpose: &str) -> Key {
+    let key = sign(&Key::new(HMAC_SHA256, secret), purpose.as_bytes());
+    Key::new(HMAC_SHA256, key.as_ref())
+}
+
+fn tagged(secret: &[u8; 32], purpose: &str, text: &[u8]) -> [u8; 32] {
+    let tag = sign(&derived(secret, purpose), text);
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(tag.as_ref());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u8; 32] = [9; 32];
+    const DEVICE: DeviceId = DeviceId([3; 16]);
+
+    #[test]
+    fn a_request_is_believed_as_it_was_sent_and_while_it_is_fresh() {
+        let opened = open_session(&SECRET, DEVICE, 10_000_000);
+        let tag = authenticate(&opened.key, "/v1/next", 5_000_000, b"{}");
+        let good = Authenticated {
+            session: &opened.session,
+            tag: &tag,
+            at_ms: 5_000_000,
+            path: "/v1/next",
+            body: b"{}",
+        };
+        let believed = |now, request: &Authenticated<'_>| sender(&SECRET, now, request);
+        assert_eq!(believed(5_000_000, &good), Ok(DEVICE));
+        assert_eq!(believed(5_300_001, &good), Err(RequestError::Stale));
+        assert_eq!(believed(10_000_000, &good), Err(RequestError::Expired));
+        let changed = [
+            Authenticated { body: b"{ }", ..good },
+            Authenticated { path: "/v1/results", ..good },
+            Authenticated { at_ms: 5_000_001, ..good },
+            Authenticated { tag: "00", ..good },
+        ];
+        for request in changed {
+            assert_eq!(believed(5_000_000, &request), Err(RequestError::Forged), "{request:?}");
+        }
+        assert_eq!(sender(&[8; 32], 5_000_000, &good), Err(RequestError::Session));
+    }
+
+    #[test]
+    fn a_session_cannot_be_lengthened_or_given_to_another() {
+        let opened = open_session(&SECRET, DEVICE, 10_000_000);
+        let [device, expires, tag] =
+            <[&str; 3]>::try_from(opened.session.split('.').collect::<Vec<_>>()).expect("three");
+        let other = DeviceId([4; 16]).to_string();
+        for forged in [
+            format!("{device}.{expires}0.{tag}"),
+            format!("{other}.{expires}.{tag}"),
+            String::new(),
+            format!("{device}.{expires}"),
+        ] {
+            let request = Authenticated {
+                session: &forged,
+                tag: "",
+                at_ms: 5_000_000,
+                path: "/v1/next",
+                body: b"",
+            };
+            let found = sender(&SECRET, 5_000_000, &request);
+            assert_eq!(found, Err(RequestError::Session), "{forged}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Questions about what was collected, for pages and studies.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Device, LogEntry, PlanRow, Server, StoreError, StoredResult};
+use crate::bins::Bins;
+use crate::device::DeviceId;
+use crate::outcome::Outcome;
+
+/// Which results are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// Of this plan.
+    pub plan: Option<String>,
+    /// Of this cohort.
+    pub cohort: Option<String>,
+    /// Of lines with these attributes, by [`crate::device::Attributes::NAMES`].
+    pub attributes: BTreeMap<String, String>,
+    /// Begun in this hour of the day, UTC, 0 to 23.
+    pub hour: Option<u8>,
+    /// From this day on, days since 1970.
+    pub from_day: Option<u32>,
+    /// Before this day, days since 1970.
+    pub until_day: Option<u32>,
+}
+
+/// What sums are told apart by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dimension {
+    /// Days since 1970.
+    Day,
+    /// Hour of the day, UTC.
+    Hour,
+    /// The plan.
+    Plan,
+    /// The cohort.
+    Cohort,
+    /// The step of the run.
+    Step,
+    /// What the step loaded: `latency`, `upload`, `download`.
+    Kind,
+    /// The marking.
+    Dscp,
+    /// An attribute of the line, by its name.
+    Attribute(String),
+}
+
+/// Results that were put together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sum {
+    /// A value for each dimension that was asked for.
+    pub key: Vec<String>,
+    /// All round trips.
+    pub bins: Bins,
+    /// Probes that were sent.
+    pub sent: u64,
+    /// Probes that were lost.
+    pub lost: u64,
+    /// Series that were put together.
+    pub tests: u64,
+    /// Devices that they are of.
+    pub devices: u64,
+}
+
+/// How often runs came to an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeCount {
+    /// The plan.
+    pub plan: String,
+    /// The cohort.
+    pub cohort: String,
+    /// Days since 1970.
+    pub day: u32,
+    /// Which end.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// A place that can be asked what was collected. Only [`Outcome::Measured`] counts in sums.
+#[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
+pub trait Archive: Send {
+    /// How often runs came to each end.
+    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError>;
+    /// Bins added up, told apart by these dimensions.
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError>;
+    /// Devices in the order of their identifiers, after that one, at most so many. Only the
+    /// filter's attributes count.
+    fn devices(
+        &mut self,
+        filter: &Filter,
+        after: Option<DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, StoreError>;
+    /// How many devices there are with these attributes.
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError>;
+    /// Values that an attribute has, with the number of devices, the most frequent first.
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError>;
+    /// The newest results of a device.
+    fn results_of(
+        &mut self,
+        device: DeviceId,
+        limit: usize,
+    ) -> Result<Vec<StoredResult>, StoreError>;
+    /// Shows all results that are meant, in the order in which they came, until `see` says false.
+    fn visit(
+        &mut self,
+        filter: &Filter,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError>;
+    /// All servers, by name.
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
+    /// All plans, by name.
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
+    /// The newest entries of the operators' log.
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError>;
+}

@@ -1,0 +1,98 @@
+//! What is kept, and the trait of those who keep it.
+//!
+//! The rules of this crate change state only through a [`Transaction`]: all of it or nothing, and
+//! one after the other as far as anybody can tell. What was committed is on disk. A store in
+//! memory stands here, for simulations and as the reference of the others; SQLite and PostgreSQL
+//! are in the crate `orchestrator`, and one suite of conformance holds all of them.
+
+mod archive;
+mod rows;
+
+pub use archive::{Archive, Dimension, Filter, OutcomeCount, Sum};
+pub use rows::{
+    Code, CodeFor, Device, HeldLease, LogEntry, PlanRow, Schedule, Server, StoredResult,
+};
+
+use crate::device::DeviceId;
+
+/// Why a store could not do it. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another try may help: the database is away, its disk is full, somebody else was first.
+    #[error("{what}")]
+    Temporary {
+        /// What it said.
+        what: String,
+    },
+    /// No other try helps: what is there is not what this version reads, or is damaged.
+    #[error("{what}")]
+    Broken {
+        /// What is wrong, and where.
+        what: String,
+    },
+}
+
+/// What a transaction will look at, so that a store may fetch it at once and lock it in one order.
+/// Whatever is not named can be read all the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Devices.
+    pub devices: Vec<DeviceId>,
+    /// Leases, by their numbers.
+    pub leases: Vec<u64>,
+    /// Something is reserved or given back: such transactions follow each other.
+    pub admits: bool,
+}
+
+/// A place that keeps state.
+pub trait Store: Send {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
+}
+
+/// Changes that are made together. Dropping it takes all of them back.
+#[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
+pub trait Transaction {
+    /// A device.
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
+    /// Adds a device or changes it.
+    fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
+    /// A code for enrolment, by the SHA-256 of its text.
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;
+    /// Adds a code or changes it.
+    fn put_code(&mut self, code: &Code) -> Result<(), StoreError>;
+    /// All servers, by name.
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
+    /// Adds a server or changes it.
+    fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
+    /// A lease that is held.
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
+    /// The lease that a device holds.
+    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError>;
+    /// Leases of runs that load a line of this segment.
+    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError>;
+    /// Leases that have expired at this instant, at most `limit`, the oldest first.
+    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Adds a lease.
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
+    /// Ends a lease.
+    fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;
+    /// All plans, by name.
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
+    /// Adds a plan or changes it.
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError>;
+    /// Keeps results. For each: whether it was new, which it is not if one of the same device,
+    /// epoch and sequence was kept before.
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError>;
+    /// A secret or a setting, by its name.
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    /// Keeps a secret or a setting.
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError>;
+    /// Writes down what an operator did.
+    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError>;
+    /// Makes all of it last; it is on disk when this returns.
+    fn commit(self: Box<Self>) -> Result<(), StoreError>;
+}

@@ -1,0 +1,1 @@
+//! Admits runs and collects what they measured.
