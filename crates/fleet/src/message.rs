@@ -80,10 +80,15 @@ pub struct Session {
 }
 
 /// Is it my turn?
+///
+/// A device asks while it runs nothing, and after what it measured is kept on its disk. Who asks
+/// with a new number and says that nothing waits has no result of the runs that it was given
+/// before: they count as missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Next {
-    /// Counts how often the device lost what it knew.
+    /// Counts how often the device lost what it knew; below `u32::MAX`, which numbers the outcomes
+    /// that the orchestrator makes in its stead.
     pub epoch: u32,
     /// Counts the requests of this epoch; the same number again gets the same answer.
     pub request: u64,
@@ -249,11 +254,15 @@ pub struct Numbered {
 pub struct Stored {
     /// Results that were new.
     pub new: u32,
-    /// Results that were there before.
+    /// Results that were there before, or whose runs have their outcomes already.
     pub known: u32,
+    /// Results of runs that this device was not given: they are not kept.
+    #[serde(default)]
+    pub refused: u32,
 }
 
-/// A server is alive.
+/// A server is alive. One that got no answer for 30 s ends the runs that have leases: these are
+/// void then, and who held them may have got others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {

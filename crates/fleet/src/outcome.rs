@@ -53,7 +53,8 @@ impl Outcome {
 pub struct RunResult {
     /// The plan, by its name.
     pub plan: String,
-    /// Which run of the device under this plan, from 1.
+    /// Which run of the device under this plan, from 1; 0 for one that nobody scheduled, made while
+    /// no orchestrator answered ([`crate::message::Alone`]).
     pub run: u64,
     /// When it began, or should have; milliseconds since 1970 by the device's clock, set right by
     /// what the orchestrator's showed.

@@ -72,12 +72,20 @@ pub enum Refusal {
     NoServer,
     /// No server could ever have room for it: it need not ask again.
     TooLarge,
+    /// The plan's lines share segments, and nobody said which one this is in.
+    SegmentUnknown,
 }
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 5] =
-        [Self::LineBusy, Self::SegmentBusy, Self::ServersFull, Self::NoServer, Self::TooLarge];
+    pub const ALL: [Self; 6] = [
+        Self::LineBusy,
+        Self::SegmentBusy,
+        Self::ServersFull,
+        Self::NoServer,
+        Self::TooLarge,
+        Self::SegmentUnknown,
+    ];
 
     /// In words.
     pub fn words(self) -> &'static str {
@@ -87,6 +95,27 @@ impl Refusal {
             Self::ServersFull => "servers full",
             Self::NoServer => "no server alive",
             Self::TooLarge => "larger than any server",
+            Self::SegmentUnknown => "segment unknown",
+        }
+    }
+}
+
+/// Why a run that was due did not begin when it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The home sent or received itself.
+    HomeBusy,
+    /// It was not admitted.
+    Refused(Refusal),
+}
+
+impl Reason {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::HomeBusy => "home busy",
+            Self::Refused(refusal) => refusal.words(),
         }
     }
 }

@@ -9,12 +9,14 @@ mod wheel;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-use crate::admission::{Admission, LeaseId, LineId, Refusal, Request, Rules, SegmentId, ServerId};
+use crate::admission::{
+    Admission, LeaseId, LineId, Reason, Refusal, Request, Rules, SegmentId, ServerId,
+};
 use crate::plan::Plan;
 use crate::schedule::{DAY, next_run, retry_after, uniform};
 
+pub use tally::Outcome;
 use tally::Tally;
-pub use tally::{Outcome, Reason};
 use wheel::Wheel;
 
 /// What is simulated besides a plan.

@@ -5,28 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Settings;
-use crate::admission::{Refusal, ServerUse};
+use crate::admission::{Reason, Refusal, ServerUse};
 use crate::plan::Plan;
 use crate::schedule::DAY;
-
-/// Why a run did not begin when it was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// The home sent or received itself.
-    HomeBusy,
-    /// It was not admitted.
-    Refused(Refusal),
-}
-
-impl Reason {
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::HomeBusy => "home busy",
-            Self::Refused(refusal) => refusal.words(),
-        }
-    }
-}
 
 /// What came of the days.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -10,7 +10,7 @@ mod rows;
 
 pub use archive::{Archive, Dimension, Filter, OutcomeCount, Sum};
 pub use rows::{
-    Code, CodeFor, Device, HeldLease, LogEntry, PlanRow, Schedule, Server, StoredResult,
+    Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
 };
 
 use crate::device::DeviceId;
@@ -60,6 +60,9 @@ pub trait Transaction {
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
     /// Adds a device or changes it.
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
+    /// Devices whose [`Device::settle_ms`] is not after this instant, at most `limit`, the earliest
+    /// first.
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError>;
     /// A code for enrolment, by the SHA-256 of its text.
     fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;
     /// Adds a code or changes it.
@@ -76,7 +79,9 @@ pub trait Transaction {
     fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError>;
     /// Leases that have expired at this instant, at most `limit`, the oldest first.
     fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
-    /// Adds a lease.
+    /// Leases at a server, by its name, at most `limit`.
+    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Adds a lease, or changes the one of that number.
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
     /// Ends a lease.
     fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;

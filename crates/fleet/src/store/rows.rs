@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::admission::Reason;
 use crate::device::{Attributes, DeviceId, Pseudonym};
 use crate::message::ServerAddress;
 use crate::outcome::RunResult;
@@ -31,6 +32,11 @@ pub struct Device {
     pub dropped: u64,
     /// Where it stands with each plan that it takes part in.
     pub schedules: Vec<Schedule>,
+    /// When an outcome is owed that only the orchestrator can give, milliseconds since 1970;
+    /// `u64::MAX` for never.
+    pub settle_ms: u64,
+    /// Outcomes that the orchestrator made in its stead; numbers them.
+    pub made: u64,
 }
 
 /// Where a device stands with a plan.
@@ -42,10 +48,25 @@ pub struct Schedule {
     pub run: u64,
     /// When it is due, milliseconds since 1970.
     pub due_ms: u64,
+    /// Why it did not begin when it was asked for last; `None` before it was asked for.
+    pub held_back: Option<Reason>,
     /// How often it was refused since.
     pub refusals: u32,
     /// Not to be asked for again before, milliseconds since 1970.
     pub retry_ms: u64,
+    /// Runs that were given to the device and that no outcome is known of, rising.
+    pub open: Vec<OpenRun>,
+}
+
+/// A run that a device was given, and whose result it owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRun {
+    /// Its number.
+    pub run: u64,
+    /// When it was due, milliseconds since 1970.
+    pub due_ms: u64,
+    /// When it was given, milliseconds since 1970.
+    pub given_ms: u64,
 }
 
 /// What a code makes of who shows it.
@@ -78,8 +99,12 @@ pub struct Code {
 pub struct Server {
     /// Where it is; its name is unique.
     pub address: ServerAddress,
-    /// The key that it enrolled with.
+    /// Who it is: follows from its key, as a device's identifier does. It is no device.
     pub device: DeviceId,
+    /// Ed25519.
+    pub public_key: [u8; 32],
+    /// It is to stop for good.
+    pub is_removed: bool,
     /// What it takes, bit/s.
     pub up_bit_per_s: u64,
     /// What it sends, bit/s.
