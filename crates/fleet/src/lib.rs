@@ -10,6 +10,7 @@
 //! - [`device`], [`store`]: lines and those who measure them, and where all of it is kept.
 //! - [`message`], [`request`], [`lease`]: what is said, by whom, and what is allowed.
 //! - [`outcome`], [`bins`]: what became of a run, and the delays that it saw.
+//! - [`agent`]: what a device does next, whatever it hears.
 //! - [`admission`]: who may run now: the line, its segment and a server, all or nothing.
 //! - [`blocking`]: how often a pool of servers is full, by the formula that telephone networks use.
 //! - [`simulate`]: a day of millions of lines, by the same rules, in virtual time.
@@ -18,6 +19,7 @@
 //! of the first day, and a seed repeats a day exactly.
 
 pub mod admission;
+pub mod agent;
 pub mod bins;
 pub mod blocking;
 pub mod device;

@@ -1,0 +1,369 @@
+//! What a device does, told step by step, and whatever it hears.
+
+use super::*;
+use crate::message::{AssignedStep, Assignment, ServerAddress};
+use crate::plan::Kind;
+
+const SECOND: Span = Span::from_secs(1);
+const WALL_MS: u64 = 1_800_000_000_000;
+const IDLE: Local = Local { epoch: 7, waiting: 0, dropped: 0, is_busy: false };
+const WAITING: Local = Local { waiting: 3, ..IDLE };
+
+fn server(name: &str) -> ServerAddress {
+    let fingerprint = format!("sha256:{}", "ab".repeat(32));
+    ServerAddress { name: name.to_owned(), address: format!("{name}:1"), fingerprint }
+}
+
+fn step(kind: Kind) -> AssignedStep {
+    AssignedStep {
+        name: format!("{kind:?}"),
+        kind,
+        duration_ms: 5_000,
+        warm_up_ms: 1_000,
+        classes: vec![0, 45],
+        interval_ms: 20,
+        probe_bytes: 100,
+    }
+}
+
+fn assignment() -> Assignment {
+    Assignment {
+        plan: "a-plan".to_owned(),
+        run: 4,
+        not_before_ms: WALL_MS,
+        not_after_ms: WALL_MS + 60_000,
+        steps: vec![step(Kind::Upload)],
+        lease: "a lease".to_owned(),
+        lease_id: 9,
+        servers: vec![server("east"), server("west")],
+    }
+}
+
+fn alone() -> Alone {
+    Alone {
+        plan: "a-plan".to_owned(),
+        runs_per_day: 24.0,
+        from_s: 0,
+        until_s: 86_400,
+        until_ms: None,
+        steps: vec![step(Kind::Latency), step(Kind::Upload)],
+        servers: vec![server("east"), server("west")],
+    }
+}
+
+fn answer(run: Option<Assignment>) -> News {
+    News::Next(Box::new(NextAnswer {
+        now_ms: WALL_MS,
+        next_poll_ms: WALL_MS + 600_000,
+        run,
+        refusal: None,
+        alone: Some(alone()),
+    }))
+}
+
+fn over(began: Time) -> News {
+    let (outcome, reason, steps) = (Outcome::Measured, String::new(), Vec::new());
+    News::Ran(Box::new(Ran::Over { outcome, reason, began, steps }))
+}
+
+fn turned_away() -> News {
+    News::Ran(Box::new(Ran::TurnedAway { reason: "no room".to_owned() }))
+}
+
+/// A device and the two things that it is driven by.
+struct Driven {
+    agent: Agent,
+    now: Time,
+    rng: Rng,
+}
+
+impl Driven {
+    fn begin(memory: Memory) -> Self {
+        let settings = Settings {
+            orchestrators: 2,
+            start_within: Span::ZERO,
+            version: "test".to_owned(),
+            attributes: None,
+        };
+        let (now, mut rng) = (Time::ZERO, Rng::new(1));
+        // Its own clock stands in 1970.
+        Self { agent: Agent::begin(settings, memory, now, 0, &mut rng), now, rng }
+    }
+
+    fn next(&mut self, local: &Local) -> Task {
+        self.agent.next(self.now, local, &mut self.rng)
+    }
+
+    fn hear(&mut self, news: News) {
+        self.agent.hear(self.now, news, &mut self.rng);
+    }
+
+    fn wait(&mut self, local: &Local) -> Span {
+        let Task::Wait { until } = self.next(local) else { panic!("{:?}", self.next(local)) };
+        let waited = until.since(self.now);
+        self.now = until;
+        waited
+    }
+
+    fn with_run() -> Self {
+        let mut driven = Self::begin(Memory::default());
+        assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
+        driven.hear(answer(Some(assignment())));
+        driven
+    }
+
+    fn kept(&mut self) -> RunResult {
+        let Task::Keep(result) = self.next(&IDLE) else { panic!("{:?}", self.next(&IDLE)) };
+        self.hear(News::Kept);
+        *result
+    }
+}
+
+#[test]
+fn asks_runs_keeps_gives_back_and_hands_in() {
+    let mut driven = Driven::begin(Memory::default());
+    let Task::Ask { orchestrator: 0, request } = driven.next(&IDLE) else { panic!() };
+    assert_eq!((request.epoch, request.request), (7, 1));
+    driven.now += SECOND;
+    driven.hear(answer(Some(assignment())));
+    let Task::Run(run) = driven.next(&IDLE) else { panic!() };
+    assert_eq!((run.lease.as_deref(), &*run.server.name), (Some("a lease"), "east"));
+    assert_eq!((run.began.at_ms, run.began.request, run.began.lease_id), (WALL_MS, 1, Some(9)));
+    let began = driven.now;
+    driven.now += SECOND * 10;
+    driven.hear(over(began));
+    let result = driven.kept();
+    assert_eq!((result.run, result.at_ms, &*result.server), (4, WALL_MS, "east"));
+    assert_eq!(result.fault(), None);
+    assert!(matches!(
+        driven.next(&WAITING),
+        Task::Release { request: Release { lease_id: 9 }, .. }
+    ));
+    driven.hear(News::Released);
+    assert_eq!(driven.next(&WAITING), Task::HandIn { orchestrator: 0, most: RESULTS_MAX });
+    driven.hear(News::Stored);
+    // The poll counts from the answer, whatever the device's own clock shows.
+    assert_eq!(driven.wait(&IDLE), SECOND * 590);
+    let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!(request.request, 2);
+}
+
+#[test]
+fn alone_it_measures_latency_only_and_without_a_lease() {
+    let mut driven = Driven::begin(Memory { alone: Some(alone()), ..Memory::default() });
+    let (mut runs, mut asked) = (0, [0; 2]);
+    while driven.now < Time::ZERO + SECOND * 86_400 * 20 {
+        match driven.next(&IDLE) {
+            Task::Wait { until } => driven.now = until,
+            Task::Ask { orchestrator, .. } => {
+                asked[orchestrator] += 1;
+                driven.hear(News::Trouble(Trouble::NoAnswer));
+            }
+            Task::Run(run) => {
+                assert_eq!((run.lease, run.began.run, run.began.lease_id), (None, 0, None));
+                assert!(run.steps.iter().all(|step| step.kind == Kind::Latency));
+                runs += 1;
+                let began = driven.now;
+                driven.hear(over(began));
+                driven.kept();
+            }
+            task => panic!("{task:?}"),
+        }
+    }
+    assert!((430..=530).contains(&runs), "24 a day: {runs}");
+    // Half an hour on average in the end, and both are tried each time.
+    assert!((800..=1_000).contains(&asked[0]), "{asked:?}");
+    assert_eq!(asked[0], asked[1]);
+    driven.now = driven.agent.contact_at;
+    let Task::Ask { .. } = driven.next(&IDLE) else { panic!() };
+    driven.hear(answer(None));
+    assert!(!driven.agent.is_away());
+    assert!(driven.wait(&IDLE) == SECOND * 600, "and no run of its own any more");
+}
+
+#[test]
+fn a_server_that_refuses_is_followed_by_the_next_one() {
+    let mut driven = Driven::with_run();
+    driven.hear(turned_away());
+    let Task::Move { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!((request.lease_id, &*request.tried), (9, &["east".to_owned()][..]));
+    let (lease, server) = (Some("new".to_owned()), Some(server("west")));
+    driven.hear(News::Moved(Moved { lease, server }));
+    let Task::Run(run) = driven.next(&IDLE) else { panic!() };
+    assert_eq!((run.lease.as_deref(), &*run.server.name), (Some("new"), "west"));
+    driven.hear(turned_away());
+    let Task::Move { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!(request.tried, ["east", "west"]);
+    driven.hear(News::Moved(Moved { lease: None, server: None }));
+    let result = driven.kept();
+    assert_eq!((result.outcome, &*result.reason), (Outcome::Refused, "no room"));
+    assert!(matches!(driven.next(&IDLE), Task::Wait { .. }), "nothing is left to give back");
+}
+
+#[test]
+fn a_busy_home_or_a_run_that_is_too_late_is_an_outcome_and_no_run() {
+    let mut driven = Driven::with_run();
+    let busy = Local { is_busy: true, ..IDLE };
+    let Task::Keep(result) = driven.next(&busy) else { panic!() };
+    assert_eq!(result.outcome, Outcome::CrossTraffic);
+    driven.hear(News::Kept);
+    assert!(matches!(driven.next(&busy), Task::Release { .. }));
+    let mut driven = Driven::with_run();
+    driven.now += SECOND * 61;
+    assert_eq!(driven.kept().outcome, Outcome::Failed);
+}
+
+#[test]
+fn who_is_sent_away_comes_back_later_and_who_is_gone_never() {
+    for _ in 0..100 {
+        let mut driven = Driven::begin(Memory::default());
+        driven.next(&IDLE);
+        driven.hear(News::Trouble(Trouble::Later { after_ms: 30_000 }));
+        let waited = driven.wait(&IDLE);
+        assert!((SECOND * 30..=SECOND * 60).contains(&waited), "{waited}");
+        assert!(matches!(driven.next(&IDLE), Task::Ask { orchestrator: 0, .. }));
+    }
+    let mut driven = Driven::with_run();
+    driven.hear(turned_away());
+    driven.next(&IDLE);
+    driven.hear(News::Trouble(Trouble::Gone));
+    for _ in 0..10 {
+        assert_eq!(driven.next(&WAITING), Task::Stop);
+        driven.now += SECOND * 100_000;
+    }
+    let mut driven = Driven::begin(Memory { is_removed: true, ..Memory::default() });
+    assert_eq!(driven.next(&IDLE), Task::Stop);
+}
+
+#[test]
+fn a_result_that_nobody_takes_does_not_hold_up_the_others() {
+    let mut driven = Driven::begin(Memory::default());
+    let mut sizes = Vec::new();
+    while let Task::HandIn { most, .. } = driven.next(&WAITING) {
+        sizes.push(most);
+        driven.hear(News::Trouble(Trouble::Unfit));
+    }
+    assert_eq!(sizes, [256, 128, 64, 32, 16, 8, 4, 2, 1]);
+    assert_eq!(driven.next(&WAITING), Task::Discard);
+    driven.hear(News::Discarded);
+    assert_eq!(driven.next(&WAITING), Task::HandIn { orchestrator: 0, most: 256 });
+}
+
+#[test]
+fn what_was_interrupted_failed_and_is_not_made_again() {
+    let began = Began {
+        request: 5,
+        plan: "a-plan".to_owned(),
+        run: 4,
+        at_ms: WALL_MS,
+        lease_id: Some(9),
+        server: "east".to_owned(),
+    };
+    let memory = |interrupted| Memory {
+        request: 5,
+        began: Some(began.clone()),
+        interrupted,
+        ..Memory::default()
+    };
+    let mut driven = Driven::begin(memory(Some(began.clone())));
+    let result = driven.kept();
+    assert_eq!((result.outcome, result.run, result.at_ms), (Outcome::Failed, 4, WALL_MS));
+    assert!(matches!(driven.next(&IDLE), Task::Release { request: Release { lease_id: 9 }, .. }));
+    driven.hear(News::Released);
+    let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!(request.request, 6);
+    // Nobody knows whether this one was answered: it is asked again, under its number.
+    let mut driven = Driven::begin(Memory { request: 6, ..memory(None) });
+    let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!(request.request, 6);
+}
+
+#[test]
+fn a_full_disk_is_waited_for_and_then_the_result_counts_as_lost() {
+    let mut driven = Driven::with_run();
+    let began = driven.now;
+    driven.hear(over(began));
+    for tries in 0..KEEP_TRIES {
+        assert!(matches!(driven.next(&IDLE), Task::Keep(_)), "{tries}");
+        driven.hear(News::NotKept);
+        if tries == 0 {
+            assert!(matches!(driven.next(&IDLE), Task::Release { .. }), "nobody waits for it");
+            driven.hear(News::Released);
+        }
+        if tries + 1 < KEEP_TRIES {
+            assert_eq!(driven.wait(&IDLE), KEEP_AGAIN);
+        }
+    }
+    while let Task::Wait { until } = driven.next(&IDLE) {
+        driven.now = until;
+    }
+    let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
+    assert_eq!(request.dropped, 1);
+}
+
+/// Whatever is heard: each run that was given ends in one result, no load without a lease, no
+/// request before its time, and no two in a row without an answer between.
+#[test]
+fn whatever_is_heard_each_run_has_one_end() {
+    for seed in 0..300 {
+        let mut random = Rng::new(seed);
+        let mut driven = Driven::begin(Memory::default());
+        driven.rng = random.child("agent");
+        let (mut given, mut ended, mut lost) = (0, 0, 0);
+        for _ in 0..400 {
+            let local = Local { is_busy: random.below(20) == 0, ..IDLE };
+            let task = driven.next(&local);
+            assert_eq!(task, driven.next(&local), "the same again");
+            driven.now += Span::from_millis(u64::from(random.below(3_000)));
+            let trouble = |random: &mut Rng| {
+                News::Trouble(match random.below(4) {
+                    0 => Trouble::NoAnswer,
+                    1 => Trouble::Later { after_ms: u64::from(random.next_u32()) },
+                    2 => Trouble::Unfit,
+                    _ => Trouble::Refused,
+                })
+            };
+            let fails = random.below(3) == 0;
+            match task {
+                Task::Wait { until } => driven.now = driven.now.max(until),
+                Task::Ask { .. } | Task::Move { .. } | Task::Release { .. } if fails => {
+                    driven.hear(trouble(&mut random));
+                }
+                Task::Ask { .. } => {
+                    let run = (random.below(2) == 0).then(assignment);
+                    given += u32::from(run.is_some());
+                    driven.hear(answer(run));
+                }
+                Task::Move { .. } => {
+                    let lease = (random.below(2) == 0).then(|| "new".to_owned());
+                    let server = lease.as_ref().map(|_| server("north"));
+                    driven.hear(News::Moved(Moved { lease, server }));
+                }
+                Task::Release { .. } => driven.hear(News::Released),
+                Task::Run(run) => {
+                    let loads = run.steps.iter().any(|step| step.kind != Kind::Latency);
+                    assert!(!loads || run.lease.is_some());
+                    let began = driven.now;
+                    driven.hear(if fails { turned_away() } else { over(began) });
+                }
+                Task::Keep(result) if fails => {
+                    driven.hear(News::NotKept);
+                    let is_lost = matches!(driven.agent.in_hand, InHand::Nothing);
+                    lost += u32::from(is_lost && result.run > 0);
+                }
+                Task::Keep(result) => {
+                    ended += u32::from(result.run > 0);
+                    driven.hear(News::Kept);
+                }
+                task => panic!("{task:?}"),
+            }
+        }
+        let in_hand = match &driven.agent.in_hand {
+            InHand::Nothing => 0,
+            InHand::Run(held) | InHand::Move(held) => u32::from(held.run > 0),
+            InHand::Keep { result, .. } => u32::from(result.run > 0),
+        };
+        assert_eq!(given, ended + lost + in_hand, "seed {seed}");
+        assert!(given > 5, "the premise: {given} runs");
+    }
+}
