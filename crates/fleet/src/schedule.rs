@@ -61,6 +61,19 @@ pub fn retry_after(rng: &mut Rng, refusals: u32) -> Span {
     RETRY_LEAST + Span::from_nanos((uniform(rng) * most as f64) as u64)
 }
 
+/// When a run that was due at `due` and was held back now, after so many times before, is asked
+/// for again; `None` where that would be later than it may begin.
+pub fn again(
+    rng: &mut Rng,
+    now: Time,
+    refusals: u32,
+    due: Time,
+    start_within: Span,
+) -> Option<Time> {
+    let again = now + retry_after(rng, refusals);
+    (again <= due + start_within).then_some(again)
+}
+
 /// A first refusal is followed by another request within so much time.
 pub const RETRY_FIRST: Span = Span::from_secs(60);
 /// Nobody asks again sooner.

@@ -6,6 +6,7 @@
 //! line that vanishes in the middle of a run frees what it held without anybody's help. Whatever
 //! is not known to be free is refused.
 
+mod decide;
 mod leases;
 mod pool;
 
@@ -13,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
+pub use decide::{Asked, Choice, Rates, Room};
 use leases::Leases;
-use pool::{Pool, Rates};
+use pool::Pool;
 pub use pool::{ServerId, ServerUse};
 
 /// A line, by the number that it was enrolled under. Numbers are given one after the other: memory
@@ -111,6 +113,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Asking again would not help.
+    pub fn is_final(self) -> bool {
+        self == Self::Refused(Refusal::TooLarge)
+    }
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -203,17 +210,15 @@ impl Admission {
         rng: &mut Rng,
     ) -> Result<Lease, Refusal> {
         self.expire(now);
-        if self.is_running(request.line) {
-            return Err(Refusal::LineBusy);
-        }
         let segment = request.is_loaded.then_some(request.segment);
-        let loaded = segment.map_or(0, |segment| self.loaded_in(segment));
-        if segment.is_some() && self.rules.loaded_per_segment.is_some_and(|most| loaded >= most) {
-            return Err(Refusal::SegmentBusy);
-        }
         let rates = Rates { up: request.up_bit_per_s, down: request.down_bit_per_s };
-        let alive_since = now - self.rules.heartbeat_timeout;
-        let server = self.pool.take(rates, alive_since, rng)?;
+        let asked = Asked {
+            rates,
+            has_lease: self.is_running(request.line),
+            loaded_in_segment: segment.map(|segment| self.loaded_in(segment)),
+        };
+        let choice = self.rules.decide(now, &asked, self.pool.rooms(), rng)?;
+        let server = self.pool.take(choice.first(), rates);
         let expires = now + request.lasts + self.rules.lease_grace;
         let id = self.leases.add(Held { line: request.line, segment, server, rates }, expires);
         let (word, bit) = word_and_bit(request.line);

@@ -81,6 +81,17 @@ pub enum Kind {
     Download,
 }
 
+impl Kind {
+    /// As plans and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Upload => "upload",
+            Self::Download => "download",
+        }
+    }
+}
+
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {

@@ -9,11 +9,9 @@ mod wheel;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-use crate::admission::{
-    Admission, LeaseId, LineId, Reason, Refusal, Request, Rules, SegmentId, ServerId,
-};
+use crate::admission::{Admission, LeaseId, LineId, Reason, Request, Rules, SegmentId, ServerId};
 use crate::plan::Plan;
-use crate::schedule::{DAY, next_run, retry_after, uniform};
+use crate::schedule::{DAY, again, next_run, uniform};
 
 pub use tally::Outcome;
 use tally::Tally;
@@ -152,13 +150,12 @@ impl<'a> Simulation<'a> {
         }
         let Err(reason) = self.try_to_run(now, line, refusals == 0) else { return };
         self.tally.refuse(reason);
-        let again = now + retry_after(&mut self.rng, refusals);
-        let is_late = again > scheduled + self.plan.start_within;
-        if reason == Reason::Refused(Refusal::TooLarge) || is_late {
+        let again = again(&mut self.rng, now, refusals, scheduled, self.plan.start_within);
+        let Some(at) = again.filter(|_| !reason.is_final()) else {
             self.tally.give_up(reason);
             return;
-        }
-        self.wheel.add(again, Event::Wants { line, scheduled, refusals: refusals + 1 });
+        };
+        self.wheel.add(at, Event::Wants { line, scheduled, refusals: refusals + 1 });
     }
 
     fn try_to_run(&mut self, now: Time, line: u32, is_first: bool) -> Result<(), Reason> {

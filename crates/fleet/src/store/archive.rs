@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Device, LogEntry, PlanRow, Server, StoreError, StoredResult};
 use crate::bins::Bins;
-use crate::device::DeviceId;
-use crate::outcome::Outcome;
+use crate::device::{Attributes, DeviceId};
+use crate::outcome::{Outcome, SeriesResult, StepResult};
 
 /// Which results are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,26 @@ pub struct Filter {
     pub from_day: Option<u32>,
     /// Before this day, days since 1970.
     pub until_day: Option<u32>,
+}
+
+impl Filter {
+    /// Whether a result is meant.
+    pub fn meets(&self, kept: &StoredResult) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.plan, &kept.result.plan)
+            && is(&self.cohort, &kept.cohort)
+            && self.hour.is_none_or(|hour| hour == kept.hour())
+            && self.from_day.is_none_or(|day| kept.day() >= day)
+            && self.until_day.is_none_or(|day| kept.day() < day)
+            && self.meets_attributes(&kept.attributes)
+    }
+
+    /// Whether a line is meant. An attribute that there is none of is never met.
+    pub fn meets_attributes(&self, attributes: &Attributes) -> bool {
+        self.attributes.iter().all(|(name, value)| attributes.get(name).as_ref() == Some(value))
+    }
 }
 
 /// What sums are told apart by.
@@ -47,6 +67,22 @@ pub enum Dimension {
     Dscp,
     /// An attribute of the line, by its name.
     Attribute(String),
+}
+
+impl Dimension {
+    /// The value of a series.
+    pub fn of(&self, kept: &StoredResult, step: &StepResult, series: &SeriesResult) -> String {
+        match self {
+            Self::Day => kept.day().to_string(),
+            Self::Hour => kept.hour().to_string(),
+            Self::Plan => kept.result.plan.clone(),
+            Self::Cohort => kept.cohort.clone(),
+            Self::Step => step.step.clone(),
+            Self::Kind => step.kind.name().to_owned(),
+            Self::Dscp => series.dscp.to_string(),
+            Self::Attribute(name) => kept.attributes.get(name).unwrap_or_default(),
+        }
+    }
 }
 
 /// Results that were put together.

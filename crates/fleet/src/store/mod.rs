@@ -6,9 +6,11 @@
 //! are in the crate `orchestrator`, and one suite of conformance holds all of them.
 
 mod archive;
+mod memory;
 mod rows;
 
 pub use archive::{Archive, Dimension, Filter, OutcomeCount, Sum};
+pub use memory::Memory;
 pub use rows::{
     Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
 };

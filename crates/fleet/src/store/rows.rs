@@ -182,6 +182,18 @@ pub struct StoredResult {
     pub result: RunResult,
 }
 
+impl StoredResult {
+    /// The day on which it began, days since 1970, UTC.
+    pub fn day(&self) -> u32 {
+        u32::try_from(self.result.at_ms / 86_400_000).unwrap_or(u32::MAX)
+    }
+
+    /// The hour of the day in which it began, UTC.
+    pub fn hour(&self) -> u8 {
+        (self.result.at_ms / 3_600_000 % 24) as u8
+    }
+}
+
 /// What an operator did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {

@@ -1,0 +1,343 @@
+//! A store in memory: for simulations, for tests, and as the reference of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{
+    Archive, Code, Device, Dimension, Filter, HeldLease, LogEntry, Needs, OutcomeCount, PlanRow,
+    Server, Store, StoreError, StoredResult, Sum, Transaction,
+};
+use crate::device::DeviceId;
+use crate::outcome::Outcome;
+
+/// A store that is gone with its last handle. Handles that were cloned are of the same store, as
+/// several orchestrators of one database are.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    devices: BTreeMap<DeviceId, Device>,
+    codes: BTreeMap<[u8; 32], Code>,
+    servers: BTreeMap<String, Server>,
+    leases: BTreeMap<u64, HeldLease>,
+    plans: BTreeMap<String, PlanRow>,
+    settings: BTreeMap<String, Vec<u8>>,
+    results: Vec<StoredResult>,
+    kept: BTreeSet<(DeviceId, u32, u64)>,
+    log: Vec<LogEntry>,
+}
+
+/// What was there before a change.
+enum Undo {
+    Device(DeviceId, Option<Device>),
+    Code([u8; 32], Option<Code>),
+    Server(String, Option<Server>),
+    Lease(u64, Option<HeldLease>),
+    Plan(String, Option<PlanRow>),
+    Setting(String, Option<Vec<u8>>),
+    Result,
+    Log,
+}
+
+struct Changes<'a> {
+    state: MutexGuard<'a, State>,
+    undo: Vec<Undo>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked held a transaction, which was taken back when it was dropped.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All leases that are held, by their numbers.
+    pub fn leases(&self) -> Vec<HeldLease> {
+        self.state().leases.values().cloned().collect()
+    }
+
+    /// All that was kept, in the order in which it came.
+    pub fn results(&self) -> Vec<StoredResult> {
+        self.state().results.clone()
+    }
+}
+
+impl Store for Memory {
+    fn begin(&mut self, _: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(Changes { state: self.state(), undo: Vec::new() }))
+    }
+}
+
+impl Drop for Changes<'_> {
+    fn drop(&mut self) {
+        while let Some(undo) = self.undo.pop() {
+            self.state.take_back(undo);
+        }
+    }
+}
+
+/// Puts back a value, or takes away what was not there.
+fn restore<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
+}
+
+impl State {
+    fn take_back(&mut self, undo: Undo) {
+        match undo {
+            Undo::Device(key, old) => restore(&mut self.devices, key, old),
+            Undo::Code(key, old) => restore(&mut self.codes, key, old),
+            Undo::Server(key, old) => restore(&mut self.servers, key, old),
+            Undo::Lease(key, old) => restore(&mut self.leases, key, old),
+            Undo::Plan(key, old) => restore(&mut self.plans, key, old),
+            Undo::Setting(key, old) => restore(&mut self.settings, key, old),
+            Undo::Result => {
+                if let Some(result) = self.results.pop() {
+                    self.kept.remove(&(result.device, result.epoch, result.sequence));
+                }
+            }
+            Undo::Log => drop(self.log.pop()),
+        }
+    }
+}
+
+impl Transaction for Changes<'_> {
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError> {
+        Ok(self.state.devices.get(&id).cloned())
+    }
+
+    fn put_device(&mut self, device: &Device) -> Result<(), StoreError> {
+        let old = self.state.devices.insert(device.id, device.clone());
+        self.undo.push(Undo::Device(device.id, old));
+        Ok(())
+    }
+
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
+        let devices = self.state.devices.values().filter(|device| device.settle_ms <= now_ms);
+        let mut found: Vec<_> = devices.map(|device| (device.settle_ms, device.id)).collect();
+        found.sort_unstable();
+        Ok(found.into_iter().take(limit).map(|(_, id)| id).collect())
+    }
+
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError> {
+        Ok(self.state.codes.get(hash).cloned())
+    }
+
+    fn put_code(&mut self, code: &Code) -> Result<(), StoreError> {
+        let old = self.state.codes.insert(code.hash, code.clone());
+        self.undo.push(Undo::Code(code.hash, old));
+        Ok(())
+    }
+
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+        Ok(self.state.servers.values().cloned().collect())
+    }
+
+    fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
+        let name = server.address.name.clone();
+        let old = self.state.servers.insert(name.clone(), server.clone());
+        self.undo.push(Undo::Server(name, old));
+        Ok(())
+    }
+
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError> {
+        Ok(self.state.leases.get(&id).cloned())
+    }
+
+    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError> {
+        Ok(self.state.leases.values().find(|lease| lease.device == device).cloned())
+    }
+
+    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError> {
+        let is_in = |lease: &&HeldLease| lease.segment.as_deref() == Some(segment);
+        Ok(self.state.leases.values().filter(is_in).count() as u32)
+    }
+
+    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        let leases = self.state.leases.values();
+        let mut found: Vec<_> = leases.filter(|lease| lease.expires_ms <= now_ms).collect();
+        found.sort_by_key(|lease| (lease.expires_ms, lease.id));
+        Ok(found.into_iter().take(limit).cloned().collect())
+    }
+
+    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        let leases = self.state.leases.values().filter(|lease| lease.server == server);
+        Ok(leases.take(limit).cloned().collect())
+    }
+
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {
+        let old = self.state.leases.insert(lease.id, lease.clone());
+        self.undo.push(Undo::Lease(lease.id, old));
+        Ok(())
+    }
+
+    fn end_lease(&mut self, id: u64) -> Result<(), StoreError> {
+        let old = self.state.leases.remove(&id);
+        self.undo.push(Undo::Lease(id, old));
+        Ok(())
+    }
+
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+        Ok(self.state.plans.values().cloned().collect())
+    }
+
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError> {
+        let old = self.state.plans.insert(plan.name.clone(), plan.clone());
+        self.undo.push(Undo::Plan(plan.name.clone(), old));
+        Ok(())
+    }
+
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError> {
+        let mut keep = |result: &StoredResult| {
+            let key = (result.device, result.epoch, result.sequence);
+            let is_new = self.state.kept.insert(key);
+            if is_new {
+                self.state.results.push(result.clone());
+                self.undo.push(Undo::Result);
+            }
+            is_new
+        };
+        Ok(results.iter().map(&mut keep).collect())
+    }
+
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.state.settings.get(name).cloned())
+    }
+
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        let old = self.state.settings.insert(name.to_owned(), value.to_vec());
+        self.undo.push(Undo::Setting(name.to_owned(), old));
+        Ok(())
+    }
+
+    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
+        self.state.log.push(entry.clone());
+        self.undo.push(Undo::Log);
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.undo.clear();
+        Ok(())
+    }
+}
+
+impl Archive for Memory {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+        let mut counts = BTreeMap::new();
+        for kept in self.state().results.iter().filter(|kept| filter.meets(kept)) {
+            let result = &kept.result;
+            let of = (result.plan.clone(), kept.cohort.clone(), kept.day());
+            let end = (result.outcome, result.reason.clone());
+            *counts.entry((of, end)).or_insert(0_u64) += 1;
+        }
+        let row = |(((plan, cohort, day), (outcome, reason)), count)| OutcomeCount {
+            plan,
+            cohort,
+            day,
+            outcome,
+            reason,
+            count,
+        };
+        Ok(counts.into_iter().map(row).collect())
+    }
+
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+        let mut sums = BTreeMap::<Vec<String>, (Sum, BTreeSet<DeviceId>)>::new();
+        let state = self.state();
+        let is_meant =
+            |kept: &&StoredResult| kept.result.outcome == Outcome::Measured && filter.meets(kept);
+        for kept in state.results.iter().filter(is_meant) {
+            for step in &kept.result.steps {
+                for series in &step.series {
+                    let key: Vec<_> = by.iter().map(|it| it.of(kept, step, series)).collect();
+                    let (sum, devices) = sums.entry(key).or_default();
+                    sum.bins.merge(&series.bins);
+                    sum.sent = sum.sent.saturating_add(series.sent);
+                    sum.lost = sum.lost.saturating_add(series.lost);
+                    sum.tests += 1;
+                    devices.insert(kept.device);
+                }
+            }
+        }
+        let row = |(key, (sum, devices)): (_, (Sum, BTreeSet<_>))| Sum {
+            key,
+            devices: devices.len() as u64,
+            ..sum
+        };
+        Ok(sums.into_iter().map(row).collect())
+    }
+
+    fn devices(
+        &mut self,
+        filter: &Filter,
+        after: Option<DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, StoreError> {
+        let state = self.state();
+        let devices = state.devices.values().filter(|device| after.is_none_or(|it| device.id > it));
+        let meant = devices.filter(|device| filter.meets_attributes(&device.attributes));
+        Ok(meant.take(limit).cloned().collect())
+    }
+
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+        let state = self.state();
+        let is_meant = |device: &&Device| filter.meets_attributes(&device.attributes);
+        Ok(state.devices.values().filter(is_meant).count() as u64)
+    }
+
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut counts = BTreeMap::new();
+        for device in self.state().devices.values() {
+            if let Some(value) = device.attributes.get(attribute) {
+                *counts.entry(value).or_insert(0_u64) += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        counts.truncate(limit);
+        Ok(counts)
+    }
+
+    fn results_of(
+        &mut self,
+        device: DeviceId,
+        limit: usize,
+    ) -> Result<Vec<StoredResult>, StoreError> {
+        let state = self.state();
+        let results = state.results.iter().rev().filter(|kept| kept.device == device);
+        Ok(results.take(limit).cloned().collect())
+    }
+
+    fn visit(
+        &mut self,
+        filter: &Filter,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        let meant: Vec<_> =
+            self.state().results.iter().filter(|kept| filter.meets(kept)).cloned().collect();
+        meant.iter().all(see);
+        Ok(())
+    }
+
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+        Ok(self.state().servers.values().cloned().collect())
+    }
+
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+        Ok(self.state().plans.values().cloned().collect())
+    }
+
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
+        Ok(self.state().log.iter().rev().take(limit).cloned().collect())
+    }
+}
