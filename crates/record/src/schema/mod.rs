@@ -10,6 +10,7 @@
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
 //! - [`ArmSummary`] pools the valid trials of one arm; [`Expectation`] holds a published number
 //!   against it; [`StudyRecord`] compares lines that are each measured several times a day.
+//! - [`CohortStudy`] compares the cohorts of a plan for many lines.
 //!
 //! Times are nanoseconds since the start of their trial, in `u64`. Rates are whole bits per second,
 //! counted at the IP layer unless a field says otherwise. A field that is printed carries its unit
@@ -17,6 +18,7 @@
 
 mod alarm;
 mod arm;
+mod cohorts;
 mod expectation;
 mod packet;
 mod run;
@@ -28,6 +30,10 @@ mod validity;
 pub use alarm::{CeAlarm, CeRule};
 pub use arm::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Quantile,
+};
+pub use cohorts::{
+    ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
+    OutcomeStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified, Stratum, TierUse,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use packet::PacketSighting;

@@ -9,12 +9,15 @@
 //! Every function is checked against scipy 1.17.1; the tests hold its numbers and the calls that
 //! give them.
 
+mod cluster;
 mod compare;
 mod ecdf;
 mod histogram;
 mod interval;
+mod kolmogorov;
 mod quantile;
 
+pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
 pub use compare::{
     Alternative, MannWhitney, RankMethod, Shift, hodges_lehmann_ratio, hodges_lehmann_shift,
     mann_whitney,
@@ -22,4 +25,5 @@ pub use compare::{
 pub use ecdf::{Ecdf, EcdfBand};
 pub use histogram::FixedBins;
 pub use interval::{jain_index, mean_interval};
+pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use quantile::{distribution, nearest_rank, weighted_distribution};

@@ -1,0 +1,84 @@
+//! Lag of each class, and how much of its tier a load filled.
+
+use std::collections::BTreeSet;
+
+use super::{ClassDays, Line, Lines};
+use crate::CONFIDENCE;
+use crate::schema::{ClassStudy, Interval, TierUse};
+use crate::stats::mean_interval;
+
+/// Every class of every cohort that was measured without and under load on one day.
+pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
+    let mut rows = Vec::new();
+    for (place, name) in lines.series.iter().enumerate() {
+        for (cohort, cohort_name) in lines.cohorts.iter().enumerate() {
+            let own: Vec<&ClassDays> = lines
+                .of_cohort(cohort)
+                .filter_map(|line| line.classes.get(&place))
+                .filter(|class| class.days > 0)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let over = |value: &dyn Fn(&ClassDays) -> Option<f64>| -> Option<Interval> {
+                let values: Vec<f64> = own.iter().filter_map(|class| value(class)).collect();
+                mean_interval(&values, CONFIDENCE)
+            };
+            let by_day =
+                |class: &ClassDays, sum_us: f64| Some(sum_us / f64::from(class.days) / 1e3);
+            rows.push(ClassStudy {
+                cohort: cohort_name.clone(),
+                step: name.step.clone(),
+                dscp: name.dscp,
+                devices: own.len() as u64,
+                days: own.iter().map(|class| u64::from(class.days)).sum(),
+                idle_p50_ms: over(&|class| by_day(class, class.idle_p50_us)),
+                loaded_p99_ms: over(&|class| by_day(class, class.loaded_p99_us)),
+                lag_ms: over(&|class| by_day(class, class.loaded_p99_us - class.idle_p50_us)),
+                against: lines.against(place),
+                cut_percent: over(&|class| {
+                    (class.cut_days > 0).then(|| class.cut_percent / f64::from(class.cut_days))
+                }),
+            });
+        }
+    }
+    rows
+}
+
+impl Lines {
+    /// The marking that the classes of a step are held against: the lowest.
+    pub fn against(&self, place: usize) -> u8 {
+        let Some(own) = self.series.get(place) else { return 0 };
+        let of_step = self.series.iter().filter(|name| name.step == own.step);
+        of_step.map(|name| name.dscp).min().unwrap_or(own.dscp)
+    }
+}
+
+/// A line fills its tier from this percentage on.
+const FULL_PERCENT: f64 = 95.0;
+
+/// Every loaded step of every cohort.
+pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
+    let steps: BTreeSet<&String> = lines.lines.iter().flat_map(|line| line.uses.keys()).collect();
+    let mut rows = Vec::new();
+    for step in steps {
+        for (cohort, name) in lines.cohorts.iter().enumerate() {
+            let mean = |line: &Line| {
+                let (sum, tests) = line.uses.get(step)?;
+                (*tests > 0).then(|| sum / f64::from(*tests))
+            };
+            let means: Vec<f64> = lines.of_cohort(cohort).filter_map(mean).collect();
+            if means.is_empty() {
+                continue;
+            }
+            let full = means.iter().filter(|percent| **percent >= FULL_PERCENT).count();
+            rows.push(TierUse {
+                cohort: name.clone(),
+                step: step.clone(),
+                percent: mean_interval(&means, CONFIDENCE),
+                full: full as f64 * 100.0 / means.len() as f64,
+            });
+        }
+    }
+    rows
+}

@@ -1,0 +1,131 @@
+//! Cohorts compared within lines that are alike, and put together with the weights of those lines.
+//!
+//! Two cohorts that have other tiers or regions differ for that reason alone. Within a group of
+//! like lines they cannot; a group that only one of them has shows nothing and is left out. The
+//! others are weighted by the lines of both cohorts together, the same weights for both.
+//!
+//! A line may be in several groups, as it is measured in several hours. Its contributions are added
+//! up before they are squared, so that the interval is one over lines all the same.
+
+use std::collections::BTreeMap;
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::{Line, Lines};
+use crate::CONFIDENCE;
+use crate::schema::{Estimate, Stratified, Stratum};
+
+/// Lines of each cohort that a group has at least.
+const LINES_LEAST: u64 = 5;
+/// Groups that are told one by one, the heaviest.
+const STRATA_TOLD: usize = 24;
+/// What lines are told apart by that is not their own.
+const HOUR: &str = "hour";
+
+pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
+    let Some(reference) = lines.reference else { return Vec::new() };
+    let others = (0..lines.cohorts.len()).filter(|cohort| *cohort != reference);
+    let pairs = others.flat_map(|cohort| (0..lines.dimensions.len()).map(move |by| (cohort, by)));
+    pairs.filter_map(|(cohort, by)| one(lines, place, by, [cohort, reference])).collect()
+}
+
+/// Logarithms of what a line showed, by the group.
+fn values(lines: &Lines, line: &Line, place: usize, by: usize) -> Vec<(String, f64)> {
+    let Some(series) = line.series.get(&place) else { return Vec::new() };
+    let (name, texts) = &lines.dimensions[by];
+    let logarithm = |ms: f64| (ms > 0.0).then(|| ms.ln());
+    if name == HOUR {
+        let of = |(hour, (sum, tests)): (&u8, &(f64, u32))| {
+            let mean = logarithm(sum / f64::from(*tests) / 1e3)?;
+            Some((format!("{hour:02}"), mean))
+        };
+        return series.hours.iter().filter_map(of).collect();
+    }
+    let text = line.strata.get(by).and_then(|value| texts.get(*value)).cloned();
+    text.zip(series.mean_ms().and_then(logarithm)).into_iter().collect()
+}
+
+/// Lines of one cohort in a group: how many, and their sum.
+#[derive(Default, Clone, Copy)]
+struct Group {
+    count: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Group {
+    fn mean(self) -> f64 {
+        self.sum / self.count as f64
+    }
+
+    /// Squared standard error of the mean.
+    fn error(self) -> f64 {
+        let count = self.count as f64;
+        (self.squares - count * self.mean().powi(2)).max(0.0) / (count - 1.0) / count
+    }
+}
+
+fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Stratified> {
+    let side_of = |line: &Line| pair.iter().position(|cohort| line.cohort == *cohort);
+    let of_lines = || {
+        lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(lines, line, place, by))))
+    };
+    let mut groups: BTreeMap<String, [Group; 2]> = BTreeMap::new();
+    for (side, values) in of_lines() {
+        for (group, value) in values {
+            let sum = &mut groups.entry(group).or_default()[side];
+            sum.count += 1;
+            sum.sum += value;
+            sum.squares += value * value;
+        }
+    }
+    if groups.is_empty() {
+        return None;
+    }
+    let all = groups.len();
+    groups.retain(|_, sums| sums.iter().all(|sum| sum.count >= LINES_LEAST));
+    let total: u64 = groups.values().flatten().map(|sum| sum.count).sum();
+    let weight = |sums: &[Group; 2]| (sums[0].count + sums[1].count) as f64 / total as f64;
+    let (mut square, mut dropped) = (0.0, [0, 0]);
+    for (side, values) in of_lines() {
+        let known: Vec<_> =
+            values.iter().filter_map(|(group, value)| Some((groups.get(group)?, value))).collect();
+        dropped[side] += u64::from(known.is_empty() && !values.is_empty());
+        let part = |(sums, value): &(&[Group; 2], &f64)| {
+            weight(sums) / sums[side].count as f64 * (**value - sums[side].mean())
+        };
+        square += known.iter().map(part).sum::<f64>().powi(2);
+    }
+    let difference = |sums: &[Group; 2]| sums[1].mean() - sums[0].mean();
+    let mean: f64 = groups.values().map(|sums| weight(sums) * difference(sums)).sum();
+    let strata_dropped = (all - groups.len()) as u64;
+    let mut strata: Vec<Stratum> = groups
+        .iter()
+        .map(|(value, sums)| Stratum {
+            value: value.clone(),
+            devices: [sums[0].count, sums[1].count],
+            weight: weight(sums),
+            ratio: ratio(difference(sums), sums[0].error() + sums[1].error()),
+        })
+        .collect();
+    strata.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.value.cmp(&b.value)));
+    strata.truncate(STRATA_TOLD);
+    strata.sort_by(|a, b| a.value.cmp(&b.value));
+    Some(Stratified {
+        by: lines.dimensions[by].0.clone(),
+        cohort: lines.cohorts[pair[0]].clone(),
+        against: lines.cohorts[pair[1]].clone(),
+        strata,
+        ratio: (total > 0).then(|| ratio(mean, square)),
+        dropped,
+        strata_dropped,
+    })
+}
+
+/// Of a difference of logarithms and its squared standard error.
+fn ratio(difference: f64, square: f64) -> Estimate {
+    let half = Normal::standard().inverse_cdf(0.5 + CONFIDENCE / 2.0) * square.sqrt();
+    let end = |at: f64| Some(at.exp()).filter(|end| end.is_finite());
+    let (low, high) = (end(difference - half), end(difference + half));
+    Estimate { value: difference.exp(), low, high }
+}

@@ -1,0 +1,179 @@
+//! Studies of made-up lines whose truth is known.
+
+use super::*;
+
+/// About normal: mean 0, deviation 1.
+fn normal(rng: &mut Rng) -> f64 {
+    let uniform = |rng: &mut Rng| f64::from(rng.next_u32()) / f64::from(u32::MAX);
+    (0..12).map(|_| uniform(rng)).sum::<f64>() - 6.0
+}
+
+/// Lines of two cohorts: the second is the reference, `ratio` times as slow. A line has a level of
+/// its own; its tests vary around it. Tiers are `a` and `b`, with `b` 3 times as slow, and a share
+/// of lines of each cohort in it.
+fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
+    let mut lines = Lines {
+        cohorts: vec!["aqm".to_owned(), "plain".to_owned()],
+        reference: Some(1),
+        series: vec![
+            SeriesName { step: "idle".to_owned(), load: IDLE, dscp: 0 },
+            SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 },
+        ],
+        dimensions: vec![("tier".to_owned(), vec!["a".to_owned(), "b".to_owned()])],
+        outcomes: vec!["measured".to_owned(), "refused".to_owned()],
+        bin_ratio: 1.02,
+        bins: 932,
+        lines: Vec::new(),
+    };
+    for number in 0..count {
+        let cohort = number % 2;
+        let is_b = f64::from(rng.below(1_000)) < of_b[cohort] * 1_000.0;
+        let factor = if cohort == 1 { ratio } else { 1.0 } * if is_b { 3.0 } else { 1.0 };
+        let level = 20_000.0 * factor * (0.4 * normal(rng)).exp();
+        let mut series = LineSeries::default();
+        for _ in 0..3 {
+            let mean = level * (0.2 * normal(rng)).exp();
+            series.tests += 1;
+            series.means_us += mean;
+            series.maxima_us += mean * 2.0;
+            series.sent += 1;
+            let bin = (mean.ln() / 1.02_f64.ln()).ceil() as u16;
+            series.bins.push((bin, 1));
+            let hour = series.hours.entry((number % 3) as u8).or_default();
+            *hour = (hour.0 + mean, hour.1 + 1);
+        }
+        series.bins.sort_unstable();
+        let idle = LineSeries { tests: 1, means_us: 10_000.0, maxima_us: 1e4, ..series.clone() };
+        lines.lines.push(Line {
+            cohort,
+            strata: vec![usize::from(is_b)],
+            tests: 3,
+            outcomes: vec![3, u32::from(number % 5 == 0)],
+            series: [(0, idle), (1, series)].into(),
+            ..Line::default()
+        });
+    }
+    lines
+}
+
+#[test]
+fn what_was_planted_is_found_by_line() {
+    let lines = fleet(&mut Rng::new(1), 400, 8.0, [0.5, 0.5]);
+    let study = study(&lines, 1);
+    assert_eq!(study.reference, "plain");
+    assert_eq!((study.cohorts[0].devices, study.cohorts[0].tests), (200, 600));
+    let up = study.headline().expect("a series");
+    assert_eq!((up.step.as_str(), up.comparisons.len()), ("up", 1));
+    let mean = up.comparisons[0].mean.clone().expect("compared");
+    let ratio = mean.ratio.expect("an estimate");
+    assert!(ratio.low.unwrap() < 8.0 && ratio.high.unwrap() > 8.0, "{ratio:?}");
+    assert!(mean.less > 0.95 && mean.rank_p_value < 1e-6 && mean.distance > 0.7, "{mean:?}");
+    let above = up.comparisons[0].above_idle.clone().expect("compared");
+    let [shift, above] = [&mean, &above].map(|of| of.shift_ms.expect("an estimate").value);
+    assert!((shift - above).abs() < 1e-9, "both cohorts idle at 10 ms: {shift} {above}");
+    for cohort in &up.cohorts {
+        let percent: f64 = cohort.mean.histogram.iter().sum::<f64>() + cohort.mean.beyond;
+        assert!((percent - 100.0).abs() < 1e-9);
+        let p50 = cohort.quantiles[0];
+        assert!(p50.low.unwrap() < p50.ms.unwrap() && p50.ms.unwrap() < p50.high.unwrap());
+    }
+}
+
+#[test]
+fn other_tiers_are_no_effect_once_like_lines_are_compared() {
+    // Nothing was planted, but the reference has more slow lines.
+    let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.2, 0.6]);
+    let study = study(&lines, 1);
+    let up = study.headline().expect("a series");
+    let plain = up.comparisons[0].mean.clone().expect("compared").ratio.expect("an estimate");
+    assert!(plain.low.unwrap() > 1.2, "the premise: {plain:?}");
+    let tier = &up.stratified[0];
+    let ratio = tier.ratio.expect("an estimate");
+    assert!(ratio.low.unwrap() < 1.0 && ratio.high.unwrap() > 1.0, "{ratio:?}");
+    assert!(ratio.high.unwrap() / ratio.low.unwrap() < 1.15, "{ratio:?}");
+    let weights: f64 = tier.strata.iter().map(|stratum| stratum.weight).sum();
+    assert!((weights - 1.0).abs() < 1e-9 && tier.strata.len() == 2);
+    // A tier that one cohort does not have counts for nothing, and is told.
+    let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.0, 0.6]);
+    let tier = &super::study(&lines, 1).series[1].stratified[0];
+    assert_eq!((tier.strata.len(), tier.strata_dropped, tier.dropped[0]), (1, 1, 0));
+    assert!(tier.dropped[1] > 500, "{:?}", tier.dropped);
+}
+
+#[test]
+fn hours_count_a_line_once_however_many_it_is_measured_in() {
+    let mut lines = fleet(&mut Rng::new(3), 1_000, 2.0, [0.0, 0.0]);
+    lines.dimensions = vec![("hour".to_owned(), Vec::new())];
+    let width = |lines: &Lines| {
+        let ratio = study(lines, 1).series[1].stratified[0].ratio.expect("an estimate");
+        ratio.high.unwrap() / ratio.low.unwrap()
+    };
+    let once = width(&lines);
+    // The same values again in eight more hours say nothing new.
+    for line in &mut lines.lines {
+        let hours = &mut line.series.get_mut(&1).expect("it has it").hours;
+        let known = *hours.values().next().expect("one");
+        hours.extend((10..18).map(|hour| (hour, known)));
+    }
+    assert!((width(&lines) / once - 1.0).abs() < 0.005, "{} is not {once}", width(&lines));
+}
+
+#[test]
+fn missing_runs_are_compared_by_line_and_halves_of_a_cohort_are_alike() {
+    let mut lines = fleet(&mut Rng::new(4), 400, 8.0, [0.5, 0.5]);
+    lines.lines.iter_mut().filter(|line| line.cohort == 0).for_each(|line| line.outcomes[1] += 1);
+    let study = study(&lines, 1);
+    let refused: Vec<_> = study.outcomes.iter().filter(|row| row.outcome == "refused").collect();
+    let [aqm, plain] = refused.as_slice() else { panic!("two rows: {refused:?}") };
+    let difference = aqm.difference.expect("compared");
+    assert!(difference.low.unwrap() > 10.0 && aqm.p_value.unwrap() < 1e-9, "{aqm:?}");
+    assert!(plain.difference.is_none() && plain.runs == 40, "{plain:?}");
+    let check = study.self_check.expect("200 lines");
+    assert_eq!((check.cohort.as_str(), check.devices), ("plain", 200));
+    assert!(check.differ_percent <= 12.0 && check.ratio_by_chance < 1.5, "{check:?}");
+}
+
+#[test]
+fn a_cohort_alone_or_without_lines_is_told_and_not_compared() {
+    let mut lines = fleet(&mut Rng::new(5), 100, 8.0, [0.5, 0.5]);
+    lines.lines.retain(|line| line.cohort == 0);
+    let alone = study(&lines, 1);
+    assert!(alone.series[1].comparisons[0].mean.is_none() && alone.series[1].cohorts.len() == 1);
+    lines.reference = None;
+    assert!(study(&lines, 1).series[1].comparisons.is_empty());
+    lines.lines.clear();
+    let nothing = study(&lines, 1);
+    assert!(nothing.series.is_empty() && nothing.outcomes.is_empty());
+    assert_eq!(study(&Lines::default(), 1).cohorts, []);
+}
+
+/// The premise of every interval: of many studies with a planted effect, those whose interval
+/// holds it, and of as many without an effect, those that find one.
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let studies = 200;
+    let (mut held, mut stratified, mut false_alarms) = (0, 0, 0);
+    for number in 0..studies {
+        let mut rng = Rng::new(number).child("coverage");
+        let planted = fleet(&mut rng, 120, 2.0, [0.5, 0.5]);
+        let values = |lines: &Lines, cohort: usize| -> Vec<f64> {
+            let own = lines.of_cohort(cohort);
+            own.filter_map(|line| line.series[&1].mean_ms()).collect()
+        };
+        let holds = |estimate: crate::schema::Estimate, truth: f64| {
+            u32::from(estimate.low.unwrap() <= truth && truth <= estimate.high.unwrap())
+        };
+        let found = compare(&values(&planted, 0), &values(&planted, 1)).expect("both cohorts");
+        held += holds(found.ratio.expect("positive"), 2.0);
+        let tiers = strata::stratified(&planted, 1);
+        stratified += holds(tiers[0].ratio.expect("two groups"), 2.0);
+        let none = fleet(&mut rng, 120, 1.0, [0.5, 0.5]);
+        let found = compare(&values(&none, 0), &values(&none, 1)).expect("both cohorts");
+        false_alarms += u32::from(found.rank_p_value < 0.05);
+    }
+    // 95 % of 200, give or take three standard deviations.
+    for held in [held, stratified] {
+        assert!((181..=199).contains(&held), "{held} of {studies}");
+    }
+    assert!((1..=19).contains(&false_alarms), "{false_alarms} of {studies}");
+}

@@ -1,0 +1,262 @@
+//! Intervals where values come in clusters, such as the tests of one line.
+//!
+//! Tests of one line resemble each other: taken as independent, 61 % of comparisons of a cohort
+//! with itself found a difference at the 5 % level. So whole clusters are drawn, or counted, here.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+use underload_aqm::rng::Rng;
+
+/// Values in logarithmic bins, by cluster: bin `b` holds those above `ratio^(b-1)` up to `ratio^b`.
+#[derive(Debug, Clone)]
+pub struct BinnedClusters {
+    ratio: f64,
+    /// Columns of a cluster: the bins, then what is longer than all.
+    width: usize,
+    counts: Vec<u64>,
+}
+
+/// A quantile over all clusters, with an interval by drawing clusters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterQuantile {
+    /// The quantile; `None` where it lies beyond all bins.
+    pub estimate: Option<f64>,
+    /// Lower end; `None` where it lies beyond all bins, or there is but one cluster.
+    pub low: Option<f64>,
+    /// Upper end; as above.
+    pub high: Option<f64>,
+}
+
+/// How often clusters are drawn for an interval.
+const DRAWS: usize = 400;
+
+impl BinnedClusters {
+    /// So many clusters, with nothing in their bins.
+    pub fn new(ratio: f64, bins: usize, clusters: usize) -> Self {
+        let width = bins + 1;
+        Self { ratio, width, counts: vec![0; width * clusters] }
+    }
+
+    /// Counts values of a bin; what is past the last bin is beyond all.
+    pub fn add(&mut self, cluster: usize, bin: usize, count: u64) {
+        let bin = bin.min(self.width - 1);
+        if let Some(sum) = self.counts.get_mut(cluster * self.width + bin) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Counts values that are longer than all bins.
+    pub fn add_beyond(&mut self, cluster: usize, count: u64) {
+        self.add(cluster, usize::MAX, count);
+    }
+
+    /// Quantiles of all values together, each with an interval that says how they would vary with
+    /// other clusters of the same kind: the percentiles over 400 draws of as many clusters.
+    ///
+    /// Within a bin values are taken as evenly spread on a logarithmic scale.
+    pub fn quantiles(
+        &self,
+        shares: &[f64],
+        confidence: f64,
+        rng: &mut Rng,
+    ) -> Vec<ClusterQuantile> {
+        let clusters: Vec<&[u64]> = self.counts.chunks_exact(self.width).collect();
+        // Only the columns that anything is in.
+        let is_used = |column: &usize| clusters.iter().any(|cluster| cluster[*column] > 0);
+        let first = (0..self.width).find(is_used).unwrap_or(0);
+        let last = (0..self.width).rfind(is_used).unwrap_or(0);
+        let summed = |numbers: &mut dyn Iterator<Item = usize>| {
+            let mut sum = vec![0_u64; last + 1 - first];
+            for number in numbers {
+                let columns = sum.iter_mut().zip(&clusters[number][first..=last]);
+                columns.for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+            }
+            sum
+        };
+        let all = summed(&mut (0..clusters.len()));
+        let mut drawn: Vec<Vec<f64>> = vec![Vec::with_capacity(DRAWS); shares.len()];
+        if clusters.len() > 1 {
+            for _ in 0..DRAWS {
+                let count = clusters.len() as u32;
+                let sum = summed(&mut (0..count).map(|_| rng.below(count) as usize));
+                for (share, drawn) in shares.iter().zip(&mut drawn) {
+                    drawn.push(self.quantile(&sum, first, *share).unwrap_or(f64::INFINITY));
+                }
+            }
+        }
+        let outside = (1.0 - confidence).clamp(0.0, 1.0) / 2.0;
+        let of = |(share, mut drawn): (&f64, Vec<f64>)| {
+            drawn.sort_unstable_by(f64::total_cmp);
+            let end = |at: f64| {
+                let place = (at * DRAWS as f64).floor() as usize;
+                drawn.get(place.min(DRAWS - 1)).copied().filter(|value| value.is_finite())
+            };
+            let estimate = self.quantile(&all, first, *share);
+            ClusterQuantile { estimate, low: end(outside), high: end(1.0 - outside) }
+        };
+        shares.iter().zip(drawn).map(of).collect()
+    }
+
+    /// Of counts from column `first` on.
+    fn quantile(&self, counts: &[u64], first: usize, share: f64) -> Option<f64> {
+        let total: u64 = counts.iter().sum();
+        let rank = share.clamp(0.0, 1.0) * total as f64;
+        let mut before = 0.0;
+        for (place, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = *count as f64;
+            if before + count >= rank {
+                let bin = first + place;
+                let within = (rank - before) / count;
+                let exponent = bin as f64 - 1.0 + within;
+                return (bin + 1 < self.width).then(|| self.ratio.powf(exponent));
+            }
+            before += count;
+        }
+        None
+    }
+}
+
+/// A share of all trials where trials come in clusters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterShare {
+    /// From 0 to 1.
+    pub share: f64,
+    /// Its standard error over clusters.
+    pub error: f64,
+    /// Clusters.
+    pub clusters: u64,
+}
+
+/// The share of successes where each cluster has `(successes, trials)`: a ratio of two sums, its
+/// error linearised over clusters (Cochran 1977, section 11.8). `None` without a trial.
+pub fn cluster_share(clusters: &[(u64, u64)]) -> Option<ClusterShare> {
+    let (successes, trials) = clusters.iter().fold((0, 0), |(s, t), (own, of)| (s + own, t + of));
+    if trials == 0 {
+        return None;
+    }
+    let share = successes as f64 / trials as f64;
+    let count = clusters.len() as f64;
+    let squares: f64 =
+        clusters.iter().map(|(own, of)| (*own as f64 - share * *of as f64).powi(2)).sum();
+    let correction = if count > 1.0 { count / (count - 1.0) } else { f64::INFINITY };
+    let error = (squares * correction).sqrt() / trials as f64;
+    Some(ClusterShare { share, error, clusters: clusters.len() as u64 })
+}
+
+impl ClusterShare {
+    /// This less another share: the difference, half the width of its interval, and the chance of
+    /// such a difference or a larger one if there were none, two-sided, by the normal distribution.
+    pub fn less(&self, other: &Self, confidence: f64) -> (f64, f64, f64) {
+        let difference = self.share - other.share;
+        let error = self.error.hypot(other.error);
+        let normal = Normal::standard();
+        let half = normal.inverse_cdf(0.5 + confidence.clamp(0.0, 1.0) / 2.0) * error;
+        let p_value = match (difference, error) {
+            (0.0, _) => 1.0,
+            (_, 0.0) => 0.0,
+            _ => 2.0 * normal.sf((difference / error).abs()),
+        };
+        (difference, half, p_value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATIO: f64 = 1.02;
+
+    /// Twelve clusters of 40 values around a level of their own.
+    fn clusters() -> Vec<Vec<f64>> {
+        let level = |cluster: u32| 20_000.0 + f64::from(cluster * 7 % 12) * 1_500.0;
+        let value = |cluster, i: u32| level(cluster) * (1.0 + f64::from(i * 17 % 40) / 80.0);
+        (0..12).map(|cluster| (0..40).map(|i| value(cluster, i)).collect()).collect()
+    }
+
+    fn binned() -> BinnedClusters {
+        let mut bins = BinnedClusters::new(RATIO, 932, 12);
+        for (number, values) in clusters().iter().enumerate() {
+            for value in values {
+                bins.add(number, (value.ln() / RATIO.ln()).ceil() as usize, 1);
+            }
+        }
+        bins
+    }
+
+    // x = numpy.array([[(20000 + c * 7 % 12 * 1500) * (1 + i * 17 % 40 / 80)
+    //                   for i in range(40)] for c in range(12)])
+    // for q in (0.5, 0.99):
+    //     pooled = lambda c: numpy.quantile(x[c.astype(int)].ravel(), q)
+    //     numpy.quantile(x, q)
+    //     scipy.stats.bootstrap((numpy.arange(12),), pooled, n_resamples=20000,
+    //         vectorized=False, method='percentile', rng=1).confidence_interval
+    // Half of what is left between the two is 1 % of a bin, the other the chance of 400 draws.
+    #[test]
+    fn quantiles_vary_as_scipys_do_when_clusters_are_drawn() {
+        let mut rng = Rng::new(1);
+        let found = binned().quantiles(&[0.5, 0.99], 0.95, &mut rng);
+        for (found, [estimate, low, high]) in found.iter().zip(SCIPY_QUANTILES) {
+            let pairs = [
+                (found.estimate, estimate, 0.01),
+                (found.low, low, 0.025),
+                (found.high, high, 0.025),
+            ];
+            for (found, want, tolerance) in pairs {
+                let ratio = found.expect("within the bins") / want;
+                assert!((ratio - 1.0).abs() < tolerance, "{found:?} is not {want}");
+            }
+        }
+        // As if they were not clusters, the interval would be less than half as wide.
+        let mut alone = BinnedClusters::new(RATIO, 932, 480);
+        for (number, value) in clusters().iter().flatten().enumerate() {
+            alone.add(number, (value.ln() / RATIO.ln()).ceil() as usize, 1);
+        }
+        let width = |found: &ClusterQuantile| found.high.unwrap() - found.low.unwrap();
+        let narrow = width(&alone.quantiles(&[0.5], 0.95, &mut rng)[0]);
+        assert!(narrow < 0.6 * width(&found[0]), "{narrow} beside {:?}", found[0]);
+    }
+
+    #[test]
+    fn what_is_lost_is_longer_than_all() {
+        let mut bins = BinnedClusters::new(RATIO, 932, 2);
+        for cluster in 0..2 {
+            bins.add(cluster, 500, 98);
+            bins.add_beyond(cluster, 2);
+        }
+        let found = bins.quantiles(&[0.5, 0.98, 0.99], 0.95, &mut Rng::new(1));
+        assert!(found[0].estimate.is_some() && found[1].estimate.is_some());
+        assert_eq!(found[2], ClusterQuantile { estimate: None, low: None, high: None });
+        let one = BinnedClusters::new(RATIO, 932, 1);
+        let none = one.quantiles(&[0.5], 0.95, &mut Rng::new(1));
+        assert_eq!(none[0], ClusterQuantile { estimate: None, low: None, high: None });
+    }
+
+    // y, n = numpy.array([3, 0, 5, 2, 9]), numpy.array([10, 8, 10, 4, 12])
+    // p = y.sum() / n.sum(); e = numpy.sqrt(((y - p * n)**2).sum() * 5 / 4) / n.sum()
+    // and of the second, scipy.stats.norm.ppf(0.975) * numpy.hypot(e, f),
+    // 2 * scipy.stats.norm.sf(abs(p - q) / numpy.hypot(e, f))
+    #[test]
+    fn shares_equal_the_formula() {
+        let first = cluster_share(&[(3, 10), (0, 8), (5, 10), (2, 4), (9, 12)]).expect("trials");
+        let second = cluster_share(&[(9, 10), (4, 8), (8, 10), (3, 4)]).expect("trials");
+        let (difference, half, p_value) = first.less(&second, 0.95);
+        for (found, want) in
+            [first.share, first.error, difference, half, p_value].into_iter().zip(SCIPY_SHARES)
+        {
+            assert!((found - want).abs() < 1e-9, "{found} is not {want}");
+        }
+        assert_eq!(cluster_share(&[]), None);
+        assert_eq!(cluster_share(&[(0, 0)]), None);
+        let all = cluster_share(&[(4, 4), (2, 2)]).expect("trials");
+        assert_eq!(all.less(&all, 0.95).2.to_bits(), 1.0_f64.to_bits());
+    }
+
+    const SCIPY_QUANTILES: [[f64; 3]; 2] =
+        [[34_706.2, 30_187.5, 38_793.8], [52_147.8, 46_800.0, 53_837.5]];
+    const SCIPY_SHARES: [f64; 5] = [
+        0.431_818_181_818_181_8,
+        0.136_338_198_854_569,
+        -0.318_181_818_181_818_2,
+        0.322_362_815_247_225,
+        0.053_046_333_262_615_264,
+    ];
+}
