@@ -100,6 +100,29 @@ impl From<Bins> for Vec<(u16, u64)> {
     }
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Bins {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        use utoipa::openapi::schema::{ArrayBuilder, ArrayItems, SchemaType};
+        use utoipa::openapi::{ObjectBuilder, Schema, Type};
+        let integer = |least: u64, most: Option<u16>| {
+            ObjectBuilder::new()
+                .schema_type(SchemaType::new(Type::Integer))
+                .minimum(Some(least))
+                .maximum(most)
+                .build()
+        };
+        let pair = ArrayBuilder::new()
+            .items(ArrayItems::False)
+            .prefix_items::<_, Schema>([integer(0, Some(BIN_MAX)).into(), integer(1, None).into()])
+            .min_items(Some(2));
+        ArrayBuilder::new().items(pair).into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Bins {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

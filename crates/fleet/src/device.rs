@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// A device, for the operator: the first half of the SHA-256 of its public key. Results of a study
 /// carry a [`Pseudonym`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[0-9a-f]{32}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceId(pub [u8; 16]);
 
@@ -19,6 +21,7 @@ pub struct Pseudonym(pub [u8; 16]);
 /// What an operator knows of a line and its device. Every text is at most
 /// [`Attributes::BYTES_MAX`] long; no address of hardware or network belongs here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Attributes {
     /// Model of the modem or gateway.

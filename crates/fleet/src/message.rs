@@ -29,6 +29,7 @@ pub const SERVERS_MAX: usize = 4;
 
 /// Becomes a device, or a server; the code is good once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Enrol {
     /// From the operator.
@@ -47,6 +48,7 @@ pub struct Enrol {
 
 /// The answer to [`Enrol`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Enrolled {
     /// Its identifier from now on.
     pub device: DeviceId,
@@ -56,6 +58,7 @@ pub struct Enrolled {
 
 /// Opens a session: signed with the sender's own key, over [`OpenSession::signed`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
     /// Who.
@@ -68,6 +71,7 @@ pub struct OpenSession {
 
 /// The answer to [`OpenSession`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Session {
     /// Goes with every request.
     pub session: String,
@@ -85,6 +89,7 @@ pub struct Session {
 /// with a new number and says that nothing waits has no result of the runs that it was given
 /// before: they count as missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Next {
     /// Counts how often the device lost what it knew; below `u32::MAX`, which numbers the outcomes
@@ -108,6 +113,7 @@ pub struct Next {
 
 /// The answer to [`Next`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NextAnswer {
     /// The orchestrator's clock.
     pub now_ms: u64,
@@ -126,6 +132,7 @@ pub struct NextAnswer {
 
 /// A run to make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
     /// The plan's name.
     pub plan: String,
@@ -147,6 +154,7 @@ pub struct Assignment {
 
 /// A step of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssignedStep {
     /// Its name.
     pub name: String,
@@ -166,6 +174,7 @@ pub struct AssignedStep {
 
 /// What a device does on its own: latency without load, which needs no lease of anybody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alone {
     /// The plan's name.
     pub plan: String,
@@ -185,6 +194,7 @@ pub struct Alone {
 
 /// Where a measurement server is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServerAddress {
     /// Its name, unique.
@@ -197,6 +207,7 @@ pub struct ServerAddress {
 
 /// The server refused, or was not there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// Of the assignment.
@@ -207,6 +218,7 @@ pub struct Move {
 
 /// The answer to [`Move`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Moved {
     /// The new lease; `None` where no other server has room, and the old one has ended.
     pub lease: Option<String>,
@@ -216,6 +228,7 @@ pub struct Moved {
 
 /// A run is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Release {
     /// Of the assignment.
@@ -224,6 +237,7 @@ pub struct Release {
 
 /// The answer to [`Release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Released {
     /// Whether it was held until now.
     pub was_held: bool,
@@ -231,6 +245,7 @@ pub struct Released {
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// See [`Next::epoch`].
@@ -241,6 +256,7 @@ pub struct Results {
 
 /// A result and its number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Numbered {
     /// Counts the results of this epoch from 1.
@@ -251,6 +267,7 @@ pub struct Numbered {
 
 /// The answer to [`Results`], sent once all of it is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stored {
     /// Results that were new.
     pub new: u32,
@@ -264,6 +281,7 @@ pub struct Stored {
 /// A server is alive. One that got no answer for 30 s ends the runs that have leases: these are
 /// void then, and who held them may have got others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
     /// Where it is reached.
@@ -290,6 +308,7 @@ pub struct Heartbeat {
 
 /// The answer to [`Heartbeat`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatAnswer {
     /// The orchestrator's clock.
     pub now_ms: u64,
@@ -301,6 +320,7 @@ pub struct HeartbeatAnswer {
 
 /// What was wrong with a request; the body of every answer above 399.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// For programs, for example `not-enrolled`.
     pub code: String,

@@ -7,6 +7,7 @@ use crate::plan::Kind;
 
 /// What became of a run that was due. Every run that was due has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It measured, and what it measured may be believed.
@@ -49,6 +50,7 @@ impl Outcome {
 
 /// What a run handed in. No address is part of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
     /// The plan, by its name.
@@ -77,6 +79,7 @@ pub struct RunResult {
 
 /// What a step of a run showed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StepResult {
     /// Its name in the plan.
@@ -95,6 +98,7 @@ pub struct StepResult {
 
 /// What one series of probes showed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SeriesResult {
     /// Its marking.

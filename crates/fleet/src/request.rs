@@ -7,7 +7,7 @@
 //! secret that all orchestrators of a fleet share, and the session's key follows from that text.
 
 use data_encoding::HEXLOWER;
-use ring::hmac::{HMAC_SHA256, Key, sign, verify};
+use ring::hmac::{self, HMAC_SHA256, Key, sign};
 
 use crate::device::DeviceId;
 
@@ -57,7 +57,48 @@ pub fn authenticate(key: &[u8; 32], path: &str, at_ms: u64, body: &[u8]) -> Stri
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
 }
 
-/// Who sent a request.
+/// Whose session it is, which says nothing yet of who sent the request.
+///
+/// # Errors
+/// [`RequestError::Session`], [`RequestError::Expired`].
+pub fn holder(
+    fleet_secret: &[u8; 32],
+    now_ms: u64,
+    session: &str,
+) -> Result<DeviceId, RequestError> {
+    let (claims, tag) = session.rsplit_once('.').ok_or(RequestError::Session)?;
+    let tag = HEXLOWER.decode(tag.as_bytes()).map_err(|_| RequestError::Session)?;
+    let secret = derived(fleet_secret, "session");
+    hmac::verify(&secret, claims.as_bytes(), &tag).map_err(|_| RequestError::Session)?;
+    let (device, expires) = claims.split_once('.').ok_or(RequestError::Session)?;
+    let device = device.parse().map_err(|_| RequestError::Session)?;
+    let expires: u64 = expires.parse().map_err(|_| RequestError::Session)?;
+    if now_ms >= expires {
+        return Err(RequestError::Expired);
+    }
+    Ok(device)
+}
+
+/// That whoever has the key of the request's session sent it, lately, and as it is. Whether there
+/// is such a session at all, [`holder`] tells.
+///
+/// # Errors
+/// [`RequestError::Stale`], [`RequestError::Forged`].
+pub fn verify(
+    fleet_secret: &[u8; 32],
+    now_ms: u64,
+    request: &Authenticated<'_>,
+) -> Result<(), RequestError> {
+    if now_ms.abs_diff(request.at_ms) > FRESH_MS {
+        return Err(RequestError::Stale);
+    }
+    let key = tagged(fleet_secret, "key", request.session.as_bytes());
+    let tag = HEXLOWER.decode(request.tag.as_bytes()).map_err(|_| RequestError::Forged)?;
+    let covered = covered(request.path, request.at_ms, request.body);
+    hmac::verify(&Key::new(HMAC_SHA256, &key), &covered, &tag).map_err(|_| RequestError::Forged)
+}
+
+/// Who sent a request: [`holder`], and then [`verify`].
 ///
 /// # Errors
 /// Why it is not believed.
@@ -66,23 +107,8 @@ pub fn sender(
     now_ms: u64,
     request: &Authenticated<'_>,
 ) -> Result<DeviceId, RequestError> {
-    let (claims, tag) = request.session.rsplit_once('.').ok_or(RequestError::Session)?;
-    let tag = HEXLOWER.decode(tag.as_bytes()).map_err(|_| RequestError::Session)?;
-    let secret = derived(fleet_secret, "session");
-    verify(&secret, claims.as_bytes(), &tag).map_err(|_| RequestError::Session)?;
-    let (device, expires) = claims.split_once('.').ok_or(RequestError::Session)?;
-    let device = device.parse().map_err(|_| RequestError::Session)?;
-    let expires: u64 = expires.parse().map_err(|_| RequestError::Session)?;
-    if now_ms >= expires {
-        return Err(RequestError::Expired);
-    }
-    if now_ms.abs_diff(request.at_ms) > FRESH_MS {
-        return Err(RequestError::Stale);
-    }
-    let key = tagged(fleet_secret, "key", request.session.as_bytes());
-    let tag = HEXLOWER.decode(request.tag.as_bytes()).map_err(|_| RequestError::Forged)?;
-    let covered = covered(request.path, request.at_ms, request.body);
-    verify(&Key::new(HMAC_SHA256, &key), &covered, &tag).map_err(|_| RequestError::Forged)?;
+    let device = holder(fleet_secret, now_ms, request.session)?;
+    verify(fleet_secret, now_ms, request)?;
     Ok(device)
 }
 

@@ -62,6 +62,7 @@ pub struct Lease {
 
 /// Why a line may not run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// It holds a lease already.

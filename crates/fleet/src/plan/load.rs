@@ -9,6 +9,7 @@ use crate::schedule::DAY;
 
 /// What a plan costs on average.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Load {
     /// Runs that begin per second, over the whole day.
     pub runs_per_s: f64,
@@ -37,6 +38,7 @@ pub struct Load {
 
 /// Of the lines' upstream and downstream.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Directions {
     /// From the lines to the servers.
     pub up: f64,
@@ -46,6 +48,7 @@ pub struct Directions {
 
 /// What a step costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepLoad {
     /// Its name.
     pub name: String,

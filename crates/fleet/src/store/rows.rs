@@ -71,6 +71,7 @@ pub struct OpenRun {
 
 /// What a code makes of who shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CodeFor {
     /// A device.
