@@ -1,0 +1,281 @@
+//! A result as bytes.
+//!
+//! These types are what is on disks: they may differ from what is said over the network, and they
+//! may only change together with [`FORMAT`], because old bytes are read for years. The test
+//! `bytes_of_this_format_are_read_for_ever` holds them still.
+
+use serde::{Deserialize, Serialize};
+use underload_fleet::bins::Bins;
+use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{StoreError, StoredResult};
+
+/// First byte of a result.
+const FORMAT: u8 = 1;
+
+/// A result without its device, which is a column of its own.
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    epoch: u32,
+    sequence: u64,
+    stored_ms: u64,
+    pseudonym: [u8; 16],
+    cohort: &'a str,
+    /// Model, firmware, segment, region, configured, measured.
+    texts: [&'a str; 6],
+    /// Of the tier: up, down.
+    bit_per_s: [u64; 2],
+    plan: &'a str,
+    run: u64,
+    at_ms: u64,
+    outcome: u8,
+    reason: &'a str,
+    server: &'a str,
+    version: &'a str,
+    #[serde(borrow)]
+    steps: Vec<StepBody<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StepBody<'a> {
+    step: &'a str,
+    kind: u8,
+    goodput_bit_per_s: Option<u64>,
+    tier_percent: Option<f64>,
+    #[serde(borrow)]
+    series: Vec<SeriesBody<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeriesBody<'a> {
+    dscp: u8,
+    sent: u64,
+    lost: u64,
+    /// See [`bytes_of_bins`].
+    bins: std::borrow::Cow<'a, [u8]>,
+    /// Median, 99th percentile, mean, longest.
+    us: [Option<u64>; 4],
+}
+
+/// A result as bytes, without its device.
+pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
+    let (attributes, result) = (&stored.attributes, &stored.result);
+    let body = Body {
+        epoch: stored.epoch,
+        sequence: stored.sequence,
+        stored_ms: stored.stored_ms,
+        pseudonym: stored.pseudonym.0,
+        cohort: &stored.cohort,
+        texts: [
+            &attributes.model,
+            &attributes.firmware,
+            &attributes.segment,
+            &attributes.region,
+            &attributes.configured,
+            &attributes.measured,
+        ],
+        bit_per_s: [attributes.tier_up_bit_per_s, attributes.tier_down_bit_per_s],
+        plan: &result.plan,
+        run: result.run,
+        at_ms: result.at_ms,
+        outcome: number_of_outcome(result.outcome),
+        reason: &result.reason,
+        server: &result.server,
+        version: &result.version,
+        steps: result.steps.iter().map(step_body).collect(),
+    };
+    let start = vec![FORMAT];
+    // It fails where a type cannot tell its length, which none of these does.
+    postcard::to_extend(&body, start).unwrap_or_default()
+}
+
+fn step_body(step: &StepResult) -> StepBody<'_> {
+    let series = step.series.iter().map(|series| SeriesBody {
+        dscp: series.dscp,
+        sent: series.sent,
+        lost: series.lost,
+        bins: bytes_of_bins(&series.bins).into(),
+        us: [series.p50_us, series.p99_us, series.mean_us, series.max_us],
+    });
+    StepBody {
+        step: &step.step,
+        kind: number_of_kind(step.kind),
+        goodput_bit_per_s: step.goodput_bit_per_s,
+        tier_percent: step.tier_percent,
+        series: series.collect(),
+    }
+}
+
+/// The result of a device that [`encode`] made bytes of.
+///
+/// # Errors
+/// [`StoreError::Broken`].
+pub(super) fn decode(device: DeviceId, bytes: &[u8]) -> Result<StoredResult, StoreError> {
+    let broken = |why: &str| StoreError::Broken {
+        what: format!("a stored result of device {device} cannot be read: {why}"),
+    };
+    let bytes = match bytes.split_first() {
+        Some((&FORMAT, rest)) => rest,
+        Some((other, _)) => {
+            return Err(broken(&format!("format {other}, this program reads {FORMAT}")));
+        }
+        None => return Err(broken("it is empty")),
+    };
+    let body: Body<'_> = postcard::from_bytes(bytes).map_err(|_| broken("it is damaged"))?;
+    let steps: Option<Vec<StepResult>> = body.steps.into_iter().map(step_result).collect();
+    let outcome = Outcome::ALL.into_iter().find(|one| number_of_outcome(*one) == body.outcome);
+    let (Some(steps), Some(outcome)) = (steps, outcome) else {
+        return Err(broken("it is damaged"));
+    };
+    let [model, firmware, segment, region, configured, measured] = body.texts.map(str::to_owned);
+    let [tier_up_bit_per_s, tier_down_bit_per_s] = body.bit_per_s;
+    Ok(StoredResult {
+        device,
+        epoch: body.epoch,
+        sequence: body.sequence,
+        stored_ms: body.stored_ms,
+        pseudonym: Pseudonym(body.pseudonym),
+        cohort: body.cohort.to_owned(),
+        attributes: Attributes {
+            model,
+            firmware,
+            tier_up_bit_per_s,
+            tier_down_bit_per_s,
+            segment,
+            region,
+            configured,
+            measured,
+        },
+        result: RunResult {
+            plan: body.plan.to_owned(),
+            run: body.run,
+            at_ms: body.at_ms,
+            outcome,
+            reason: body.reason.to_owned(),
+            server: body.server.to_owned(),
+            version: body.version.to_owned(),
+            steps,
+        },
+    })
+}
+
+fn step_result(body: StepBody<'_>) -> Option<StepResult> {
+    let series = body.series.into_iter().map(|series| {
+        let [p50_us, p99_us, mean_us, max_us] = series.us;
+        let mut bins = Bins::default();
+        visit_bins(&series.bins, |bin, count| bins.add_to(bin, count))?;
+        let SeriesBody { dscp, sent, lost, .. } = series;
+        Some(SeriesResult { dscp, sent, lost, bins, p50_us, p99_us, mean_us, max_us })
+    });
+    Some(StepResult {
+        step: body.step.to_owned(),
+        kind: kind_of_number(body.kind)?,
+        goodput_bit_per_s: body.goodput_bit_per_s,
+        tier_percent: body.tier_percent,
+        series: series.collect::<Option<_>>()?,
+    })
+}
+
+/// Bins as bytes: for each the distance to the one before and its count, as LEB128.
+pub(super) fn bytes_of_bins(bins: &Bins) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(128);
+    let mut before = 0;
+    for (bin, count) in bins.iter() {
+        push_number(&mut bytes, u64::from(bin - before));
+        push_number(&mut bytes, count);
+        before = bin;
+    }
+    bytes
+}
+
+/// Shows each bin of [`bytes_of_bins`] with its count; `None` where the bytes are damaged.
+pub(super) fn visit_bins(mut bytes: &[u8], mut see: impl FnMut(u16, u64)) -> Option<()> {
+    let mut bin = 0_u64;
+    while !bytes.is_empty() {
+        bin = bin.checked_add(take_number(&mut bytes)?)?;
+        let count = take_number(&mut bytes)?;
+        see(u16::try_from(bin).ok().filter(|bin| *bin <= underload_fleet::bins::BIN_MAX)?, count);
+    }
+    Some(())
+}
+
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// An outcome as it is stored.
+pub(super) fn number_of_outcome(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Measured => 0,
+        Outcome::Invalid => 1,
+        Outcome::Refused => 2,
+        Outcome::CrossTraffic => 3,
+        Outcome::Failed => 4,
+        Outcome::Missed => 5,
+    }
+}
+
+fn number_of_kind(kind: Kind) -> u8 {
+    match kind {
+        Kind::Latency => 0,
+        Kind::Upload => 1,
+        Kind::Download => 2,
+    }
+}
+
+fn kind_of_number(number: u8) -> Option<Kind> {
+    let kinds = [Kind::Latency, Kind::Upload, Kind::Download];
+    kinds.into_iter().find(|kind| number_of_kind(*kind) == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing;
+
+    #[test]
+    fn a_result_comes_back_as_it_was() {
+        for number in 0..200 {
+            let stored = testing::result(number, number / 7);
+            let back = decode(stored.device, &encode(&stored)).expect("it is whole");
+            assert_eq!(back, stored);
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_told_and_never_panic() {
+        let stored = testing::result(1, 1);
+        let good = encode(&stored);
+        for position in 0..good.len() {
+            assert!(decode(stored.device, &good[..position]).is_err(), "cut at {position}");
+            let mut changed = good.clone();
+            changed[position] ^= 0x55;
+            let _ = decode(stored.device, &changed);
+        }
+    }
+
+    #[test]
+    fn bytes_of_this_format_are_read_for_ever() {
+        let stored = testing::result(3, 2);
+        let hex = data_encoding::HEXLOWER.encode(&encode(&stored));
+        assert_eq!(hex, include_str!("format_1.hex").trim());
+    }
+}

@@ -1,0 +1,48 @@
+//! Where an orchestrator keeps what it knows.
+//!
+//! [`SqliteStore`] needs no set-up and serves one orchestrator. It keeps rows of devices, servers,
+//! leases and plans; results as bytes of a few hundred each (`encode`); which of a device's
+//! sequence numbers were seen (`seen`), which outlives the results; and sums of results that
+//! answer what pages ask without reading results again (`rollup`). Who writes never waits for who
+//! reads.
+
+mod encode;
+mod rollup;
+mod seen;
+mod sqlite;
+#[cfg(test)]
+mod testing;
+
+pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use underload_fleet::store::StoreError;
+
+/// An instant as it is stored: the databases know signed numbers only.
+fn to_instant(at_ms: u64) -> i64 {
+    i64::try_from(at_ms).unwrap_or(i64::MAX)
+}
+
+/// An instant that was stored; the last one stands for never.
+fn instant_of(stored: i64) -> u64 {
+    u64::try_from(stored).ok().filter(|at_ms| *at_ms != i64::MAX as u64).unwrap_or(u64::MAX)
+}
+
+fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
+    let broken = |error| StoreError::Broken { what: format!("a row cannot be written: {error}") };
+    serde_json::to_string(value).map_err(broken)
+}
+
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    let broken = |error| StoreError::Broken { what: format!("a stored row is damaged: {error}") };
+    serde_json::from_str(text).map_err(broken)
+}
+
+/// The column of an attribute that may be filtered by.
+fn attribute_column(name: &str) -> Option<&'static str> {
+    underload_fleet::device::Attributes::NAMES.into_iter().find(|known| *known == name)
+}
+
+/// How far results were put together is kept by this name.
+const ROLLED_UP: &str = "rolled up";

@@ -1,0 +1,292 @@
+//! Results put together, so that a page's question does not read results again.
+//!
+//! There are three levels, each told apart by more than the one before: cohorts by day, lines
+//! (model, firmware, tier, region, configured) by day, the same by hour. A question is answered
+//! from the first level that knows all it asks for, and from the results themselves where none
+//! does, as for one segment. A keeper puts results together in the order in which they came and
+//! notes how far it is; what came later is added from the results when a question is asked, so
+//! that an answer is always about all that was kept. Devices of a cell are a set of numbers, so
+//! that those of many cells are counted once each.
+
+mod question;
+
+use std::collections::BTreeMap;
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use underload_fleet::bins::Bins;
+use underload_fleet::outcome::{Outcome, RunResult};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{StoreError, StoredResult};
+
+use super::encode::{bytes_of_bins, visit_bins};
+pub(super) use question::{Part, Question};
+
+/// How finely results are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Plan, cohort, day, and what was measured.
+    Cohorts,
+    /// Also attributes of the line.
+    Lines,
+    /// Also the hour of the day.
+    Hours,
+}
+
+impl Level {
+    /// As it is stored.
+    pub(super) fn number(self) -> i16 {
+        match self {
+            Self::Cohorts => 0,
+            Self::Lines => 1,
+            Self::Hours => 2,
+        }
+    }
+}
+
+/// What a cell is of, besides its day and hour.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Key {
+    /// The plan.
+    pub(super) plan: String,
+    /// The cohort.
+    pub(super) cohort: String,
+    /// The line, where the level tells lines apart: [`LINE`].
+    pub(super) line: Option<[String; 5]>,
+    /// Series or runs.
+    pub(super) of: Of,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Of {
+    /// Series of probes that were measured.
+    Series {
+        /// The step's name.
+        step: String,
+        /// What it loaded.
+        kind: Kind,
+        /// The marking.
+        dscp: u8,
+    },
+    /// Ends of runs.
+    Runs {
+        /// Which.
+        outcome: Outcome,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Of {
+    /// As it is stored: which of the two.
+    pub(super) fn number(&self) -> i16 {
+        match self {
+            Self::Series { .. } => SERIES,
+            Self::Runs { .. } => RUNS,
+        }
+    }
+}
+
+/// Stored number of cells of series.
+pub(super) const SERIES: i16 = 0;
+/// Stored number of cells of runs.
+pub(super) const RUNS: i16 = 1;
+
+/// The attributes in [`Key::line`]. Segments are too many, and what was measured varies.
+pub(super) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
+
+/// Where a cell is: its level, day, hour (0 where the level tells none apart), and key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) level: Level,
+    pub(super) day: u32,
+    pub(super) hour: u8,
+    pub(super) key: Key,
+}
+
+/// What was put together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Cell {
+    /// All round trips.
+    pub(super) bins: Bins,
+    /// Probes that were sent.
+    pub(super) sent: u64,
+    /// Probes that were lost.
+    pub(super) lost: u64,
+    /// Series, or runs.
+    pub(super) tests: u64,
+    /// The numbers of the devices that they are of.
+    pub(super) devices: RoaringBitmap,
+}
+
+impl Cell {
+    /// Adds all that another has.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.bins.merge(&other.bins);
+        self.sent = self.sent.saturating_add(other.sent);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.tests = self.tests.saturating_add(other.tests);
+        self.devices |= &other.devices;
+    }
+}
+
+/// A cell as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CellBytes {
+    pub(super) bins: Vec<u8>,
+    pub(super) devices: Vec<u8>,
+    pub(super) sent: i64,
+    pub(super) lost: i64,
+    pub(super) tests: i64,
+}
+
+impl From<&Cell> for CellBytes {
+    fn from(cell: &Cell) -> Self {
+        let mut devices = Vec::with_capacity(cell.devices.serialized_size());
+        // Memory takes whatever is written to it.
+        let _ = cell.devices.serialize_into(&mut devices);
+        Self {
+            bins: bytes_of_bins(&cell.bins),
+            devices,
+            sent: cell.sent as i64,
+            lost: cell.lost as i64,
+            tests: cell.tests as i64,
+        }
+    }
+}
+
+impl CellBytes {
+    /// The cell.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where the bytes are damaged.
+    pub(super) fn read(&self) -> Result<Cell, StoreError> {
+        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
+        let mut bins = Bins::default();
+        visit_bins(&self.bins, |bin, count| bins.add_to(bin, count)).ok_or_else(broken)?;
+        let devices = RoaringBitmap::deserialize_from(&self.devices[..]).map_err(|_| broken())?;
+        let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(|number| number as u64);
+        Ok(Cell { bins, sent, lost, tests, devices })
+    }
+}
+
+/// Puts results together in memory.
+#[derive(Debug, Default)]
+pub(super) struct Rollup {
+    keys: BTreeMap<Key, u32>,
+    /// By day, hour and key.
+    cells: BTreeMap<(u32, u8, u32), Cell>,
+}
+
+impl Rollup {
+    /// Adds a result of the device with that number.
+    pub(super) fn add(&mut self, stored: &StoredResult, device: u32) {
+        let result = &stored.result;
+        let line = LINE.map(|name| stored.attributes.get(name).unwrap_or_default());
+        let key = |of| Key {
+            plan: result.plan.clone(),
+            cohort: stored.cohort.clone(),
+            line: Some(line.clone()),
+            of,
+        };
+        let runs = Of::Runs { outcome: result.outcome, reason: result.reason.clone() };
+        self.count(key(runs), stored, device);
+        for (of, series) in series_of(result) {
+            let cell = self.count(key(of), stored, device);
+            cell.bins.merge(&series.bins);
+            cell.sent = cell.sent.saturating_add(series.sent);
+            cell.lost = cell.lost.saturating_add(series.lost);
+        }
+    }
+
+    /// The cell of a series or run, which is counted.
+    fn count(&mut self, key: Key, stored: &StoredResult, device: u32) -> &mut Cell {
+        let next = self.keys.len() as u32;
+        let key = *self.keys.entry(key).or_insert(next);
+        let cell = self.cells.entry((stored.day(), stored.hour(), key)).or_default();
+        cell.devices.insert(device);
+        cell.tests += 1;
+        cell
+    }
+
+    /// The cells of all levels.
+    pub(super) fn finish(self) -> BTreeMap<Place, Cell> {
+        let mut keys: Vec<(Key, u32)> = self.keys.into_iter().collect();
+        keys.sort_by_key(|(_, number)| *number);
+        let mut places: BTreeMap<Place, Cell> = BTreeMap::new();
+        for ((day, hour, key), cell) in self.cells {
+            let Some((key, _)) = keys.get(key as usize) else { continue };
+            let of_cohort = Key { line: None, ..key.clone() };
+            let coarser = [
+                Place { level: Level::Cohorts, day, hour: 0, key: of_cohort },
+                Place { level: Level::Lines, day, hour: 0, key: key.clone() },
+            ];
+            for place in coarser {
+                places.entry(place).or_default().merge(&cell);
+            }
+            places.insert(Place { level: Level::Hours, day, hour, key: key.clone() }, cell);
+        }
+        places
+    }
+}
+
+/// The series of a result that count in sums.
+fn series_of(
+    result: &RunResult,
+) -> impl Iterator<Item = (Of, &underload_fleet::outcome::SeriesResult)> {
+    let steps = if result.outcome == Outcome::Measured { &result.steps[..] } else { &[] };
+    steps.iter().flat_map(|step| {
+        step.series.iter().map(|series| {
+            let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
+            (of, series)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing;
+
+    #[test]
+    fn every_level_has_all_of_it_and_each_device_once() {
+        let mut rollup = Rollup::default();
+        let results: Vec<StoredResult> =
+            (0..300).map(|n| testing::result(n % 20, n / 20)).collect();
+        for stored in &results {
+            rollup.add(stored, u32::from(stored.device.0[0]));
+        }
+        let places = rollup.finish();
+        let series = |stored: &StoredResult| series_of(&stored.result).count() as u64;
+        let (runs, all_series) = (300, results.iter().map(series).sum::<u64>());
+        assert!(all_series > 300, "most were measured");
+        for level in [Level::Cohorts, Level::Lines, Level::Hours] {
+            let of = |number| {
+                let cells = places.iter().filter(move |(place, _)| {
+                    place.level == level && place.key.of.number() == number
+                });
+                cells.map(|(_, cell)| cell)
+            };
+            assert_eq!(of(RUNS).map(|cell| cell.tests).sum::<u64>(), runs);
+            assert_eq!(of(SERIES).map(|cell| cell.tests).sum::<u64>(), all_series);
+            let mut devices = RoaringBitmap::new();
+            of(RUNS).for_each(|cell| devices |= &cell.devices);
+            assert_eq!(devices.len(), 20);
+        }
+        let coarse = places.keys().filter(|place| place.level == Level::Cohorts).count();
+        assert!(coarse * 2 < places.len(), "{coarse} of {}", places.len());
+    }
+
+    #[test]
+    fn a_cell_comes_back_as_it_was() {
+        let mut rollup = Rollup::default();
+        (0..50).for_each(|n| rollup.add(&testing::result(n, 1), n as u32 * 7_919));
+        for cell in rollup.finish().into_values() {
+            let bytes = CellBytes::from(&cell);
+            assert_eq!(bytes.read().expect("it is whole"), cell);
+            let cut = CellBytes { devices: bytes.devices[1..].to_vec(), ..bytes };
+            assert!(cut.read().is_err(), "a damaged set is told");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A page's question, answered from cells and from results.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use roaring::RoaringBitmap;
+use underload_fleet::bins::{BIN_MAX, Bins};
+use underload_fleet::device::DeviceId;
+use underload_fleet::outcome::Outcome;
+use underload_fleet::store::{Dimension, Filter, OutcomeCount, StoreError, StoredResult, Sum};
+
+use super::{CellBytes, Key, LINE, Level, Of, series_of};
+use crate::store::encode::visit_bins;
+
+/// A question, and its answer as far as it has come.
+pub(in crate::store) struct Question<'a> {
+    filter: &'a Filter,
+    by: &'a [Dimension],
+    /// Its answer by the values that do not come from the day or the hour, then day and hour
+    /// where they are asked for.
+    answers: BTreeMap<(u32, u32, u8), Answer>,
+    /// Those values.
+    parts: BTreeMap<Vec<String>, u32>,
+    /// The ends of runs instead of sums.
+    outcomes: BTreeMap<(String, String, u32, Outcome, String), u64>,
+    /// Numbers of devices that the store has none for yet, from the highest down.
+    unnumbered: HashMap<DeviceId, u32>,
+}
+
+/// One line of an answer.
+struct Answer {
+    /// Counts of all bins, in their order.
+    bins: Vec<u64>,
+    sent: u64,
+    lost: u64,
+    tests: u64,
+    devices: RoaringBitmap,
+}
+
+/// What a key contributes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Part {
+    /// Nothing.
+    NotMeant,
+    /// The line of the answer with this number.
+    Line(u32),
+}
+
+impl<'a> Question<'a> {
+    /// Asks for sums.
+    pub(in crate::store) fn new(filter: &'a Filter, by: &'a [Dimension]) -> Self {
+        Self {
+            filter,
+            by,
+            answers: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            unnumbered: HashMap::new(),
+        }
+    }
+
+    /// The coarsest level that can answer; `None` where only the results can.
+    pub(in crate::store) fn level(&self) -> Option<Level> {
+        let by = self.by.iter().filter_map(|dimension| match dimension {
+            Dimension::Attribute(name) => Some(name),
+            _ => None,
+        });
+        let names: BTreeSet<&String> = self.filter.attributes.keys().chain(by).collect();
+        if names.iter().any(|name| !LINE.contains(&name.as_str())) {
+            return None;
+        }
+        let is_hourly = self.filter.hour.is_some() || self.by.contains(&Dimension::Hour);
+        Some(match (is_hourly, names.is_empty()) {
+            (true, _) => Level::Hours,
+            (false, false) => Level::Lines,
+            (false, true) => Level::Cohorts,
+        })
+    }
+
+    /// What cells of this key contribute to.
+    pub(in crate::store) fn part(&mut self, key: &Key) -> Part {
+        let attribute = |name: &str| {
+            let position = LINE.iter().position(|known| *known == name)?;
+            key.line.as_ref().map(|line| line[position].clone())
+        };
+        let is_meant = is_or(self.filter.plan.as_ref(), &key.plan)
+            && is_or(self.filter.cohort.as_ref(), &key.cohort)
+            && self
+                .filter
+                .attributes
+                .iter()
+                .all(|(name, value)| attribute(name).is_some_and(|has| has == *value));
+        if !is_meant {
+            return Part::NotMeant;
+        }
+        let values = values(self.by, &key.plan, &key.cohort, &key.of, attribute);
+        Part::Line(self.line(values))
+    }
+
+    fn line(&mut self, values: Vec<String>) -> u32 {
+        let next = self.parts.len() as u32;
+        *self.parts.entry(values).or_insert(next)
+    }
+
+    /// Whether the filter means cells of this hour.
+    pub(in crate::store) fn means_hour(&self, hour: u8, level: Level) -> bool {
+        level != Level::Hours || self.filter.hour.is_none_or(|meant| meant == hour)
+    }
+
+    /// Adds a cell of series.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where it is damaged.
+    pub(in crate::store) fn add_cell(
+        &mut self,
+        (line, day, hour): (u32, u32, u8),
+        cell: &CellBytes,
+    ) -> Result<(), StoreError> {
+        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
+        let devices = RoaringBitmap::deserialize_from(&cell.devices[..]).map_err(|_| broken())?;
+        let answer = self.answer(line, day, hour);
+        answer.devices |= devices;
+        let [sent, lost, tests] = [cell.sent, cell.lost, cell.tests].map(|number| number as u64);
+        answer.count(sent, lost, tests);
+        visit_bins(&cell.bins, |bin, count| answer.add_to(bin, count)).ok_or_else(broken)
+    }
+
+    /// Adds a result of a device, which has that number if the store has given it one.
+    pub(in crate::store) fn add_result(&mut self, stored: &StoredResult, number: Option<u32>) {
+        if !self.filter.meets(stored) {
+            return;
+        }
+        let next = u32::MAX - self.unnumbered.len() as u32;
+        let number =
+            number.unwrap_or_else(|| *self.unnumbered.entry(stored.device).or_insert(next));
+        let (day, hour) = (stored.day(), stored.hour());
+        for (of, series) in series_of(&stored.result) {
+            let attribute = |name: &str| stored.attributes.get(name);
+            let values = values(self.by, &stored.result.plan, &stored.cohort, &of, attribute);
+            let line = self.line(values);
+            let answer = self.answer(line, day, hour);
+            answer.devices.insert(number);
+            answer.count(series.sent, series.lost, 1);
+            series.bins.iter().for_each(|(bin, count)| answer.add_to(bin, count));
+        }
+    }
+
+    fn answer(&mut self, line: u32, day: u32, hour: u8) -> &mut Answer {
+        let day = if self.by.contains(&Dimension::Day) { day } else { 0 };
+        let hour = if self.by.contains(&Dimension::Hour) { hour } else { 0 };
+        self.answers.entry((line, day, hour)).or_insert_with(Answer::empty)
+    }
+
+    /// Adds runs of a cell.
+    pub(in crate::store) fn add_runs(&mut self, day: u32, key: &Key, runs: u64) {
+        if let Of::Runs { outcome, reason } = &key.of {
+            self.count_runs((&key.plan, &key.cohort, day, *outcome, reason), runs);
+        }
+    }
+
+    /// Adds the run of a result.
+    pub(in crate::store) fn add_run(&mut self, stored: &StoredResult) {
+        if self.filter.meets(stored) {
+            let result = &stored.result;
+            let day = stored.day();
+            let what = (&result.plan, &stored.cohort, day, result.outcome, &result.reason);
+            self.count_runs(what, 1);
+        }
+    }
+
+    fn count_runs(&mut self, what: (&String, &String, u32, Outcome, &String), runs: u64) {
+        let (plan, cohort, day, outcome, reason) = what;
+        let key = (plan.clone(), cohort.clone(), day, outcome, reason.clone());
+        *self.outcomes.entry(key).or_default() += runs;
+    }
+
+    /// The sums, in the order of their keys.
+    pub(in crate::store) fn sums(self) -> Vec<Sum> {
+        let mut by_number: Vec<(Vec<String>, u32)> = self.parts.into_iter().collect();
+        by_number.sort_by_key(|(_, number)| *number);
+        let lines = self.answers.into_iter().filter_map(|((line, day, hour), answer)| {
+            let mut key = by_number.get(line as usize)?.0.clone();
+            for (value, dimension) in key.iter_mut().zip(self.by) {
+                match dimension {
+                    Dimension::Day => *value = day.to_string(),
+                    Dimension::Hour => *value = hour.to_string(),
+                    _ => {}
+                }
+            }
+            let mut bins = Bins::default();
+            (0..=BIN_MAX).zip(&answer.bins).for_each(|(bin, count)| bins.add_to(bin, *count));
+            let Answer { sent, lost, tests, devices, .. } = answer;
+            Some(Sum { key, bins, sent, lost, tests, devices: devices.len() })
+        });
+        let mut sums: Vec<Sum> = lines.collect();
+        sums.sort_by(|one, other| one.key.cmp(&other.key));
+        sums
+    }
+
+    /// The ends of runs, in the order of plan, cohort, day, outcome and reason.
+    pub(in crate::store) fn outcomes(self) -> Vec<OutcomeCount> {
+        let counts = self.outcomes.into_iter();
+        let counts = counts.map(|((plan, cohort, day, outcome, reason), count)| OutcomeCount {
+            plan,
+            cohort,
+            day,
+            outcome,
+            reason,
+            count,
+        });
+        counts.collect()
+    }
+}
+
+impl Answer {
+    fn empty() -> Self {
+        let bins = vec![0; usize::from(BIN_MAX) + 1];
+        Self { bins, sent: 0, lost: 0, tests: 0, devices: RoaringBitmap::new() }
+    }
+
+    fn count(&mut self, sent: u64, lost: u64, tests: u64) {
+        self.sent = self.sent.saturating_add(sent);
+        self.lost = self.lost.saturating_add(lost);
+        self.tests = self.tests.saturating_add(tests);
+    }
+
+    fn add_to(&mut self, bin: u16, count: u64) {
+        if let Some(sum) = self.bins.get_mut(usize::from(bin)) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
+fn is_or(meant: Option<&String>, is: &String) -> bool {
+    meant.is_none_or(|meant| meant == is)
+}
+
+/// The values that are asked for, empty where they come from the day or the hour.
+fn values(
+    by: &[Dimension],
+    plan: &str,
+    cohort: &str,
+    of: &Of,
+    attribute: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let value = |dimension: &Dimension| match (dimension, of) {
+        (Dimension::Plan, _) => plan.to_owned(),
+        (Dimension::Cohort, _) => cohort.to_owned(),
+        (Dimension::Attribute(name), _) => attribute(name).unwrap_or_default(),
+        (Dimension::Step, Of::Series { step, .. }) => step.clone(),
+        (Dimension::Kind, Of::Series { kind, .. }) => kind.name().to_owned(),
+        (Dimension::Dscp, Of::Series { dscp, .. }) => dscp.to_string(),
+        _ => String::new(),
+    };
+    by.iter().map(value).collect()
+}

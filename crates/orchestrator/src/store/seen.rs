@@ -1,0 +1,95 @@
+//! Which sequence numbers of a device were kept already, exactly, at a bit each.
+//!
+//! A result may be handed in again after it was moved to files or folded into sums, so that what
+//! was seen is kept apart from the results: for each device and epoch a row of [`WIDTH`] bits for
+//! each [`WIDTH`] numbers in a row that any was seen of. Whoever leaves holes in its numbers pays
+//! with at most one such row for each result.
+
+use std::collections::BTreeMap;
+
+use underload_fleet::device::DeviceId;
+
+/// Sequence numbers of a row.
+const WIDTH: u64 = 512;
+
+/// Which row: device, epoch, number divided by [`WIDTH`].
+pub(super) type Place = (DeviceId, u32, u64);
+/// A row's bits, the lowest number first, without the zeros at the end.
+pub(super) type Bits = Vec<u8>;
+
+/// The row that a number is in.
+pub(super) fn place(device: DeviceId, epoch: u32, sequence: u64) -> Place {
+    (device, epoch, sequence / WIDTH)
+}
+
+/// Sets the bit of a number. True if it was not set.
+pub(super) fn set(bits: &mut Bits, sequence: u64) -> bool {
+    let bit = (sequence % WIDTH) as usize;
+    if bits.len() <= bit / 8 {
+        bits.resize(bit / 8 + 1, 0);
+    }
+    let mask = 1 << (bit % 8);
+    let is_new = bits[bit / 8] & mask == 0;
+    bits[bit / 8] |= mask;
+    is_new
+}
+
+/// Rows that a transaction looked at.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: BTreeMap<Place, Row>,
+}
+
+/// A row as it was and as it is to be.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// As it is stored; `None` where it is not.
+    pub(super) stored: Option<Bits>,
+    /// As it is to be.
+    pub(super) bits: Bits,
+}
+
+impl Rows {
+    /// Whether the row was looked at.
+    pub(super) fn has(&self, place: &Place) -> bool {
+        self.rows.contains_key(place)
+    }
+
+    /// Takes a row as it is stored.
+    pub(super) fn put(&mut self, place: Place, stored: Option<Bits>) {
+        let bits = stored.clone().unwrap_or_default();
+        self.rows.insert(place, Row { stored, bits });
+    }
+
+    /// Marks a number as seen. True if it was not.
+    pub(super) fn mark(&mut self, device: DeviceId, epoch: u32, sequence: u64) -> bool {
+        let row = self.rows.entry(place(device, epoch, sequence)).or_default();
+        set(&mut row.bits, sequence)
+    }
+
+    /// Rows that have changed.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&Place, &Row)> {
+        self.rows.iter().filter(|(_, row)| row.stored.as_ref() != Some(&row.bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_is_new_once(sequences in prop::collection::vec(0_u64..2_000, 1..400)) {
+            let mut rows = Rows::default();
+            let mut seen = std::collections::BTreeSet::new();
+            for sequence in sequences {
+                let is_new = rows.mark(DeviceId([1; 16]), 3, sequence);
+                prop_assert_eq!(is_new, seen.insert(sequence));
+            }
+            let longest = rows.changed().map(|(_, row)| row.bits.len()).max();
+            prop_assert!(longest.is_some_and(|bytes| bytes <= 64));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One orchestrator's store: a SQLite file with a write-ahead log, synced at each commit.
+
+mod archive;
+mod keeper;
+mod transaction;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use underload_disk::Access;
+use underload_fleet::store::{Needs, Store, StoreError, Transaction};
+
+pub use archive::SqliteArchive;
+pub use keeper::SqliteKeeper;
+use transaction::SqliteTransaction;
+
+/// A store in a directory of its own, for one orchestrator.
+#[derive(Debug)]
+pub struct SqliteStore {
+    connection: Connection,
+    directory: PathBuf,
+    /// Keeps other orchestrators out as long as this one lives.
+    _lock: File,
+}
+
+impl SqliteStore {
+    /// Opens the store in a directory, which is made where it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Temporary`] where another orchestrator has it, or the disk is full;
+    /// [`StoreError::Broken`] where what is there is damaged or of a newer version.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        let told = |error: std::io::Error| StoreError::Temporary {
+            what: format!("the store in {}: {error}", directory.display()),
+        };
+        underload_disk::create_directory(directory, Access::Owner).map_err(told)?;
+        let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                return told(error);
+            }
+            let what = format!(
+                "the store in {} is in use by another orchestrator; several at once need \
+                 PostgreSQL",
+                directory.display()
+            );
+            StoreError::Temporary { what }
+        })?;
+        let connection = connect(directory, OpenFlags::default())?;
+        prepare(&connection)?;
+        migrate(&connection, directory)?;
+        Ok(Self { connection, directory: directory.to_owned(), _lock: lock })
+    }
+
+    /// Who answers questions, without keeping this store waiting.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn archive(&self) -> Result<SqliteArchive, StoreError> {
+        SqliteArchive::open(&self.directory)
+    }
+
+    /// Who puts results together in the background. One for each store.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn keeper(&self) -> Result<SqliteKeeper, StoreError> {
+        SqliteKeeper::open(&self.directory)
+    }
+}
+
+impl Store for SqliteStore {
+    fn begin(&mut self, _needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(SqliteTransaction::begin(&self.connection)?))
+    }
+}
+
+/// Opens the file of a store.
+fn connect(directory: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    let connection = Connection::open_with_flags(directory.join(FILE), flags).map_err(told)?;
+    connection.busy_timeout(PATIENCE).map_err(told)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// Settings of a connection that writes.
+fn prepare(connection: &Connection) -> Result<(), StoreError> {
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = OFF;
+             PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -65536;
+             PRAGMA wal_autocheckpoint = 8192;
+             PRAGMA journal_size_limit = 67108864;",
+        )
+        .map_err(told)
+}
+
+/// Brings the tables to this program's version.
+fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
+    let version: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)?;
+    if version > VERSION {
+        let what = format!(
+            "the store in {} is of version {version}, this program reads up to {VERSION}: start \
+             the newer program that wrote it, or restore a copy from before it did",
+            directory.display()
+        );
+        return Err(StoreError::Broken { what });
+    }
+    if version == 0 {
+        let tables = format!(
+            "BEGIN IMMEDIATE;\n{}\nPRAGMA user_version = {VERSION};\nCOMMIT;",
+            include_str!("tables.sql")
+        );
+        connection.execute_batch(&tables).map_err(told)?;
+    }
+    Ok(())
+}
+
+/// What SQLite said, told apart by whether another try may help.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives it")]
+fn told(error: rusqlite::Error) -> StoreError {
+    let what = format!("SQLite: {error}");
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Broken {
+            what: format!(
+                "{what}: the file {FILE} is damaged; stop the orchestrator and restore a copy, or \
+                 save what is readable with `sqlite3 {FILE} .recover`"
+            ),
+        },
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied,
+        ) => StoreError::Temporary { what },
+        _ => StoreError::Broken { what },
+    }
+}
+
+/// The file in the store's directory.
+const FILE: &str = "fleet.sqlite";
+/// Version of the tables.
+const VERSION: i64 = 1;
+/// How long a change waits for another of the same process.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an orchestrator waits for one that is ending.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Statements that stay prepared, more than there are.
+const STATEMENTS: usize = 64;

@@ -1,0 +1,191 @@
+//! A store in SQLite: what lasts, what is refused, and that sums are right.
+
+use std::collections::BTreeMap;
+
+use underload_fleet::store::{Archive, Dimension, Filter, Memory, StoredResult, Sum};
+
+use super::*;
+use crate::store::testing;
+
+fn append(store: &mut SqliteStore, results: &[StoredResult]) -> Vec<bool> {
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    let are_new = change.append(results).expect("they are kept");
+    change.commit().expect("they are on disk");
+    are_new
+}
+
+fn many(devices: u64, each: u64) -> Vec<StoredResult> {
+    (0..devices * each).map(|n| testing::result(n % devices, n / devices)).collect()
+}
+
+#[test]
+fn what_is_committed_is_there_once_and_what_is_not_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let results = many(10, 3);
+    let mut dropped = store.begin(&Needs::default()).expect("it begins");
+    assert_eq!(dropped.append(&results[..5]).expect("kept"), [true; 5]);
+    assert_eq!(dropped.append(&results[4..6]).expect("kept"), [false, true]);
+    drop(dropped);
+    assert_eq!(append(&mut store, &results[..20]), [true; 20]);
+    drop(store);
+    let mut store = SqliteStore::open(folder.path()).expect("it opens again");
+    assert_eq!(append(&mut store, &results), [[false; 20].as_slice(), &[true; 10]].concat());
+    let mut seen = Vec::new();
+    let mut archive = store.archive().expect("an archive");
+    let mut see = |stored: &StoredResult| {
+        seen.push(stored.clone());
+        true
+    };
+    archive.visit(&Filter::default(), &mut see).expect("it reads");
+    assert_eq!(seen, results);
+}
+
+#[test]
+fn a_second_orchestrator_is_refused_and_an_archive_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(folder.path()).expect("it opens");
+    let error = SqliteStore::open(folder.path()).expect_err("it is in use");
+    assert!(error.to_string().contains("in use by another orchestrator"), "{error}");
+    SqliteArchive::open(folder.path()).expect("it may look");
+    drop(store);
+    SqliteStore::open(folder.path()).expect("it is free");
+}
+
+#[test]
+fn a_newer_version_and_a_damaged_file_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(folder.path()).expect("it opens");
+    store.connection.pragma_update(None, "user_version", VERSION + 1).expect("it is set");
+    drop(store);
+    let error = SqliteStore::open(folder.path()).expect_err("it is newer");
+    assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+    assert!(error.to_string().contains("start the newer program"), "{error}");
+    std::fs::write(folder.path().join(FILE), [0x55; 8_192]).expect("it is damaged");
+    let error = SqliteStore::open(folder.path()).expect_err("it is damaged");
+    assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+    assert!(error.to_string().contains(".recover"), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    append(&mut store, &many(10, 2));
+    // The file may not grow any more: what SQLite says then is what it says of a full disk.
+    let pages: i64 =
+        store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");
+    let limit = |connection: &Connection, pages: i64| {
+        connection
+            .pragma_update_and_check(None, "max_page_count", pages, |row| row.get::<_, i64>(0))
+            .expect("it is set");
+    };
+    limit(&store.connection, pages);
+    let results = many(10, 60);
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    let failed = change.append(&results).err().or_else(|| change.commit().err());
+    let failed = failed.expect("it does not fit");
+    assert!(matches!(failed, StoreError::Temporary { .. }), "{failed:?}");
+    assert!(failed.to_string().contains("full"), "{failed}");
+    limit(&store.connection, i64::from(i32::MAX));
+    let new = append(&mut store, &results).into_iter().filter(|is_new| *is_new).count();
+    assert_eq!(new, 580, "the first 20 are there, and nothing of what failed");
+}
+
+/// Sums by everything that a page may ask for.
+fn questions() -> Vec<(Filter, Vec<Dimension>)> {
+    let filter = Filter::default();
+    let line = |name: &str, value: &str| Filter {
+        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..filter.clone()
+    };
+    let day = testing::result(0, 0).day();
+    vec![
+        (filter.clone(), vec![]),
+        (filter.clone(), vec![Dimension::Day, Dimension::Dscp]),
+        (filter.clone(), vec![Dimension::Cohort, Dimension::Step, Dimension::Kind]),
+        (filter.clone(), vec![Dimension::Hour]),
+        (filter.clone(), vec![Dimension::Attribute("model".to_owned()), Dimension::Plan]),
+        (line("tier", "20/200"), vec![Dimension::Day]),
+        (line("region", "region-3"), vec![Dimension::Attribute("firmware".to_owned())]),
+        (line("segment", "segment-1"), vec![Dimension::Cohort]),
+        (line("unheard-of", ""), vec![]),
+        (Filter { hour: Some(4), ..filter.clone() }, vec![Dimension::Dscp]),
+        (Filter { plan: Some("other".to_owned()), ..filter.clone() }, vec![]),
+        (
+            Filter {
+                cohort: Some("treated".to_owned()),
+                from_day: Some(day + 1),
+                until_day: Some(day + 3),
+                ..filter
+            },
+            vec![Dimension::Day, Dimension::Cohort],
+        ),
+    ]
+}
+
+#[test]
+fn sums_are_the_same_however_much_was_put_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    append(&mut store, &many(40, 30));
+    let mut memory = Memory::new();
+    let mut change = memory.begin(&Needs::default()).expect("it begins");
+    change.append(&many(40, 30)).expect("they are kept");
+    change.commit().expect("they are kept");
+    let ask = |archive: &mut dyn Archive| -> Vec<(Vec<Sum>, Vec<_>)> {
+        let answers = questions().into_iter().map(|(filter, by)| {
+            let sums = archive.sums(&filter, &by).expect("sums");
+            (sums, archive.outcomes(&filter).expect("outcomes"))
+        });
+        answers.collect()
+    };
+    let mut archive = store.archive().expect("an archive");
+    let from_results = ask(&mut archive);
+    assert_eq!(from_results, ask(&mut memory));
+    let day_and_dscp = &from_results[1].0;
+    assert_eq!(day_and_dscp.len(), 10, "five days, two markings");
+    assert_eq!(day_and_dscp[0].devices, 40, "each device once");
+    let tests = |sums: &[Sum]| sums.iter().map(|sum| sum.tests).sum::<u64>();
+    assert_eq!(tests(day_and_dscp), 40 * 27 * 4, "all but the refused");
+    assert!(from_results.iter().any(|(sums, _)| sums.is_empty()), "of another plan is nothing");
+    let mut keeper = store.keeper().expect("a keeper");
+    for (limit, done) in [(1, 1), (500, 500), (10_000, 699), (10_000, 0)] {
+        assert_eq!(keeper.roll_up(limit).expect("it adds up"), done);
+        assert_eq!(ask(&mut archive), from_results, "after {done} more");
+    }
+    let mut keeper = store.keeper().expect("another keeper");
+    append(&mut store, &many(41, 31));
+    assert_eq!(keeper.roll_up(10_000).expect("it goes on"), 41 * 31 - 40 * 30);
+}
+
+#[test]
+fn devices_are_found_by_their_attributes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    for number in 0..60 {
+        change.put_device(&testing::device(number)).expect("it is put");
+    }
+    let device = change.device(testing::device_id(7)).expect("it is read");
+    assert_eq!(device, Some(testing::device(7)));
+    let at = testing::START_MS + 5;
+    let overdue = change.overdue(at, 10).expect("it is read");
+    assert_eq!(overdue, [1, 3, 5].map(testing::device_id), "and none of those that never are");
+    change.commit().expect("it is on disk");
+    let mut archive = store.archive().expect("an archive");
+    let wanted = |name: &str, value: &str| Filter {
+        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..Filter::default()
+    };
+    assert_eq!(archive.count_devices(&wanted("tier", "20/200")).expect("counted"), 20);
+    assert_eq!(archive.count_devices(&wanted("id", "1")).expect("counted"), 0);
+    let values = archive.values("model", 10).expect("values");
+    assert_eq!(values, [("model-0".to_owned(), 30), ("model-1".to_owned(), 30)]);
+    let model = wanted("model", "model-1");
+    let first = archive.devices(&model, None, 20).expect("devices");
+    let rest = archive.devices(&model, first.last().map(|d| d.id), 20).expect("devices");
+    assert_eq!((first.len(), rest.len()), (20, 10));
+    let all: Vec<_> = first.iter().chain(&rest).map(|device| device.id).collect();
+    assert!(all.is_sorted_by(|one, next| one < next));
+}

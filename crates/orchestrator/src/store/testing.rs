@@ -1,0 +1,100 @@
+//! Made-up results for tests.
+
+use underload_fleet::bins::Bins;
+use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{Device, StoredResult};
+
+/// 2026-01-01, milliseconds since 1970.
+pub(super) const START_MS: u64 = 1_767_225_600_000;
+
+/// The identifier of a device by its number.
+pub(super) fn device_id(device: u64) -> DeviceId {
+    let mut id = [7; 16];
+    id[..8].copy_from_slice(&device.to_le_bytes());
+    DeviceId(id)
+}
+
+/// The line of a device.
+pub(super) fn attributes(device: u64) -> Attributes {
+    Attributes {
+        model: format!("model-{}", device % 2),
+        firmware: format!("1.{}", device % 3),
+        tier_up_bit_per_s: 10_000_000 * (1 + device % 3),
+        tier_down_bit_per_s: 100_000_000 * (1 + device % 3),
+        segment: format!("segment-{}", device / 10),
+        region: format!("region-{}", device % 5),
+        configured: "aqm".to_owned(),
+        measured: String::new(),
+    }
+}
+
+/// A device by its number.
+pub(super) fn device(number: u64) -> Device {
+    Device {
+        id: device_id(number),
+        public_key: [number as u8; 32],
+        attributes: attributes(number),
+        enrolled_ms: START_MS,
+        seen_ms: START_MS + number,
+        is_removed: number.is_multiple_of(11),
+        epoch: 1,
+        request: u64::MAX - number,
+        waiting: number,
+        dropped: 0,
+        schedules: Vec::new(),
+        settle_ms: if number.is_multiple_of(2) { u64::MAX } else { START_MS + number },
+        made: 2,
+    }
+}
+
+/// A result of a device, which measured with a load and two markings, but for one in ten.
+pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
+    let outcome = if sequence % 10 == 9 { Outcome::Refused } else { Outcome::Measured };
+    let series = |dscp: u8| {
+        let mut bins = Bins::default();
+        for probe in 0..500_u64 {
+            let spread = (probe * 7_919 + device * 104_729 + sequence * 31) % 1_000;
+            bins.add(if dscp == 45 { 8_000.0 } else { 12_000.0 } + 30.0 * spread as f64);
+        }
+        let us = |share| bins.quantile(share).map(|us| us as u64);
+        SeriesResult {
+            dscp,
+            sent: 502,
+            lost: 2,
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            mean_us: us(0.5),
+            max_us: us(1.0),
+            bins,
+        }
+    };
+    let step = |step: &str, kind, goodput| StepResult {
+        step: step.to_owned(),
+        kind,
+        goodput_bit_per_s: goodput,
+        tier_percent: goodput.map(|_| 97.5),
+        series: vec![series(0), series(45)],
+    };
+    let steps = vec![step("idle", Kind::Latency, None), step("up", Kind::Upload, Some(9_750_000))];
+    StoredResult {
+        device: device_id(device),
+        epoch: 1,
+        sequence,
+        stored_ms: START_MS + sequence * 14_400_000 + 5_000,
+        pseudonym: Pseudonym(device_id(device + 1_000_000).0),
+        cohort: ["control", "treated"][(device % 2) as usize].to_owned(),
+        attributes: attributes(device),
+        result: RunResult {
+            plan: "trial".to_owned(),
+            run: sequence,
+            at_ms: START_MS + sequence * 14_400_000,
+            outcome,
+            reason: if outcome == Outcome::Refused { "segment" } else { "" }.to_owned(),
+            server: "server-1".to_owned(),
+            version: "underload-agent 0.1.0".to_owned(),
+            steps: if outcome == Outcome::Measured { steps } else { Vec::new() },
+        },
+    }
+}
