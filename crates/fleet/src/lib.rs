@@ -25,6 +25,7 @@ pub mod blocking;
 pub mod device;
 pub mod lease;
 pub mod message;
+pub mod orchestrator;
 pub mod outcome;
 pub mod plan;
 pub mod request;

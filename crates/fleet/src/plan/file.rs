@@ -1,12 +1,16 @@
 //! The file of a plan.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
 use super::{
-    BYTES_MAX, Budget, Kind, LINES_MAX, Lines, Plan, SERVERS_MAX, Servers, Step, Tier, values,
+    BYTES_MAX, Budget, Cohort, CohortRule, Kind, LINES_MAX, Lines, NAME_MAX, Plan, SERVERS_MAX,
+    Servers, Step, Tier, values,
 };
+use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
 
 /// What is wrong with a plan.
@@ -31,15 +35,21 @@ const RUNS_PER_DAY_MAX: f64 = 10_000.0;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    name: String,
     title: String,
     #[serde(default)]
     description: String,
     runs_per_day: f64,
     #[serde(default, deserialize_with = "values::some_window")]
     window: Option<Window>,
+    #[serde(default, deserialize_with = "values::some_date")]
+    until: Option<u64>,
     #[serde(default, deserialize_with = "values::some_span")]
     start_within: Option<Span>,
     lines: FileLines,
+    #[serde(default)]
+    cohort: Vec<FileCohort>,
     tier: Vec<FileTier>,
     step: Vec<FileStep>,
     servers: FileServers,
@@ -55,6 +65,30 @@ struct FileLines {
     per_segment: Option<u32>,
     #[serde(default)]
     busy_percent: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileCohort {
+    name: String,
+    #[serde(rename = "where")]
+    has: Option<Alternatives>,
+    share_percent: Option<f64>,
+}
+
+/// One table of attributes, or several, of which one suffices.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Alternatives {
+    One(BTreeMap<String, Values>),
+    Several(Vec<BTreeMap<String, Values>>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Values {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -146,13 +180,17 @@ fn plan(file: File) -> Result<Plan, PlanError> {
     }
     let start_within = file.start_within.unwrap_or(Span::from_secs(3_600));
     within("start_within (s)", start_within.as_nanos() as f64 / 1e9, 0.0, 86_400.0)?;
+    name("name", &file.name, true)?;
     let plan = Plan {
+        name: file.name,
         title: file.title,
         description: file.description,
         runs_per_day: file.runs_per_day,
         window: file.window.unwrap_or(Window { from: Span::ZERO, until: DAY }),
+        until_ms: file.until,
         start_within,
         lines: lines(&file.lines)?,
+        cohorts: cohorts(file.cohort)?,
         tiers: tiers(&file.tier)?,
         steps: file.step.into_iter().map(step).collect::<Result<_, _>>()?,
         servers: Servers { count: file.servers.count, capacity: file.servers.capacity },
@@ -193,6 +231,71 @@ fn lines(file: &FileLines) -> Result<Lines, PlanError> {
     within("lines.per_segment", f64::from(per_segment), 1.0, f64::from(file.count))?;
     let busy = within("lines.busy_percent", file.busy_percent, 0.0, 100.0)? / 100.0;
     Ok(Lines { count: file.count, sample, per_segment, busy })
+}
+
+/// Lower-case letters, digits and hyphens: fit for addresses, files and columns.
+fn name(key: &str, name: &str, may_be_empty: bool) -> Result<(), PlanError> {
+    let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_empty = name.is_empty() && !may_be_empty;
+    if is_empty || name.len() > NAME_MAX || !name.bytes().all(is_good) {
+        let expected = "expected lower-case letters, digits and hyphens, at most 64";
+        return Err(fault(format!("{key}: `{name}`: {expected}")));
+    }
+    Ok(())
+}
+
+fn cohorts(files: Vec<FileCohort>) -> Result<Vec<Cohort>, PlanError> {
+    if files.len() > ENTRIES_MAX {
+        return Err(fault("[[cohort]]: more than 64"));
+    }
+    let mut cohorts: Vec<Cohort> = Vec::new();
+    let mut shares = 0.0;
+    for file in files {
+        name("[[cohort]] name", &file.name, false)?;
+        let key = |problem: &str| fault(format!("cohort `{}`: {problem}", file.name));
+        if cohorts.iter().any(|cohort| cohort.name == file.name) {
+            return Err(key("there are two of that name"));
+        }
+        let rule = match (file.has, file.share_percent) {
+            (Some(has), None) => CohortRule::Where(alternatives(has).map_err(|it| key(&it))?),
+            (None, Some(percent)) => {
+                let share = within("[[cohort]] share_percent", percent, 0.0, 100.0)? / 100.0;
+                shares += share;
+                CohortRule::Share(share)
+            }
+            _ => return Err(key("expected either `where` or `share_percent`")),
+        };
+        cohorts.push(Cohort { name: file.name, rule });
+    }
+    let is_share = |cohort: &Cohort| matches!(cohort.rule, CohortRule::Share(_));
+    if cohorts.iter().any(is_share) && !cohorts.iter().all(is_share) {
+        return Err(fault("[[cohort]]: some have `where` and some `share_percent`"));
+    }
+    if shares > 1.0 + 1e-9 {
+        return Err(fault(format!("[[cohort]]: the shares are {} % together", shares * 100.0)));
+    }
+    Ok(cohorts)
+}
+
+fn alternatives(has: Alternatives) -> Result<Vec<BTreeMap<String, Vec<String>>>, String> {
+    let tables = match has {
+        Alternatives::One(table) => vec![table],
+        Alternatives::Several(tables) => tables,
+    };
+    let mut read = Vec::new();
+    for table in tables {
+        let unknown = table.keys().find(|name| !Attributes::NAMES.contains(&name.as_str()));
+        if let Some(name) = unknown {
+            let known = Attributes::NAMES.join(", ");
+            return Err(format!("`{name}` is no attribute, which are {known}"));
+        }
+        let values = |values| match values {
+            Values::One(value) => vec![value],
+            Values::Several(values) => values,
+        };
+        read.push(table.into_iter().map(|(name, it)| (name, values(it))).collect());
+    }
+    Ok(read)
 }
 
 fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {

@@ -1,5 +1,6 @@
 //! What to measure, on which lines, how often, and what that costs.
 
+mod cohort;
 mod file;
 mod load;
 mod values;
@@ -10,11 +11,14 @@ use underload_aqm::time::Span;
 
 use crate::schedule::Window;
 
+pub use cohort::{Cohort, CohortRule};
 pub use file::PlanError;
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 
 /// A file of more bytes is no plan.
 pub const BYTES_MAX: usize = 1 << 20;
+/// Bytes of a plan's or a cohort's name at most.
+pub const NAME_MAX: usize = 64;
 /// Lines at most: a day of them is simulated within a few gigabytes.
 pub const LINES_MAX: u32 = 100_000_000;
 /// Servers at most.
@@ -23,6 +27,9 @@ pub const SERVERS_MAX: u32 = 100_000;
 /// A plan that has been read and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
+    /// Lower-case letters, digits and hyphens; unique among the plans of a fleet. Empty in a file
+    /// that is only looked at.
+    pub name: String,
     /// One line for people.
     pub title: String,
     /// Whose study it repeats and what it assumes; may be empty.
@@ -31,10 +38,14 @@ pub struct Plan {
     pub runs_per_day: f64,
     /// When runs may begin.
     pub window: Window,
+    /// No run begins from then on, milliseconds since 1970.
+    pub until_ms: Option<u64>,
     /// A run that is refused asks again for so long, and then counts as refused.
     pub start_within: Span,
     /// The lines.
     pub lines: Lines,
+    /// Groups that are compared; none for one group.
+    pub cohorts: Vec<Cohort>,
     /// The tiers that they are sold, at least one; their shares add up to 1.
     pub tiers: Vec<Tier>,
     /// What a run does, one after the other; at least one step.

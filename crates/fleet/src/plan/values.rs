@@ -65,6 +65,35 @@ pub(super) fn some_window<'de, D: Deserializer<'de>>(from: D) -> Result<Option<W
     window.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
+/// `2026-12-31`: the midnight, UTC, with which that day begins, milliseconds since 1970.
+pub(super) fn some_date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let expected = "expected a day from 1970 to 9999, such as 2026-12-31";
+    let midnight = midnight_ms(&text);
+    midnight.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
+}
+
+fn midnight_ms(text: &str) -> Option<u64> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts[..] else { return None };
+    let number = |text: &str, digits: usize| {
+        let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain.then(|| text.parse::<u64>().ok())?
+    };
+    let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let february = if is_leap { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if year < 1970 || day < 1 || day > length {
+        return None;
+    }
+    let leap_days = |before: u64| (before - 1) / 4 - (before - 1) / 100 + (before - 1) / 400;
+    let of_years = (year - 1970) * 365 + leap_days(year) - leap_days(1970);
+    let of_months: u64 = lengths[..month as usize - 1].iter().sum();
+    Some((of_years + of_months + day - 1) * 86_400_000)
+}
+
 fn time_of_day(text: &str) -> Option<Span> {
     let (hours, minutes) = text.trim().split_once(':')?;
     let number = |text: &str| {

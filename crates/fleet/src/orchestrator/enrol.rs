@@ -1,0 +1,265 @@
+//! Who becomes a device or a server, and proves to be one.
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use ring::signature::{ED25519, UnparsedPublicKey};
+
+use super::{Kind, Orchestrator, Rejection, Stop, admit, gone};
+use crate::device::{Attributes, DeviceId};
+use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
+use crate::request::{FRESH_MS, SESSION_MS, open_session};
+use crate::store::{Code, CodeFor, Device, Server, Transaction};
+
+/// SHA-256 of a code as people may write it: hyphens, spaces and case do not matter.
+pub(super) fn hash_of(code: &str) -> [u8; 32] {
+    let is_part = |letter: &char| !letter.is_whitespace() && *letter != '-';
+    let plain: String = code.chars().filter(is_part).collect::<String>().to_ascii_uppercase();
+    let digest = ring::digest::digest(&ring::digest::SHA256, plain.as_bytes());
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    hash
+}
+
+/// Bytes of a code at most.
+const CODE_MAX: usize = 128;
+
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
+        return None;
+    }
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
+fn is_signed(public_key: &[u8; 32], text: &str, signature: &[u8; 64]) -> bool {
+    UnparsedPublicKey::new(&ED25519, &public_key[..]).verify(text.as_bytes(), signature).is_ok()
+}
+
+/// What is known of a line: what the operator said, and for the rest what the device says.
+fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
+    let text = |first: &String, second: &String| {
+        if first.is_empty() { second.clone() } else { first.clone() }
+    };
+    let rate = |first: u64, second: u64| if first == 0 { second } else { first };
+    Attributes {
+        model: text(&operator.model, &device.model),
+        firmware: text(&operator.firmware, &device.firmware),
+        tier_up_bit_per_s: rate(operator.tier_up_bit_per_s, device.tier_up_bit_per_s),
+        tier_down_bit_per_s: rate(operator.tier_down_bit_per_s, device.tier_down_bit_per_s),
+        segment: text(&operator.segment, &device.segment),
+        region: text(&operator.region, &device.region),
+        configured: text(&operator.configured, &device.configured),
+        measured: text(&operator.measured, &device.measured),
+    }
+}
+
+/// What a device says later: firmware and what it measured change, the rest is filled in once.
+pub(super) fn updated(known: &Attributes, told: &Attributes) -> Attributes {
+    let newer = |known: &String, told: &String| {
+        if told.is_empty() { known.clone() } else { told.clone() }
+    };
+    let filled = merged(known, told);
+    Attributes {
+        firmware: newer(&known.firmware, &told.firmware),
+        measured: newer(&known.measured, &told.measured),
+        ..filled
+    }
+}
+
+/// Refuses attributes that no line has.
+pub(super) fn acceptable(attributes: &Attributes) -> Result<(), Rejection> {
+    // Databases count to 2^63.
+    let is_rate = |rate: u64| rate <= 1_000_000_000_000_000;
+    let rates = [attributes.tier_up_bit_per_s, attributes.tier_down_bit_per_s];
+    if attributes.is_acceptable() && rates.into_iter().all(is_rate) {
+        return Ok(());
+    }
+    let message = "an attribute is longer than 64 bytes, holds control characters, or is a rate \
+                   above a petabit per second";
+    Err(Rejection::new(Kind::BadRequest, "bad-attributes", message))
+}
+
+impl Orchestrator {
+    pub(super) fn enrol_or_stop(
+        &self,
+        tx: &mut dyn Transaction,
+        now_ms: u64,
+        it: &Enrol,
+    ) -> Result<Enrolled, Stop> {
+        acceptable(&it.attributes)?;
+        let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
+        let key: [u8; 32] =
+            hex(&it.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
+        let proof: [u8; 64] =
+            hex(&it.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
+        if it.code.len() > CODE_MAX || !is_signed(&key, &it.code, &proof) {
+            let message = "the code is not signed by this key";
+            return Err(Rejection::new(Kind::Unauthorized, "bad-proof", message).into());
+        }
+        let device = DeviceId::of_key(&key);
+        let code = usable(tx.code(&hash_of(&it.code))?, device, now_ms)?;
+        let is_again = code.used_by.is_some();
+        match (code.makes, &it.server) {
+            (CodeFor::Device, None) => enrol_device(tx, now_ms, key, &code, it, is_again)?,
+            (CodeFor::Server, Some(address)) => enrol_server(tx, key, address, is_again)?,
+            (CodeFor::Device, Some(_)) => {
+                let message = "this code makes a device, not a server";
+                return Err(Rejection::new(Kind::Forbidden, "for-a-device", message).into());
+            }
+            (CodeFor::Server, None) => {
+                let message = "this code makes a server, not a device";
+                return Err(Rejection::new(Kind::Forbidden, "for-a-server", message).into());
+            }
+        }
+        if !is_again {
+            tx.put_code(&Code { used_by: Some(device), ..code })?;
+        }
+        Ok(Enrolled { device, lease_key: data_encoding::HEXLOWER.encode(&self.lease_key()) })
+    }
+
+    pub(super) fn open_session_or_stop(
+        &self,
+        tx: &mut dyn Transaction,
+        now_ms: u64,
+        it: &OpenSession,
+    ) -> Result<Session, Stop> {
+        let denied = |code, message: &str| Rejection::new(Kind::Unauthorized, code, message);
+        if now_ms.abs_diff(it.at_ms) > FRESH_MS {
+            let message = format!("the time is more than five minutes off: it is {now_ms}");
+            return Err(denied("stale", &message).into());
+        }
+        let Some(known) = known(tx, it.device)? else {
+            return Err(denied("not-enrolled", "no such device or server").into());
+        };
+        let text = OpenSession::signed(it.device, it.at_ms);
+        let signature = hex(&it.signature);
+        if !signature.is_some_and(|signature| is_signed(&known.key, &text, &signature)) {
+            return Err(denied("bad-signature", "not signed by the key that enrolled").into());
+        }
+        // Told to nobody else than who has the key.
+        if known.is_removed {
+            return Err(gone().into());
+        }
+        let expires_ms = now_ms + SESSION_MS;
+        let opened = open_session(&self.fleet_secret, it.device, expires_ms);
+        let key = data_encoding::HEXLOWER.encode(&opened.key);
+        Ok(Session { session: opened.session, key, expires_ms, now_ms })
+    }
+}
+
+fn enrol_device(
+    tx: &mut dyn Transaction,
+    now_ms: u64,
+    public_key: [u8; 32],
+    code: &Code,
+    it: &Enrol,
+    is_again: bool,
+) -> Result<(), Stop> {
+    let id = DeviceId::of_key(&public_key);
+    let attributes = merged(&code.attributes, &it.attributes);
+    if tx.servers()?.iter().any(|server| server.device == id) {
+        let message = "this key is of a server";
+        return Err(Rejection::new(Kind::Conflict, "key-taken", message).into());
+    }
+    let device = match tx.device(id)? {
+        // A code does not make a device again that was removed since.
+        Some(device) if device.is_removed && is_again => return Err(gone().into()),
+        Some(_) if is_again => return Ok(()),
+        Some(device) => Device { attributes, is_removed: false, ..device },
+        None => Device {
+            id,
+            public_key,
+            attributes,
+            enrolled_ms: now_ms,
+            seen_ms: now_ms,
+            is_removed: false,
+            epoch: 0,
+            request: 0,
+            waiting: 0,
+            dropped: 0,
+            schedules: Vec::new(),
+            settle_ms: u64::MAX,
+            made: 0,
+        },
+    };
+    Ok(tx.put_device(&device)?)
+}
+
+struct Known {
+    key: [u8; 32],
+    is_removed: bool,
+}
+
+fn known(tx: &mut dyn Transaction, id: DeviceId) -> Result<Option<Known>, Stop> {
+    if let Some(device) = tx.device(id)? {
+        return Ok(Some(Known { key: device.public_key, is_removed: device.is_removed }));
+    }
+    let server = tx.servers()?.into_iter().find(|server| server.device == id);
+    Ok(server.map(|server| Known { key: server.public_key, is_removed: server.is_removed }))
+}
+
+/// A code that this key may use.
+fn usable(code: Option<Code>, by: DeviceId, now_ms: u64) -> Result<Code, Rejection> {
+    let denied = |name, message: &str| Err(Rejection::new(Kind::Forbidden, name, message));
+    let Some(code) = code else { return denied("code-unknown", "no such code") };
+    if code.used_by == Some(by) {
+        return Ok(code);
+    }
+    if code.used_by.is_some() {
+        return denied("code-used", "the code was used by another key");
+    }
+    if now_ms >= code.expires_ms {
+        return denied("code-expired", "the code is not valid any more");
+    }
+    Ok(code)
+}
+
+fn enrol_server(
+    tx: &mut dyn Transaction,
+    public_key: [u8; 32],
+    address: &ServerAddress,
+    is_again: bool,
+) -> Result<(), Stop> {
+    admit::acceptable(address)?;
+    let device = DeviceId::of_key(&public_key);
+    let servers = tx.servers()?;
+    if tx.device(device)?.is_some() {
+        let message = "this key is of a device";
+        return Err(Rejection::new(Kind::Conflict, "key-taken", message).into());
+    }
+    let old = servers.iter().find(|server| server.device == device);
+    if old.is_some_and(|old| old.address.name != address.name) {
+        let message = "this key is of a server of another name";
+        return Err(Rejection::new(Kind::Conflict, "another-name", message).into());
+    }
+    let of_name = servers.iter().find(|server| server.address.name == address.name);
+    let server = match of_name {
+        Some(server) if server.device == device && is_again => return Ok(()),
+        // A new key of the same server, as after a new disk: what was reserved stays so.
+        Some(server) if server.device == device || server.is_removed => Server {
+            device,
+            public_key,
+            address: address.clone(),
+            is_removed: false,
+            heard_ms: 0,
+            ..server.clone()
+        },
+        Some(_) => {
+            let message = "there is a server of that name; remove it first";
+            return Err(Rejection::new(Kind::Conflict, "name-taken", message).into());
+        }
+        None => Server {
+            address: address.clone(),
+            device,
+            public_key,
+            is_removed: false,
+            up_bit_per_s: 0,
+            down_bit_per_s: 0,
+            reserved_up_bit_per_s: 0,
+            reserved_down_bit_per_s: 0,
+            carried_up_bit_per_s: 0,
+            carried_down_bit_per_s: 0,
+            sessions: 0,
+            heard_ms: 0,
+        },
+    };
+    Ok(tx.put_server(&server)?)
+}
