@@ -1,0 +1,263 @@
+//! From results, as they stream by, to sums of each line.
+
+use std::collections::BTreeMap;
+
+use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
+use underload_fleet::device::Pseudonym;
+use underload_fleet::outcome::{Outcome, SeriesResult, StepResult};
+use underload_fleet::plan::Plan;
+use underload_fleet::store::StoredResult;
+use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
+
+use super::HOUR;
+use super::days::Days;
+
+/// Bins of all lines together, at most: half a gigabyte.
+const CELLS_MOST: usize = 1 << 26;
+/// What a line and a series of it take beside their bins, in the memory of so many bins.
+const CELLS_OF_ONE: usize = 64;
+/// Values of an attribute that are told apart; the others are taken together.
+const VALUES_MOST: usize = 4_096;
+
+/// What the results came to.
+pub(super) struct Collected {
+    pub(super) lines: Lines,
+    pub(super) results: u64,
+    pub(super) sampled: f64,
+    pub(super) late_runs: u64,
+    pub(super) first_ms: Option<u64>,
+    pub(super) last_ms: Option<u64>,
+}
+
+/// Folds results into lines.
+pub(super) struct Collector {
+    cohorts: Vec<String>,
+    series: Vec<SeriesName>,
+    dimensions: Vec<(String, Vec<String>)>,
+    places: Vec<BTreeMap<String, usize>>,
+    by_hour: bool,
+    lines: BTreeMap<(Pseudonym, usize), OpenLine>,
+    /// Bins that are kept, and may be.
+    cells: usize,
+    cells_most: usize,
+    /// Pseudonyms that begin with a larger number are left out.
+    kept_up_to: u64,
+    results: u64,
+    first_ms: Option<u64>,
+    last_ms: Option<u64>,
+}
+
+#[derive(Default)]
+struct OpenLine {
+    line: Line,
+    days: Days,
+}
+
+impl Collector {
+    /// For the steps of a plan; lines told apart by these names.
+    pub(super) fn new(plan: &Plan, by: &[String]) -> Self {
+        let names = plan.steps.iter().flat_map(|step| {
+            step.classes.iter().map(|dscp| SeriesName {
+                step: step.name.clone(),
+                load: step.kind.name(),
+                dscp: *dscp,
+            })
+        });
+        Self {
+            cohorts: Vec::new(),
+            series: names.collect(),
+            dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
+            places: vec![BTreeMap::new(); by.len()],
+            by_hour: by.iter().any(|name| name == HOUR),
+            lines: BTreeMap::new(),
+            cells: 0,
+            cells_most: CELLS_MOST,
+            kept_up_to: u64::MAX,
+            results: 0,
+            first_ms: None,
+            last_ms: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_room_for(mut self, cells: usize) -> Self {
+        self.cells_most = cells;
+        self
+    }
+
+    /// Adds a result.
+    pub(super) fn see(&mut self, kept: &StoredResult) {
+        self.results += 1;
+        if leading(kept.pseudonym) > self.kept_up_to {
+            return;
+        }
+        let cohort = self.cohort(&kept.cohort);
+        let strata = self.strata(kept);
+        let before = self.lines.len();
+        let open = self.lines.entry((kept.pseudonym, cohort)).or_default();
+        open.line.cohort = cohort;
+        open.line.strata = strata;
+        // Who measured on his own was not due, and says nothing of who was.
+        if kept.result.run > 0 {
+            open.line.outcomes.resize(Outcome::ALL.len(), 0);
+            if let Some(place) = Outcome::ALL.iter().position(|it| *it == kept.result.outcome) {
+                open.line.outcomes[place] += 1;
+            }
+        }
+        let (mut grown, open_before) = (0, open.days.cells());
+        if kept.result.outcome == Outcome::Measured {
+            let at_ms = kept.result.at_ms;
+            self.first_ms = Some(self.first_ms.map_or(at_ms, |first| first.min(at_ms)));
+            self.last_ms = Some(self.last_ms.map_or(at_ms, |last| last.max(at_ms)));
+            open.line.tests += 1;
+            let hour = self.by_hour.then(|| kept.hour());
+            grown = open.line.measured(&self.series, &kept.result.steps, hour);
+            open.days.add(&mut open.line, &self.series, kept);
+        }
+        self.cells += grown + open.days.cells();
+        self.cells = self.cells.saturating_sub(open_before);
+        self.cells += (self.lines.len() - before) * CELLS_OF_ONE;
+        while self.cells > self.cells_most && self.kept_up_to > 1 {
+            self.drop_half();
+        }
+    }
+
+    fn drop_half(&mut self) {
+        self.kept_up_to /= 2;
+        let limit = self.kept_up_to;
+        self.lines.retain(|(pseudonym, _), _| leading(*pseudonym) <= limit);
+        let of_line = |open: &OpenLine| {
+            let series = open.line.series.values().map(|series| series.bins.len() + CELLS_OF_ONE);
+            series.sum::<usize>() + open.days.cells() + CELLS_OF_ONE
+        };
+        self.cells = self.lines.values().map(of_line).sum();
+    }
+
+    fn cohort(&mut self, name: &str) -> usize {
+        let known = self.cohorts.iter().position(|cohort| cohort == name);
+        known.unwrap_or_else(|| {
+            self.cohorts.push(name.to_owned());
+            self.cohorts.len() - 1
+        })
+    }
+
+    fn strata(&mut self, kept: &StoredResult) -> Vec<usize> {
+        let dimensions = self.dimensions.iter_mut().zip(&mut self.places);
+        let of = |((name, values), places): (&mut (String, Vec<String>), &mut BTreeMap<_, _>)| {
+            let value = kept.attributes.get(name).unwrap_or_default();
+            if let Some(place) = places.get(&value) {
+                return *place;
+            }
+            let value = if values.len() < VALUES_MOST { value } else { "(others)".to_owned() };
+            *places.entry(value).or_insert_with_key(|value| {
+                values.push(value.clone());
+                values.len() - 1
+            })
+        };
+        dimensions.map(of).collect()
+    }
+
+    /// All lines, in the order of their pseudonyms; cohorts in the order of their names.
+    pub(super) fn finish(self) -> Collected {
+        let mut names: Vec<(String, usize)> =
+            self.cohorts.into_iter().enumerate().map(|(place, name)| (name, place)).collect();
+        names.sort_unstable();
+        let place_of = |old: usize| names.iter().position(|(_, place)| *place == old).unwrap_or(0);
+        let mut late_runs = 0;
+        let lines = self.lines.into_values().map(|mut open| {
+            late_runs += open.days.finish(&mut open.line, &self.series);
+            open.line.cohort = place_of(open.line.cohort);
+            open.line
+        });
+        let lines = Lines {
+            reference: None,
+            lines: lines.collect(),
+            cohorts: names.iter().map(|(name, _)| name.clone()).collect(),
+            series: self.series,
+            dimensions: self.dimensions,
+            outcomes: Outcome::ALL.iter().map(|outcome| outcome.words().to_owned()).collect(),
+            bin_ratio: GAMMA,
+            bins: usize::from(BIN_MAX) + 1,
+        };
+        Collected {
+            lines,
+            results: self.results,
+            sampled: self.kept_up_to as f64 / u64::MAX as f64,
+            late_runs,
+            first_ms: self.first_ms,
+            last_ms: self.last_ms,
+        }
+    }
+}
+
+/// A number that says nothing of a line but which it is.
+fn leading(pseudonym: Pseudonym) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&pseudonym.0[..8]);
+    u64::from_be_bytes(bytes)
+}
+
+/// The place of a series; `None` where the plan has none of the kind.
+pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Option<usize> {
+    let kind = step.kind.name();
+    names.iter().position(|name| name.dscp == dscp && name.step == step.step && name.load == kind)
+}
+
+/// What adds to a line's sums; gives the bins that it has more than before.
+trait Measured {
+    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], hour: Option<u8>) -> usize;
+}
+
+impl Measured for Line {
+    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], hour: Option<u8>) -> usize {
+        let mut grown = 0;
+        for step in steps {
+            let mut is_known = false;
+            for series in &step.series {
+                let Some(place) = place_of(names, step, series.dscp) else { continue };
+                is_known = true;
+                let new = usize::from(!self.series.contains_key(&place)) * CELLS_OF_ONE;
+                grown += new + add(self.series.entry(place).or_default(), series, hour);
+            }
+            if let Some(percent) = step.tier_percent.filter(|_| is_known) {
+                let (sum, tests) = self.uses.entry(step.step.clone()).or_default();
+                *sum += percent;
+                *tests += 1;
+            }
+        }
+        grown
+    }
+}
+
+fn add(sums: &mut LineSeries, series: &SeriesResult, hour: Option<u8>) -> usize {
+    sums.sent = sums.sent.saturating_add(series.sent);
+    sums.lost = sums.lost.saturating_add(series.lost);
+    if let (Some(mean), Some(max)) = (series.mean_us, series.max_us) {
+        sums.tests += 1;
+        sums.means_us += mean as f64;
+        sums.maxima_us += max as f64;
+        if let Some(hour) = hour {
+            let (sum, tests) = sums.hours.entry(hour).or_default();
+            *sum += mean as f64;
+            *tests += 1;
+        }
+    }
+    let before = sums.bins.len();
+    sums.bins = merged(&sums.bins, &series.bins);
+    sums.bins.len() - before
+}
+
+fn merged(sums: &[(u16, u32)], bins: &Bins) -> Vec<(u16, u32)> {
+    let mut all = Vec::with_capacity(sums.len() + 8);
+    let mut own = sums.iter().copied().peekable();
+    for (bin, count) in bins.iter() {
+        while let Some(smaller) = own.next_if(|(own, _)| *own < bin) {
+            all.push(smaller);
+        }
+        let known = own.next_if(|(own, _)| *own == bin).map_or(0, |(_, count)| count);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        all.push((bin, known.saturating_add(count)));
+    }
+    all.extend(own);
+    all
+}

@@ -1,0 +1,190 @@
+//! The days of a line: lag of each class, as `run`'s study of lines has it.
+//!
+//! The round trips of a day's runs are pooled, never their percentiles averaged. A run whose load
+//! did not fill the line shows no working latency: it counts from 95 % of the most that the same
+//! line moved in that step until the day is over. Runs may come late, so a day is over when a run
+//! of the third day after it has come; what comes later counts everywhere but here, and is told.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use underload_fleet::bins::Bins;
+use underload_fleet::store::StoredResult;
+use underload_record::cohorts::{ClassDays, Line, SeriesName};
+
+use super::collect::place_of;
+
+/// Days that are open beside the newest.
+const DAYS_OPEN: u32 = 2;
+/// Of the most that the line moved in a step.
+const FULL_SHARE: f64 = 0.95;
+/// Runs of a line and day at most; what is more adds memory and no knowledge.
+const RUNS_MOST: usize = 48;
+
+#[derive(Default)]
+pub(super) struct Days {
+    /// The days that are open, and their runs.
+    open: VecDeque<(u32, Vec<Run>)>,
+    /// Days before are over.
+    from_day: u32,
+    /// The most that each step moved, bit/s.
+    most: BTreeMap<String, u64>,
+    late: u64,
+    /// Bins of the open days.
+    cells: usize,
+}
+
+struct Run {
+    /// Bits per second of each loaded step.
+    moved: Vec<(String, u64)>,
+    series: Vec<RunSeries>,
+}
+
+struct RunSeries {
+    /// Of the series.
+    place: usize,
+    /// Round trips by bin.
+    bins: Box<[(u16, u16)]>,
+    lost: u64,
+}
+
+impl Days {
+    /// Adds a run that measured.
+    pub(super) fn add(&mut self, line: &mut Line, names: &[SeriesName], kept: &StoredResult) {
+        let day = kept.day();
+        if day < self.from_day {
+            self.late += 1;
+            return;
+        }
+        let steps = &kept.result.steps;
+        // Latency alone has no lag.
+        if steps.iter().all(|step| step.goodput_bit_per_s.is_none()) {
+            return;
+        }
+        let mut run = Run { moved: Vec::new(), series: Vec::new() };
+        for step in steps {
+            if let Some(goodput) = step.goodput_bit_per_s {
+                let most = self.most.entry(step.step.clone()).or_default();
+                *most = goodput.max(*most);
+                run.moved.push((step.step.clone(), goodput));
+            }
+            for series in &step.series {
+                let Some(place) = place_of(names, step, series.dscp) else { continue };
+                let count =
+                    |(bin, count): (u16, u64)| (bin, u16::try_from(count).unwrap_or(u16::MAX));
+                let bins = series.bins.iter().map(count).collect();
+                run.series.push(RunSeries { place, bins, lost: series.lost });
+            }
+        }
+        while self.open.front().is_some_and(|(oldest, _)| oldest + DAYS_OPEN < day) {
+            self.close_oldest(line, names);
+        }
+        self.from_day = self.from_day.max(day.saturating_sub(DAYS_OPEN));
+        let place = self.open.partition_point(|(open, _)| *open < day);
+        if self.open.get(place).is_none_or(|(open, _)| *open != day) {
+            self.open.insert(place, (day, Vec::new()));
+        }
+        let runs = &mut self.open[place].1;
+        if runs.len() < RUNS_MOST {
+            self.cells += run.cells();
+            runs.push(run);
+        }
+    }
+
+    /// Bins that are kept for the open days.
+    pub(super) fn cells(&self) -> usize {
+        self.cells
+    }
+
+    /// Ends all days; gives the runs that came too late.
+    pub(super) fn finish(&mut self, line: &mut Line, names: &[SeriesName]) -> u64 {
+        while !self.open.is_empty() {
+            self.close_oldest(line, names);
+        }
+        self.late
+    }
+
+    fn close_oldest(&mut self, line: &mut Line, names: &[SeriesName]) {
+        let Some((_, runs)) = self.open.pop_front() else { return };
+        self.cells -= runs.iter().map(Run::cells).sum::<usize>();
+        let mut steps: Vec<&str> =
+            names.iter().filter(|name| name.load != IDLE).map(|name| name.step.as_str()).collect();
+        steps.dedup();
+        for step in steps {
+            let most = self.most.get(step).copied().unwrap_or(0);
+            let is_full = |run: &&Run| {
+                let moved = run.moved.iter().find(|(name, _)| name == step);
+                moved.is_some_and(|(_, moved)| {
+                    *moved > 0 && *moved as f64 >= most as f64 * FULL_SHARE
+                })
+            };
+            let full: Vec<&Run> = runs.iter().filter(is_full).collect();
+            let classes = names.iter().enumerate().filter(|(_, name)| name.step == step);
+            let of_day: Vec<(usize, Class)> = classes
+                .filter_map(|(place, name)| {
+                    let idle = names
+                        .iter()
+                        .position(|other| other.load == IDLE && other.dscp == name.dscp)?;
+                    Some((place, Class::of(&full, idle, place)?))
+                })
+                .collect();
+            let least = names.iter().filter(|name| name.step == step).map(|name| name.dscp).min();
+            note(line, names, &of_day, least);
+        }
+    }
+}
+
+impl Run {
+    fn cells(&self) -> usize {
+        self.series.iter().map(|series| series.bins.len() + 8).sum()
+    }
+}
+
+/// One class of one day, microseconds.
+struct Class {
+    idle_p50: f64,
+    loaded_p99: f64,
+}
+
+impl Class {
+    fn of(runs: &[&Run], idle: usize, loaded: usize) -> Option<Self> {
+        let idle_p50 = quantile(runs, idle, 0.5)?;
+        Some(Self { idle_p50, loaded_p99: quantile(runs, loaded, 0.99)? })
+    }
+
+    fn lag(&self) -> f64 {
+        self.loaded_p99 - self.idle_p50
+    }
+}
+
+/// Of all probes of a series; `None` where there are none, or it is one that was lost.
+fn quantile(runs: &[&Run], place: usize, share: f64) -> Option<f64> {
+    let (mut bins, mut lost) = (Bins::default(), 0_u64);
+    let all = runs.iter().flat_map(|run| &run.series);
+    for series in all.filter(|series| series.place == place) {
+        series.bins.iter().for_each(|(bin, count)| bins.add_to(*bin, u64::from(*count)));
+        lost = lost.saturating_add(series.lost);
+    }
+    let answered = bins.count();
+    let rank = (share * answered.saturating_add(lost) as f64).ceil().max(1.0);
+    // Half a rank lower, so that no rounding asks for the next.
+    (rank <= answered as f64).then(|| bins.quantile((rank - 0.5) / answered as f64))?
+}
+
+/// Adds a day. Classes are held against the lowest marking of their step.
+fn note(line: &mut Line, names: &[SeriesName], of_day: &[(usize, Class)], least: Option<u8>) {
+    let against = of_day.iter().find(|(place, _)| Some(names[*place].dscp) == least);
+    let lag = against.map(|(_, class)| class.lag()).filter(|lag| *lag > 0.0);
+    for (place, class) in of_day {
+        let days: &mut ClassDays = line.classes.entry(*place).or_default();
+        days.days += 1;
+        days.idle_p50_us += class.idle_p50;
+        days.loaded_p99_us += class.loaded_p99;
+        let is_other = Some(names[*place].dscp) != least;
+        if let Some(lag) = lag.filter(|_| is_other) {
+            days.cut_percent += (1.0 - class.lag() / lag) * 100.0;
+            days.cut_days += 1;
+        }
+    }
+}
+
+const IDLE: &str = "latency";

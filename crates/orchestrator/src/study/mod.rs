@@ -1,0 +1,135 @@
+//! The cohorts of a plan compared, from what was collected.
+//!
+//! Results stream by once, in the order in which they came, and are folded into sums of each line;
+//! `record::cohorts` compares those. Memory is bounded: where the lines do not fit, half of them
+//! are dropped by their pseudonyms, which is at random, and the study says of which share it is.
+
+mod collect;
+mod days;
+mod published;
+
+use underload_fleet::plan::Plan;
+use underload_fleet::store::{Archive, Filter, StoreError};
+use underload_record::cohorts;
+use underload_record::schema::CohortStudy;
+
+use collect::Collector;
+
+/// What is asked besides the plan.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// Which results; the plan's name is filled in.
+    pub filter: Filter,
+    /// The cohort that the others are compared with; by default the one named `control`, else the
+    /// last by name.
+    pub against: Option<String>,
+    /// What lines that are compared have in common: names of attributes, and `hour`.
+    pub by: Vec<String>,
+    /// For what is drawn at random; the same seed gives the same study.
+    pub seed: u64,
+}
+
+/// Why there is no study.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// The plan was never applied.
+    #[error("no plan `{plan}` was applied; known: {known}")]
+    NoPlan {
+        /// What was asked for.
+        plan: String,
+        /// Those that were, with commas.
+        known: String,
+    },
+    /// The cohort has no results.
+    #[error("no results of a cohort `{cohort}`; there are: {known}")]
+    NoCohort {
+        /// What was asked for.
+        cohort: String,
+        /// Those that have some, with commas.
+        known: String,
+    },
+    /// Lines are not told apart by that.
+    #[error("lines are not told apart by `{name}`; known: {known}")]
+    NoDimension {
+        /// What was asked for.
+        name: String,
+        /// What they are told apart by.
+        known: String,
+    },
+    /// No result is meant.
+    #[error("no result of plan `{plan}` is meant")]
+    Nothing {
+        /// The plan.
+        plan: String,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What lines are told apart by that is not an attribute.
+const HOUR: &str = "hour";
+
+/// Compares the cohorts of a plan.
+///
+/// # Errors
+/// [`StudyError`].
+pub fn study(
+    archive: &mut dyn Archive,
+    plan: &str,
+    question: &Question,
+) -> Result<CohortStudy, StudyError> {
+    let rows = archive.plans()?;
+    let Some(row) = rows.iter().find(|row| row.name == plan) else {
+        let known = rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(StudyError::NoPlan { plan: plan.to_owned(), known });
+    };
+    let parsed = Plan::parse(&row.text)
+        .map_err(|error| StoreError::Broken { what: format!("plan `{plan}`: {error}") })?;
+    check_dimensions(&question.by)?;
+    let filter = Filter { plan: Some(plan.to_owned()), ..question.filter.clone() };
+    let mut collector = Collector::new(&parsed, &question.by);
+    archive.visit(&filter, &mut |kept| {
+        collector.see(kept);
+        true
+    })?;
+    let collected = collector.finish();
+    if collected.results == 0 {
+        return Err(StudyError::Nothing { plan: plan.to_owned() });
+    }
+    let mut lines = collected.lines;
+    lines.reference = reference(&lines.cohorts, question.against.as_deref())?;
+    let mut study = cohorts::study(&lines, question.seed);
+    plan.clone_into(&mut study.plan);
+    study.title = parsed.title;
+    study.results = collected.results;
+    study.sampled = collected.sampled;
+    study.late_runs = collected.late_runs;
+    study.first_ms = collected.first_ms;
+    study.last_ms = collected.last_ms;
+    study.published = published::numbers(&study);
+    Ok(study)
+}
+
+fn check_dimensions(by: &[String]) -> Result<(), StudyError> {
+    let known: Vec<&str> =
+        underload_fleet::device::Attributes::NAMES.into_iter().chain([HOUR]).collect();
+    let unknown = by.iter().find(|name| !known.contains(&name.as_str()));
+    unknown.map_or(Ok(()), |name| {
+        Err(StudyError::NoDimension { name: name.clone(), known: known.join(", ") })
+    })
+}
+
+fn reference(cohorts: &[String], wanted: Option<&str>) -> Result<Option<usize>, StudyError> {
+    let place = |name: &str| cohorts.iter().position(|cohort| cohort == name);
+    let Some(wanted) = wanted else {
+        return Ok((cohorts.len() > 1).then(|| place("control").unwrap_or(cohorts.len() - 1)));
+    };
+    let known = || cohorts.join(", ");
+    let missing = || StudyError::NoCohort { cohort: wanted.to_owned(), known: known() };
+    place(wanted).ok_or_else(missing).map(Some)
+}
+
+#[cfg(test)]
+mod tests;

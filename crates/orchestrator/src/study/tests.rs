@@ -1,0 +1,253 @@
+//! Studies of made-up results in a store in memory.
+
+use underload_aqm::rng::Rng;
+use underload_fleet::bins::Bins;
+use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::Memory;
+use underload_fleet::store::{Needs, PlanRow, Store as _, StoredResult};
+
+use super::*;
+
+const PLAN: &str = r#"
+title = "two classes"
+runs_per_day = 2
+[lines]
+count = 100
+[[tier]]
+up = "35mbit"
+down = "800mbit"
+[[step]]
+name = "idle"
+kind = "latency"
+duration = "5s"
+classes = [0, 45]
+[[step]]
+name = "up"
+kind = "upload"
+duration = "7s"
+classes = [0, 45]
+[servers]
+count = 2
+capacity = "10gbit"
+"#;
+
+const DAY_MS: u64 = 86_400_000;
+
+fn series(dscp: u8, delays_ms: &[f64], lost: u64) -> SeriesResult {
+    let mut bins = Bins::default();
+    for ms in delays_ms {
+        bins.add(ms * 1e3);
+    }
+    let max = delays_ms.iter().copied().fold(0.0, f64::max);
+    let mean = delays_ms.iter().sum::<f64>() / delays_ms.len() as f64;
+    SeriesResult {
+        dscp,
+        sent: delays_ms.len() as u64 + lost,
+        lost,
+        bins,
+        p50_us: None,
+        p99_us: None,
+        mean_us: Some((mean * 1e3) as u64),
+        max_us: Some((max * 1e3) as u64),
+    }
+}
+
+/// A run of a line whose upload moved so many Mbit/s, loaded delays of both classes as given.
+fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredResult {
+    let step = |name: &str, kind, goodput: Option<u64>, series| StepResult {
+        step: name.to_owned(),
+        kind,
+        goodput_bit_per_s: goodput,
+        tier_percent: goodput.map(|moved| moved as f64 / 35e6 * 100.0),
+        series,
+    };
+    let idle = vec![series(0, &[10.0; 10], 0), series(45, &[10.0; 10], 0)];
+    let loaded = vec![series(0, bulk, 0), series(45, low, 0)];
+    StoredResult {
+        device: DeviceId([line; 16]),
+        epoch: 1,
+        sequence: at_ms + moved,
+        stored_ms: at_ms,
+        pseudonym: Pseudonym([line; 16]),
+        cohort: if line.is_multiple_of(2) { "aqm" } else { "control" }.to_owned(),
+        attributes: Attributes { region: "north".to_owned(), ..Attributes::default() },
+        result: RunResult {
+            plan: "trial".to_owned(),
+            run: 1,
+            at_ms,
+            outcome: Outcome::Measured,
+            reason: String::new(),
+            server: "east".to_owned(),
+            version: String::new(),
+            steps: vec![
+                step("idle", Kind::Latency, None, idle),
+                step("up", Kind::Upload, Some(moved * 1_000_000), loaded),
+            ],
+        },
+    }
+}
+
+fn archive(results: &[StoredResult]) -> Memory {
+    let mut store = Memory::new();
+    let mut tx = store.begin(&Needs::default()).expect("memory");
+    let row = PlanRow {
+        name: "trial".to_owned(),
+        text: PLAN.to_owned(),
+        applied_ms: 0,
+        stopped_ms: None,
+    };
+    tx.put_plan(&row).expect("memory");
+    tx.append(results).expect("memory");
+    tx.commit().expect("memory");
+    store
+}
+
+fn study_of(results: &[StoredResult]) -> CohortStudy {
+    study(&mut archive(results), "trial", &Question::default()).expect("a study")
+}
+
+fn of_class(study: &CohortStudy, dscp: u8) -> &underload_record::schema::ClassStudy {
+    study.classes.iter().find(|class| class.dscp == dscp).expect("it was measured")
+}
+
+fn near(found: Option<f64>, want: f64) {
+    let found = found.expect("a value");
+    assert!((found / want - 1.0).abs() < 0.011, "{found} is not {want}");
+}
+
+#[test]
+fn a_days_round_trips_are_pooled_and_days_averaged_by_line() {
+    // Day 0 in two runs: 10 to 109 ms of DSCP 0, p99 108. Averaging the runs' own would give 84.
+    let first: Vec<f64> = (10..60).map(f64::from).collect();
+    let second: Vec<f64> = (60..110).map(f64::from).collect();
+    let results = [
+        run(2, 0, 35, &[20.0; 50], &first),
+        run(2, 1_000, 35, &[20.0; 50], &second),
+        run(2, DAY_MS, 35, &[34.0; 50], &[58.0; 50]),
+    ];
+    let study = study_of(&results);
+    let bulk = of_class(&study, 0);
+    assert_eq!((bulk.devices, bulk.days, bulk.against), (1, 2, 0));
+    let mean = |interval: &Option<underload_record::schema::Interval>| {
+        interval.as_ref().map(|interval| interval.mean)
+    };
+    near(mean(&bulk.idle_p50_ms), 10.0);
+    near(mean(&bulk.loaded_p99_ms), f64::midpoint(108.0, 58.0));
+    assert!(bulk.cut_percent.is_none());
+    // Day 0: lags of 10 and 98 ms; day 1: of 24 and 48.
+    let cut = mean(&of_class(&study, 45).cut_percent).expect("both classes");
+    let want = f64::midpoint(1.0 - 10.0 / 98.0, 0.5) * 100.0;
+    assert!((cut - want).abs() < 1.5, "{cut} is not {want}");
+    assert_eq!((study.cohorts[0].devices, study.cohorts[0].tests), (1, 3));
+}
+
+#[test]
+fn a_run_that_does_not_fill_its_own_line_has_no_lag() {
+    let results = [
+        run(2, 0, 35, &[20.0; 50], &[110.0; 50]),
+        run(2, 1, 33, &[500.0; 50], &[500.0; 50]),
+        run(2, DAY_MS, 34, &[20.0; 50], &[110.0; 50]),
+    ];
+    let study = study_of(&results);
+    near(of_class(&study, 0).loaded_p99_ms.map(|interval| interval.mean), 110.0);
+    assert_eq!(of_class(&study, 0).days, 2);
+    let used = study.uses[0].percent.expect("a tier");
+    assert!((used.mean - (35.0 + 33.0 + 34.0) / 3.0 / 0.35).abs() < 1e-6, "{used:?}");
+}
+
+#[test]
+fn results_may_come_late_by_two_days_and_later_ones_are_told() {
+    let day = |day: u64, ms: f64| run(2, day * DAY_MS, 35, &[ms; 50], &[ms; 50]);
+    let orderly = study_of(&[day(0, 20.0), day(1, 40.0), day(2, 60.0), day(9, 80.0)]);
+    let late = study_of(&[day(2, 60.0), day(1, 40.0), day(0, 20.0), day(9, 80.0)]);
+    assert_eq!(orderly.classes, late.classes);
+    assert_eq!((orderly.late_runs, late.late_runs), (0, 0));
+    let too_late = study_of(&[day(9, 80.0), day(2, 60.0)]);
+    assert_eq!((too_late.late_runs, of_class(&too_late, 0).days), (1, 1));
+    assert_eq!(too_late.cohorts[0].tests, 2, "it counts everywhere else");
+}
+
+#[test]
+fn lost_probes_are_longer_than_all() {
+    let mut lossy = run(2, 0, 35, &[20.0; 50], &[20.0; 50]);
+    let up = &mut lossy.result.steps[1].series[0];
+    (up.lost, up.sent) = (2, 52);
+    let study = study_of(&[lossy]);
+    assert!(study.classes.iter().all(|class| class.dscp != 0), "its p99 was lost");
+    assert_eq!(of_class(&study, 45).days, 1);
+    let up = study.headline().expect("an upload");
+    assert_eq!((up.cohorts[0].lost, up.cohorts[0].quantiles[3].ms), (2, None));
+}
+
+#[test]
+fn cohorts_are_compared_with_the_one_that_is_named() {
+    let mut rng = Rng::new(1);
+    let results: Vec<StoredResult> = (0..100_u8)
+        .map(|line| {
+            let factor = if line.is_multiple_of(2) { 1.0 } else { 8.0 };
+            let ms = factor * (15.0 + f64::from(rng.below(1_000)) / 200.0);
+            run(line, u64::from(line), 35, &[ms; 5], &[ms; 5])
+        })
+        .collect();
+    let study = study_of(&results);
+    assert_eq!(study.reference, "control");
+    let found = study.headline().expect("an upload").comparisons[0].mean.clone().expect("both");
+    let ratio = found.ratio.expect("positive");
+    assert!(ratio.low.unwrap() < 8.0 && ratio.high.unwrap() > 8.0, "{ratio:?}");
+    assert_eq!(study, study_of(&results), "the same seed");
+    let mut store = archive(&results);
+    let mut ask = |question: Question| super::study(&mut store, "trial", &question);
+    let turned = ask(Question { against: Some("aqm".to_owned()), ..Question::default() });
+    assert_eq!(turned.expect("a study").reference, "aqm");
+    let by = vec!["region".to_owned(), "hour".to_owned()];
+    let strata = ask(Question { by, ..Question::default() }).expect("a study").series[2].clone();
+    assert_eq!(strata.stratified.len(), 2);
+    assert_eq!(strata.stratified[0].strata[0].value, "north");
+    let unknown = ask(Question { against: Some("x".to_owned()), ..Question::default() });
+    assert!(unknown.is_err_and(|error| error.to_string().contains("aqm, control")));
+    let by = vec!["colour".to_owned()];
+    let unknown = ask(Question { by, ..Question::default() });
+    assert!(unknown.is_err_and(|error| error.to_string().contains("model, firmware")));
+    let none = super::study(&mut store, "other", &Question::default());
+    assert!(none.is_err_and(|error| error.to_string().contains("known: trial")));
+    let nothing = super::study(&mut archive(&[]), "trial", &Question::default());
+    assert!(matches!(nothing, Err(StudyError::Nothing { .. })));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_by_halves_of_the_lines() {
+    let plan = Plan::parse(PLAN).expect("a plan");
+    let mut rng = Rng::new(2);
+    let mut collector = Collector::new(&plan, &[]).with_room_for(60_000);
+    for _ in 0..1_000 {
+        let mut result = run(2, 0, 35, &[20.0; 5], &[20.0; 5]);
+        result.pseudonym = Pseudonym(std::array::from_fn(|_| rng.below(256) as u8));
+        collector.see(&result);
+        collector.see(&result);
+    }
+    let collected = collector.finish();
+    let (share, lines) = (collected.sampled, collected.lines.lines.len() as f64);
+    assert!(share <= 0.25 && (lines / 1_000.0 / share - 1.0).abs() < 0.3, "{lines} at {share}");
+    assert!(collected.lines.lines.iter().all(|line| line.tests == 2), "lines are whole");
+    assert_eq!(collected.results, 2_000);
+}
+
+#[test]
+fn what_was_not_due_or_not_planned_counts_nowhere() {
+    let mut alone = run(2, 0, 35, &[20.0; 5], &[20.0; 5]);
+    alone.result.run = 0;
+    alone.result.steps.truncate(1);
+    let mut strange = run(2, 1, 35, &[20.0; 5], &[20.0; 5]);
+    strange.result.steps[1].step = "down".to_owned();
+    let mut refused = run(2, 2, 35, &[], &[]);
+    refused.result.outcome = Outcome::Refused;
+    refused.result.steps.clear();
+    let study = study_of(&[alone, strange, refused]);
+    let counted: Vec<(&str, u64)> =
+        study.outcomes.iter().map(|row| (row.outcome.as_str(), row.runs)).collect();
+    assert_eq!(counted, [("measured", 1), ("refused", 1)]);
+    assert!(study.series.iter().all(|series| series.step == "idle"));
+    assert!(study.uses.is_empty() && study.classes.is_empty());
+}
