@@ -5,11 +5,13 @@
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
+//! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the same for the cohorts of a plan.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
 
 mod agreement;
 mod alarms;
+mod cohorts;
 mod combine;
 mod exchange;
 mod likeness;
@@ -23,9 +25,10 @@ mod verdict;
 mod words;
 
 pub use agreement::{Agreement, agreement_table, agreements};
+pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
-pub use page::{PageError, plots, render, write_report};
+pub use page::{PageError, cohort_page, plots, render, write_report};
 pub use plot::{Plot, PlotError, diagram};
 pub use published::{Figure, figures_markdown, figures_table};
 pub use table::table;

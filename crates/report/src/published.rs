@@ -162,7 +162,7 @@ fn cell(text: &str) -> String {
     words.join(" ").replace('|', "\\|").replace("/*", "/\\*").replace(" *", " \\*")
 }
 
-fn rows(expectations: &[Expectation]) -> String {
+pub(crate) fn rows(expectations: &[Expectation]) -> String {
     let cells: Vec<[String; 3]> = expectations
         .iter()
         .map(|expected| {

@@ -9,7 +9,7 @@ use crate::words::count;
 use underload_store::RunData;
 
 /// A whole document around what it shows.
-pub(super) fn document(run: &RunData, content: &Markup) -> Markup {
+pub(super) fn document(title: &str, content: &Markup) -> Markup {
     let style = format!("\n{COLOURS}{}{}\n", include_str!("page.css"), ink_rules());
     html! {
         (DOCTYPE) "\n"
@@ -19,7 +19,7 @@ pub(super) fn document(run: &RunData, content: &Markup) -> Markup {
                 "\n" meta charset="utf-8"; "\n"
                 meta name="viewport" content="width=device-width, initial-scale=1"; "\n"
                 meta name="color-scheme" content="light dark"; "\n"
-                title { (title(run)) ": latency under load" } "\n"
+                title { (title) ": latency under load" } "\n"
                 style { (PreEscaped(style)) } "\n"
             }
             "\n"
@@ -57,7 +57,7 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
     }
 }
 
-fn title(run: &RunData) -> &str {
+pub(super) fn title(run: &RunData) -> &str {
     let scenario = &run.record.scenario;
     if scenario.title.is_empty() { &scenario.name } else { &scenario.title }
 }

@@ -1,6 +1,7 @@
 //! `report.html`: one page that needs no network, no script and no explanation.
 
 mod applications;
+mod cohorts;
 mod comparison;
 mod figures;
 mod header;
@@ -23,6 +24,8 @@ use underload_store::RunData;
 
 use crate::plot::{Plot, PlotError, Plots};
 use crate::subject::{Subject, subjects};
+
+pub use cohorts::cohort_page;
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +156,7 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
         (trials::section(runs))
         (provenance::section(runs))
     };
-    Ok(without_controls(header::document(first, &content).into_string()))
+    Ok(without_controls(header::document(header::title(first), &content).into_string()))
 }
 
 /// The templates escape what would be markup. What is left of a stranger's text could still move

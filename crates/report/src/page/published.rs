@@ -15,6 +15,15 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         let suffix = run_suffix(runs, number);
         rows.extend(run.record.expectations.iter().map(|expected| row(expected, &suffix)));
     }
+    of_rows(&rows)
+}
+
+/// Those that are no run's.
+pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
+    of_rows(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
+}
+
+fn of_rows(rows: &[Markup]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
@@ -25,7 +34,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     html! {
         h2 { "Against published numbers" } "\n"
         p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
-        (table(&head, &rows))
+        (table(&head, rows))
     }
 }
 

@@ -121,7 +121,7 @@ fn cdf(
         let y = Axis { name: share, range: 0.0..1.0 };
         let mut panel = chart::panel(area, legend_height, height - 16, &x, &y)?;
         for (subject, ecdf) in curves {
-            let points = staircase(ecdf, x.range.end);
+            let points = staircase(&ecdf.steps(), x.range.end);
             // Samples of a trial are not independent: a band around them would be far too narrow.
             if of == Of::Trials && banded(curves) {
                 let half = ecdf.band(CONFIDENCE).half_height;
@@ -146,15 +146,14 @@ fn banded(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
 }
 
 /// The outline of all points within `half` above and below the staircase, cut at 0 and 1.
-fn band(stairs: &[(f64, f64)], half: f64) -> Vec<(f64, f64)> {
+pub(super) fn band(stairs: &[(f64, f64)], half: f64) -> Vec<(f64, f64)> {
     let upper = stairs.iter().map(|(x, share)| (*x, (share + half).min(1.0)));
     let lower = stairs.iter().rev().map(|(x, share)| (*x, (share - half).max(0.0)));
     upper.chain(lower).collect()
 }
 
 /// The steps of the function from 0 to `end`, thinned to what can be seen.
-fn staircase(ecdf: &Ecdf, end: f64) -> Vec<(f64, f64)> {
-    let steps = ecdf.steps();
+pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     let pixel = end / CURVE_POINTS as f64;
     let (mut points, mut share) = (Vec::new(), 0.0);
     let mut drawn_to = f64::NEG_INFINITY;

@@ -2,12 +2,14 @@
 
 mod canvas;
 mod chart;
+mod cohorts;
 pub mod diagram;
 mod distribution;
 mod overview;
 mod timeline;
 
 pub(crate) use canvas::{escape, ink_rules};
+pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;

@@ -1,0 +1,457 @@
+//! A study of cohorts in words: sentences that lead, and a terminal's table.
+
+use std::fmt::Write as _;
+
+use underload_record::schema::{CohortSeries, CohortStudy, Comparison, Estimate, SeriesStudy};
+
+use crate::published;
+use crate::words::{count, one_line, significant, wrap};
+
+/// Widest line in a terminal.
+const COLUMNS: usize = 100;
+/// Comparisons that get a sentence each; the others are in the tables.
+const MOST_SENTENCES: usize = 6;
+
+/// What the study says, the most important first; each sentence with its interval, its devices and
+/// its tests.
+pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
+    let Some(series) = study.headline() else {
+        return vec!["No run that measured was collected, so nothing can be said.".to_owned()];
+    };
+    let compared = series.comparisons.iter().take(MOST_SENTENCES);
+    let mut sentences: Vec<String> =
+        compared.filter_map(|comparison| effect(series, comparison)).collect();
+    if sentences.is_empty() {
+        sentences.extend(series.cohorts.iter().take(MOST_SENTENCES).map(|own| alone(series, own)));
+    }
+    sentences.extend(study.classes.iter().filter_map(|class| {
+        let (cut, lag) = (class.cut_percent.as_ref()?, class.lag_ms.as_ref()?);
+        let (low, high) = (cut.low?, cut.high?);
+        Some(format!(
+            "{}DSCP {} has {} % less lag than DSCP {} in step {} ({} to {} % at 95 %): {} ms of \
+             p99 under load above the idle median, over {} with {}.",
+            of_cohort(study, &class.cohort),
+            class.dscp,
+            significant(cut.mean),
+            class.against,
+            one_line(&class.step),
+            significant(low),
+            significant(high),
+            significant(lag.mean),
+            count(class.devices, "device"),
+            count(class.days, "day"),
+        ))
+    }));
+    sentences.truncate(MOST_SENTENCES);
+    sentences
+}
+
+/// `With aqm, `; nothing where there is one cohort.
+fn of_cohort(study: &CohortStudy, cohort: &str) -> String {
+    if study.cohorts.len() > 1 { format!("With {}, ", cohort_name(cohort)) } else { String::new() }
+}
+
+/// A cohort's name; lines that are in none have one, too.
+pub(crate) fn cohort_name(cohort: &str) -> String {
+    if cohort.is_empty() { "(no cohort)".to_owned() } else { one_line(cohort) }
+}
+
+/// `under upload` or `without load`.
+pub(crate) fn load_words(series: &SeriesStudy) -> String {
+    match series.load.as_str() {
+        "latency" => "without load".to_owned(),
+        load => format!("under {load}"),
+    }
+}
+
+/// `up, DSCP 45`.
+pub(crate) fn series_name(series: &SeriesStudy) -> String {
+    format!("{}, DSCP {}", one_line(&series.step), series.dscp)
+}
+
+fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
+    let found = comparison.mean.as_ref()?;
+    let ratio = found.ratio?;
+    let of = |name: &str| series.cohorts.iter().find(|own| own.cohort == name);
+    let (own, other) = (of(&comparison.cohort)?, of(&comparison.against)?);
+    let (cohort, against) = (cohort_name(&comparison.cohort), cohort_name(&comparison.against));
+    let load = load_words(series);
+    let said = match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) if low <= 1.0 && high >= 1.0 => format!(
+            "{cohort} and {against} do not differ in their latency {load} by more than chance: \
+             the ratio is {} ({} to {} at 95 %)",
+            significant(ratio.value),
+            significant(low),
+            significant(high)
+        ),
+        (Some(low), Some(high)) => {
+            let (value, low, high, word) = if ratio.value < 1.0 {
+                (1.0 / ratio.value, 1.0 / high, 1.0 / low, "more")
+            } else {
+                (ratio.value, low, high, "less")
+            };
+            format!(
+                "{cohort} has {} times {word} latency {load} than {against} ({} to {} at 95 %)",
+                significant(value),
+                significant(low),
+                significant(high)
+            )
+        }
+        _ => format!("{cohort} and {against} have too few devices to be compared {load}"),
+    };
+    Some(format!(
+        "{said}: medians of {} and {} ms of mean round trip, over {} and {} devices with {} and \
+         {} tests.",
+        significant(own.mean.median),
+        significant(other.mean.median),
+        own.devices,
+        other.devices,
+        own.tests,
+        other.tests
+    ))
+}
+
+fn alone(series: &SeriesStudy, own: &CohortSeries) -> String {
+    let interval = own.mean.average.as_ref().and_then(|mean| mean.low.zip(mean.high));
+    let sure = interval.map_or_else(String::new, |(low, high)| {
+        format!(" ({} to {} at 95 %)", significant(low), significant(high))
+    });
+    format!(
+        "{}: {} ms of mean round trip {}{sure}, median {}, over {} with {}.",
+        cohort_name(&own.cohort),
+        own.mean.average.as_ref().map_or("-".to_owned(), |mean| significant(mean.mean)),
+        load_words(series),
+        significant(own.mean.median),
+        count(own.devices, "device"),
+        count(own.tests, "test"),
+    )
+}
+
+/// What a reader must know before believing the numbers.
+pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if study.sampled < 1.0 {
+        let percent = significant(study.sampled * 100.0);
+        warnings.push(format!(
+            "The lines did not fit into memory: this is of a random {percent} % of the devices."
+        ));
+    }
+    if study.late_runs > 0 {
+        let runs = count(study.late_runs, "run");
+        warnings.push(format!(
+            "{runs} came more than two days late and are missing from the lag of classes."
+        ));
+    }
+    let unequal = study.outcomes.iter().filter(|row| {
+        let points = row.difference.map_or(0.0, |difference| difference.value.abs());
+        row.p_value.is_some_and(|p_value| p_value < 0.01) && points >= 1.0
+    });
+    warnings.extend(unequal.take(MOST_SENTENCES).map(|row| {
+        format!(
+            "{} % of the runs of {} were {}, which {} did not see as often or saw more often \
+             ({} points apart): lines that are missing may not be like the others.",
+            significant(row.percent),
+            cohort_name(&row.cohort),
+            row.outcome,
+            cohort_name(&study.reference),
+            row.difference.as_ref().map_or("-".to_owned(), interval_words)
+        )
+    }));
+    warnings
+}
+
+/// `9.81 [9.70 to 9.92]`.
+pub(crate) fn interval_words(estimate: &Estimate) -> String {
+    let ends = estimate.low.zip(estimate.high);
+    let ends = ends.map_or(String::new(), |(low, high)| {
+        format!(" [{} to {}]", significant(low), significant(high))
+    });
+    format!("{}{ends}", significant(estimate.value))
+}
+
+/// All of it for a terminal, within 100 columns where no name is longer.
+pub fn cohort_table(study: &CohortStudy) -> String {
+    let mut text = format!("{}\n", one_line(&study.title));
+    let folded = |text: &mut String, words: &str| {
+        for line in wrap(words, COLUMNS) {
+            let _ = writeln!(text, "{line}");
+        }
+    };
+    for sentence in cohort_sentences(study) {
+        folded(&mut text, &sentence);
+    }
+    for warning in cohort_warnings(study) {
+        folded(&mut text, &format!("Careful. {warning}"));
+    }
+    for series in &study.series {
+        let _ = writeln!(text, "\n{} ({})", series_name(series), load_words(series));
+        text += &rows(&series.cohorts.iter().map(series_cells).collect::<Vec<_>>(), &HEAD);
+        for line in series.comparisons.iter().flat_map(comparison_lines) {
+            folded(&mut text, &line);
+        }
+        for stratified in &series.stratified {
+            let Some(ratio) = &stratified.ratio else { continue };
+            let words = format!(
+                "  {} against {} within like {}: {} times less, {} groups left out with {} and \
+                 {} devices",
+                cohort_name(&stratified.cohort),
+                cohort_name(&stratified.against),
+                stratified.by,
+                interval_words(ratio),
+                stratified.strata_dropped,
+                stratified.dropped[0],
+                stratified.dropped[1],
+            );
+            let _ = writeln!(text, "{words}");
+        }
+    }
+    text += &outcome_rows(study);
+    if let Some(check) = &study.self_check {
+        let words = format!(
+            "{} against itself: random halves of {} differ at the 5 % level in {} % of {} splits; \
+             by chance their ratio is up to {}.",
+            cohort_name(&check.cohort),
+            count(check.devices, "device"),
+            significant(check.differ_percent),
+            check.splits,
+            significant(check.ratio_by_chance)
+        );
+        text.push('\n');
+        folded(&mut text, &words);
+    }
+    if !study.published.is_empty() {
+        text.push_str("\nAgainst published numbers\n");
+        text += &published::rows(&study.published);
+    }
+    text
+}
+
+const HEAD: [&str; 8] =
+    ["", "devices", "tests", "median mean", "median max", "p50", "p99, ms", "lost %"];
+
+fn series_cells(own: &CohortSeries) -> [String; 8] {
+    let quantile = |share: f64| {
+        let found = own.quantiles.iter().find(|found| (found.share - share).abs() < 1e-9);
+        let Some(found) = found else { return "-".to_owned() };
+        let words = |ms: Option<f64>| ms.map_or("lost".to_owned(), significant);
+        let is_interval = found.low.is_some();
+        let ends = format!(" [{} to {}]", words(found.low), words(found.high));
+        format!("{}{}", words(found.ms), if is_interval { ends } else { String::new() })
+    };
+    [
+        cohort_name(&own.cohort),
+        own.devices.to_string(),
+        own.tests.to_string(),
+        significant(own.mean.median),
+        significant(own.maximum.median),
+        quantile(0.5),
+        quantile(0.99),
+        significant(own.lost as f64 * 100.0 / own.sent.max(1) as f64),
+    ]
+}
+
+fn comparison_lines(comparison: &Comparison) -> Vec<String> {
+    let values = [
+        ("mean", &comparison.mean),
+        ("maximum", &comparison.maximum),
+        ("mean above idle", &comparison.above_idle),
+    ];
+    let line = |(name, found): (&str, &Option<underload_record::schema::Compared>)| {
+        let found = found.as_ref()?;
+        let ratio = found.ratio.as_ref().map_or("-".to_owned(), interval_words);
+        let shift = found.shift_ms.as_ref().map_or("-".to_owned(), interval_words);
+        Some(format!(
+            "  {} against {}, {name}: {ratio} times less, {shift} ms less, less in {} % of \
+             pairs, p {}, distance {}",
+            cohort_name(&comparison.cohort),
+            cohort_name(&comparison.against),
+            significant(found.less * 100.0),
+            p_words(found.rank_p_value),
+            significant(found.distance),
+        ))
+    };
+    values.into_iter().filter_map(line).collect()
+}
+
+/// A p-value: many digits of a small one say nothing.
+pub(crate) fn p_words(p_value: f64) -> String {
+    if p_value < 0.001 { "< 0.001".to_owned() } else { significant(p_value) }
+}
+
+fn outcome_rows(study: &CohortStudy) -> String {
+    let cells: Vec<[String; 5]> = study
+        .outcomes
+        .iter()
+        .map(|row| {
+            [
+                row.outcome.clone(),
+                cohort_name(&row.cohort),
+                row.runs.to_string(),
+                significant(row.percent),
+                row.difference.as_ref().map_or(String::new(), interval_words),
+            ]
+        })
+        .collect();
+    let head = ["outcome", "cohort", "runs", "%", "points apart"];
+    if cells.is_empty() { String::new() } else { format!("\n{}", rows(&cells, &head)) }
+}
+
+/// Columns as wide as their widest cell; the first to the left.
+fn rows<const N: usize>(cells: &[[String; N]], head: &[&str; N]) -> String {
+    let width = |column: usize| {
+        let cells = cells.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0).max(head[column].chars().count())
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let head: [String; N] = std::array::from_fn(|column| head[column].to_owned());
+    let mut text = String::new();
+    for row in std::iter::once(&head).chain(cells) {
+        let mut line = String::from("  ");
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let gap = width - cell.chars().count();
+            if column == 0 {
+                line += cell;
+                line.extend(std::iter::repeat_n(' ', gap));
+            } else {
+                line.extend(std::iter::repeat_n(' ', gap + 2));
+                line += cell;
+            }
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::schema::{
+        ClassStudy, CohortCount, Compared, Interval, OutcomeStudy, Spread,
+    };
+
+    use super::*;
+    use crate::cohort_page;
+
+    fn estimate(value: f64, low: f64, high: f64) -> Estimate {
+        Estimate { value, low: Some(low), high: Some(high) }
+    }
+
+    fn interval(mean: f64, half: f64) -> Interval {
+        let (low, high) = (Some(mean - half), Some(mean + half));
+        Interval { mean, low, high, confidence: 0.95, repeats: 40 }
+    }
+
+    fn cohort(name: &str, median: f64) -> CohortSeries {
+        let spread = |median: f64| Spread {
+            median,
+            average: Some(interval(median, 1.0)),
+            curve: vec![(median * 0.5, 0.5), (median * 2.0, 1.0)],
+            half_height: 0.1,
+            histogram: vec![50.0, 50.0],
+            beyond: 0.0,
+        };
+        CohortSeries {
+            cohort: name.to_owned(),
+            devices: 40,
+            tests: 120,
+            sent: 1_000,
+            lost: 5,
+            mean: spread(median),
+            maximum: spread(median * 3.0),
+            ..CohortSeries::default()
+        }
+    }
+
+    fn study(ratio: Estimate) -> CohortStudy {
+        let found = Compared { ratio: Some(ratio), less: 0.9, ..Compared::default() };
+        let comparison = Comparison {
+            cohort: "aqm".to_owned(),
+            against: "control".to_owned(),
+            mean: Some(found),
+            ..Comparison::default()
+        };
+        let series = SeriesStudy {
+            step: "up".to_owned(),
+            load: "upload".to_owned(),
+            dscp: 0,
+            cohorts: vec![cohort("aqm", 20.0), cohort("control", 200.0)],
+            comparisons: vec![comparison],
+            ..SeriesStudy::default()
+        };
+        let count = |name: &str| CohortCount { name: name.to_owned(), devices: 40, tests: 120 };
+        CohortStudy {
+            plan: "trial".to_owned(),
+            title: "A <trial>\u{1b}".to_owned(),
+            reference: "control".to_owned(),
+            sampled: 1.0,
+            first_ms: Some(0),
+            last_ms: Some(86_400_000),
+            cohorts: vec![count("aqm"), count("control")],
+            series: vec![series],
+            ..CohortStudy::default()
+        }
+    }
+
+    #[test]
+    fn the_first_sentence_says_the_effect_how_sure_it_is_and_of_what() {
+        let first = |ratio| cohort_sentences(&study(ratio)).remove(0);
+        assert_eq!(
+            first(estimate(9.81, 9.7, 9.92)),
+            "aqm has 9.81 times less latency under upload than control (9.70 to 9.92 at 95 %): \
+             medians of 20.0 and 200 ms of mean round trip, over 40 and 40 devices with 120 and \
+             120 tests."
+        );
+        let worse = first(estimate(0.5, 0.4, 0.8));
+        assert!(worse.starts_with("aqm has 2.00 times more latency"), "{worse}");
+        assert!(worse.contains("(1.25 to 2.50 at 95 %)"), "{worse}");
+        let chance = first(estimate(1.02, 0.97, 1.05));
+        assert!(chance.contains("do not differ") && chance.contains("by more than chance"));
+        let few = first(Estimate { value: 2.0, low: None, high: None });
+        assert!(few.contains("too few devices"), "{few}");
+        let nothing = cohort_sentences(&CohortStudy::default());
+        assert!(nothing[0].contains("nothing can be said"), "{nothing:?}");
+    }
+
+    #[test]
+    fn what_makes_a_study_less_than_it_looks_is_told() {
+        let mut careful = study(estimate(9.0, 8.0, 10.0));
+        assert!(cohort_warnings(&careful).is_empty());
+        (careful.sampled, careful.late_runs) = (0.25, 3);
+        careful.outcomes.push(OutcomeStudy {
+            cohort: "aqm".to_owned(),
+            outcome: "failed".to_owned(),
+            runs: 30,
+            percent: 20.0,
+            difference: Some(estimate(12.0, 8.0, 16.0)),
+            p_value: Some(1e-6),
+        });
+        let warnings = cohort_warnings(&careful).join(" ");
+        for words in ["25.0 % of the devices", "3 runs came", "were failed"] {
+            assert!(warnings.contains(words), "{words}: {warnings}");
+        }
+    }
+
+    #[test]
+    fn page_and_table_say_the_same_and_obey_nobody() {
+        let mut study = study(estimate(9.81, 9.7, 9.92));
+        study.classes.push(ClassStudy {
+            cohort: "aqm".to_owned(),
+            step: "up".to_owned(),
+            dscp: 45,
+            devices: 40,
+            days: 80,
+            lag_ms: Some(interval(5.0, 1.0)),
+            cut_percent: Some(interval(80.0, 2.0)),
+            ..ClassStudy::default()
+        });
+        let (page, table) = (cohort_page(&study).expect("a page"), cohort_table(&study));
+        for words in ["9.81", "120", "aqm", "control"] {
+            assert!(page.contains(words) && table.contains(words), "{words}");
+        }
+        assert!(table.contains("DSCP 45 has 80.0 % less lag than DSCP 0 in step up"), "{table}");
+        assert!(page.contains("A &lt;trial&gt;") && page.contains("1970-01-01 to 1970-01-02"));
+        assert!(!page.contains('\u{1b}') && !table.contains('\u{1b}'));
+        assert_eq!(page.matches("<svg class=\"plot\"").count(), 4);
+        assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    }
+}
