@@ -124,6 +124,8 @@ impl RunResult {
     pub const STEPS_MAX: usize = 64;
     /// Series of a step at most.
     pub const SERIES_MAX: usize = 64;
+    /// Probes of a series at most, so that sums of many series do not overflow.
+    pub const PROBES_MAX: u64 = 1 << 40;
     /// Bytes of a name at most.
     pub const NAME_MAX: usize = 128;
 
@@ -131,9 +133,12 @@ impl RunResult {
     pub fn fault(&self) -> Option<&'static str> {
         let names = [&self.plan, &self.reason, &self.server, &self.version];
         let steps = self.steps.iter().map(|step| &step.step);
-        let is_long = |name: &String| name.len() > Self::NAME_MAX;
-        if names.into_iter().chain(steps).any(is_long) {
+        let mut names = names.into_iter().chain(steps);
+        if names.clone().any(|name| name.len() > Self::NAME_MAX) {
             return Some("a name is longer than 128 bytes");
+        }
+        if names.any(|name| name.contains('\0')) {
+            return Some("a name holds the character 0, which no database takes");
         }
         let too_many = self.steps.iter().any(|step| step.series.len() > Self::SERIES_MAX);
         if self.steps.len() > Self::STEPS_MAX || too_many {
@@ -143,8 +148,17 @@ impl RunResult {
         if series.clone().any(|series| series.dscp > 63) {
             return Some("a DSCP is above 63");
         }
+        if series.clone().any(|series| series.sent > Self::PROBES_MAX) {
+            return Some("more than a trillion probes");
+        }
         if series.any(|series| series.bins.count().checked_add(series.lost) != Some(series.sent)) {
             return Some("answered and lost probes are not those that were sent");
+        }
+        let rates = self.steps.iter().filter_map(|step| step.goodput_bit_per_s);
+        let delays = self.steps.iter().flat_map(|step| &step.series);
+        let of = |it: &SeriesResult| [it.p50_us, it.p99_us, it.mean_us, it.max_us];
+        if rates.chain(delays.flat_map(of).flatten()).any(|number| number > i64::MAX as u64) {
+            return Some("a rate or a delay is above 2^63");
         }
         let percent = self.steps.iter().filter_map(|step| step.tier_percent);
         if percent.clone().any(|percent| !percent.is_finite() || percent < 0.0) {

@@ -136,7 +136,8 @@ pub trait Archive: Send {
     ) -> Result<Vec<Device>, StoreError>;
     /// How many devices there are with these attributes.
     fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError>;
-    /// Values that an attribute has, with the number of devices, the most frequent first.
+    /// Values that an attribute has, with the number of devices, the most frequent first; those
+    /// that are equally frequent in the order of their bytes. None of what is no attribute.
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError>;
     /// The newest results of a device.
     fn results_of(

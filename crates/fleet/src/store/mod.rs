@@ -6,6 +6,8 @@
 //! are in the crate `orchestrator`, and one suite of conformance holds all of them.
 
 mod archive;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod memory;
 mod rows;
 
