@@ -1,7 +1,7 @@
 //! Runs shown: pages, plots, tables, sentences; and files of other tools, read and written.
 //!
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
-//! - [`diagram`]: plots of anything else, for documentation.
+//! - [`diagram`], [`style_sheet`]: plots of anything else, for documentation and other pages.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
@@ -29,8 +29,8 @@ pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
 pub use page::{PageError, cohort_page, plots, render, write_report};
-pub use plot::{Plot, PlotError, diagram};
+pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
-pub use words::{one_line, plain_text};
+pub use words::{one_line, plain_text, significant, thousands};

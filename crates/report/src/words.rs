@@ -13,7 +13,7 @@ pub(crate) fn mbit(bit_per_s: f64) -> String {
 }
 
 /// Three significant digits, never more than three behind the point; nothing at all is `0`.
-pub(crate) fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
         magnitude if magnitude >= 99.95 => 0,
@@ -56,7 +56,7 @@ fn shown(character: char) -> char {
 }
 
 /// Digits in groups of three, by a narrow space.
-pub(crate) fn thousands(value: u64) -> String {
+pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
     if digits.len() < 5 {
         return digits;

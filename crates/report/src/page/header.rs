@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::plot::{COLOURS, ink_rules};
+use crate::plot::style_sheet;
 use crate::subject::Subject;
 use crate::verdict::{sentences, warnings};
 use crate::words::count;
@@ -10,7 +10,7 @@ use underload_store::RunData;
 
 /// A whole document around what it shows.
 pub(super) fn document(title: &str, content: &Markup) -> Markup {
-    let style = format!("\n{COLOURS}{}{}\n", include_str!("page.css"), ink_rules());
+    let style = format!("\n{}", style_sheet());
     html! {
         (DOCTYPE) "\n"
         html lang="en" {

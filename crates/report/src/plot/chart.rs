@@ -106,6 +106,15 @@ pub(super) fn panel_with_ticks<'a>(
     Ok(chart)
 }
 
+/// Where the values of a panel are: first and last column, first and last row, pixels.
+pub(super) fn pixels_of(panel: &Panel<'_>) -> ((f64, f64), (f64, f64)) {
+    let (columns, rows) = panel.plotting_area().get_pixel_range();
+    let pixels = |range: Range<i32>| {
+        (f64::from(range.start) / f64::from(UNIT), f64::from(range.end) / f64::from(UNIT))
+    };
+    (pixels(columns), pixels(rows))
+}
+
 /// Rows of swatches and names; gives the height they take, pixels.
 pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Result<u32, String> {
     let (mut x, mut y) = (4, 2);

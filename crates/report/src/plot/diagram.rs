@@ -29,7 +29,7 @@ pub struct Panel {
 }
 
 /// A scale: its name with unit, and what it spans.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
     /// Name and unit.
     pub name: String,
@@ -46,6 +46,8 @@ pub enum ScaleKind {
     Linear,
     /// By powers of ten; values must be above 0.
     Logarithmic,
+    /// Days since 1970, as dates; parts of a day as times, UTC.
+    Days,
 }
 
 /// A sequence of values.
@@ -60,12 +62,27 @@ pub struct Curve {
 }
 
 /// How values of a curve are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
     /// A line through them.
     Line,
     /// A ring at each.
     Ring,
+    /// A bar from nothing to each, so wide on a linear scale.
+    Bar(f64),
+}
+
+/// Where the values of a panel are on its plot, for those who look a value up there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// The horizontal scale.
+    pub x: Scale,
+    /// The vertical scale.
+    pub y: Scale,
+    /// First and last column of the scale, pixels of the plot's own.
+    pub columns: (f64, f64),
+    /// First and last row, downwards; the largest value is at the first.
+    pub rows: (f64, f64),
 }
 
 impl Scale {
@@ -79,9 +96,14 @@ impl Scale {
         Self { name: name.to_owned(), range, kind: ScaleKind::Logarithmic }
     }
 
+    /// A scale of days since 1970.
+    pub fn days(name: &str, range: Range<f64>) -> Self {
+        Self { name: name.to_owned(), range, kind: ScaleKind::Days }
+    }
+
     fn place(&self, value: f64) -> f64 {
         match self.kind {
-            ScaleKind::Linear => value,
+            ScaleKind::Linear | ScaleKind::Days => value,
             ScaleKind::Logarithmic => value.log10(),
         }
     }
@@ -94,6 +116,7 @@ impl Scale {
     fn tick(&self, place: f64) -> String {
         match self.kind {
             ScaleKind::Linear => chart::number(place),
+            ScaleKind::Days => date(place),
             ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => String::new(),
             ScaleKind::Logarithmic if !(-3.5..4.5).contains(&place) => format!("1e{place:.0}"),
             ScaleKind::Logarithmic => chart::number(10_f64.powf(place)),
@@ -119,21 +142,31 @@ impl Diagram {
     /// # Errors
     /// Fails where a scale spans nothing.
     pub fn plot(&self) -> Result<Plot, PlotError> {
+        self.plot_with_frames().map(|(plot, _)| plot)
+    }
+
+    /// Draws it, and tells where its panels' values are.
+    ///
+    /// # Errors
+    /// As [`Diagram::plot`].
+    pub fn plot_with_frames(&self) -> Result<(Plot, Vec<Frame>), PlotError> {
+        let mut frames = Vec::new();
         let names = self.names();
         let entries: Vec<(Ink, String)> =
             names.iter().enumerate().map(|(at, name)| (Ink::Arm(at), (*name).to_owned())).collect();
         let mut legend_height = 0;
         let measured = chart::legend(None, &entries).map(|height| legend_height = height);
         let height = legend_height + self.panels.len() as u32 * PANEL_HEIGHT + 2;
-        chart::plot(&self.name, self.title.clone(), String::new(), height, |area| {
+        let plot = chart::plot(&self.name, self.title.clone(), String::new(), height, |area| {
             measured?;
             chart::legend(Some(area), &entries)?;
             for (number, panel) in self.panels.iter().enumerate() {
                 let top = legend_height + number as u32 * PANEL_HEIGHT;
-                panel.draw(area, (top, top + PANEL_HEIGHT - 20), &names)?;
+                frames.push(panel.draw(area, (top, top + PANEL_HEIGHT - 20), &names)?);
             }
             Ok(())
-        })
+        })?;
+        Ok((plot, frames))
     }
 
     fn names(&self) -> Vec<&str> {
@@ -148,7 +181,12 @@ impl Diagram {
 }
 
 impl Panel {
-    fn draw(&self, area: &chart::Area<'_>, rows: (u32, u32), names: &[&str]) -> Result<(), String> {
+    fn draw(
+        &self,
+        area: &chart::Area<'_>,
+        rows: (u32, u32),
+        names: &[&str],
+    ) -> Result<Frame, String> {
         let (x, y) = (self.x.axis(), self.y.axis());
         if x.range.is_empty() || y.range.is_empty() {
             return Err(format!("'{}' against '{}' spans nothing", self.y.name, self.x.name));
@@ -170,9 +208,18 @@ impl Panel {
                 (Mark::Line, at) => {
                     chart::curve(&mut drawn, points, at.map_or(Ink::Muted, Ink::Arm), 1.5)?;
                 }
+                (Mark::Bar(width), at) => {
+                    let half = width * 0.44;
+                    for (middle, value) in points {
+                        let ink = at.map_or(Ink::Muted, Ink::Solid);
+                        let (from, to) = ((middle - half, y.range.start), (middle + half, value));
+                        chart::bar(&mut drawn, from, to, ink)?;
+                    }
+                }
             }
         }
-        Ok(())
+        let (columns, rows) = chart::pixels_of(&drawn);
+        Ok(Frame { x: self.x.clone(), y: self.y.clone(), columns, rows })
     }
 }
 
@@ -180,6 +227,16 @@ impl Scale {
     fn holds(&self, value: f64) -> bool {
         (self.range.start..=self.range.end).contains(&value)
     }
+}
+
+/// `11-22`, or `06:30` within a day.
+fn date(days: f64) -> String {
+    let minutes = (days * 1440.0).round() as i64;
+    let Ok(at) = jiff::Timestamp::from_second(minutes.saturating_mul(60)) else {
+        return String::new();
+    };
+    let format = if minutes.rem_euclid(1440) == 0 { "%m-%d" } else { "%H:%M" };
+    at.strftime(format).to_string()
 }
 
 /// With its axis names, pixels.
@@ -208,6 +265,30 @@ mod tests {
         );
         let line = svg.lines().rfind(|line| line.contains("polyline")).unwrap();
         assert_eq!(line.matches(',').count(), 2, "the third value is outside: {line}");
+    }
+
+    #[test]
+    fn a_value_is_where_the_frame_says() {
+        let x = Scale::days("day", 20_000.0..20_010.0);
+        let bars =
+            Curve { name: "runs".to_owned(), mark: Mark::Bar(1.0), points: vec![(20_005.0, 5.0)] };
+        let panel = Panel { x, y: Scale::linear("runs", 0.0..10.0), curves: vec![bars] };
+        let panels = vec![panel.clone(), panel];
+        let diagram = Diagram { name: "f".to_owned(), title: "t".to_owned(), panels };
+        let (plot, frames) = diagram.plot_with_frames().unwrap();
+        let svg = plot.svg();
+        assert!(svg.contains(">10-06<"), "20 002 days after 1970 is 2024-10-06: {svg}");
+        for frame in &frames {
+            let middle = f64::midpoint(frame.rows.0, frame.rows.1);
+            let top = |line: &str| {
+                let (_, rest) = line.split_once(" y=\"")?;
+                rest.split('"').next()?.parse::<f64>().ok()
+            };
+            let bars = svg.lines().filter(|line| line.starts_with("<rect class=\"f-c0\""));
+            let mut tops = bars.filter_map(top);
+            assert!(tops.any(|top| (top - middle).abs() < 0.3), "{middle}: {svg}");
+        }
+        assert!(frames[0].rows.1 < frames[1].rows.0, "below each other");
     }
 
     #[test]

@@ -8,14 +8,15 @@ mod distribution;
 mod overview;
 mod timeline;
 
-pub(crate) use canvas::{escape, ink_rules};
+pub(crate) use canvas::escape;
+use canvas::ink_rules;
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;
 
 /// Colours of light, dark and print; see [`ink_rules`] for what uses them.
-pub(crate) const COLOURS: &str = include_str!("colours.css");
+const COLOURS: &str = include_str!("colours.css");
 
 /// A plot of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// The element as it stands in the page, which brings the style sheet.
-    pub(crate) fn inline(&self) -> String {
+    /// The element as it stands in a page, which brings [`style_sheet`].
+    pub fn inline(&self) -> String {
         self.element("")
     }
 
@@ -56,6 +57,11 @@ impl Plot {
              <title>{title}</title>\n{style}{body}</svg>\n"
         )
     }
+}
+
+/// What pages look like, light, dark and printed, with the plots in them.
+pub fn style_sheet() -> String {
+    format!("{COLOURS}{}{}\n", include_str!("../page/page.css"), ink_rules())
 }
 
 /// A plot could not be laid out.
