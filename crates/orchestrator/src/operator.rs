@@ -110,12 +110,26 @@ pub fn who_shows(
     now_ms: u64,
     token: &str,
 ) -> Result<Option<Operator>, StoreError> {
-    let name = token.split('.').nth(1).and_then(|name| TokenName::new(name).ok());
-    let Some(name) = name else { return Ok(None) };
+    let name = token.split('.').nth(1).unwrap_or_default();
+    who_has(tx, now_ms, name, &hash(token))
+}
+
+/// Whose token has this name and this SHA-256, hexadecimal; `None` if there is none. A session
+/// that began with a token remembers no more of it.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn who_has(
+    tx: &mut dyn Transaction,
+    now_ms: u64,
+    name: &str,
+    sha256: &str,
+) -> Result<Option<Operator>, StoreError> {
+    let Ok(name) = TokenName::new(name) else { return Ok(None) };
     let Some(bytes) = tx.setting(&name.setting())? else { return Ok(None) };
     let kept: Kept = serde_json::from_slice(&bytes)
         .map_err(|error| StoreError::Broken { what: format!("{}: {error}", name.setting()) })?;
-    let is_it: bool = hash(token).as_bytes().ct_eq(kept.sha256.as_bytes()).into();
+    let is_it: bool = sha256.as_bytes().ct_eq(kept.sha256.as_bytes()).into();
     let is_good = is_it && now_ms < kept.expires_ms;
     Ok(is_good.then_some(Operator { name: name.0, role: kept.role }))
 }

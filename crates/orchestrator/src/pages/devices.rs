@@ -1,0 +1,287 @@
+//! Single devices, for operators.
+
+use maud::html;
+use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::outcome::SeriesResult;
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{Archive, Device, Filter, StoredResult};
+use underload_report::diagram::{Curve, Diagram, Panel, Scale};
+use underload_report::thousands;
+
+use super::Ask;
+use super::problem::Problem;
+use super::question::DAY_MS;
+use super::sheet::{Figure, Section, Sheet};
+use super::table::{Cell, Table, count, number, words};
+
+/// Devices of a page.
+const PAGE: usize = 50;
+/// Devices of a CSV file or a JSON document, which goes on with `after`.
+const FILE: usize = 10_000;
+/// Newest results of a device that are shown.
+const RESULTS: usize = 100;
+
+/// Devices in the order of their identifiers.
+pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
+    use super::Format;
+    let filter = Filter { attributes: ask.question.filter.attributes.clone(), ..Filter::default() };
+    let is_page = matches!(ask.question.format, Format::Html | Format::Fragment);
+    let limit = if is_page { PAGE } else { FILE };
+    let after = ask.question.after()?;
+    let mut devices = archive.devices(&filter, after, limit + 1)?;
+    let there_are = archive.count_devices(&filter)?;
+    let has_more = devices.len() > limit;
+    devices.truncate(limit);
+    let next = devices.last().filter(|_| has_more).map(|last| last.id.to_string());
+    let mut section = Section::new("Devices", table(&devices));
+    section.more = html! {
+        nav.pages aria-label="More devices" {
+            @if after.is_some() {
+                a href=(ask.question.address("/devices", &[("after", "")])) { "From the start" }
+            }
+            @if let Some(next) = &next {
+                a rel="next" href=(ask.question.address("/devices", &[("after", next)])) {
+                    "The next " (PAGE)
+                }
+            }
+        }
+    };
+    let words = ask.question.words();
+    let of = if words.is_empty() { "enrolled".to_owned() } else { format!("with {words}") };
+    let sentence = format!("{} devices {of}.", thousands(there_are));
+    Ok(Sheet { title: "Devices".to_owned(), sentences: vec![sentence], sections: vec![section] })
+}
+
+fn table(devices: &[Device]) -> Table {
+    let row = |device: &Device| {
+        let id = device.id.to_string();
+        let address = format!("/devices/{id}");
+        let lines = &device.attributes;
+        let text = |text: &String| Cell::text(text);
+        let state = if device.is_removed { "removed" } else { "in use" };
+        vec![
+            Cell::Link(id, address),
+            Cell::text(state),
+            text(&lines.model),
+            text(&lines.firmware),
+            Cell::Text(lines.get("tier").unwrap_or_default()),
+            text(&lines.region),
+            text(&lines.segment),
+            text(&lines.configured),
+            text(&lines.measured),
+            Cell::When(device.seen_ms),
+            Cell::Count(device.waiting),
+            Cell::Count(device.dropped),
+        ]
+    };
+    Table {
+        name: "devices",
+        columns: vec![
+            words("id", "Device"),
+            words("state", "State"),
+            words("model", "Model"),
+            words("firmware", "Firmware"),
+            words("tier", "Tier, Mbit/s"),
+            words("region", "Region"),
+            words("segment", "Segment"),
+            words("configured", "Configured"),
+            words("measured", "Measured"),
+            words("seen", "Asked last, UTC"),
+            count("waiting", "Results waiting"),
+            count("dropped", "lost"),
+        ],
+        rows: devices.iter().map(row).collect(),
+    }
+}
+
+/// One device: what it is, when it runs, what it measured.
+pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<Sheet, Problem> {
+    let before = u128::from_be_bytes(id.0).checked_sub(1);
+    let before = before.map(|before| DeviceId(before.to_be_bytes()));
+    let found = archive.devices(&Filter::default(), before, 1)?;
+    let device = found.into_iter().find(|found| found.id == id);
+    let device = device.ok_or(Problem::NotFound("There is no such device."))?;
+    let results = archive.results_of(id, RESULTS)?;
+    let mut line = Section::new("Line", line_table(&device));
+    if !device.is_removed {
+        line.more = html! {
+            form.act method="post" action="/devices/remove"
+                data-sure="Remove this device for good?" {
+                (ask.visitor.form_field())
+                input type="hidden" name="device" value=(id.to_string());
+                button type="submit" { "Remove this device" }
+                " " span.small { "It is told to stop for good. Its results stay." }
+            }
+        };
+    }
+    let mut newest = Section::new("Newest results", result_table(&results));
+    newest.figure = figure(&results);
+    let state = if device.is_removed { "It has been removed." } else { "It is in use." };
+    let sentence = format!(
+        "{state} {} results wait on it, and {} were lost because too many waited.",
+        thousands(device.waiting),
+        thousands(device.dropped)
+    );
+    Ok(Sheet {
+        title: format!("Device {id}"),
+        sentences: vec![sentence],
+        sections: vec![line, Section::new("Schedule", schedule_table(&device)), newest],
+    })
+}
+
+fn line_table(device: &Device) -> Table {
+    let attributes = Attributes::NAMES.into_iter().map(|name| {
+        let value = device.attributes.get(name).unwrap_or_default();
+        let unit = if name == "tier" { " Mbit/s" } else { "" };
+        vec![Cell::text(name), Cell::text(format!("{value}{unit}"))]
+    });
+    let mut rows: Vec<Vec<Cell>> = attributes.collect();
+    rows.push(vec![Cell::text("enrolled"), Cell::When(device.enrolled_ms)]);
+    rows.push(vec![Cell::text("asked last"), Cell::When(device.seen_ms)]);
+    rows.push(vec![Cell::text("epoch"), Cell::Count(u64::from(device.epoch))]);
+    Table {
+        name: "line",
+        columns: vec![words("attribute", "Attribute"), words("value", "Value")],
+        rows,
+    }
+}
+
+fn schedule_table(device: &Device) -> Table {
+    let row = |schedule: &underload_fleet::store::Schedule| {
+        vec![
+            Cell::text(&schedule.plan),
+            Cell::Count(schedule.run),
+            Cell::When(schedule.due_ms),
+            Cell::Count(u64::from(schedule.refusals)),
+            if schedule.retry_ms == 0 { Cell::Nothing } else { Cell::When(schedule.retry_ms) },
+        ]
+    };
+    Table {
+        name: "schedule",
+        columns: vec![
+            words("plan", "Plan"),
+            count("run", "Next run"),
+            words("due", "Due, UTC"),
+            count("refusals", "Refused so far"),
+            words("retry", "Not before, UTC"),
+        ],
+        rows: device.schedules.iter().map(row).collect(),
+    }
+}
+
+fn result_table(results: &[StoredResult]) -> Table {
+    let mut rows = Vec::new();
+    for stored in results {
+        let result = &stored.result;
+        let start = [
+            Cell::When(result.at_ms),
+            Cell::text(&result.plan),
+            Cell::Count(result.run),
+            Cell::text(result.outcome.words()),
+            Cell::text(&result.reason),
+            Cell::text(&result.server),
+        ];
+        let series = result
+            .steps
+            .iter()
+            .flat_map(|step| step.series.iter().map(move |series| (step, series)));
+        let before = rows.len();
+        for (step, series) in series {
+            let ms = |micros: Option<u64>| Cell::number(micros.map(|us| us as f64 / 1e3));
+            let mbit = step.goodput_bit_per_s.map(|rate| rate as f64 / 1e6);
+            let mut row = start.to_vec();
+            row.extend([
+                Cell::text(&step.step),
+                Cell::Count(u64::from(series.dscp)),
+                ms(series.p50_us),
+                ms(series.p99_us),
+                ms(series.max_us),
+                Cell::Number(series.lost as f64 * 100.0 / series.sent.max(1) as f64),
+                Cell::number(mbit),
+                Cell::number(step.tier_percent),
+            ]);
+            rows.push(row);
+        }
+        if rows.len() == before {
+            let mut row = start.to_vec();
+            row.resize(RESULT_COLUMNS, Cell::Nothing);
+            rows.push(row);
+        }
+    }
+    Table {
+        name: "results",
+        columns: vec![
+            words("at", "Began, UTC"),
+            words("plan", "Plan"),
+            count("run", "Run"),
+            words("outcome", "Outcome"),
+            words("reason", "Reason"),
+            words("server", "Server"),
+            words("step", "Step"),
+            count("dscp", "DSCP"),
+            number("p50_ms", "p50", "ms"),
+            number("p99_ms", "p99", "ms"),
+            number("max_ms", "Longest", "ms"),
+            number("lost_percent", "Lost", "%"),
+            number("goodput_mbit_per_s", "Goodput", "Mbit/s"),
+            number("tier_percent", "of the tier", "%"),
+        ],
+        rows,
+    }
+}
+
+const RESULT_COLUMNS: usize = 14;
+
+/// Curves of the chart at most.
+const CURVES: usize = 8;
+
+fn figure(results: &[StoredResult]) -> Option<Figure> {
+    let mut curves: Vec<Curve> = Vec::new();
+    let mut tests = 0;
+    for stored in results.iter().rev() {
+        let at = stored.result.at_ms as f64 / DAY_MS as f64;
+        for step in &stored.result.steps {
+            for series in &step.series {
+                let Some(p99) = series.p99_us else { continue };
+                tests += 1;
+                let name = curve_name(step.kind, series);
+                let point = (at, p99 as f64 / 1e3);
+                match curves.iter().position(|curve| curve.name == name) {
+                    Some(at) => curves[at].points.push(point),
+                    None if curves.len() < CURVES => curves.push(Curve::rings(&name, vec![point])),
+                    None => {}
+                }
+            }
+        }
+    }
+    for curve in &mut curves {
+        curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let places = || curves.iter().flat_map(|curve| &curve.points);
+    let first = places().map(|(at, _)| *at).reduce(f64::min)?;
+    let last = places().map(|(at, _)| *at).reduce(f64::max)?;
+    let most = places().map(|(_, p99)| *p99).reduce(f64::max)?;
+    let beside = ((last - first) * 0.03).max(0.01);
+    let x = Scale::days("time, UTC", first - beside..last + beside);
+    let y = Scale::linear("99th percentile of the round-trip time, ms", 0.0..most * 1.06 + 0.1);
+    let runs = results.len();
+    Some(Figure {
+        diagram: Diagram {
+            name: "results".to_owned(),
+            title: "99th percentile of the round-trip time, run by run".to_owned(),
+            panels: vec![Panel { x, y, curves }],
+        },
+        caption: format!("{tests} series of the newest {runs} runs of this device."),
+        zoom: ("", ""),
+        point_notes: Vec::new(),
+    })
+}
+
+fn curve_name(kind: Kind, series: &SeriesResult) -> String {
+    let kind = match kind {
+        Kind::Upload => "upstream full",
+        Kind::Download => "downstream full",
+        Kind::Latency => "idle",
+    };
+    format!("{kind}, DSCP {}", series.dscp)
+}

@@ -1,0 +1,103 @@
+//! Tells pages that something has changed, as server-sent events.
+//!
+//! One task asks the store for all who look, and only while somebody does. An event says that
+//! there is something new and nothing else: the page fetches what it shows, by its own filters
+//! and its own rights.
+
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{Semaphore, watch};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::WatchStream;
+use underload_fleet::store::{Archive, Filter};
+
+use super::problem::Problem;
+use super::question::DAY_MS;
+use super::{Shared, Visitor};
+
+/// The store is asked so often.
+const EVERY: Duration = Duration::from_secs(5);
+/// Pages that wait for events at once.
+const SEATS: usize = 256;
+/// After so long a page has to ask again, and to show again who it is.
+const LASTS: Duration = Duration::from_mins(5);
+
+/// Who waits for what.
+pub(super) struct Live {
+    seats: Arc<Semaphore>,
+    stamp: watch::Sender<u64>,
+    is_asking: AtomicBool,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            seats: Arc::new(Semaphore::new(SEATS)),
+            stamp: watch::Sender::new(0),
+            is_asking: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Events for one page.
+pub(super) async fn stream(
+    State(pages): State<Shared>,
+    _visitor: Visitor,
+) -> Result<Response, Problem> {
+    let seat = Arc::clone(&pages.live.seats).try_acquire_owned();
+    let seat = seat.map_err(|_| Problem::Busy("Too many pages wait for events.", 60))?;
+    let stamps = WatchStream::new(pages.live.stamp.subscribe());
+    tokio::spawn(ask_while_somebody_looks(Arc::clone(&pages)));
+    let events = stamps.filter(|stamp| *stamp > 0).map(move |stamp| {
+        let _held = &seat;
+        let event = Event::default().event("change").data(stamp.to_string());
+        Ok::<Event, Infallible>(event)
+    });
+    let ends = tokio::time::Instant::now() + LASTS;
+    // A pause that long ends the stream, too; the browser opens another.
+    let events = events.timeout(LASTS).map_while(Result::ok);
+    let events = events.take_while(move |_| tokio::time::Instant::now() < ends);
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+async fn ask_while_somebody_looks(pages: Shared) {
+    let live = &pages.live;
+    // Whoever comes just before the one who asks gives up is seen by the outer loop.
+    while live.stamp.receiver_count() > 0 {
+        if live.is_asking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        while live.stamp.receiver_count() > 0 {
+            let today = ((pages.clock)() / DAY_MS) as u32;
+            if let Ok(stamp) = pages.readers.ask(move |archive| stamp(archive, today)).await {
+                live.stamp.send_if_modified(|old| std::mem::replace(old, stamp) != stamp);
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+        live.is_asking.store(false, Ordering::Release);
+    }
+}
+
+/// Another number when servers, plans or today's runs have changed; never 0.
+fn stamp(archive: &mut dyn Archive, today: u32) -> Result<u64, Problem> {
+    let mut hash = DefaultHasher::new();
+    for server in archive.servers()? {
+        (server.address.name, server.sessions, server.heard_ms).hash(&mut hash);
+        (server.reserved_up_bit_per_s, server.reserved_down_bit_per_s).hash(&mut hash);
+    }
+    for plan in archive.plans()? {
+        (plan.name, plan.applied_ms, plan.stopped_ms).hash(&mut hash);
+    }
+    let runs = archive.outcomes(&Filter { from_day: Some(today), ..Filter::default() })?;
+    for count in runs {
+        (count.plan, count.cohort, count.outcome as u8, count.reason, count.count).hash(&mut hash);
+    }
+    Ok(hash.finish() | 1)
+}

@@ -1,0 +1,273 @@
+//! The login, and what operators send.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use data_encoding::HEXLOWER;
+use maud::{Markup, html};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use underload_fleet::store::StoreError;
+
+use super::problem::Problem;
+use super::sessions::{Claim, Cookie, FORM_MS, SESSION_MS};
+use super::{Action, Shared, Visitor, blocking, shell};
+use crate::operator::Role;
+
+/// Tokens that one address may try in a minute.
+const ATTEMPTS_PER_MINUTE: u32 = 10;
+/// Addresses that are counted; when there are more, all wait for the next minute.
+const ADDRESSES: usize = 4_096;
+/// Bytes of a token at most.
+const TOKEN_MAX: usize = 256;
+
+/// Who tried to log in how often in this minute.
+#[derive(Default)]
+pub(super) struct Attempts(Mutex<(u64, HashMap<Option<IpAddr>, u32>)>);
+
+impl Attempts {
+    /// Counts an attempt.
+    fn admit(&self, from: Option<IpAddr>, now_ms: u64) -> Result<(), Problem> {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let minute = now_ms / 60_000;
+        if counted.0 != minute {
+            *counted = (minute, HashMap::new());
+        }
+        let (known, from) = (counted.1.len(), from.map(network));
+        let wait_s = 60 - now_ms / 1_000 % 60;
+        let busy = Problem::Busy("Too many attempts to log in: wait a minute.", wait_s);
+        let count = match counted.1.get_mut(&from) {
+            Some(count) => count,
+            None if known >= ADDRESSES => return Err(busy),
+            None => counted.1.entry(from).or_default(),
+        };
+        *count += 1;
+        if *count > ATTEMPTS_PER_MINUTE { Err(busy) } else { Ok(()) }
+    }
+}
+
+/// What one customer has: an address, or a /56 of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 72 << 72).into()),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// The fields of a form.
+struct Fields(HashMap<String, String>);
+
+impl Fields {
+    fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Problem> {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let is_form =
+            kind.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+        if !is_form {
+            return Err(Problem::bad("This is no form."));
+        }
+        Ok(Self(form_urlencoded::parse(body).into_owned().collect()))
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+/// A form that a page of another origin sends is refused before anything is looked up.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let is_ours = origin.is_some_and(|(_, origin)| Some(origin) == host);
+    if is_ours { Ok(()) } else { Err(Problem::NotAllowed("This form was sent from elsewhere.")) }
+}
+
+/// The form of the login.
+pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+    let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let next = pairs.into_owned().find(|(name, _)| name == "next").map(|(_, next)| next);
+    login_page(&pages, next.as_deref().unwrap_or("/"), "")
+}
+
+fn login_page(pages: &Shared, next: &str, fault: &str) -> Result<Response, Problem> {
+    let mut random = [0; 16];
+    let no_randomness = |_| StoreError::Temporary { what: "no randomness".into() };
+    SystemRandom::new().fill(&mut random).map_err(no_randomness)?;
+    let stranger = pages.sessions.stranger(random, (pages.clock)());
+    let content = login_form(&pages.sessions.form_token(&stranger), next, fault);
+    let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+    let cookie = pages.sessions.cookie(Cookie::Stranger, &stranger, FORM_MS);
+    let page = shell::document("Log in", None, &content);
+    Ok((status, [(header::SET_COOKIE, cookie)], page).into_response())
+}
+
+fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
+    html! {
+        h1 { "underload fleet" }
+        @if !fault.is_empty() { p.warning role="alert" { (fault) } }
+        form.login method="post" action="/login" {
+            input type="hidden" name="form" value=(form_token);
+            input type="hidden" name="next" value=(next);
+            // A manager of passwords wants a name to keep a token under.
+            label for="token" { "Token" }
+            input #token type="password" name="token" required autofocus
+                autocomplete="current-password" spellcheck="false" maxlength=(TOKEN_MAX);
+            button type="submit" { "Log in" }
+        }
+        p.note {
+            "The orchestrator's host makes one: "
+            code { "underload fleet operator token new" }
+        }
+    }
+}
+
+/// Checks a token, and gives a cookie.
+pub(super) async fn log_in(
+    State(pages): State<Shared>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0.ip());
+    let now_ms = (pages.clock)();
+    pages.attempts.admit(from, now_ms)?;
+    check_origin(&parts.headers)?;
+    let body = axum::body::to_bytes(body, LOGIN_MAX).await;
+    let body = body.map_err(|_| Problem::bad("This is longer than any login."))?;
+    let fields = Fields::read(&parts.headers, &body)?;
+    let next = here_only(fields.get("next"));
+    let stranger = pages.sessions.cookie_of(&parts.headers, Cookie::Stranger);
+    let is_his = stranger.is_some_and(|text| {
+        pages.sessions.is_stranger(text, now_ms)
+            && pages.sessions.is_form_token(text, fields.get("form"))
+    });
+    if !is_his {
+        return login_page(&pages, next, "The form was too old, or cookies are off: try again.");
+    }
+    let token = fields.get("token").trim().to_owned();
+    let name = token.split('.').nth(1).unwrap_or_default().to_owned();
+    let sha256 = HEXLOWER.encode(digest(&SHA256, token.as_bytes()).as_ref());
+    let claim = Claim { name, sha256, expires_ms: now_ms.saturating_add(SESSION_MS) };
+    let (operate, asked) = (Arc::clone(&pages.operate), claim.clone());
+    let is_name = !claim.name.is_empty() && token.len() <= TOKEN_MAX;
+    let found = blocking(move || {
+        if is_name { operate.who_has(now_ms, &asked.name, &asked.sha256) } else { Ok(None) }
+    });
+    let Some(operator) = found.await? else {
+        return login_page(&pages, next, "Nobody has this token, or its time is over.");
+    };
+    let session = pages.sessions.text(&claim);
+    pages.sessions.remember(claim, Some(operator), now_ms);
+    let cookie = pages.sessions.cookie(Cookie::Session, &session, SESSION_MS);
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response())
+}
+
+/// Bytes of the login's form at most.
+const LOGIN_MAX: usize = 8_192;
+
+/// A path of ours: no form leads to another host.
+fn here_only(next: &str) -> &str {
+    let is_path = next.starts_with('/') && !next.starts_with("//");
+    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_path && is_plain { next } else { "/" }
+}
+
+/// Takes the cookie back.
+pub(super) async fn log_out(
+    State(pages): State<Shared>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    check_form(&visitor, &headers, &body)?;
+    let cookie = pages.sessions.cookie(Cookie::Session, "", 0);
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
+}
+
+/// The fields of a form that is this visitor's own.
+fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fields, Problem> {
+    use subtle::ConstantTimeEq as _;
+    check_origin(headers)?;
+    let fields = Fields::read(headers, body)?;
+    let token = fields.get("form").as_bytes();
+    if bool::from(token.ct_eq(visitor.form_token.as_bytes())) {
+        return Ok(fields);
+    }
+    Err(Problem::NotAllowed("This form is not of your session: load its page again."))
+}
+
+/// What an operator does.
+pub(super) async fn act(
+    State(pages): State<Shared>,
+    visitor: Visitor,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let fields = check_form(&visitor, &headers, &body)?;
+    if visitor.operator.role != Role::Operator {
+        return Err(Problem::NotAllowed("Only operators change something."));
+    }
+    let (action, next) = match uri.path() {
+        "/plans/apply" => (Action::ApplyPlan(fields.get("text").to_owned()), "/plans"),
+        "/plans/stop" => (Action::StopPlan(fields.get("plan").to_owned()), "/plans"),
+        _ => {
+            let id = fields.get("device").parse();
+            let id = id.map_err(|_| Problem::bad("This is no identifier of a device."))?;
+            (Action::RemoveDevice(id), "/devices")
+        }
+    };
+    let (operate, operator, now_ms) =
+        (Arc::clone(&pages.operate), visitor.operator, (pages.clock)());
+    let done = blocking(move || operate.act(now_ms, &operator, &action));
+    done.await?.map_err(Problem::bad)?;
+    let mut response = Redirect::to(next).into_response();
+    let never = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, never);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_tries_so_often_a_minute_and_no_others_fault() {
+        let attempts = Attempts::default();
+        let from = |last: u32| Some(IpAddr::V4((0x0a00_0000 + last).into()));
+        let now = 120_000;
+        (0..ATTEMPTS_PER_MINUTE).for_each(|_| assert!(attempts.admit(from(1), now).is_ok()));
+        assert!(matches!(attempts.admit(from(1), now + 1_000), Err(Problem::Busy(_, 59))));
+        assert!(attempts.admit(from(2), now).is_ok() && attempts.admit(None, now).is_ok());
+        assert!(attempts.admit(from(1), 180_000).is_ok(), "another minute");
+        (0..2 * ADDRESSES as u32).for_each(|last| drop(attempts.admit(from(last), 180_000)));
+        let counted = attempts.0.lock().expect("nobody panicked").1.len();
+        assert_eq!(counted, ADDRESSES);
+    }
+
+    #[test]
+    fn a_login_leads_to_no_other_host() {
+        for there in ["//evil.example/", "https://evil.example", "/\\evil", "/a\r\nb", "", "a"] {
+            assert_eq!(here_only(there), "/", "{there:?}");
+        }
+        assert_eq!(here_only("/study?by=tier"), "/study?by=tier");
+    }
+
+    #[test]
+    fn a_form_of_another_origin_is_refused() {
+        let headers = |origin: &str| {
+            let host = [(header::HOST, "fleet.example:8443"), (header::ORIGIN, origin)];
+            let pairs =
+                host.map(|(name, value)| (name, HeaderValue::from_str(value).expect("one")));
+            HeaderMap::from_iter(pairs)
+        };
+        assert!(check_origin(&headers("https://fleet.example:8443")).is_ok());
+        for other in ["https://evil.example", "null", "https://fleet.example:8443.evil.example"] {
+            assert!(check_origin(&headers(other)).is_err(), "{other}");
+        }
+    }
+}

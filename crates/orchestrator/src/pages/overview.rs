@@ -1,0 +1,289 @@
+//! The first page: delays day by day, what became of runs, and servers' load.
+
+use std::collections::BTreeMap;
+
+use underload_fleet::outcome::Outcome;
+use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Sum};
+use underload_report::diagram::{Curve, Diagram, Panel, Scale};
+use underload_report::thousands;
+
+use super::problem::Problem;
+use super::question::date_text;
+use super::sheet::{Figure, Section, Sheet};
+use super::summary::{self, Loaded, quantile_ms};
+use super::table::{Cell, Table, count, number, words};
+use super::{Ask, servers};
+
+/// Days that are shown where nobody says which.
+const DAYS: u32 = 30;
+/// Curves of a chart at most: more cannot be told apart.
+pub(super) const CURVES: usize = 8;
+
+pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
+    let mut filter = ask.question.filter.clone();
+    if filter.from_day.is_none() && filter.until_day.is_none() {
+        filter.from_day = Some((ask.today() + 1).saturating_sub(DAYS));
+    }
+    summary::check_group(archive, ask, &filter)?;
+    let by = ask.question.dimensions()?;
+    let whole = Loaded::read(archive, ask, &filter, &by)?;
+    let mut of_days = vec![Dimension::Day];
+    of_days.extend_from_slice(&by);
+    let daily = Loaded::read(archive, ask, &filter, &of_days)?;
+    let outcomes = archive.outcomes(&filter)?;
+    let known = archive.servers()?;
+    let sentences = vec![
+        headline(&whole, &by, &filter),
+        runs_sentence(&outcomes),
+        servers::sentence(&known, ask.now_ms),
+    ];
+    let mut runs = Section::new("Runs by outcome", outcome_table(&outcomes));
+    "Every run that was due ends in one of these.".clone_into(&mut runs.note);
+    Ok(Sheet {
+        title: "Overview".to_owned(),
+        sentences,
+        sections: vec![
+            days_section(ask, &daily, &whole, &by),
+            runs,
+            Section::new("Why runs did not measure", reason_table(&outcomes)),
+            Section::new("Servers now", servers::table(&known, ask)),
+        ],
+    })
+}
+
+/// The groups with the most tests, in the order of their names.
+pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
+    let mut sums: Vec<&Sum> = whole.sums.iter().collect();
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.tests));
+    sums.truncate(CURVES);
+    sums.sort_by_key(|sum| number_or_text(&sum.key));
+    sums
+}
+
+/// Numbers in their order, and words in theirs.
+fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
+    let number = |text: &String| (text.parse().unwrap_or(u64::MAX), text.clone());
+    key.iter().map(number).collect()
+}
+
+fn headline(whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
+    let groups = largest(whole);
+    if groups.is_empty() {
+        return format!("No run measured a line {} {}.", &whole.words()[5..], period(filter));
+    }
+    let part = |sum: &&Sum| {
+        let p99 = quantile_ms(&sum.bins, sum.lost, 0.99);
+        let name = summary::group_words(by, sum, 0);
+        match p99 {
+            Some(p99) => format!("{} ms ({name})", underload_report::significant(p99)),
+            None => format!("longer than any answer ({name})"),
+        }
+    };
+    let parts: Vec<String> = groups.iter().take(4).map(part).collect();
+    let devices = groups.iter().map(|sum| sum.devices).max().unwrap_or(0);
+    let tests = groups.iter().map(|sum| sum.tests).fold(0, u64::saturating_add);
+    format!(
+        "{} 99 of 100 round trips took at most {} {}: {} series of up to {} devices.",
+        capital(whole.words()),
+        parts.join(", "),
+        period(filter),
+        thousands(tests),
+        thousands(devices),
+    )
+}
+
+fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + letters.as_str()
+    })
+}
+
+/// `from 2026-11-01 to 2026-11-22`
+pub(super) fn period(filter: &Filter) -> String {
+    let last = filter.until_day.map(|day| date_text(day.saturating_sub(1)));
+    match (filter.from_day.map(date_text), last) {
+        (Some(from), Some(last)) => format!("from {from} to {last}"),
+        (Some(from), None) => format!("since {from}"),
+        (None, Some(last)) => format!("until {last}"),
+        (None, None) => "since the beginning".to_owned(),
+    }
+}
+
+fn runs_sentence(outcomes: &[OutcomeCount]) -> String {
+    let all = total(outcomes);
+    if all == 0 {
+        return "No run was due.".to_owned();
+    }
+    let measured = of_outcome(outcomes, Outcome::Measured);
+    format!(
+        "{} runs were due; {} of them measured ({} %).",
+        thousands(all),
+        thousands(measured),
+        underload_report::significant(measured as f64 * 100.0 / all as f64)
+    )
+}
+
+fn total(outcomes: &[OutcomeCount]) -> u64 {
+    outcomes.iter().map(|of| of.count).fold(0, u64::saturating_add)
+}
+
+fn of_outcome(outcomes: &[OutcomeCount], outcome: Outcome) -> u64 {
+    let found = outcomes.iter().filter(|of| of.outcome == outcome);
+    found.map(|of| of.count).fold(0, u64::saturating_add)
+}
+
+fn days_section(ask: &Ask, daily: &Loaded, whole: &Loaded, by: &[Dimension]) -> Section {
+    let day_of = |sum: &Sum| sum.key.first().and_then(|day| day.parse::<u32>().ok());
+    let mut rows: Vec<(u32, String, &Sum)> = daily
+        .sums
+        .iter()
+        .filter_map(|sum| {
+            let words = by.iter().cloned();
+            let all: Vec<Dimension> = std::iter::once(Dimension::Day).chain(words).collect();
+            Some((day_of(sum)?, summary::group_words(&all, sum, 1), sum))
+        })
+        .collect();
+    rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let table = Table {
+        name: "days",
+        columns: vec![
+            words("day", "Day, UTC"),
+            words("group", "Group"),
+            number("p50_ms", "p50", "ms"),
+            number("p95_ms", "p95", "ms"),
+            number("p99_ms", "p99", "ms"),
+            number("lost_percent", "Lost", "%"),
+            count("series", "Series"),
+            count("devices", "Devices"),
+        ],
+        rows: rows
+            .iter()
+            .map(|(day, group, sum)| {
+                let mut row = vec![Cell::Text(date_text(*day)), Cell::text(group)];
+                row.extend(summary::cells(sum));
+                row
+            })
+            .collect(),
+    };
+    let heading = format!("99th percentile of the round-trip time, day by day, {}", daily.words());
+    let mut section = Section::new(heading, table);
+    section.figure = days_figure(ask, &rows, whole, by);
+    section
+}
+
+fn days_figure(
+    ask: &Ask,
+    rows: &[(u32, String, &Sum)],
+    whole: &Loaded,
+    by: &[Dimension],
+) -> Option<Figure> {
+    let groups = largest(whole);
+    let (mut curves, mut point_notes) = (Vec::new(), Vec::new());
+    for group in &groups {
+        let name = summary::group_words(by, group, 0);
+        let of_group = rows.iter().filter(|(_, found, _)| *found == name);
+        let known = of_group.filter_map(|(day, _, sum)| {
+            let note =
+                format!("{} series, {} devices", thousands(sum.tests), thousands(sum.devices));
+            Some((f64::from(*day), quantile_ms(&sum.bins, sum.lost, 0.99)?, note))
+        });
+        let known: Vec<(f64, f64, String)> = known.collect();
+        let points: Vec<(f64, f64)> = known.iter().map(|(day, p99, _)| (*day, *p99)).collect();
+        point_notes.push(known.into_iter().map(|(_, _, note)| note).collect());
+        // A single day is no line.
+        let rings = Curve::rings(&name, points.clone());
+        curves.push(if points.len() > 1 { Curve::line(&name, points) } else { rings });
+    }
+    let places = || curves.iter().flat_map(|curve| &curve.points);
+    let first = places().map(|(day, _)| *day).reduce(f64::min)?;
+    let last = places().map(|(day, _)| *day).reduce(f64::max)?;
+    let most = places().map(|(_, p99)| *p99).reduce(f64::max)?;
+    let x = Scale::days("day, UTC", first - 0.5..last + 0.5);
+    let y = Scale::linear("99th percentile of the round-trip time, ms", 0.0..most * 1.06 + 0.1);
+    let counts = groups.iter().map(|sum| {
+        format!(
+            "{}: {} series of {} devices",
+            summary::group_words(by, sum, 0),
+            thousands(sum.tests),
+            thousands(sum.devices)
+        )
+    });
+    let meant = ask.question.words();
+    let meant = if meant.is_empty() { String::new() } else { format!(" Only {meant}.") };
+    let left_out = match whole.sums.len().saturating_sub(groups.len()) {
+        0 => String::new(),
+        more => format!(" {more} smaller groups are in the table only."),
+    };
+    Some(Figure {
+        diagram: Diagram {
+            name: "days".to_owned(),
+            title: "99th percentile of the round-trip time, day by day".to_owned(),
+            panels: vec![Panel { x, y, curves }],
+        },
+        caption: format!(
+            "All round trips of a day together, lost probes as longer than all others. {}.{meant}\
+             {left_out}{}",
+            counts.collect::<Vec<_>>().join("; "),
+            whole.hidden_words(ask)
+        ),
+        zoom: ("from", "until"),
+        point_notes,
+    })
+}
+
+fn outcome_table(outcomes: &[OutcomeCount]) -> Table {
+    let all = total(outcomes);
+    let row = |outcome: Outcome| {
+        let count = of_outcome(outcomes, outcome);
+        vec![Cell::text(outcome.words()), Cell::Count(count), share(count, all)]
+    };
+    Table {
+        name: "outcomes",
+        columns: vec![
+            words("outcome", "Outcome"),
+            count("runs", "Runs"),
+            number("share_percent", "Share", "%"),
+        ],
+        rows: if all == 0 { Vec::new() } else { Outcome::ALL.into_iter().map(row).collect() },
+    }
+}
+
+fn share(count: u64, all: u64) -> Cell {
+    Cell::Share(count as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// Reasons that are told; the rest are one row.
+const REASONS: usize = 20;
+
+fn reason_table(outcomes: &[OutcomeCount]) -> Table {
+    let mut reasons: BTreeMap<(Outcome, &str), u64> = BTreeMap::new();
+    for of in outcomes.iter().filter(|of| of.outcome != Outcome::Measured) {
+        let count = reasons.entry((of.outcome, of.reason.as_str())).or_default();
+        *count = count.saturating_add(of.count);
+    }
+    let all = total(outcomes);
+    let mut reasons: Vec<((Outcome, &str), u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let row = |outcome: &str, reason: &str, count| {
+        vec![Cell::text(outcome), Cell::text(reason), Cell::Count(count), share(count, all)]
+    };
+    let told = reasons.iter().take(REASONS).map(|((outcome, reason), count)| {
+        row(outcome.words(), if reason.is_empty() { "not said" } else { reason }, *count)
+    });
+    let mut rows: Vec<Vec<Cell>> = told.collect();
+    if reasons.len() > REASONS {
+        let others = reasons[REASONS..].iter().map(|(_, count)| count).sum();
+        rows.push(row("", "all others", others));
+    }
+    Table {
+        name: "reasons",
+        columns: vec![
+            words("outcome", "Outcome"),
+            words("reason", "Reason"),
+            count("runs", "Runs"),
+            number("share_percent", "of all runs", "%"),
+        ],
+        rows,
+    }
+}

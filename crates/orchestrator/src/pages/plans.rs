@@ -1,0 +1,114 @@
+//! Plans: what they measure, what they cost, and the two things that an operator does with them.
+
+use maud::{Markup, html};
+use underload_fleet::plan::{BYTES_MAX, Load, Plan};
+use underload_fleet::store::{Archive, PlanRow};
+
+use super::Ask;
+use super::problem::Problem;
+use super::sheet::{Section, Sheet};
+use super::table::{Cell, Table, number, words};
+
+/// Entries of the operators' log that are shown.
+const LOG: usize = 50;
+
+pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
+    let plans = archive.plans()?;
+    let running = plans.iter().filter(|plan| plan.stopped_ms.is_none()).count();
+    let sentence = match plans.len() {
+        0 => "No plan has been applied yet: nobody measures anything.".to_owned(),
+        all => format!("{running} of {all} plans are running."),
+    };
+    let mut section = Section::new("Plans", table(&plans));
+    "The load is what a plan makes on average, by its own numbers of lines and tiers."
+        .clone_into(&mut section.note);
+    section.more = html! {
+        @for plan in &plans { (details(plan, ask)) }
+        @if ask.is_operator() { (apply_form(ask)) }
+    };
+    let mut sections = vec![section];
+    if ask.is_operator() {
+        sections.push(Section::new("What operators did", log(archive)?));
+    }
+    Ok(Sheet { title: "Plans".to_owned(), sentences: vec![sentence], sections })
+}
+
+fn table(plans: &[PlanRow]) -> Table {
+    let row = |row: &PlanRow| {
+        let plan = Plan::parse(&row.text).ok();
+        let load = plan.as_ref().map(Load::of);
+        let of = |value: fn(&Load) -> f64| Cell::number(load.as_ref().map(value));
+        let title = plan.as_ref().map_or("not readable by this version", |plan| &plan.title);
+        vec![
+            Cell::text(&row.name),
+            Cell::text(title),
+            Cell::When(row.applied_ms),
+            row.stopped_ms.map_or_else(|| Cell::text("running"), Cell::When),
+            of(|load| load.runs_per_s),
+            of(|load| load.servers_bit_per_s.up / 1e9),
+            of(|load| load.servers_bit_per_s.down / 1e9),
+            of(|load| load.line_bytes_per_month / 1e6),
+            of(|load| load.stored_bytes_per_day / 1e9),
+        ]
+    };
+    Table {
+        name: "plans",
+        columns: vec![
+            words("name", "Plan"),
+            words("title", "Title"),
+            words("applied", "Applied, UTC"),
+            words("stopped", "Stopped, UTC"),
+            number("runs_per_s", "Runs", "per s"),
+            number("up_gbit_per_s", "To servers", "Gbit/s"),
+            number("down_gbit_per_s", "From servers", "Gbit/s"),
+            number("line_mb_per_month", "A home's month", "MB"),
+            number("stored_gb_per_day", "Stored a day", "GB"),
+        ],
+        rows: plans.iter().map(row).collect(),
+    }
+}
+
+fn details(plan: &PlanRow, ask: &Ask) -> Markup {
+    html! {
+        details {
+            summary { "Text of " (plan.name) }
+            pre tabindex="0" aria-label={ "Text of " (plan.name) } { (plan.text) }
+            @if ask.is_operator() && plan.stopped_ms.is_none() {
+                form.act method="post" action="/plans/stop" data-sure={ "Stop " (plan.name) "?" } {
+                    (ask.visitor.form_field())
+                    input type="hidden" name="plan" value=(plan.name);
+                    button type="submit" { "Stop " (plan.name) }
+                    " " span.small { "No run of it starts any more. Its results stay." }
+                }
+            }
+        }
+    }
+}
+
+fn apply_form(ask: &Ask) -> Markup {
+    html! {
+        details {
+            summary { "Apply a plan" }
+            form.act method="post" action="/plans/apply" {
+                (ask.visitor.form_field())
+                label for="text" { "The plan's file (TOML)" }
+                textarea #text name="text" rows="16" required spellcheck="false"
+                    maxlength=(BYTES_MAX) {}
+                button type="submit" { "Apply" }
+                " " span.small { "A plan that exceeds a budget of its own is refused." }
+            }
+        }
+    }
+}
+
+fn log(archive: &mut dyn Archive) -> Result<Table, Problem> {
+    let entries = archive.log(LOG)?;
+    let rows = entries
+        .into_iter()
+        .map(|entry| vec![Cell::When(entry.at_ms), Cell::Text(entry.who), Cell::Text(entry.what)]);
+    Ok(Table {
+        name: "log",
+        columns: vec![words("at", "When, UTC"), words("who", "Who"), words("what", "What")],
+        rows: rows.collect(),
+    })
+}

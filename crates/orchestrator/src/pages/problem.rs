@@ -1,0 +1,92 @@
+//! What went wrong, as a page says it.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::html;
+use underload_fleet::store::StoreError;
+
+use super::shell;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// Nobody knows who asks. The address is where to go on after the login.
+    Stranger(Option<String>),
+    /// Only operators may.
+    NotAllowed(&'static str),
+    /// There is no such thing.
+    NotFound(&'static str),
+    /// The question makes no sense, and why.
+    Bad(String),
+    /// Too many ask; another try helps after so many seconds.
+    Busy(&'static str, u64),
+    /// The store could not answer.
+    Store(StoreError),
+}
+
+impl Problem {
+    pub(super) fn bad(why: impl Into<String>) -> Self {
+        Self::Bad(why.into())
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Stranger(_) => StatusCode::UNAUTHORIZED,
+            Self::NotAllowed(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::Busy(..) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Store(StoreError::Temporary { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(StoreError::Broken { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn words(&self) -> (&'static str, String) {
+        match self {
+            Self::Stranger(_) => ("Please log in", "This page is for those with a token.".into()),
+            Self::NotAllowed(what) => ("Not for viewers", (*what).to_owned()),
+            Self::NotFound(what) => ("Not here", (*what).to_owned()),
+            Self::Bad(why) => ("This cannot be answered", why.clone()),
+            Self::Busy(why, _) => ("Too many at once", (*why).to_owned()),
+            // What a database says may name its address or its tables: it is for its own log.
+            Self::Store(StoreError::Temporary { .. }) => (
+                "The store does not answer",
+                "Nothing is lost: agents keep what they measured. Try again in a moment.".into(),
+            ),
+            Self::Store(StoreError::Broken { .. }) => (
+                "The store cannot be read",
+                "Its data is damaged or of another version: see what the orchestrator prints."
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        if let Self::Stranger(Some(there)) = &self {
+            let next = form_urlencoded::byte_serialize(there.as_bytes()).collect::<String>();
+            return Redirect::to(&format!("/login?next={next}")).into_response();
+        }
+        let (title, words) = self.words();
+        let content =
+            html! { h1 { (title) } p.verdict { (words) } p { a href="/" { "Overview" } } };
+        let page = shell::document(title, None, &content);
+        let mut response = (self.status(), page).into_response();
+        let retry_s = match self {
+            Self::Busy(_, seconds) => Some(seconds),
+            Self::Store(StoreError::Temporary { .. }) => Some(5),
+            _ => None,
+        };
+        if let Some(seconds) = retry_s {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

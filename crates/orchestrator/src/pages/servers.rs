@@ -1,0 +1,86 @@
+//! Measurement servers, and what they carry now.
+
+use underload_fleet::admission::Rules;
+use underload_fleet::store::{Archive, Server};
+
+use super::Ask;
+use super::problem::Problem;
+use super::sheet::{Section, Sheet};
+use super::table::{Cell, Table, count, number, words};
+
+pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
+    let servers = archive.servers()?;
+    Ok(Sheet {
+        title: "Servers".to_owned(),
+        sentences: vec![sentence(&servers, ask.now_ms)],
+        sections: vec![Section::new("Load now", table(&servers, ask))],
+    })
+}
+
+/// Whether a server has been heard of so lately that somebody is sent to it.
+fn is_alive(server: &Server, now_ms: u64) -> bool {
+    let timeout_ms = Rules::default().heartbeat_timeout.as_nanos() / 1_000_000;
+    server.heard_ms > 0 && now_ms.saturating_sub(server.heard_ms) <= timeout_ms
+}
+
+pub(super) fn sentence(servers: &[Server], now_ms: u64) -> String {
+    let alive: Vec<&Server> = servers.iter().filter(|server| is_alive(server, now_ms)).collect();
+    if servers.is_empty() {
+        return "No server has enrolled yet: without one nothing is measured.".to_owned();
+    }
+    let total = |of: fn(&Server) -> u64| {
+        let sum = alive.iter().map(|server| of(server)).fold(0, u64::saturating_add);
+        underload_report::significant(sum as f64 / 1e9)
+    };
+    format!(
+        "{} of {} servers answer; {} of {} Gbit/s towards them are reserved, and {} of {} from \
+         them.",
+        alive.len(),
+        servers.len(),
+        total(|server| server.reserved_up_bit_per_s),
+        total(|server| server.up_bit_per_s),
+        total(|server| server.reserved_down_bit_per_s),
+        total(|server| server.down_bit_per_s),
+    )
+}
+
+pub(super) fn table(servers: &[Server], ask: &Ask) -> Table {
+    let mbit = |rate: u64| Cell::Number(rate as f64 / 1e6);
+    let share = |part: u64, whole: u64| match whole {
+        0 => Cell::Nothing,
+        whole => Cell::Share(part as f64 * 100.0 / whole as f64),
+    };
+    let row = |server: &Server| {
+        let state = if is_alive(server, ask.now_ms) { "alive" } else { "silent" };
+        vec![
+            Cell::text(&server.address.name),
+            Cell::text(&server.address.address),
+            Cell::text(state),
+            Cell::When(server.heard_ms),
+            Cell::Count(u64::from(server.sessions)),
+            mbit(server.up_bit_per_s),
+            share(server.reserved_up_bit_per_s, server.up_bit_per_s),
+            mbit(server.carried_up_bit_per_s),
+            mbit(server.down_bit_per_s),
+            share(server.reserved_down_bit_per_s, server.down_bit_per_s),
+            mbit(server.carried_down_bit_per_s),
+        ]
+    };
+    Table {
+        name: "servers",
+        columns: vec![
+            words("name", "Server"),
+            words("address", "Address"),
+            words("state", "State"),
+            words("heard", "Heard last, UTC"),
+            count("sessions", "Sessions"),
+            number("up_mbit_per_s", "Takes", "Mbit/s"),
+            number("up_reserved_percent", "reserved", "%"),
+            number("up_carried_mbit_per_s", "carries", "Mbit/s"),
+            number("down_mbit_per_s", "Sends", "Mbit/s"),
+            number("down_reserved_percent", "reserved", "%"),
+            number("down_carried_mbit_per_s", "carries", "Mbit/s"),
+        ],
+        rows: servers.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,235 @@
+//! Who looks: a login by a token, then a cookie that nobody else can make.
+//!
+//! No orchestrator remembers a session, so that any of several answers it. The cookie names the
+//! token by its hash, and says until when; a code over both, keyed by a secret that all
+//! orchestrators share, shows that one of them wrote it. Whoever has a cookie has also a token
+//! that is still good: that is looked up again after [`REMEMBERED_MS`].
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::{HeaderMap, header};
+use data_encoding::HEXLOWER;
+use ring::hmac::{HMAC_SHA256, Key, sign, verify};
+
+use crate::operator::Operator;
+
+/// A session is good for so long.
+pub(super) const SESSION_MS: u64 = 12 * 3_600_000;
+/// A form of a stranger, which is the login's, is good for so long.
+pub(super) const FORM_MS: u64 = 3_600_000;
+/// A token that was taken back ends its sessions after so long at most.
+pub(super) const REMEMBERED_MS: u64 = 5_000;
+/// Sessions that are remembered at once; more are looked up each time.
+const REMEMBERED: usize = 1_024;
+
+/// What a cookie says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The token's name.
+    pub(super) name: String,
+    /// SHA-256 of the token's text, hexadecimal.
+    pub(super) sha256: String,
+    pub(super) expires_ms: u64,
+}
+
+/// Makes cookies and reads them.
+pub(super) struct Sessions {
+    key: Key,
+    is_tls: bool,
+    known: Mutex<HashMap<Claim, Seen>>,
+}
+
+/// Who a cookie was of when it was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// `None` where its token was not good any more.
+    pub(super) operator: Option<Operator>,
+    at_ms: u64,
+}
+
+impl std::hash::Hash for Claim {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.sha256.hash(state);
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(secret: &[u8; 32], is_tls: bool) -> Self {
+        let of_pages = sign(&Key::new(HMAC_SHA256, secret), b"sessions of pages");
+        let key = Key::new(HMAC_SHA256, of_pages.as_ref());
+        Self { key, is_tls, known: Mutex::default() }
+    }
+
+    /// The text of a cookie.
+    pub(super) fn text(&self, claim: &Claim) -> String {
+        let Claim { name, sha256, expires_ms } = claim;
+        self.sealed("session", &format!("{name}.{sha256}.{expires_ms}"))
+    }
+
+    /// What a cookie says, if it is ours and its time is not over.
+    pub(super) fn claim(&self, text: &str, now_ms: u64) -> Option<Claim> {
+        let said = self.opened("session", text)?;
+        let mut parts = said.split('.');
+        let (name, sha256) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let expires_ms = parts.next()?.parse().ok()?;
+        (now_ms < expires_ms).then_some(Claim { name, sha256, expires_ms })
+    }
+
+    /// What goes with every form of a session: a page of another origin cannot know it.
+    pub(super) fn form_token(&self, session: &str) -> String {
+        HEXLOWER.encode(sign(&self.key, format!("form\n{session}").as_bytes()).as_ref())
+    }
+
+    pub(super) fn is_form_token(&self, session: &str, token: &str) -> bool {
+        let Ok(token) = HEXLOWER.decode(token.as_bytes()) else { return false };
+        verify(&self.key, format!("form\n{session}").as_bytes(), &token).is_ok()
+    }
+
+    /// The cookie of somebody who is not logged in, so that his form is his.
+    pub(super) fn stranger(&self, random: [u8; 16], now_ms: u64) -> String {
+        let said = format!("{}.{}", HEXLOWER.encode(&random), now_ms.saturating_add(FORM_MS));
+        self.sealed("stranger", &said)
+    }
+
+    pub(super) fn is_stranger(&self, text: &str, now_ms: u64) -> bool {
+        let expires = self.opened("stranger", text).and_then(|said| said.rsplit_once('.'));
+        expires.and_then(|(_, at)| at.parse().ok()).is_some_and(|at: u64| now_ms < at)
+    }
+
+    fn sealed(&self, purpose: &str, said: &str) -> String {
+        let tag = sign(&self.key, format!("{purpose}\n{said}").as_bytes());
+        format!("{said}.{}", HEXLOWER.encode(tag.as_ref()))
+    }
+
+    fn opened<'t>(&self, purpose: &str, text: &'t str) -> Option<&'t str> {
+        let (said, tag) = text.rsplit_once('.')?;
+        let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
+        verify(&self.key, format!("{purpose}\n{said}").as_bytes(), &tag).ok()?;
+        Some(said)
+    }
+
+    /// Who that is, as it was looked up a moment ago; `None` where it must be looked up.
+    pub(super) fn remembered(&self, claim: &Claim, now_ms: u64) -> Option<Seen> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = known.get(claim)?;
+        (now_ms.abs_diff(seen.at_ms) < REMEMBERED_MS).then(|| seen.clone())
+    }
+
+    pub(super) fn remember(&self, claim: Claim, operator: Option<Operator>, now_ms: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.retain(|_, seen| now_ms.abs_diff(seen.at_ms) < REMEMBERED_MS);
+        }
+        if known.len() < REMEMBERED {
+            known.insert(claim, Seen { operator, at_ms: now_ms });
+        }
+    }
+
+    /// The value of `Set-Cookie`.
+    pub(super) fn cookie(&self, kind: Cookie, text: &str, lasts_ms: u64) -> String {
+        let (name, secure) = (self.cookie_name(kind), if self.is_tls { "; Secure" } else { "" });
+        let seconds = lasts_ms / 1_000;
+        format!("{name}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+    }
+
+    /// The text of a cookie in a request.
+    pub(super) fn cookie_of<'h>(&self, headers: &'h HeaderMap, kind: Cookie) -> Option<&'h str> {
+        let name = self.cookie_name(kind);
+        let lines = headers.get_all(header::COOKIE).into_iter();
+        let pairs = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(';'));
+        let mut pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
+        pairs.find(|(found, _)| *found == name).map(|(_, text)| text)
+    }
+
+    /// With the prefix that lets only this host set it, over TLS.
+    fn cookie_name(&self, kind: Cookie) -> &'static str {
+        match (kind, self.is_tls) {
+            (Cookie::Session, true) => "__Host-underload",
+            (Cookie::Session, false) => "underload",
+            (Cookie::Stranger, true) => "__Host-underload-login",
+            (Cookie::Stranger, false) => "underload-login",
+        }
+    }
+}
+
+/// Which cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cookie {
+    /// Of somebody who has logged in.
+    Session,
+    /// Of somebody who looks at the login's form.
+    Stranger,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions() -> Sessions {
+        Sessions::new(&[7; 32], true)
+    }
+
+    fn claim() -> Claim {
+        Claim { name: "ana".into(), sha256: "ab".repeat(32), expires_ms: 1_000_000 }
+    }
+
+    #[test]
+    fn a_cookie_is_good_as_it_was_written_and_until_its_end() {
+        let (sessions, text) = (sessions(), sessions().text(&claim()));
+        assert_eq!(sessions.claim(&text, 999_999), Some(claim()));
+        assert_eq!(sessions.claim(&text, 1_000_000), None);
+        let others = Sessions::new(&[8; 32], true);
+        assert_eq!(others.claim(&text, 1), None, "another fleet's");
+        for forged in [
+            text.replacen("ana", "eve", 1),
+            text.replace("1000000", "9000000"),
+            text[..text.len() - 2].to_owned(),
+            sessions.stranger([1; 16], 0),
+            String::new(),
+            "...".to_owned(),
+        ] {
+            assert_eq!(sessions.claim(&forged, 1), None, "{forged}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_good_in_its_session_only() {
+        let sessions = sessions();
+        let token = sessions.form_token("one");
+        assert!(sessions.is_form_token("one", &token));
+        assert!(!sessions.is_form_token("two", &token) && !sessions.is_form_token("one", ""));
+        let stranger = sessions.stranger([1; 16], 5);
+        assert!(sessions.is_stranger(&stranger, 5 + FORM_MS - 1));
+        assert!(!sessions.is_stranger(&stranger, 5 + FORM_MS));
+        assert!(!sessions.is_stranger(&sessions.text(&claim()), 5));
+    }
+
+    #[test]
+    fn a_cookie_goes_to_this_host_only_and_to_no_script() {
+        let line = sessions().cookie(Cookie::Session, "x", SESSION_MS);
+        assert_eq!(
+            line,
+            "__Host-underload=x; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure"
+        );
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, "a=b; __Host-underload=x".parse().expect("a header"));
+        assert_eq!(sessions().cookie_of(&headers, Cookie::Session), Some("x"));
+        assert_eq!(sessions().cookie_of(&headers, Cookie::Stranger), None);
+    }
+
+    #[test]
+    fn who_somebody_is_is_looked_up_again_and_memory_is_bounded() {
+        let sessions = sessions();
+        sessions.remember(claim(), None, 10_000);
+        let seen = sessions.remembered(&claim(), 10_000 + REMEMBERED_MS - 1);
+        assert_eq!(seen.map(|seen| seen.operator), Some(None));
+        assert_eq!(sessions.remembered(&claim(), 10_000 + REMEMBERED_MS), None);
+        for number in 0..REMEMBERED + 10 {
+            let other = Claim { sha256: number.to_string(), ..claim() };
+            sessions.remember(other, None, 10_001);
+        }
+        let known = sessions.known.lock().expect("nobody panicked");
+        assert!(known.len() <= REMEMBERED);
+    }
+}

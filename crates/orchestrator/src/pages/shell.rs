@@ -1,0 +1,149 @@
+//! What stands around every page.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+use ring::digest::{SHA256, digest};
+
+use crate::operator::Role;
+
+use super::Visitor;
+
+/// The places that every page leads to.
+const PLACES: [(&str, &str, bool); 5] = [
+    ("/", "Overview", false),
+    ("/study", "Study", false),
+    ("/devices", "Devices", true),
+    ("/servers", "Servers", false),
+    ("/plans", "Plans", false),
+];
+
+/// Who looks at what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) visitor: &'a Visitor,
+    pub(super) path: &'a str,
+}
+
+/// A whole document.
+pub(super) fn document(title: &str, around: Option<Around<'_>>, content: &Markup) -> Html<String> {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) ": underload fleet" }
+                link rel="stylesheet" href={ "/assets/style.css?" (STYLE.version) };
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                @if around.is_some() {
+                    script src={ "/assets/script.js?" (SCRIPT.version) } defer {}
+                }
+            }
+            body {
+                a.skip href="#content" { "To the content" }
+                @if let Some(around) = around { (bar(around)) }
+                main #content tabindex="-1" { (content) }
+            }
+        }
+    };
+    Html(document.into_string())
+}
+
+fn bar(around: Around<'_>) -> Markup {
+    let Around { visitor, path } = around;
+    let is_operator = visitor.operator.role == Role::Operator;
+    let here = |place: &str| if place == "/" { path == "/" } else { path.starts_with(place) };
+    html! {
+        div.bar {
+            nav aria-label="Pages" {
+                strong { "underload" }
+                @for (place, name, for_operators) in PLACES {
+                    @if is_operator || !for_operators {
+                        a href=(place) aria-current=[here(place).then_some("page")] { (name) }
+                    }
+                }
+            }
+            form method="post" action="/logout" {
+                (visitor.form_field())
+                span.who { (visitor.operator.name) }
+                button type="submit" { "Log out" }
+            }
+        }
+    }
+}
+
+/// A file that is part of the program.
+struct Asset {
+    kind: &'static str,
+    text: String,
+    /// Changes with the text, so that a browser may keep what it has.
+    version: String,
+}
+
+impl Asset {
+    fn new(kind: &'static str, text: String) -> Self {
+        let hash = digest(&SHA256, text.as_bytes());
+        let version = hash.as_ref()[..6].iter().fold(String::new(), |mut version, byte| {
+            let _ = write!(version, "{byte:02x}");
+            version
+        });
+        Self { kind, text, version }
+    }
+}
+
+static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    let text = underload_report::style_sheet() + include_str!("style.css");
+    Asset::new("text/css; charset=utf-8", text)
+});
+static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("text/javascript; charset=utf-8", include_str!("script.js").to_owned())
+});
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("image/svg+xml", include_str!("icon.svg").to_owned()));
+
+/// A file that pages name.
+pub(super) fn asset(name: &str) -> Response {
+    let asset = match name {
+        "style.css" => &STYLE,
+        "script.js" => &SCRIPT,
+        "icon.svg" => &ICON,
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.kind),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+    ];
+    (headers, asset.text.clone()).into_response()
+}
+
+/// What a browser may do with anything from here: run our script, and nothing else.
+const HEADERS: [(header::HeaderName, &str); 5] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+         object-src 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    // Not `no-referrer`, with which browsers hide where a form was sent from.
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::VARY, "cookie"),
+];
+
+/// Adds the headers to an answer.
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

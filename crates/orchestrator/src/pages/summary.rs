@@ -1,0 +1,224 @@
+//! Numbers of many round trips, from their bins.
+
+use underload_fleet::bins::{Bins, GAMMA, value_of};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{Archive, Dimension, Filter, Sum};
+
+use super::Ask;
+use super::problem::Problem;
+use super::question::LOADS;
+use super::table::Cell;
+
+/// The delay that this share of all probes did not exceed, milliseconds. A probe that was lost
+/// took longer than all others: `None` where that one was lost.
+pub(super) fn quantile_ms(bins: &Bins, lost: u64, share: f64) -> Option<f64> {
+    let all = bins.count().saturating_add(lost);
+    let rank = ((share * all as f64).ceil() as u64).max(1);
+    let mut seen = 0_u64;
+    let found = bins.iter().find(|(_, count)| {
+        seen = seen.saturating_add(*count);
+        seen >= rank
+    });
+    found.map(|(bin, _)| value_of(bin) / 1e3)
+}
+
+/// Delays, milliseconds, with the share of all probes, lost ones too, that took at most so long,
+/// percent.
+pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
+    let all = bins.count().saturating_add(lost).max(1) as f64;
+    let mut seen = 0_u64;
+    let points = bins.iter().flat_map(|(bin, count)| {
+        let before = seen as f64 * 100.0 / all;
+        seen = seen.saturating_add(count);
+        // A bin's delays are spread over it.
+        let upper = GAMMA.powi(i32::from(bin)) / 1e3;
+        [(upper / GAMMA, before), (upper, seen as f64 * 100.0 / all)]
+    });
+    let mut points: Vec<(f64, f64)> = points.collect();
+    points.dedup_by(|next, last| {
+        (next.1 - last.1).abs() < 1e-12 && (next.0 / last.0 - 1.0).abs() < 1e-9
+    });
+    points
+}
+
+/// Share of all probes, lost ones too, in each of `count` equal parts from `from_ms` on, percent.
+pub(super) fn shares(
+    bins: &Bins,
+    lost: u64,
+    from_ms: f64,
+    width_ms: f64,
+    count: usize,
+) -> Vec<f64> {
+    let all = bins.count().saturating_add(lost).max(1) as f64;
+    let mut shares = vec![0.0; count];
+    for (bin, counted) in bins.iter() {
+        let part = (value_of(bin) / 1e3 - from_ms) / width_ms;
+        if part >= 0.0
+            && let Some(share) = shares.get_mut(part as usize)
+        {
+            *share += counted as f64 * 100.0 / all;
+        }
+    }
+    shares
+}
+
+/// The usual columns of a group: p50, p95, p99, lost probes, tests, devices.
+pub(super) fn cells(sum: &Sum) -> [Cell; 6] {
+    let quantile = |share| Cell::number(quantile_ms(&sum.bins, sum.lost, share));
+    let lost = sum.lost as f64 * 100.0 / sum.sent.max(1) as f64;
+    [
+        quantile(0.5),
+        quantile(0.95),
+        quantile(0.99),
+        Cell::Number(lost),
+        Cell::Count(sum.tests),
+        Cell::Count(sum.devices),
+    ]
+}
+
+/// The group of a sum, in words: what was told apart, without the first `skip` dimensions.
+pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
+    let words = by.iter().zip(&sum.key).skip(skip).map(|(dimension, value)| match dimension {
+        Dimension::Dscp => format!("DSCP {value}"),
+        Dimension::Hour => format!("{value:0>2}:00 UTC"),
+        Dimension::Attribute(name) if name == "tier" => format!("{value} Mbit/s"),
+        _ if value.is_empty() => "not known".to_owned(),
+        _ => value.clone(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The fullest load that results are of, unless one is asked for, and what was found of it.
+pub(super) struct Loaded {
+    pub(super) kind: Kind,
+    /// Told apart by the dimensions that were asked for.
+    pub(super) sums: Vec<Sum>,
+    /// Groups that too few devices have in common to be shown.
+    pub(super) hidden: usize,
+}
+
+impl Loaded {
+    /// Asks for sums told apart by `by`, of one load.
+    pub(super) fn read(
+        archive: &mut dyn Archive,
+        ask: &Ask,
+        filter: &Filter,
+        by: &[Dimension],
+    ) -> Result<Self, Problem> {
+        let dscp = ask.question.dscp()?.map(|dscp| dscp.to_string());
+        // What filters do not know is told apart first, and then left out.
+        let mut dimensions = vec![Dimension::Kind];
+        dimensions.extend(dscp.iter().map(|_| Dimension::Dscp));
+        dimensions.extend_from_slice(by);
+        let mut found = archive.sums(filter, &dimensions)?;
+        if let Some(dscp) = dscp {
+            found.retain_mut(|sum| sum.key.len() > 1 && sum.key.remove(1) == dscp);
+        }
+        let names = LOADS.map(|choice| choice.key);
+        let is_there =
+            |name: &&str| found.iter().any(|sum| sum.key.first().is_some_and(|k| k == name));
+        let kind = match ask.question.load()? {
+            Some(kind) => kind,
+            None => kind_of(names.into_iter().find(is_there).unwrap_or(names[0])),
+        };
+        let is_it = |sum: &Sum| sum.key.first().is_some_and(|name| kind_of(name) == kind);
+        let mut sums: Vec<Sum> = found.into_iter().filter(is_it).collect();
+        for sum in &mut sums {
+            sum.key.remove(0);
+        }
+        let before = sums.len();
+        sums.retain(|sum| sum.devices >= ask.least_devices);
+        let hidden = before - sums.len();
+        Ok(Self { kind, sums, hidden })
+    }
+
+    /// `with the upstream full`
+    pub(super) fn words(&self) -> &'static str {
+        match self.kind {
+            Kind::Upload => "with the upstream full",
+            Kind::Download => "with the downstream full",
+            Kind::Latency => "on an idle line",
+        }
+    }
+
+    /// What was left out, as a sentence; empty where nothing was.
+    pub(super) fn hidden_words(&self, ask: &Ask) -> String {
+        match self.hidden {
+            0 => String::new(),
+            hidden => format!(
+                " {hidden} of the groups have fewer than {} devices and are not shown.",
+                ask.least_devices
+            ),
+        }
+    }
+}
+
+fn kind_of(name: &str) -> Kind {
+    match name {
+        "upload" => Kind::Upload,
+        "download" => Kind::Download,
+        _ => Kind::Latency,
+    }
+}
+
+/// Refuses to show what fewer devices have in common than a viewer may see.
+pub(super) fn check_group(
+    archive: &mut dyn Archive,
+    ask: &Ask,
+    filter: &Filter,
+) -> Result<(), Problem> {
+    if ask.is_operator() {
+        return Ok(());
+    }
+    let too_few = || {
+        Err(Problem::NotAllowed(
+            "Too few devices have this in common to be shown: a viewer sees groups, not homes.",
+        ))
+    };
+    if !filter.attributes.is_empty() && archive.count_devices(filter)? < ask.least_devices {
+        return too_few();
+    }
+    let measured = archive.sums(filter, &[])?;
+    let devices = measured.first().map_or(0, |sum| sum.devices);
+    if devices > 0 && devices < ask.least_devices { too_few() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bins(delays_ms: impl IntoIterator<Item = f64>) -> Bins {
+        let mut bins = Bins::default();
+        delays_ms.into_iter().for_each(|delay| bins.add(delay * 1e3));
+        bins
+    }
+
+    #[test]
+    fn a_lost_probe_took_longer_than_all_others() {
+        let bins = bins((1..=98).map(f64::from));
+        let p99 = |lost| quantile_ms(&bins, lost, 0.99);
+        assert!((p99(0).expect("all came") / 98.0 - 1.0).abs() < 0.011);
+        assert_eq!(p99(2), None, "the 99th of 100 was lost");
+        let half = quantile_ms(&bins, 98, 0.5).expect("half came");
+        assert!((half / 98.0 - 1.0).abs() < 0.011, "{half}");
+        assert_eq!(quantile_ms(&Bins::default(), 0, 0.5), None);
+    }
+
+    #[test]
+    fn a_distribution_rises_to_what_was_not_lost() {
+        let bins = bins([10.0, 10.0, 20.0]);
+        let points = cumulative(&bins, 1);
+        assert!(points.is_sorted_by(|before, after| before.0 <= after.0 && before.1 <= after.1));
+        assert_eq!(points.last().map(|point| point.1), Some(75.0));
+        let of =
+            |delay: f64| points.iter().rfind(|point| point.0 <= delay).map_or(0.0, |point| point.1);
+        assert!((of(9.0), of(15.0), of(21.0)) == (0.0, 50.0, 75.0), "{points:?}");
+    }
+
+    #[test]
+    fn parts_are_shares_of_all_probes() {
+        let bins = bins([5.0, 20.0, 22.0, 400.0]);
+        assert_eq!(shares(&bins, 1, 0.0, 15.0, 3), [20.0, 40.0, 0.0]);
+        assert_eq!(shares(&bins, 0, 15.0, 15.0, 1), [50.0]);
+    }
+}

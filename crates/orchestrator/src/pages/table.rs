@@ -1,0 +1,228 @@
+//! Tables: what every page, every JSON document and every CSV file is made of.
+
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use underload_report::{one_line, significant, thousands};
+
+use super::question::moment;
+
+/// A table with its columns.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    /// For programs.
+    pub(super) name: &'static str,
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<Cell>>,
+}
+
+/// What stands below each other.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    /// For programs.
+    key: &'static str,
+    /// For people.
+    title: String,
+    /// Empty for words and counts.
+    unit: &'static str,
+    is_text: bool,
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell {
+    Text(String),
+    /// Words, and the address that they lead to.
+    Link(String, String),
+    Count(u64),
+    Number(f64),
+    /// Percent of a whole, 0 to 100, drawn as a bar beside its number.
+    Share(f64),
+    /// Milliseconds since 1970; 0 for never.
+    When(u64),
+    Nothing,
+}
+
+/// A column of words.
+pub(super) fn words(key: &'static str, title: &str) -> Column {
+    Column { key, title: title.to_owned(), unit: "", is_text: true }
+}
+
+/// A column of counts.
+pub(super) fn count(key: &'static str, title: &str) -> Column {
+    Column { key, title: title.to_owned(), unit: "", is_text: false }
+}
+
+/// A column of numbers.
+pub(super) fn number(key: &'static str, title: &str, unit: &'static str) -> Column {
+    Column { key, title: title.to_owned(), unit, is_text: false }
+}
+
+impl Cell {
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub(super) fn number(value: Option<f64>) -> Self {
+        value.map_or(Self::Nothing, Self::Number)
+    }
+
+    fn html(&self) -> Markup {
+        match self {
+            Self::Text(text) => html! { (one_line(text)) },
+            Self::Link(text, there) => html! { a href=(there) { (one_line(text)) } },
+            Self::Count(count) => html! { (thousands(*count)) },
+            Self::Number(value) => html! { (significant(*value)) },
+            Self::Share(percent) => html! {
+                svg.share viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
+                    rect.f-grid width="100" height="10" {}
+                    rect.f-c1 width=(format!("{:.1}", percent.clamp(0.0, 100.0))) height="10" {}
+                }
+                (significant(*percent))
+            },
+            Self::When(0) => html! { "never" },
+            Self::When(at_ms) => match moment(*at_ms) {
+                Some(at) => {
+                    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M").to_string()) } }
+                }
+                None => html! { (NOTHING) },
+            },
+            Self::Nothing => html! { (NOTHING) },
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Text(text) | Self::Link(text, _) => json!(text),
+            Self::Count(count) => json!(count),
+            Self::Number(value) | Self::Share(value) => json!(rounded(*value)),
+            Self::When(0) | Self::Nothing => Value::Null,
+            Self::When(at_ms) => moment(*at_ms).map_or(Value::Null, |at| json!(at.to_string())),
+        }
+    }
+
+    fn csv(&self) -> String {
+        match self {
+            Self::Text(text) | Self::Link(text, _) => csv_text(text),
+            other => match other.json() {
+                Value::Null => String::new(),
+                Value::String(text) => csv_text(&text),
+                number => number.to_string(),
+            },
+        }
+    }
+}
+
+impl Table {
+    /// As a part of a page; where it is wider than the page it scrolls by itself.
+    pub(super) fn html(&self, caption: &str) -> Markup {
+        if self.rows.is_empty() {
+            return html! { p.note { "Nothing yet." } };
+        }
+        html! {
+            div.scroll tabindex="0" role="region" aria-label=(caption) {
+                table {
+                    thead { tr { @for column in &self.columns { (column.head()) } } }
+                    tbody {
+                        @for row in &self.rows {
+                            tr {
+                                @for (cell, column) in row.iter().zip(&self.columns) {
+                                    td.text[column.is_text] { (cell.html()) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Columns with their units, and rows as lists in the same order.
+    pub(super) fn json(&self) -> Value {
+        let columns = self.columns.iter().map(
+            |column| json!({ "name": column.key, "title": column.title, "unit": column.unit }),
+        );
+        let rows = self.rows.iter().map(|row| row.iter().map(Cell::json).collect::<Vec<_>>());
+        json!({
+            "columns": columns.collect::<Vec<_>>(),
+            "rows": rows.collect::<Vec<_>>(),
+        })
+    }
+
+    /// RFC 4180, with the columns' names in the first line.
+    pub(super) fn csv(&self) -> String {
+        let names = self.columns.iter().map(|column| match column.unit {
+            "" => column.key.to_owned(),
+            unit => csv_text(&format!("{} ({unit})", column.key)),
+        });
+        let mut text = names.collect::<Vec<_>>().join(",") + "\r\n";
+        for row in &self.rows {
+            text += &(row.iter().map(Cell::csv).collect::<Vec<_>>().join(",") + "\r\n");
+        }
+        text
+    }
+}
+
+impl Column {
+    fn head(&self) -> Markup {
+        html! {
+            th.text[self.is_text] scope="col" {
+                (self.title)
+                @if !self.unit.is_empty() { br; span.unit { (self.unit) } }
+            }
+        }
+    }
+}
+
+/// Shown in place of a number that does not exist.
+const NOTHING: &str = "–";
+
+/// Digits that say something: bins are 2 % wide.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// A text that no spreadsheet takes for a formula, quoted where it must be.
+fn csv_text(text: &str) -> String {
+    let text = one_line(text);
+    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
+    let text = if is_formula { format!("'{text}") } else { text };
+    if text.contains([',', '"', ';']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Table {
+        Table {
+            name: "t",
+            columns: vec![words("name", "Name"), number("p99_ms", "p99", "ms")],
+            rows: vec![vec![Cell::text(text), Cell::Number(-12.345_678)]],
+        }
+    }
+
+    #[test]
+    fn no_spreadsheet_computes_what_a_stranger_wrote() {
+        for (text, line) in [
+            ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\",-12.3457"),
+            ("+1", "'+1,-12.3457"),
+            ("-1", "'-1,-12.3457"),
+            (" @x", "' @x,-12.3457"),
+            ("\t=1", "\u{fffd}=1,-12.3457"),
+            ("a,b", "\"a,b\",-12.3457"),
+            ("a\r\n=b", "a\u{fffd}\u{fffd}=b,-12.3457"),
+            ("plain", "plain,-12.3457"),
+        ] {
+            let csv = table(text).csv();
+            assert_eq!(csv, format!("name,p99_ms (ms)\r\n{line}\r\n"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_shows_words_as_words() {
+        let html = table("<script>").html("c").into_string();
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script>"), "{html}");
+        assert!(html.contains("<span class=\"unit\">ms</span>"), "{html}");
+        assert_eq!(table("x").json()["rows"][0][1], json!(-12.3457));
+    }
+}
