@@ -1,10 +1,12 @@
 //! Admits runs and collects what they measured.
 //!
+//! - [`http`]: requests of devices, servers and operators.
 //! - [`operator`]: who may look and who may act.
 //! - [`pages`]: what was collected, in a browser.
 //! - [`store`]: what is kept, in SQLite or PostgreSQL.
 //! - [`study`]: the cohorts of a plan compared.
 
+pub mod http;
 pub mod operator;
 pub mod pages;
 pub mod store;

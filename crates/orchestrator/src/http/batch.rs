@@ -1,0 +1,376 @@
+//! Many requests in one transaction.
+//!
+//! A disk takes a few hundred commits a second, and a fleet sends thousands of requests. So each
+//! store has one thread, which takes all that wait, up to [`BATCH_MAX`], does them one after the
+//! other in one transaction, commits once and answers all. While it commits, the next ones gather:
+//! the busier, the larger the batches. Nobody is answered before what he was told is on disk.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+use underload_aqm::rng::Rng;
+use underload_fleet::store::{Needs, Store, StoreError, Transaction};
+
+/// Milliseconds since 1970, by the orchestrator's clock.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What a request may use while it is its turn.
+pub struct Turn<'a> {
+    /// The transaction, which it shares with others of its batch.
+    pub tx: &'a mut dyn Transaction,
+    /// The clock, milliseconds since 1970.
+    pub now_ms: u64,
+    /// Seeded by the system; no secrets are drawn from it.
+    pub rng: &'a mut Rng,
+}
+
+/// Why a request was not done. Nothing of it is stored, as far as anybody can tell: a commit whose
+/// confirmation got lost may be stored, which is why the same request may come again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDone {
+    /// Too many wait.
+    #[error("too many requests wait")]
+    Full,
+    /// The store cannot be reached, or can store nothing.
+    #[error("the store is away: {what}")]
+    Away {
+        /// What it said.
+        what: String,
+    },
+    /// What is stored cannot be read, or a rule is wrong.
+    #[error("{what}")]
+    Broken {
+        /// What it said.
+        what: String,
+    },
+}
+
+/// The threads that change what is stored.
+#[derive(Debug)]
+pub struct Writers {
+    queues: Vec<mpsc::Sender<Box<dyn Work>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Requests of a transaction at most.
+pub const BATCH_MAX: usize = 512;
+/// A store that failed so often in a row is asked again with the next batch.
+const FAILURES_MAX: usize = 3;
+
+/// A request that waits.
+trait Work: Send {
+    fn needs(&self) -> &Needs;
+    /// False once its sender is gone.
+    fn is_awaited(&self) -> bool;
+    fn apply(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError>;
+    fn tell(self: Box<Self>, outcome: Result<(), NotDone>);
+}
+
+impl std::fmt::Debug for dyn Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
+    }
+}
+
+struct Asked<A, F> {
+    needs: Needs,
+    work: F,
+    answer: Option<A>,
+    reply: oneshot::Sender<Result<A, NotDone>>,
+}
+
+impl<A, F> Work for Asked<A, F>
+where
+    A: Send,
+    F: FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send,
+{
+    fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
+    fn apply(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        self.answer = Some((self.work)(turn)?);
+        Ok(())
+    }
+
+    fn tell(self: Box<Self>, outcome: Result<(), NotDone>) {
+        let Self { answer, reply, .. } = *self;
+        let never = || NotDone::Broken { what: "it was not done".to_owned() };
+        // Its sender may be gone.
+        let _ = reply.send(outcome.and_then(|()| answer.ok_or_else(never)));
+    }
+}
+
+impl Writers {
+    /// One thread for each store, with room for so many waiting requests each.
+    ///
+    /// # Errors
+    /// No threads, or no randomness.
+    pub fn start(
+        stores: Vec<Box<dyn Store>>,
+        waiting_max: usize,
+        clock: &Clock,
+    ) -> std::io::Result<Self> {
+        let mut writers = Self { queues: Vec::new(), threads: Vec::new() };
+        for store in stores {
+            let (queue, waiting) = mpsc::channel(waiting_max.max(1));
+            let writer = Writer { store, clock: Arc::clone(clock), rng: Rng::new(seed()?) };
+            let thread = std::thread::Builder::new().name("writer".to_owned());
+            writers.threads.push(thread.spawn(move || writer.run(waiting))?);
+            writers.queues.push(queue);
+        }
+        Ok(writers)
+    }
+
+    /// Does `work` in a transaction, and answers once it is on disk. It may be called again, if the
+    /// transaction came to nothing. Requests with the same `sender` follow each other.
+    ///
+    /// # Errors
+    /// [`NotDone`].
+    pub async fn ask<A: Send + 'static>(
+        &self,
+        sender: u64,
+        needs: Needs,
+        work: impl FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send + 'static,
+    ) -> Result<A, NotDone> {
+        let (reply, answer) = oneshot::channel();
+        let asked = Asked { needs, work, answer: None, reply };
+        let queue = &self.queues[(sender % self.queues.len().max(1) as u64) as usize];
+        queue.try_send(Box::new(asked)).map_err(|_| NotDone::Full)?;
+        // A thread that ends without an answer has nothing on disk that it told of.
+        answer.await.map_err(|_| NotDone::Away { what: "it is stopping".to_owned() })?
+    }
+}
+
+/// Waits until all that waited is done.
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.queues.clear();
+        for thread in self.threads.drain(..) {
+            // The last request may hold what holds this. It cannot panic: what could is caught.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn seed() -> std::io::Result<u64> {
+    let random: Result<[u8; 8], _> =
+        ring::rand::generate(&ring::rand::SystemRandom::new()).map(ring::rand::Random::expose);
+    random.map(u64::from_le_bytes).map_err(|_| std::io::Error::other("no randomness"))
+}
+
+struct Writer {
+    store: Box<dyn Store>,
+    clock: Clock,
+    rng: Rng,
+}
+
+impl Writer {
+    fn run(mut self, mut waiting: mpsc::Receiver<Box<dyn Work>>) {
+        while let Some(first) = waiting.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < BATCH_MAX {
+                let Ok(next) = waiting.try_recv() else { break };
+                batch.push(next);
+            }
+            // Who has gone comes back with the same request.
+            batch.retain(|work| work.is_awaited());
+            if !batch.is_empty() {
+                self.answer(batch);
+            }
+        }
+    }
+
+    fn answer(&mut self, mut batch: Vec<Box<dyn Work>>) {
+        let error = match self.commit(&mut batch) {
+            Ok(()) => return batch.into_iter().for_each(|work| work.tell(Ok(()))),
+            Err(error) => error,
+        };
+        if batch.len() == 1 {
+            return batch.into_iter().for_each(|work| work.tell(Err(error.clone())));
+        }
+        // One of them, or the store? Each for itself tells, and only the one at fault fails.
+        let mut failures = Vec::new();
+        for mut work in batch {
+            let outcome = match failures.last() {
+                Some(error) if failures.len() >= FAILURES_MAX => Err(NotDone::clone(error)),
+                _ => self.commit(std::slice::from_mut(&mut work)),
+            };
+            match &outcome {
+                Ok(()) => failures.clear(),
+                Err(error) => failures.push(error.clone()),
+            }
+            work.tell(outcome);
+        }
+    }
+
+    /// All of them in one transaction, or none.
+    fn commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), NotDone> {
+        let all = || self.try_commit(batch);
+        // A rule that panics is a bug of ours, which must not end the service for everybody.
+        let outcome = catch_unwind(AssertUnwindSafe(all))
+            .unwrap_or_else(|_| Err(StoreError::Broken { what: "a rule panicked".to_owned() }));
+        outcome.map_err(|error| match error {
+            StoreError::Temporary { what } => NotDone::Away { what },
+            StoreError::Broken { what } => NotDone::Broken { what },
+        })
+    }
+
+    fn try_commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
+        let mut needs = Needs::default();
+        for work in batch.iter() {
+            let Needs { devices, leases, admits } = work.needs();
+            needs.devices.extend(devices);
+            needs.leases.extend(leases);
+            needs.admits |= admits;
+        }
+        let now_ms = (self.clock)();
+        let mut tx = self.store.begin(&needs)?;
+        for work in batch {
+            work.apply(&mut Turn { tx: &mut *tx, now_ms, rng: &mut self.rng })?;
+        }
+        tx.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc as channel;
+
+    use underload_fleet::store::Memory;
+
+    use super::*;
+
+    /// Counts commits, and waits with each until the test lets it.
+    struct Counted {
+        memory: Memory,
+        begun: Arc<AtomicUsize>,
+        gate: Mutex<channel::Receiver<()>>,
+    }
+
+    impl Store for Counted {
+        fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
+            // A gate that is gone stands open.
+            let _ = self.gate.lock().expect("nobody panicked").recv();
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            self.memory.begin(needs)
+        }
+    }
+
+    struct Scene {
+        writers: Writers,
+        memory: Memory,
+        begun: Arc<AtomicUsize>,
+        gate: channel::Sender<()>,
+        runtime: tokio::runtime::Runtime,
+    }
+
+    fn scene(waiting_max: usize) -> Scene {
+        let (memory, begun) = (Memory::new(), Arc::new(AtomicUsize::new(0)));
+        let (gate, opened) = channel::channel();
+        let gated = Mutex::new(opened);
+        let store = Counted { memory: memory.clone(), begun: Arc::clone(&begun), gate: gated };
+        let clock: Clock = Arc::new(|| 0);
+        let writers = Writers::start(vec![Box::new(store)], waiting_max, &clock);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        Scene { writers: writers.expect("a thread"), memory, begun, gate, runtime }
+    }
+
+    fn kept(memory: &Memory, name: &str) -> bool {
+        let mut memory = memory.clone();
+        let mut tx = memory.begin(&Needs::default()).expect("it begins");
+        tx.setting(name).expect("it can be read").is_some()
+    }
+
+    fn put(turn: &mut Turn<'_>, name: &str) -> Result<(), StoreError> {
+        turn.tx.put_setting(name, b"kept")
+    }
+
+    /// Polls all of them once, so that all wait, then opens the gate and waits for the answers.
+    fn all<F: Future>(scene: &Scene, asked: Vec<F>) -> Vec<F::Output> {
+        let gate = &scene.gate;
+        scene.runtime.block_on(async {
+            let mut asked: Vec<_> = asked.into_iter().map(Box::pin).collect();
+            let mut done: Vec<Option<F::Output>> = asked.iter().map(|_| None).collect();
+            let mut is_open = false;
+            std::future::poll_fn(|context| {
+                for (future, answer) in asked.iter_mut().zip(&mut done) {
+                    if answer.is_none()
+                        && let std::task::Poll::Ready(it) = future.as_mut().poll(context)
+                    {
+                        *answer = Some(it);
+                    }
+                }
+                if !is_open {
+                    is_open = true;
+                    (0..1_000).for_each(|_| gate.send(()).expect("the thread lives"));
+                }
+                let is_over = done.iter().all(Option::is_some);
+                if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            done.into_iter().flatten().collect()
+        })
+    }
+
+    #[test]
+    fn what_waits_together_is_committed_together() {
+        let scene = scene(100);
+        let ask = |number: usize| {
+            let name = format!("{number}");
+            scene.writers.ask(0, Needs::default(), move |turn| put(turn, &name))
+        };
+        let answers = all(&scene, (0..64).map(ask).collect());
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert!((0..64).all(|number| kept(&scene.memory, &number.to_string())));
+        // The first may have been alone, and those that came while it was waited for are the next.
+        let begun = scene.begun.load(Ordering::SeqCst);
+        assert!(begun <= 3, "{begun} transactions for 64 requests");
+    }
+
+    #[test]
+    fn one_that_fails_or_panics_spoils_no_other() {
+        let scene = scene(100);
+        let ask = |number: usize| {
+            let name = format!("{number}");
+            scene.writers.ask(0, Needs::default(), move |turn| {
+                put(turn, &name)?;
+                match number {
+                    7 => Err(StoreError::Temporary { what: "no".to_owned() }),
+                    9 => panic!("a bug"),
+                    _ => Ok(()),
+                }
+            })
+        };
+        let answers = all(&scene, (0..32).map(ask).collect());
+        for (number, answer) in answers.iter().enumerate() {
+            assert_eq!(answer.is_ok(), !matches!(number, 7 | 9), "{number}: {answer:?}");
+            assert_eq!(kept(&scene.memory, &number.to_string()), answer.is_ok(), "{number}");
+        }
+        assert_eq!(answers[7], Err(NotDone::Away { what: "no".to_owned() }));
+        assert!(matches!(answers[9], Err(NotDone::Broken { .. })), "{:?}", answers[9]);
+    }
+
+    #[test]
+    fn more_than_may_wait_are_sent_away_at_once() {
+        let scene = scene(4);
+        let ask = |number: usize| {
+            let name = format!("{number}");
+            scene.writers.ask(0, Needs::default(), move |turn| put(turn, &name))
+        };
+        let answers = all(&scene, (0..20).map(ask).collect());
+        let full = answers.iter().filter(|answer| **answer == Err(NotDone::Full)).count();
+        assert!((15..=16).contains(&full), "{full}: one may be in hand while four wait");
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20 - full);
+    }
+}

@@ -1,0 +1,94 @@
+//! How often somebody asked in this minute, in memory that does not grow with who asks.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts requests by who sent them. Each sender counts in two places, which he cannot foretell
+/// and may share with others; the smaller count is believed, so that who shares one of them with
+/// somebody busy is not held responsible.
+#[derive(Debug)]
+pub(super) struct Frequency {
+    /// The minute in the upper half, its count in the lower.
+    places: Box<[AtomicU64]>,
+    keyed: RandomState,
+    per_minute: u32,
+}
+
+/// 2 MiB; a quarter of a million senders a minute find two free places.
+const PLACES: usize = 1 << 18;
+const MINUTE_MS: u64 = 60_000;
+
+impl Frequency {
+    /// Admits so many requests of one sender in a minute.
+    pub fn new(per_minute: u32) -> Self {
+        let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { places, keyed: RandomState::new(), per_minute }
+    }
+
+    /// Counts a request.
+    ///
+    /// # Errors
+    /// Seconds to the next minute, if it is one too many of this one.
+    pub fn admit(&self, who: impl Hash, now_ms: u64) -> Result<(), u64> {
+        let hash = self.keyed.hash_one(who);
+        let minute = now_ms / MINUTE_MS;
+        let places = [hash as u32, (hash >> 32) as u32].map(|half| half as usize % PLACES);
+        let counts = places.map(|place| count(&self.places[place], minute as u32));
+        if counts[0].min(counts[1]) <= self.per_minute {
+            return Ok(());
+        }
+        Err(((minute + 1) * MINUTE_MS - now_ms).div_ceil(1_000))
+    }
+}
+
+/// Counts one more in `minute`, and says how many that are.
+fn count(place: &AtomicU64, minute: u32) -> u32 {
+    let more = |kept: u64| {
+        let count = if (kept >> 32) as u32 == minute { kept as u32 } else { 0 };
+        u64::from(minute) << 32 | u64::from(count.saturating_add(1))
+    };
+    let before = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(more(kept)));
+    more(before.unwrap_or_else(|kept| kept)) as u32
+}
+
+/// The network that an address counts as: a /56 of IPv6, of which one customer has all.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = address.to_bits() >> 72 << 72;
+            IpAddr::V6(bits.into())
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_a_minute_and_no_others_fault() {
+        let frequency = Frequency::new(3);
+        let now = 90_000;
+        (0..3).for_each(|_| assert_eq!(frequency.admit("a", now), Ok(())));
+        assert_eq!(frequency.admit("a", now), Err(30));
+        assert_eq!(frequency.admit("b", now), Ok(()));
+        assert_eq!(frequency.admit("a", 119_999), Err(1));
+        assert_eq!(frequency.admit("a", 120_000), Ok(()), "another minute");
+        // Who shares a place with some of 100,000 others has another of his own.
+        let others = Frequency::new(10);
+        let refused = (0..100_000).filter(|who| others.admit(who, now).is_err()).count();
+        assert_eq!(refused, 0, "each asked once");
+    }
+
+    #[test]
+    fn one_customer_is_one_network() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:0:100::1"), of("2001:db8:0:1ff:9::7"));
+        assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

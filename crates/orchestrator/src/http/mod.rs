@@ -1,0 +1,230 @@
+//! An orchestrator on the network: HTTPS, and what keeps it up when strangers come.
+//!
+//! - [`batch`]: many requests in one transaction, answered once it is on disk.
+//! - `connection`, `read`, `frequency`: a limit on each step of a request.
+//! - `signed`: who sent it.
+//! - `api`: which request goes to which rule of the fleet.
+
+mod api;
+pub mod batch;
+mod connection;
+mod frequency;
+pub mod openapi;
+mod operators;
+mod problem;
+mod read;
+mod secrets;
+mod signed;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use rustls::ServerConfig;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use underload_fleet::orchestrator::Orchestrator;
+use underload_fleet::store::{Store, StoreError};
+
+pub use batch::{Clock, NotDone, Turn, Writers};
+use connection::{GOODBYE_MAX, Listening, Places};
+pub use operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
+
+/// What is allowed to come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Of these from one address, or from one /56 of IPv6.
+    pub connections_per_network: usize,
+    /// A connection may wait so long for a request, and may take so long to send its head.
+    pub idle_max: Duration,
+    /// A request's body may take so long.
+    pub body_max: Duration,
+    /// Bytes of bodies that are being read, of all connections together.
+    pub body_bytes: usize,
+    /// Requests that wait for a store, for each of its threads.
+    pub waiting: usize,
+    /// Requests of a device in a minute.
+    pub device_per_minute: u32,
+    /// Requests without a session in a minute from one address, or from one /56 of IPv6: to enrol,
+    /// to open a session, to show an operator's token.
+    pub strangers_per_minute: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 8_192,
+            connections_per_network: 1_024,
+            idle_max: Duration::from_secs(30),
+            body_max: Duration::from_secs(20),
+            body_bytes: 64 << 20,
+            waiting: 4_096,
+            device_per_minute: 60,
+            strangers_per_minute: 600,
+        }
+    }
+}
+
+/// The rules of a fleet, and the threads that keep its state. Its end waits until all that was
+/// asked is done.
+pub struct Core {
+    /// The rules.
+    pub rules: Orchestrator,
+    /// The threads that change what is stored.
+    pub writers: Writers,
+    fleet_secret: [u8; 32],
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret stays out of it.
+        f.debug_struct("Core").field("writers", &self.writers).finish_non_exhaustive()
+    }
+}
+
+/// Why an orchestrator cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error("the store: {0}")]
+    Store(#[from] StoreError),
+    /// The port.
+    #[error("listening at {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine.
+    #[error("starting its threads: {0}")]
+    Threads(#[source] io::Error),
+    /// Without TLS whoever is in between reads the sessions' keys.
+    #[error("plain HTTP is for this machine alone, not for {0}: give a certificate")]
+    Plain(SocketAddr),
+}
+
+/// The system's clock.
+pub fn system_clock() -> Clock {
+    Arc::new(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_millis() as u64
+    })
+}
+
+impl Core {
+    /// Reads the secrets of a fleet from its stores, or makes them, and starts a thread for each.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        mut stores: Vec<Box<dyn Store>>,
+        clock: Clock,
+        limits: &Limits,
+    ) -> Result<Arc<Self>, StartError> {
+        let (rules, fleet_secret) = match stores.first_mut() {
+            Some(store) => secrets::rules(store.as_mut())?,
+            None => return Err(StoreError::Broken { what: "there is none".to_owned() }.into()),
+        };
+        let writers = Writers::start(stores, limits.waiting, &clock);
+        let writers = writers.map_err(StartError::Threads)?;
+        Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+}
+
+/// Where and how to serve.
+pub struct Config {
+    /// Address and port; port 0 for any.
+    pub listen: SocketAddr,
+    /// The certificate; `None` for plain HTTP, on loopback alone.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What is allowed.
+    pub limits: Limits,
+    /// What answers beside the fleet's own requests.
+    pub pages: Option<Router>,
+}
+
+/// A running orchestrator. Dropping it breaks off what is in flight.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    served: Option<tokio::task::JoinHandle<()>>,
+    runtime: Option<Runtime>,
+    core: Arc<Core>,
+}
+
+/// Starts to serve.
+///
+/// # Errors
+/// [`StartError`].
+pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
+    let Config { listen, tls, limits, pages } = config;
+    if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
+        return Err(StartError::Plain(listen));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)?;
+    let failed = |source| StartError::Listen { address: listen, source };
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(listen)).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (stop, stopping) = watch::channel(false);
+    let listening = Listening {
+        router: api::router(Arc::clone(&core), limits, pages),
+        tls: tls.map(TlsAcceptor::from),
+        limits,
+        places: Places::new(limits.connections, limits.connections_per_network),
+        stopping: stopping.clone(),
+    };
+    runtime.spawn(api::settle(Arc::clone(&core), stopping));
+    let served = Some(runtime.spawn(Arc::new(listening).run(listener)));
+    Ok(Running { address, stop, served, runtime: Some(runtime), core })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its rules and stores, for whoever runs in the same program.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Takes no more requests, and returns once those in flight are answered.
+    pub fn stop(mut self) {
+        let _ = self.stop.send(true);
+        if let (Some(runtime), Some(served)) = (&self.runtime, self.served.take()) {
+            // It ends by itself, some time after the last patience of a connection.
+            let _ = runtime.block_on(async { tokio::time::timeout(GOODBYE_MAX * 2, served).await });
+        }
+        // So that the store is free when this returns.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(GOODBYE_MAX);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

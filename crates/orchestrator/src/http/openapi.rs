@@ -1,0 +1,131 @@
+//! What an orchestrator understands, in the words of OpenAPI 3.1: `GET /v1/openapi.json`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use underload_fleet::message::{
+    Enrol, Enrolled, Heartbeat, HeartbeatAnswer, Move, Moved, Next, NextAnswer, OpenSession,
+    Problem, Release, Released, Results, Session, Stored,
+};
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+use super::operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
+use super::signed::{SESSION, TAG, TIME};
+
+/// Who may send a request.
+#[derive(Clone, Copy, PartialEq)]
+enum Sender {
+    Anybody,
+    Session,
+    Token,
+}
+
+/// What is not as it should be, beside what was asked for.
+const PROBLEMS: [(&str, &str); 12] = [
+    ("400", "Not a request that could be answered"),
+    ("401", "Its sender is not believed"),
+    ("403", "Its sender may not"),
+    ("404", "There is no such thing"),
+    ("405", "Another method"),
+    ("408", "Its body took too long"),
+    ("409", "It does not go with what is there"),
+    ("410", "Its sender was removed, and is to stop for good"),
+    ("413", "Too large: send less at once"),
+    ("429", "Too often: come back after Retry-After seconds"),
+    ("500", "A fault of the orchestrator or of its store"),
+    ("503", "Not now: come back after Retry-After seconds; nothing of it was stored"),
+];
+
+#[derive(Default)]
+struct Description {
+    paths: BTreeMap<&'static str, Value>,
+    schemas: BTreeMap<String, RefOr<Schema>>,
+}
+
+impl Description {
+    fn schema<T: ToSchema>(&mut self) -> Value {
+        let mut used = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut used);
+        self.schemas.extend(used);
+        json!({ "application/json": { "schema": {
+            "$ref": format!("#/components/schemas/{}", T::name()) } } })
+    }
+
+    fn post<M: ToSchema, A: ToSchema>(
+        &mut self,
+        path: &'static str,
+        sender: Sender,
+        summary: &str,
+    ) {
+        let id = path.trim_start_matches("/v1/").replace('/', "-");
+        let answer = self.schema::<A>();
+        let mut responses = json!({ "200": { "description": "Done", "content": answer } });
+        let (message, problem) = (self.schema::<M>(), self.schema::<Problem>());
+        for (status, description) in PROBLEMS {
+            responses[status] = json!({ "description": description, "content": problem });
+            if matches!(status, "429" | "503") {
+                responses[status]["headers"] = json!({ "Retry-After": {
+                    "description": "Seconds", "schema": { "type": "integer", "minimum": 1 } } });
+            }
+        }
+        let security = match sender {
+            Sender::Anybody => json!([]),
+            Sender::Session => json!([{ "session": [], "time": [], "tag": [] }]),
+            Sender::Token => json!([{ "token": [] }]),
+        };
+        self.paths.insert(
+            path,
+            json!({ "post": {
+            "operationId": id,
+            "summary": summary,
+            "requestBody": { "required": true, "content": message },
+            "responses": responses,
+            "security": security,
+        } }),
+        );
+    }
+}
+
+/// The description.
+pub fn document() -> Value {
+    let mut it = Description::default();
+    it.post::<Enrol, Enrolled>("/v1/enrol", Sender::Anybody, "Becomes a device or a server");
+    it.post::<OpenSession, Session>("/v1/session", Sender::Anybody, "Proves a key for an hour");
+    it.post::<Next, NextAnswer>("/v1/next", Sender::Session, "Is it my turn, and may I?");
+    it.post::<Move, Moved>("/v1/move", Sender::Session, "Another server, please");
+    it.post::<Release, Released>("/v1/release", Sender::Session, "The run is over");
+    it.post::<Results, Stored>("/v1/results", Sender::Session, "What was measured");
+    it.post::<Heartbeat, HeartbeatAnswer>("/v1/heartbeat", Sender::Session, "A server is alive");
+    it.post::<NewCodes, Codes>("/v1/operator/codes", Sender::Token, "Makes codes for enrolment");
+    it.post::<ApplyPlan, AppliedPlan>("/v1/operator/plans", Sender::Token, "Applies a plan");
+    it.post::<StopPlan, Done>("/v1/operator/plans/stop", Sender::Token, "Stops a plan for good");
+    it.post::<RemoveDevice, Done>(
+        "/v1/operator/devices/remove",
+        Sender::Token,
+        "Removes a device or a server for good",
+    );
+    let header = |name: &str, what: &str| {
+        let place = ("apiKey", "header");
+        json!({ "type": place.0, "in": place.1, "name": name, "description": what })
+    };
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "underload orchestrator",
+            "description": "Devices ask whether they may measure, and hand in what they measured",
+            "version": env!("CARGO_PKG_VERSION"),
+        },
+        "paths": it.paths,
+        "components": {
+            "schemas": it.schemas,
+            "securitySchemes": {
+                "session": header(SESSION, "The text that /v1/session gave"),
+                "time": header(TIME, "Milliseconds since 1970, by the orchestrator's clock"),
+                "tag": header(TAG, "HMAC-SHA-256, by the session's key, of the path, a line feed, \
+                    the time, a line feed and the body; 64 hexadecimal digits"),
+                "token": { "type": "http", "scheme": "bearer" },
+            },
+        },
+    })
+}

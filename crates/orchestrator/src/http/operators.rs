@@ -1,0 +1,222 @@
+//! Requests of operators, who show a token: `Authorization: Bearer ulo1...`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::orchestrator::{NewCode, Rejection};
+use underload_fleet::plan::{BYTES_MAX, Load, Plan};
+use underload_fleet::store::{CodeFor, Needs, StoreError};
+use utoipa::ToSchema;
+
+use super::api::{Host, rejected};
+use super::batch::Turn;
+use super::problem::Failure;
+use super::secrets::random;
+use crate::operator::{Operator, Role, who_shows};
+
+/// Makes codes for enrolment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCodes {
+    /// What they make of who shows them.
+    pub makes: CodeFor,
+    /// What is known of each line; as many codes are made, at most 1000.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub attributes: Vec<Attributes>,
+    /// They are good for so long.
+    #[schema(minimum = 1, maximum = 366)]
+    pub valid_days: u16,
+}
+
+/// The answer to [`NewCodes`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Codes {
+    /// In the order of the attributes. They are kept nowhere.
+    pub codes: Vec<String>,
+}
+
+/// Applies a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPlan {
+    /// Its file.
+    pub text: String,
+}
+
+/// The answer to [`ApplyPlan`].
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct AppliedPlan {
+    /// Its name.
+    pub name: String,
+    /// The load that it makes.
+    pub load: Load,
+}
+
+/// Stops a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopPlan {
+    /// Its name.
+    pub name: String,
+}
+
+/// Removes a device or a server for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveDevice {
+    /// Which.
+    pub device: DeviceId,
+}
+
+/// It is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Done {}
+
+/// Codes of one request at most.
+const CODES_MAX: usize = 1_000;
+const VALID_DAYS_MAX: u16 = 366;
+const DAY_MS: u64 = 86_400_000;
+/// Bytes of a request at most: a plan, with room for what JSON escapes.
+const MAX: usize = 2 * BYTES_MAX;
+
+pub(super) fn router() -> Router<Arc<Host>> {
+    Router::new()
+        .route("/v1/operator/codes", post(new_codes))
+        .route("/v1/operator/plans", post(apply_plan))
+        .route("/v1/operator/plans/stop", post(stop_plan))
+        .route("/v1/operator/devices/remove", post(remove_device))
+}
+
+type Answered<A> = Result<Json<A>, Failure>;
+type From = ConnectInfo<SocketAddr>;
+
+async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Codes> {
+    let (token, it): (_, NewCodes) = host.shown(&from, request).await?;
+    let wrong = |message: &str| Failure::new(StatusCode::BAD_REQUEST, "bad-codes", message);
+    if !(1..=CODES_MAX).contains(&it.attributes.len()) {
+        return Err(wrong("1 to 1000 codes at once"));
+    }
+    if !(1..=VALID_DAYS_MAX).contains(&it.valid_days) {
+        return Err(wrong("codes are valid for 1 to 366 days"));
+    }
+    if !it.attributes.iter().all(Attributes::is_acceptable) {
+        return Err(wrong("an attribute is longer than 64 bytes, or has control characters"));
+    }
+    let core = Arc::clone(&host.core);
+    host.act(token, move |operator, turn| {
+        let mut codes = Vec::with_capacity(it.attributes.len());
+        for attributes in &it.attributes {
+            let code = NewCode {
+                makes: it.makes,
+                attributes: attributes.clone(),
+                valid_ms: u64::from(it.valid_days) * DAY_MS,
+                secret: random()?,
+            };
+            match core.rules.new_code(turn.tx, turn.now_ms, &operator.name, &code)? {
+                Ok(code) => codes.push(code),
+                // Codes that were made before it are known to nobody.
+                Err(rejection) => return Ok(Err(rejection)),
+            }
+        }
+        Ok(Ok(Codes { codes }))
+    })
+    .await
+}
+
+async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Answered<AppliedPlan> {
+    let (token, it): (_, ApplyPlan) = host.shown(&from, request).await?;
+    let load = Plan::parse(&it.text).ok().map(|plan| Load::of(&plan));
+    let core = Arc::clone(&host.core);
+    let row = host.act(token, move |operator, turn| {
+        let who = &operator.name;
+        core.rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &random()?)
+    });
+    let row = row.await?;
+    // What cannot be read was refused.
+    let load = load.ok_or_else(|| Failure::busy("try again"))?;
+    Ok(Json(AppliedPlan { name: row.0.name, load }))
+}
+
+async fn stop_plan(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Done> {
+    let (token, it): (_, StopPlan) = host.shown(&from, request).await?;
+    let core = Arc::clone(&host.core);
+    host.act(token, move |operator, turn| {
+        let stopped = core.rules.stop_plan(turn.tx, turn.now_ms, &operator.name, &it.name)?;
+        Ok(stopped.map(|_| Done {}))
+    })
+    .await
+}
+
+async fn remove_device(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Done> {
+    let (token, it): (_, RemoveDevice) = host.shown(&from, request).await?;
+    let core = Arc::clone(&host.core);
+    host.act(token, move |operator, turn| {
+        let Turn { tx, now_ms, rng } = turn;
+        let removed = core.rules.remove_device(*tx, *now_ms, rng, &operator.name, it.device)?;
+        Ok(removed.map(|()| Done {}))
+    })
+    .await
+}
+
+impl Host {
+    /// The token that a request shows, which is not believed yet, and what it says.
+    async fn shown<M: serde::de::DeserializeOwned>(
+        &self,
+        from: &From,
+        request: Request,
+    ) -> Result<(String, M), Failure> {
+        self.admit_stranger(from.0)?;
+        let token = bearer(request.headers()).ok_or_else(|| unauthorized("show a token"))?;
+        // A megabyte is read only for who has a token.
+        self.transact(token.clone(), |_, _| Ok(Ok(()))).await?;
+        Ok((token, self.read(request, MAX).await?))
+    }
+
+    /// Lets the operator who shows this token act.
+    async fn act<A: Send + 'static>(
+        &self,
+        token: String,
+        act: impl FnMut(&Operator, &mut Turn<'_>) -> Result<Result<A, Rejection>, StoreError>
+        + Send
+        + 'static,
+    ) -> Answered<A> {
+        self.transact(token, act).await.map(Json)
+    }
+
+    async fn transact<A: Send + 'static>(
+        &self,
+        token: String,
+        mut act: impl FnMut(&Operator, &mut Turn<'_>) -> Result<Result<A, Rejection>, StoreError>
+        + Send
+        + 'static,
+    ) -> Result<A, Failure> {
+        let work = move |turn: &mut Turn<'_>| {
+            let Some(operator) = who_shows(turn.tx, turn.now_ms, &token)? else {
+                return Ok(Err(unauthorized("the token is not valid")));
+            };
+            if operator.role < Role::Operator {
+                let message = "viewers may look only";
+                return Ok(Err(Failure::new(StatusCode::FORBIDDEN, "viewer", message)));
+            }
+            Ok(act(&operator, turn)?.map_err(rejected))
+        };
+        let needs = Needs { admits: true, ..Needs::default() };
+        self.core.writers.ask(0, needs, work).await?
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    Some(value.strip_prefix("Bearer ")?.trim().to_owned())
+}
+
+fn unauthorized(message: &str) -> Failure {
+    Failure::new(StatusCode::UNAUTHORIZED, "no-token", message)
+}

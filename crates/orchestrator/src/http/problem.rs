@@ -1,0 +1,101 @@
+//! Answers that are not what was asked for.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use underload_fleet::message::Problem;
+
+use super::batch::NotDone;
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    status: StatusCode,
+    problem: Problem,
+    retry_after_s: Option<u64>,
+}
+
+/// Of what a peer wrote, an answer repeats so many characters at most.
+const MESSAGE_MAX: usize = 300;
+/// After which a request may come again that found no room, at least.
+const BUSY_S: u64 = 5;
+
+impl Failure {
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        let message: String = message.into().chars().take(MESSAGE_MAX).collect();
+        Self { status, problem: Problem { code: code.to_owned(), message }, retry_after_s: None }
+    }
+
+    /// Not to come again before so many seconds, and up to twice as many.
+    pub fn after(self, seconds: u64) -> Self {
+        Self { retry_after_s: Some(jittered(seconds.max(1))), ..self }
+    }
+
+    /// There is no room now.
+    pub fn busy(message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).after(BUSY_S)
+    }
+}
+
+/// From so many seconds to twice as many, so that who was sent away together does not come back
+/// together.
+fn jittered(seconds: u64) -> u64 {
+    static KEYED: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let random = KEYED.hash_one(COUNTER.fetch_add(1, Ordering::Relaxed));
+    seconds.saturating_add(random % seconds.saturating_add(1))
+}
+
+impl From<NotDone> for Failure {
+    fn from(reason: NotDone) -> Self {
+        match reason {
+            NotDone::Full => Self::busy("too many requests wait"),
+            // What a database says may name its host: that is for its operator.
+            NotDone::Away { .. } => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self::new(status, "store-away", "nothing can be stored now").after(BUSY_S)
+            }
+            NotDone::Broken { .. } => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Self::new(status, "internal", "the orchestrator cannot do this")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.problem)).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Underload"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_sent_away_together_comes_back_spread() {
+        let waits: std::collections::BTreeSet<u64> = (0..1_000).map(|_| jittered(60)).collect();
+        assert!(waits.first() >= Some(&60) && waits.last() <= Some(&120), "{waits:?}");
+        assert!(waits.len() > 50, "{waits:?}");
+    }
+
+    #[test]
+    fn little_of_what_a_peer_wrote_comes_back() {
+        let failure = Failure::new(StatusCode::BAD_REQUEST, "json", "é".repeat(100_000));
+        assert_eq!(failure.problem.message.chars().count(), MESSAGE_MAX);
+    }
+}

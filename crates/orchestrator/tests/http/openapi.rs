@@ -1,0 +1,31 @@
+//! That the orchestrator is as it describes itself.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use underload_orchestrator::http::Limits;
+
+use super::client::Fleet;
+
+#[test]
+fn what_is_described_is_there_and_what_is_named_is_described() {
+    let fleet = Fleet::new(Limits::default());
+    let answer = fleet.send(&super::client::request("GET", "/v1/openapi.json", &[], ""));
+    let document: Value = answer.good();
+    let paths = document["paths"].as_object().expect("paths");
+    assert_eq!(paths.len(), 11, "{:?}", paths.keys());
+    for path in paths.keys() {
+        let (status, code) = fleet.post(path, &[], "{").problem();
+        assert!(status == 400 || status == 401, "{path}: {status} {code}");
+    }
+    let text = document.to_string();
+    let named: BTreeSet<&str> = text
+        .split("#/components/schemas/")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let known = document["components"]["schemas"].as_object().expect("schemas");
+    let missing: Vec<_> = named.iter().filter(|name| !known.contains_key(**name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(named.len() > 20, "the premise: {named:?}");
+}

@@ -1,0 +1,53 @@
+//! The same over TLS.
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, version};
+use underload_fleet::store::Memory;
+use underload_orchestrator::http::{Config, Core, Limits, serve, system_clock};
+
+use super::client::request;
+
+#[test]
+fn requests_go_over_tls_and_plain_ones_do_not() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("TLS 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a certificate");
+    let limits = Limits::default();
+    let store = Box::new(Memory::new());
+    let core = Core::start(vec![store], system_clock(), &limits).expect("it starts");
+    let listen = "127.0.0.1:0".parse().expect("an address");
+    let config = Config { listen, tls: Some(Arc::new(server)), limits, pages: None };
+    let running = serve(core, config).expect("it serves");
+
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("it is one");
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(client), name).expect("a client");
+    let stream = std::net::TcpStream::connect(running.address()).expect("it listens");
+    let mut stream = StreamOwned::new(connection, stream);
+    stream.write_all(&request("GET", "/v1/openapi.json", &[], "")).expect("it is sent");
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+
+    let mut plain = std::net::TcpStream::connect(running.address()).expect("it listens");
+    plain.write_all(&request("GET", "/v1/openapi.json", &[], "")).expect("it is sent");
+    let mut bytes = Vec::new();
+    let _ = plain.read_to_end(&mut bytes);
+    assert!(!bytes.starts_with(b"HTTP"), "{bytes:?}");
+    running.stop();
+}
