@@ -33,15 +33,18 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
 
 /// The run's value of an expectation's metric.
 fn measured(run: &RunRecord, expected: &Expectation) -> Option<f64> {
-    let of = |arm: &str| {
-        let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
-        metric(summary, &expected.metric)
-            .or_else(|| share_of_trials(summary, &run.trials, &expected.metric))
-            .or_else(|| ratio_of_flows(summary, &run.trials, &expected.metric))
-            .or_else(|| run.study.as_ref()?.cut(arm, &expected.metric))
-    };
     let arms: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
-    expected.measure(&arms, of)
+    expected.measure(&arms, |arm| metric_of(run, arm, &expected.metric))
+}
+
+/// The value of any metric of an arm that [`crate::schema::Expectation`] lists; `None` as for
+/// [`metric`].
+pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
+    let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
+    metric(summary, name)
+        .or_else(|| share_of_trials(summary, &run.trials, name))
+        .or_else(|| ratio_of_flows(summary, &run.trials, name))
+        .or_else(|| run.study.as_ref()?.cut(arm, name))
 }
 
 /// Summarises the trials of an arm.

@@ -72,6 +72,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
             name: "comcast/upstream".to_owned(),
             title: "A busy cable upstream".to_owned(),
             text: "# 10 Mbit/s up, 17 ms base round trip\n[path]\nup = \"10mbit\"\n".to_owned(),
+            headline: None,
         },
         seed: 1,
         world,

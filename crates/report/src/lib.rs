@@ -14,6 +14,7 @@ mod alarms;
 mod cohorts;
 mod combine;
 mod exchange;
+mod headline;
 mod likeness;
 mod page;
 mod plot;

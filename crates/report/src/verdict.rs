@@ -1,8 +1,9 @@
 //! The result in plain words, for people who will not read the table.
 //!
-//! Only like is compared with like: arms that differ from the run's first arm in one thing, which
-//! the sentence names, with the rates where they are not the same. Where no two arms are alike,
-//! nothing is compared.
+//! What a scenario is about it says itself, and that comes first. Else, and besides, only like is
+//! compared with like: arms that differ from the run's first arm in one thing, which the sentence
+//! names, with the rates where they are not the same. Where no two arms are alike, nothing is
+//! compared.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{
@@ -12,6 +13,7 @@ use underload_record::schema::{
 use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::alarms;
+use crate::headline;
 use crate::likeness::{Difference, is_same_arm};
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
@@ -19,28 +21,31 @@ use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
 /// What arms are compared by: the first of these that has enough samples.
-const TOLD: [Quantile; 3] = [Quantile::P99, Quantile::P90, Quantile::P50];
+pub(crate) const TOLD: [Quantile; 3] = [Quantile::P99, Quantile::P90, Quantile::P50];
 
 /// Ratios closer to 1 than this are called alike.
-const ALIKE: f64 = 1.1;
+pub(crate) const ALIKE: f64 = 1.1;
 
 /// Rates closer to each other than this are not told apart.
-const RATE_ALIKE: f64 = 1.05;
+pub(crate) const RATE_ALIKE: f64 = 1.05;
 
 /// Mbit/s below which nothing was loaded.
-const NO_RATE_MBIT: f64 = 0.05;
+pub(crate) const NO_RATE_MBIT: f64 = 0.05;
 
 /// Loss of probes worth a word, percent.
-const LOSS_PERCENT: f64 = 1.0;
+pub(crate) const LOSS_PERCENT: f64 = 1.0;
 
 /// Comparisons, and lines of applications, that get a sentence each; more are left to the table.
 const MOST_LINES: usize = 4;
+
+/// Comparisons beside the one that a scenario declares.
+const MOST_BESIDES: usize = 2;
 
 /// Damaged parts of a run that are named one by one.
 const MOST_LEFT_OUT: usize = 5;
 
 /// Repeats per arm from which an interval is worth printing.
-const FEW_REPEATS: usize = 5;
+pub(crate) const FEW_REPEATS: usize = 5;
 
 /// The result in sentences: first the headline, then what qualifies it. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
@@ -66,9 +71,13 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     let mut lines = match loaded.as_slice() {
         // What a study is about, instead of a class that it does not compare.
         _ if !study.is_empty() => study,
-        [] => vec![no_latency(subjects)],
-        [only] => vec![single(only)],
-        several => latency_lines(several, &alike),
+        loaded => match (headline::lines(&own), loaded) {
+            (Some(lines), [_, _, ..]) => lines.into_iter().chain(besides(loaded, &alike)).collect(),
+            (Some(lines), _) => lines,
+            (None, []) => vec![no_latency(subjects)],
+            (None, [only]) => vec![single(only)],
+            (None, several) => latency_lines(several, &alike),
+        },
     };
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     lines.extend(applications(&own, &alike));
@@ -183,15 +192,36 @@ fn own_words(subject: &Subject<'_>) -> String {
     format!("{} ms at p50{against_idle}{high}", ms(p50))
 }
 
+/// Every arm that may be compared with the first, largest effect first.
+fn comparisons<'a>(alike: &Alike<'a>) -> Vec<Comparison<'a>> {
+    let Some(first) = alike.first else { return Vec::new() };
+    let mut comparisons: Vec<Comparison<'a>> =
+        alike.others.iter().filter_map(|like| Comparison::of(first, *like)).collect();
+    comparisons.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
+    comparisons
+}
+
+/// What is said of several arms after the comparison that their scenario declares: of arms that it
+/// does not speak of, and of few.
+fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
+    let record = loaded.first().map(|subject| &subject.run.record);
+    let Some(headline) = record.and_then(|record| record.scenario.headline.as_ref()) else {
+        return Vec::new();
+    };
+    let names: Vec<&str> = loaded.iter().map(|subject| subject.arm.name.as_str()).collect();
+    let pairs = headline.pairs(&names);
+    if pairs.len() > 1 {
+        return Vec::new();
+    }
+    let is_told = |arm: &str| pairs.iter().any(|(own, other)| *own == arm && other.is_some());
+    let others = comparisons(alike).into_iter();
+    let others = others.filter(|comparison| !is_told(&comparison.other.arm.name));
+    others.take(MOST_BESIDES).map(|comparison| comparison.sentence()).collect()
+}
+
 /// Sentences about several arms that have a working latency.
 fn latency_lines(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
-    let mut comparisons: Vec<Comparison<'_>> = match alike.first {
-        Some(first) => {
-            alike.others.iter().filter_map(|like| Comparison::of(first, *like)).collect()
-        }
-        None => Vec::new(),
-    };
-    comparisons.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
+    let comparisons = comparisons(alike);
     let Some(headline) = comparisons.first() else { return apart(loaded) };
     let mut lines = vec![headline.sentence()];
     lines.extend(headline.certainty());
@@ -246,19 +276,20 @@ struct Comparison<'a> {
     quantile: Quantile,
     /// The compared values of both arms, ns.
     values_ns: (u64, u64),
-    /// Whether there are several probes, so that it has to be named.
+    /// Whether it is another than the first, so that it has to be named.
     names_probe: bool,
 }
 
 impl<'a> Comparison<'a> {
     fn of(first: &'a Subject<'a>, (other, difference): Like<'a>) -> Option<Self> {
         let probes = open_loop(first);
-        let names_probe = probes.len() > 1;
+        let headline = probes.first()?.probe.as_str();
         let of_probe = |own: &'a ArmLatency| {
             let probe = Some(own.probe.as_str());
             let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
             let (quantile, own_ns, others_ns) = highest(own, others)?;
             let (latencies, values_ns) = ((own, others), (own_ns, others_ns));
+            let names_probe = own.probe != headline;
             Some(Self { first, other, difference, latencies, quantile, values_ns, names_probe })
         };
         let all = probes.into_iter().filter_map(of_probe);
@@ -275,7 +306,8 @@ impl<'a> Comparison<'a> {
     fn sentence(&self) -> String {
         let (first, other) = (self.first.called(), self.other.called());
         let (first_ns, other_ns) = self.values_ns;
-        let (difference, quantile) = (self.difference.words(), self.quantile.name());
+        let quantile = self.quantile.name();
+        let difference = self.difference.beside(&first, &other);
         let of_probe = if self.names_probe {
             format!(" of {}", self.latencies.0.probe)
         } else {
@@ -288,13 +320,13 @@ impl<'a> Comparison<'a> {
         let (first_ms, other_ms) = (ms(first_ns), ms(other_ns));
         if self.effect() < ALIKE {
             return format!(
-                "{other} ({difference}) hardly differs from {first}: the working latency{of_probe} \
+                "{other}{difference} hardly differs from {first}: the working latency{of_probe} \
                  is {other_ms} against {first_ms} ms at {quantile}{besides}."
             );
         }
         let than = if other_ns < first_ns { "lower" } else { "higher" };
         format!(
-            "With {other} ({difference}) the working latency{of_probe} is {other_ms} ms at \
+            "With {other}{difference} the working latency{of_probe} is {other_ms} ms at \
              {quantile} against {first_ms} ms with {first}, {} times {than}{besides}.",
             factor(self.effect())
         )
@@ -314,53 +346,68 @@ impl<'a> Comparison<'a> {
             .then(|| format!("{of_other} against {of_first} % of its probes were lost"))
     }
 
-    /// How sure the repeats make us, from the trials' own quantiles.
     fn certainty(&self) -> Option<String> {
-        let of_trials = |subject: &Subject<'_>, quantile: Quantile| -> Option<Vec<f64>> {
-            let probe = &self.latencies.0.probe;
-            let distributions = subject.trials().filter_map(|trial| {
-                let mut latencies = trial.latencies.iter();
-                let own = latencies.find(|latency| {
-                    latency.probe == *probe
-                        && latency.measure == LatencyMeasure::RoundTrip
-                        && latency.window.phase == Phase::Load
-                });
-                own.and_then(|latency| latency.distribution)
-            });
-            let value = |all: underload_record::schema::Distribution| {
-                (all.count >= quantile.fewest_samples()).then(|| quantile.of(&all) as f64)
-            };
-            distributions.map(value).collect()
-        };
-        let both = |quantile| {
-            Some((quantile, of_trials(self.first, quantile)?, of_trials(self.other, quantile)?))
-        };
-        let found = [self.quantile, Quantile::P50].into_iter().find_map(both);
-        let (quantile, first, other) = found?;
-        let fewest = first.len().min(other.len());
-        if fewest == 0 {
-            return None;
-        }
-        let repeats = count(fewest as u64, "trial");
-        if fewest < FEW_REPEATS {
-            return Some(format!("That is from {repeats} per arm, too few to say how sure it is."));
-        }
-        let is_lower = self.values_ns.1 < self.values_ns.0;
-        let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
-        let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
-        let (low, high) = (ratio.low?, ratio.high?);
-        let percent = (CONFIDENCE * 100.0).round();
-        if (low..=high).contains(&1.0) {
-            return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
-        }
-        Some(format!(
-            "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
-             ({percent} % interval).",
-            quantile.name(),
-            significant(low),
-            significant(high)
-        ))
+        let (first, other) = self.latencies;
+        certainty((self.first, first), (self.other, other), self.quantile)
     }
+}
+
+/// An arm and the latency that is compared of it.
+pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
+
+/// How sure the repeats make us, from the trials' own quantiles.
+pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<String> {
+    let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
+        let distributions = subject.trials().filter_map(|trial| {
+            let mut latencies = trial.latencies.iter();
+            let own = latencies.find(|latency| {
+                latency.probe == told.probe
+                    && latency.measure == told.measure
+                    && latency.window.phase == told.phase
+            });
+            own.and_then(|latency| latency.distribution)
+        });
+        let value = |all: underload_record::schema::Distribution| {
+            (all.count >= quantile.fewest_samples()).then(|| quantile.of(&all) as f64)
+        };
+        distributions.map(value).collect()
+    };
+    let both =
+        |quantile| Some((quantile, of_trials(first, quantile)?, of_trials(other, quantile)?));
+    let is_lower = other.1.value_ns(told)? < first.1.value_ns(told)?;
+    let (quantile, first, other) = [told, Quantile::P50].into_iter().find_map(both)?;
+    let fewest = first.len().min(other.len());
+    if fewest == 0 {
+        return None;
+    }
+    if fewest < FEW_REPEATS {
+        return Some(too_few(fewest));
+    }
+    let repeats = trials(fewest);
+    let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
+    let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
+    let (low, high) = (ratio.low?, ratio.high?);
+    let percent = (CONFIDENCE * 100.0).round();
+    if (low..=high).contains(&1.0) {
+        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
+    }
+    Some(format!(
+        "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
+         ({percent} % interval).",
+        quantile.name(),
+        significant(low),
+        significant(high)
+    ))
+}
+
+/// What is said of a comparison that stands on so few repeats.
+pub(crate) fn too_few(repeats: usize) -> String {
+    format!("That is from {} per arm, too few to say how sure it is.", trials(repeats))
+}
+
+/// `5 trials`.
+pub(crate) fn trials(number: usize) -> String {
+    count(number as u64, "trial")
 }
 
 /// The working latency of every probe on a schedule, the headline first.
@@ -376,7 +423,7 @@ fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
 
 /// `goodput 2.31 against 9.42 Mbit/s up` where two arms did not carry as much: a low latency may
 /// have been bought with that.
-fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
+pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
     let unequal = |direction: Direction| {
         let own = first.summary.throughput(direction)?;
         let others = other.summary.throughput(direction)?;
@@ -434,6 +481,10 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
             named.push(metric);
         }
     }
+    let headline = own.first().and_then(|it| it.run.record.scenario.headline.as_ref());
+    named.retain(|metric| {
+        headline.is_none_or(|it| it.metric != format!("{}/{}", metric.flow, metric.name))
+    });
     let line = |metric: &&ArmMetric| compared(metric, alike).or_else(|| spread(metric, own));
     named.iter().take(MOST_LINES).filter_map(line).collect()
 }
@@ -464,7 +515,8 @@ fn compared(metric: &ArmMetric, alike: &Alike<'_>) -> Option<String> {
     Some(if low == high {
         format!("{flow}: {low} with {own} and with every arm like it.")
     } else {
-        format!("{flow}: {low} with {own}, {high} with {others} ({}){rates}.", difference.words())
+        let difference = difference.beside(&own, &others);
+        format!("{flow}: {low} with {own}, {high} with {others}{difference}{rates}.")
     })
 }
 
@@ -494,7 +546,15 @@ fn expectations(runs: &[RunData]) -> Option<String> {
         0 => String::new(),
         number => format!("; {number} not measured"),
     };
-    Some(format!("Of {all} published numbers {met} are met and {missed} missed{unmeasured}."))
+    Some(match (all, met, missed) {
+        (1, 1, _) => "The published number is met.".to_owned(),
+        (1, _, 1) => "The published number is missed.".to_owned(),
+        (1, ..) => "The published number was not measured.".to_owned(),
+        _ => {
+            let are = if met == 1 { "is" } else { "are" };
+            format!("Of {all} published numbers {met} {are} met and {missed} missed{unmeasured}.")
+        }
+    })
 }
 
 fn times(value: u64, of: u64) -> String {
@@ -502,6 +562,6 @@ fn times(value: u64, of: u64) -> String {
     if ratio < ALIKE { "about".to_owned() } else { format!("{} times", factor(ratio)) }
 }
 
-fn factor(ratio: f64) -> String {
+pub(crate) fn factor(ratio: f64) -> String {
     if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
 }

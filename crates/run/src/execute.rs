@@ -142,6 +142,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
             name: scenario.name.clone(),
             title: scenario.title.clone(),
             text: scenario.text.clone(),
+            headline: scenario.headline.clone(),
         },
         seed: scenario.seed,
         world,

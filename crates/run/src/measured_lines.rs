@@ -228,7 +228,12 @@ fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
         ..StudyRecord::default()
     };
     RunRecord {
-        scenario: ScenarioRecord { name: "lines".to_owned(), title, text: text.to_owned() },
+        scenario: ScenarioRecord {
+            name: "lines".to_owned(),
+            title,
+            text: text.to_owned(),
+            headline: None,
+        },
         arms: vec![ArmRecord { name: ARM.to_owned(), ..ArmRecord::default() }],
         trials: Vec::new(),
         summaries: Vec::new(),

@@ -32,6 +32,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
             name: format!("measure/{preset}"),
             title: format!("Latency under load to {name}"),
             text: format!("{}\n{}", arguments.command_line(), notes.concat()),
+            headline: None,
         },
         seed: 0,
         world: World::Measured,

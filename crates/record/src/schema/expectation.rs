@@ -193,7 +193,7 @@ impl Expectation {
 }
 
 /// The arms that a pattern names, each with what stands in place of its `*`.
-fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+pub(super) fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     let parts = |arm: &'a str| {
         let pairs = pattern.split('/').zip(arm.split('/'));
         let middle = |(wanted, part): (&str, &'a str)| {
@@ -207,7 +207,7 @@ fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str
 }
 
 /// The arm that a pattern names when these parts stand in place of its `*`.
-fn filled(pattern: &str, parts: &[&str]) -> String {
+pub(super) fn filled(pattern: &str, parts: &[&str]) -> String {
     let mut parts = parts.iter();
     let fill = |part: &str| match part.split_once('*') {
         Some((head, tail)) => format!("{head}{}{tail}", parts.next().copied().unwrap_or("*")),

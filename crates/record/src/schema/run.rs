@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArmSummary, Expectation, StudyRecord, TrialRecord};
+use super::{ArmSummary, Expectation, Headline, StudyRecord, TrialRecord};
 
 /// The version of the run directory's format that this crate writes; readers refuse a newer one.
 pub const FORMAT_VERSION: u32 = 1;
@@ -60,6 +60,9 @@ pub struct ScenarioRecord {
     pub title: String,
     /// The whole file, so that the run can be repeated from its record alone.
     pub text: String,
+    /// The comparison that it is about; `None` where it declares none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<Headline>,
 }
 
 /// The worlds that can execute a scenario.

@@ -194,7 +194,7 @@ impl Imported {
             format_version: underload_record::schema::FORMAT_VERSION,
             tool_version: tool,
             commit: "unknown".to_owned(),
-            scenario: ScenarioRecord { name, title: title.clone(), text: String::new() },
+            scenario: ScenarioRecord { name, title: title.clone(), ..ScenarioRecord::default() },
             seed: 0,
             world: World::Measured,
             complete: true,

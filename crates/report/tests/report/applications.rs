@@ -42,9 +42,8 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
     // The synthetic probe counts something, too, which nobody feels.
     assert!(!text.contains("\n  probe "), "{text}");
     let lines = summary_lines(&runs);
-    let expected = "call: mos 1.50 with buffer-control, mos 4.25 with docsis-pie (path.up_queue \
-                    docsis-pie:profile=rfc,target=10ms instead of \
-                    fifo:profile=docsis,target=250ms).";
+    let expected = "call: mos 1.50 with buffer-control, mos 4.25 with docsis-pie (up queue \
+                    docsis-pie instead of fifo).";
     assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
     let alone = summary_lines(&[with_calls(&[DOCSIS_PIE])]);
     assert!(alone.iter().any(|line| line == "call: mos 1.50."), "{alone:#?}");

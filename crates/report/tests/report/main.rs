@@ -1,6 +1,7 @@
 //! The crate from outside, on a made-up run.
 
 mod applications;
+mod headline;
 mod metrics;
 mod page;
 mod service_flows;

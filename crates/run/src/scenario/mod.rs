@@ -49,6 +49,7 @@ mod cohort;
 mod document;
 pub(crate) mod error;
 mod flow;
+mod headline;
 mod identity;
 mod lines;
 mod path;
@@ -65,7 +66,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, World, names_arm};
+use underload_record::schema::{Expectation, Headline, World, names_arm};
 
 pub use arm::Arm;
 pub use builder::{Builder, Keys};
@@ -103,6 +104,9 @@ pub struct Scenario {
     pub arms: Vec<Arm>,
     /// What is drawn anew for every trial; `None`: nothing.
     pub cohort: Option<Cohort>,
+    /// The comparison that it is about, of these arms; `None` where it declares none, or where its
+    /// arms were not chosen.
+    pub headline: Option<Headline>,
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
     /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn.
@@ -172,6 +176,7 @@ impl Scenario {
         let own = take_dimensions(&mut root).map_err(plain)?;
         let mut dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
+        let headline = headline::take_headline(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
         let mut cohort = Cohort::take(&mut root).map_err(plain)?;
         refuse_rest(&root).map_err(plain)?;
@@ -195,6 +200,7 @@ impl Scenario {
         let templates = names.zip(templates).filter(|_| cohort.is_some()).collect();
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
+        let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;
         let seed = options.seed.unwrap_or(head.seed);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
         let from_lines = runs_of_lines(cohort.as_mut(), &arms, (seed, has_repeats), asked);
@@ -210,6 +216,7 @@ impl Scenario {
             repeats,
             arms,
             cohort,
+            headline,
             published,
             templates,
             document,
@@ -360,7 +367,7 @@ fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, F
 }
 
 fn refuse_rest(root: &Table) -> Result<(), Fault> {
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 13] = [
         "title",
         "description",
         "figure",
@@ -372,6 +379,7 @@ fn refuse_rest(root: &Table) -> Result<(), Fault> {
         "cohort",
         "arm",
         "sweep",
+        "headline",
         "published",
     ];
     match root.keys().next() {

@@ -622,6 +622,7 @@ fn every_built_in_scenario_is_right() {
         let parsed = Scenario::parse(scenario.text, scenario.name);
         let parsed = parsed.unwrap_or_else(|error| panic!("{error}"));
         assert!(!parsed.title.is_empty(), "{} has no title", scenario.name);
+        assert!(parsed.headline.is_some(), "{} does not say what it is about", scenario.name);
         count += 1;
     }
     assert!(count >= 1, "no scenario is built in");
@@ -688,4 +689,18 @@ fn faults_of_a_study_of_lines_name_their_place() {
     let load = &mut builtin::load_file;
     let few = Scenario::parse_with(&days, "ull", &options, load).expect("a part of it");
     assert_eq!(few.repeats, 7);
+}
+
+#[test]
+fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
+    let with = |arm: &str, baseline: &str| {
+        format!(
+            "{GOOD}[headline]\nmetric = \"load.rtt.p99\"\nsays = \"wait\"\narm = \"{arm}\"\n\
+             baseline = \"{baseline}\"\n"
+        )
+    };
+    let error = parse(&with("nobody", "fifo")).expect_err("there is no such arm");
+    assert!(error.problem.contains("names no arm"), "{error}");
+    assert_eq!(error.key, "headline.arm");
+    assert!(error.line.is_some(), "{error}");
 }

@@ -1,0 +1,67 @@
+//! What a scenario's first sentence is about.
+
+use serde::{Deserialize, Serialize};
+
+use super::expectation::{filled, parts_named};
+
+/// The comparison that a run is about, as its scenario declares it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Headline {
+    /// What is compared, named as the metric of an [`super::Expectation`].
+    pub metric: String,
+    /// What a sentence calls that number, without its statistic: `working latency of DSCP 45`.
+    pub says: String,
+    /// The arm that it is told of. `*` in a part of it stands for any text: each arm that matches.
+    pub arm: String,
+    /// The arm that each is held against. With as many `*` as `arm`, the one that has the same
+    /// parts there; empty = the arm itself, by another metric, or nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub baseline: String,
+    /// The metric of the arm that each is held against; empty = the same one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub baseline_metric: String,
+    /// What a sentence calls that other metric: `best effort`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub baseline_says: String,
+}
+
+impl Headline {
+    /// The arms that it speaks of, each with the one that it is held against.
+    pub fn pairs<'a>(&self, arms: &[&'a str]) -> Vec<(&'a str, Option<&'a str>)> {
+        let stars = |pattern: &str| pattern.split('/').filter(|part| part.contains('*')).count();
+        let is_parallel = stars(&self.arm) == stars(&self.baseline);
+        let pair = |(arm, parts): (&'a str, Vec<&'a str>)| {
+            if self.baseline.is_empty() {
+                let own = (!self.baseline_metric.is_empty()).then_some(arm);
+                return Some((arm, own));
+            }
+            let wanted =
+                if is_parallel { filled(&self.baseline, &parts) } else { self.baseline.clone() };
+            let other = arms.iter().copied().find(|other| *other == wanted)?;
+            (arm != other || !self.baseline_metric.is_empty()).then_some((arm, Some(other)))
+        };
+        parts_named(&self.arm, arms).into_iter().filter_map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_are_paired_by_what_their_stars_stand_for() {
+        let arms = ["fifo/lte", "fifo/subway", "bode/lte", "bode/subway"];
+        let pairs = |arm: &str, baseline: &str, baseline_metric: &str| {
+            let [arm, baseline, baseline_metric] =
+                [arm, baseline, baseline_metric].map(str::to_owned);
+            Headline { arm, baseline, baseline_metric, ..Headline::default() }.pairs(&arms)
+        };
+        let each = [("bode/lte", Some("fifo/lte")), ("bode/subway", Some("fifo/subway"))];
+        assert_eq!(pairs("bode/*", "fifo/*", ""), each);
+        assert_eq!(pairs("bode/lte", "fifo/lte", ""), each[..1]);
+        assert_eq!(pairs("*/lte", "fifo/lte", ""), each[..1], "nothing is held against itself");
+        assert_eq!(pairs("fifo/lte", "", ""), [("fifo/lte", None)]);
+        assert_eq!(pairs("fifo/lte", "", "other"), [("fifo/lte", Some("fifo/lte"))]);
+        assert_eq!(pairs("bode/*", "codel/*", ""), [], "there is no such arm");
+    }
+}

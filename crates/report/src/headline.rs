@@ -1,0 +1,335 @@
+//! The comparison that a scenario declares, as its first sentences.
+
+use underload_record::metric_of;
+use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, Phase, Quantile};
+
+use crate::subject::Subject;
+use crate::verdict::{
+    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, TOLD, certainty, factor, too_few,
+    trials, unequal_rates,
+};
+use crate::words::{count, significant};
+
+/// The first sentences about what the scenario of these arms is about; `None` where it declares
+/// nothing.
+pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
+    let headline = own.first()?.run.record.scenario.headline.as_ref()?;
+    let names: Vec<&str> = own.iter().map(|subject| subject.arm.name.as_str()).collect();
+    let named = |name: &str| own.iter().find(|subject| subject.arm.name == name).copied();
+    let pairs: Vec<(&Subject<'_>, Option<&Subject<'_>>)> = headline
+        .pairs(&names)
+        .into_iter()
+        .filter_map(|(arm, other)| Some((named(arm)?, other.and_then(named))))
+        .collect();
+    let compared: Vec<Compared<'_>> =
+        pairs.iter().filter_map(|(arm, other)| Compared::of(headline, arm, (*other)?)).collect();
+    Some(match compared.as_slice() {
+        [] => vec![alone(headline, &pairs)],
+        [only] => [Some(only.sentence(headline)), only.certainty()].into_iter().flatten().collect(),
+        several => vec![middle(headline, several)],
+    })
+}
+
+/// A number of an arm, by its name without its statistic and that statistic.
+struct Number<'a> {
+    value: f64,
+    unit: &'a str,
+    quantile: Option<Quantile>,
+    latency: Option<&'a ArmLatency>,
+}
+
+impl<'a> Number<'a> {
+    /// The metric, or where too few samples tell its quantile, by the highest quantile below it
+    /// that has enough.
+    fn all(subject: &'a Subject<'a>, name: &str) -> Vec<Self> {
+        let (stem, declared) = statistic(name);
+        let of = |quantile: Option<Quantile>, name: &str| {
+            let latency = latency_of(subject, stem);
+            let is_told = match (latency, quantile) {
+                (Some(latency), Some(quantile)) => latency.told_ns(quantile).is_some(),
+                _ => true,
+            };
+            let value =
+                metric_of(&subject.run.record, &subject.arm.name, name).filter(|_| is_told)?;
+            Some(Self { value, unit: unit(subject, name), quantile, latency })
+        };
+        let lower = TOLD.into_iter().filter(|quantile| {
+            declared.is_some_and(|declared| *quantile < declared) && stem.contains(".rtt.")
+        });
+        let lower =
+            lower.filter_map(|quantile| of(Some(quantile), &format!("{stem}{}", quantile.name())));
+        of(declared, name).into_iter().chain(lower).collect()
+    }
+
+    /// The value with its unit, unless the words for it have that.
+    fn words(&self, says: &str) -> String {
+        match self.unit {
+            unit if unit.is_empty() || says.contains(unit) => significant(self.value),
+            unit => format!("{} {unit}", significant(self.value)),
+        }
+    }
+
+    /// Whether twice the number is twice as much: a score is none.
+    fn has_ratio(&self) -> bool {
+        RATIO_UNITS.contains(&self.unit) && self.value > 0.0
+    }
+}
+
+const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
+
+/// `load.rtt.` and p99 of `load.rtt.p99`.
+fn statistic(name: &str) -> (&str, Option<Quantile>) {
+    let start = name.rfind(['.', '_']).map_or(0, |at| at + 1);
+    // `p99.9` has a point of its own.
+    let start = if name.ends_with("p99.9") { name.len() - "p99.9".len() } else { start };
+    match Quantile::from_name(&name[start..]) {
+        Some(quantile) => (&name[..start], Some(quantile)),
+        None => (name, None),
+    }
+}
+
+/// The latency of `PROBE/load.rtt.`.
+fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a ArmLatency> {
+    let (probe, rest) = match stem.split_once('/') {
+        Some((probe, rest)) => (Some(probe), rest),
+        None => (None, stem),
+    };
+    let phase = Phase::from_name(rest.strip_suffix(".rtt.")?)?;
+    subject.summary.latency(probe, LatencyMeasure::RoundTrip, phase)
+}
+
+/// The unit of a metric's value, as a sentence has it.
+fn unit<'a>(subject: &'a Subject<'a>, name: &str) -> &'a str {
+    if let Some((flow, own)) = name.split_once('/') {
+        let mut metrics = subject.summary.metrics.iter();
+        if let Some(known) = metrics.find(|known| known.flow == flow && known.name == own) {
+            return &known.unit;
+        }
+        if own.starts_with("ratio.") {
+            return "";
+        }
+    }
+    match name.split('.').next().unwrap_or_default() {
+        "goodput" | "throughput" => "Mbit/s",
+        "power" => "Mbit/s/s",
+        "utilisation" | "drops" | "marks" => "%",
+        "fairness" => "",
+        _ if name.split('.').any(|part| matches!(part, "loss" | "within")) => "%",
+        _ => "ms",
+    }
+}
+
+/// ` at p99`, ` at most`, ` on average`.
+fn at(quantile: Option<Quantile>) -> String {
+    match quantile {
+        None => String::new(),
+        Some(Quantile::Max) => " at most".to_owned(),
+        Some(Quantile::Mean) => " on average".to_owned(),
+        Some(quantile) => format!(" at {}", quantile.name()),
+    }
+}
+
+/// One arm and what it is held against.
+struct Compared<'a> {
+    arm: &'a Subject<'a>,
+    other: &'a Subject<'a>,
+    own: Number<'a>,
+    others: Number<'a>,
+}
+
+impl<'a> Compared<'a> {
+    fn of(headline: &Headline, arm: &'a Subject<'a>, other: &'a Subject<'a>) -> Option<Self> {
+        let others = match headline.baseline_metric.as_str() {
+            "" => Number::all(other, &headline.metric),
+            other_metric => Number::all(other, other_metric),
+        };
+        let own = Number::all(arm, &headline.metric);
+        // The highest statistic that both can tell.
+        let alike = own.into_iter().find_map(|own| {
+            let same = others.iter().position(|others| others.quantile == own.quantile)?;
+            Some((own, same))
+        });
+        let (own, same) = alike?;
+        let others = others.into_iter().nth(same)?;
+        Some(Self { arm, other, own, others })
+    }
+
+    /// The baseline's number over the arm's, where that says something.
+    fn ratio(&self) -> Option<f64> {
+        let both = self.own.has_ratio() && self.others.has_ratio();
+        both.then(|| self.others.value / self.own.value)
+    }
+
+    /// `, 1.7 times lower`.
+    fn change(&self) -> String {
+        self.ratio().map_or(String::new(), |ratio| format!(", {}", times(ratio)))
+    }
+
+    fn sentence(&self, headline: &Headline) -> String {
+        let (arm, says, own) = (self.arm.called(), &headline.says, self.own.words(&headline.says));
+        let is_same_arm = self.arm.position == self.other.position;
+        let against = match (headline.baseline_says.as_str(), is_same_arm) {
+            (words, true) => format!("{} of {words}", self.others.words(&headline.says)),
+            ("", false) => {
+                format!("{} with {}", self.others.words(&headline.says), self.other.called())
+            }
+            (words, false) => {
+                format!(
+                    "{} of {words} with {}",
+                    self.others.words(&headline.says),
+                    self.other.called()
+                )
+            }
+        };
+        let at = at(self.own.quantile);
+        let besides = self.besides(is_same_arm);
+        format!("With {arm} the {says} is {own}{at} against {against}{}{besides}.", self.change())
+    }
+
+    /// What must be known beside the number: unequal rates, lost probes.
+    fn besides(&self, is_same_arm: bool) -> String {
+        // A rate is no news beside a rate.
+        let says_rates = is_same_arm || self.own.unit.starts_with("Mbit/s");
+        let rates = if says_rates { None } else { unequal_rates(self.other, self.arm) };
+        let losses = self.own.latency.zip(self.others.latency).and_then(|(own, others)| {
+            let (own, others) = (own.lost_percent(), others.lost_percent());
+            let words = || {
+                let (own, others) = (significant(own), significant(others));
+                format!("{own} against {others} % of its probes were lost")
+            };
+            (own.max(others) >= LOSS_PERCENT).then(words)
+        });
+        let both = [rates, losses].into_iter().flatten();
+        both.fold(String::new(), |text, words| text + "; " + &words)
+    }
+
+    fn certainty(&self) -> Option<String> {
+        match (self.own.latency, self.others.latency, self.own.quantile) {
+            (Some(own), Some(others), Some(quantile)) => {
+                certainty((self.other, others), (self.arm, own), quantile)
+            }
+            _ => {
+                let repeats = self.arm.trials().count().min(self.other.trials().count());
+                Some(match repeats {
+                    0..FEW_REPEATS => too_few(repeats),
+                    _ => format!("That is the mean over {} per arm.", trials(repeats)),
+                })
+            }
+        }
+    }
+}
+
+/// `1.7 times lower`, `hardly a difference`.
+fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= ALIKE => format!("{} times lower", factor(ratio)),
+        ratio if ratio * ALIKE <= 1.0 => format!("{} times higher", factor(1.0 / ratio)),
+        _ => "hardly a difference".to_owned(),
+    }
+}
+
+/// What of an arm's name is the same in all that a pattern names: `bode` of `bode/*/*`.
+fn common(pattern: &str) -> String {
+    let parts = pattern.split('/').map(|part| part.replace('*', ""));
+    let parts: Vec<String> = parts
+        .map(|part| part.trim_matches('-').to_owned())
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join("/")
+}
+
+/// Several pairs of arms: the one in the middle, and how many are like it.
+fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
+    let lowers = |pair: &&Compared<'_>| pair.own.value < pair.others.value;
+    let of_all = pairs.len();
+    let lower = pairs.iter().filter(lowers).count();
+    let (than, like_it) =
+        if lower * 2 >= of_all { ("lower", lower) } else { ("higher", of_all - lower) };
+    let mut ordered: Vec<&Compared<'_>> = pairs.iter().collect();
+    let change = |pair: &Compared<'_>| pair.ratio().unwrap_or(pair.others.value - pair.own.value);
+    ordered.sort_by(|a, b| change(a).total_cmp(&change(b)));
+    let middle = ordered[(ordered.len() - 1) / 2];
+    let at = at(middle.own.quantile);
+    let says = &headline.says;
+    let instead = match (headline.baseline.as_str(), headline.baseline_says.as_str()) {
+        ("", words) => format!(" than that of {words}"),
+        (baseline, "") => format!(" than with {}", common(baseline)),
+        (baseline, words) => format!(" than that of {words} with {}", common(baseline)),
+    };
+    let which = match (like_it, of_all) {
+        (2, 2) => "in both pairs of arms".to_owned(),
+        (all, of_all) if all == of_all => format!("in all {of_all} pairs of arms"),
+        _ => format!("in {like_it} of {of_all} pairs of arms"),
+    };
+    let lost = pairs.iter().filter_map(|pair| Some(pair.own.latency?.lost_percent()));
+    let lost = lost.reduce(f64::max).filter(|most| *most >= LOSS_PERCENT);
+    let lost = lost.map_or(String::new(), |most| {
+        format!("; up to {} % of its probes were lost", significant(most))
+    });
+    let carried = carried(pairs).map_or(String::new(), |words| format!("; {words}"));
+    format!(
+        "With {} the {says} is {than}{at}{instead} {which}; the pair in the middle is {}, {} \
+         against {}{}{carried}{lost}.",
+        common(&headline.arm),
+        middle.arm.called(),
+        significant(middle.own.value),
+        middle.others.words(says),
+        middle.change()
+    )
+}
+
+/// `it carried 0.62 to 1.01 of the others' rate down`, where any pair is not alike.
+fn carried(pairs: &[Compared<'_>]) -> Option<String> {
+    let share = |pair: &Compared<'_>, direction| {
+        let of = |subject: &Subject<'_>| {
+            let carried = subject.summary.throughput(direction)?;
+            let rate = carried.goodput_bit_per_s.or(carried.link_bit_per_s)?.mean;
+            (rate >= NO_RATE_MBIT * 1e6).then_some(rate)
+        };
+        Some(of(pair.arm)? / of(pair.other)?)
+    };
+    let words = |direction: Direction| {
+        let shares: Vec<f64> = pairs.iter().filter_map(|pair| share(pair, direction)).collect();
+        let low = shares.iter().copied().reduce(f64::min)?;
+        let high = shares.iter().copied().reduce(f64::max)?;
+        let is_unequal = high > RATE_ALIKE || low * RATE_ALIKE < 1.0;
+        let both = format!("{low:.2} to {high:.2} of the rate {direction}");
+        is_unequal.then_some(both)
+    };
+    let both: Vec<String> =
+        [Direction::Up, Direction::Down].into_iter().filter_map(words).collect();
+    (!both.is_empty()).then(|| format!("beside the others it carried {}", both.join(", ")))
+}
+
+/// A number that is held against nothing, or that nothing could be held against.
+fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) -> String {
+    let says = &headline.says;
+    let numbers: Vec<(&Subject<'_>, Number<'_>)> = pairs
+        .iter()
+        .filter_map(|(arm, _)| Some((*arm, Number::all(arm, &headline.metric).into_iter().next()?)))
+        .collect();
+    let by_value = |a: &&(&Subject<'_>, Number<'_>), b: &&(&Subject<'_>, Number<'_>)| {
+        a.1.value.total_cmp(&b.1.value)
+    };
+    let ends = numbers.iter().min_by(by_value).zip(numbers.iter().max_by(by_value));
+    match (numbers.as_slice(), ends) {
+        ([(arm, only)], _) => {
+            format!(
+                "With {} the {says} is {}{}.",
+                arm.called(),
+                only.words(says),
+                at(only.quantile)
+            )
+        }
+        (several, Some(((least, low), (most, high)))) => format!(
+            "The {says}{} goes from {} ({}) to {} ({}) over {}.",
+            at(high.quantile),
+            significant(low.value),
+            least.called(),
+            high.words(says),
+            most.called(),
+            count(several.len() as u64, "arm")
+        ),
+        _ => format!("The {says}, which this scenario is about, was not measured."),
+    }
+}

@@ -1,0 +1,86 @@
+//! The first sentence of a scenario that declares what it is about.
+
+use underload_record::schema::{Headline, World};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
+use underload_report::summary_lines;
+
+use crate::page::conclude_all;
+
+/// The first lines of a run with this headline, of two trials per arm.
+fn lines(queues: &[Queue], headline: Headline) -> Vec<String> {
+    let mut trials = synthetic::trials(queues, 2, 10_000_000);
+    let slow = |arm: &str| arm.starts_with("docsis-pie");
+    for trial in trials.iter_mut().filter(|trial| slow(&trial.record.arm)) {
+        trial.record.flows[0].goodput_up_bit_per_s = Some(950_000);
+    }
+    let mut record = synthetic::record(World::Sim, queues);
+    record.scenario.headline = Some(headline);
+    summary_lines(&[conclude_all(record, trials)])
+}
+
+fn headline(metric: &str, arm: &str, baseline: &str) -> Headline {
+    let [metric, arm, baseline] = [metric, arm, baseline].map(str::to_owned);
+    Headline { metric, says: "wait".to_owned(), arm, baseline, ..Headline::default() }
+}
+
+const TWO: [Queue; 2] = [BUFFER_CONTROL, DOCSIS_PIE];
+
+#[test]
+fn a_declared_comparison_comes_first_and_says_what_it_cost() {
+    let lines = lines(&TWO, headline("load.rtt.p99", "docsis-pie", "buffer-control"));
+    assert_eq!(
+        lines[0],
+        "With docsis-pie the wait is 29.1 ms at p99 against 261 ms with buffer-control, 9.0 times \
+         lower; goodput 0.950 against 9.43 Mbit/s up."
+    );
+    assert_eq!(lines[1], "That is from 2 trials per arm, too few to say how sure it is.");
+    assert!(!lines[2].contains("latency"), "it is not told again: {lines:?}");
+}
+
+#[test]
+fn a_quantile_of_too_few_samples_becomes_a_lower_one() {
+    let declared = headline("load.rtt.p99.9", "docsis-pie", "buffer-control");
+    let line = &lines(&TWO, declared)[0];
+    assert!(line.starts_with("With docsis-pie the wait is 29.1 ms at p99 against"), "{line}");
+}
+
+#[test]
+fn another_number_of_the_same_arm_may_be_the_baseline() {
+    let declared = Headline {
+        baseline_metric: "idle.rtt.p99".to_owned(),
+        baseline_says: "an idle line".to_owned(),
+        ..headline("load.rtt.p99", "buffer-control", "")
+    };
+    let line = &lines(&TWO, declared)[0];
+    assert!(line.starts_with("With buffer-control the wait is 261 ms at p"), "{line}");
+    assert!(line.contains(" of an idle line, ") && line.ends_with("times higher."), "{line}");
+}
+
+#[test]
+fn several_pairs_are_counted_and_the_middle_one_is_told() {
+    let named = |name, queue: Queue| Queue { name, ..queue };
+    let queues = [
+        named("buffer-control/a", BUFFER_CONTROL),
+        named("buffer-control/b", BUFFER_CONTROL),
+        named("docsis-pie/a", DOCSIS_PIE),
+        named("docsis-pie/b", DOCSIS_PIE),
+    ];
+    let line = &lines(&queues, headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*"))[0];
+    let start = "With docsis-pie the wait is lower at p99 than with buffer-control in both pairs \
+                 of arms; the pair in the middle is docsis-pie/";
+    assert!(line.starts_with(start), "{line}");
+    assert!(line.ends_with("beside the others it carried 0.10 to 0.10 of the rate up."), "{line}");
+}
+
+#[test]
+fn without_a_baseline_the_number_stands_alone() {
+    let line = &lines(&TWO, headline("load.rtt.p99", "docsis-pie", ""))[0];
+    assert_eq!(line, "With docsis-pie the wait is 29.1 ms at p99.");
+    let line = &lines(&TWO, headline("load.rtt.p99", "*", ""))[0];
+    assert!(
+        line.starts_with("The wait at p99 goes from 29.1 (docsis-pie) to 261 ms (buf"),
+        "{line}"
+    );
+    let line = &lines(&TWO, headline("nobody/has_this", "*", ""))[0];
+    assert_eq!(line, "The wait, which this scenario is about, was not measured.");
+}
