@@ -23,6 +23,8 @@ pub mod agent;
 pub mod bins;
 pub mod blocking;
 pub mod device;
+#[cfg(any(test, feature = "conformance"))]
+pub mod faults;
 pub mod lease;
 pub mod message;
 pub mod orchestrator;

@@ -2,6 +2,7 @@
 
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
+use underload_aqm::time::Span;
 
 use super::{
     Applied, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS, Stop, claims, enrolled,
@@ -9,6 +10,7 @@ use super::{
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
 use crate::device::DeviceId;
+use crate::lease::SKEW_MS;
 use crate::message::{
     Heartbeat, HeartbeatAnswer, Move, Moved, Release, Released, SERVERS_MAX, ServerAddress,
 };
@@ -119,7 +121,8 @@ impl Orchestrator {
         for lease in tx.expired(now_ms, ENDED_MAX)? {
             pool.end(tx, &lease)?;
         }
-        let timeout = self.settings.rules.heartbeat_timeout;
+        // The server ends its runs when it is silent; whoever looks here may have another clock.
+        let timeout = self.settings.rules.heartbeat_timeout + Span::from_millis(SKEW_MS);
         let is_silent = |server: &Server| {
             let holds = server.reserved_up_bit_per_s > 0 || server.reserved_down_bit_per_s > 0;
             server.heard_ms > 0 && holds && !room(server).is_alive(time(now_ms), timeout)
@@ -128,7 +131,11 @@ impl Orchestrator {
         let silent: Vec<_> = silent.map(|(server, _)| server.address.name.clone()).collect();
         for name in silent {
             for lease in tx.leases_at(&name, ENDED_MAX)? {
-                pool.end(tx, &lease)?;
+                // One that may still begin is honoured by a server that is back before.
+                let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS);
+                if begins_ms < now_ms {
+                    pool.end(tx, &lease)?;
+                }
             }
         }
         Ok(pool)

@@ -4,7 +4,7 @@ use data_encoding::BASE32_NOPAD;
 use underload_aqm::rng::Rng;
 
 use super::settle::{keep, missed, settle, study_key};
-use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, admit, answer, enrol};
+use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, answer, enrol};
 use crate::device::{Attributes, DeviceId};
 use crate::plan::{Load, Plan};
 use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Transaction};
@@ -144,9 +144,8 @@ impl Orchestrator {
         if device.is_removed {
             return Ok(());
         }
-        if let Some(lease) = tx.lease_of(id)? {
-            admit::end(tx, &lease)?;
-        }
+        // Its lease stays until the server tells that the run is over, or it expires: the run may
+        // go on until then.
         let plans = self.plans(tx)?;
         let mut ended = settle(&mut device, &plans, now_ms, rng);
         for schedule in &mut device.schedules {
