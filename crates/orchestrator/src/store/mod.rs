@@ -1,18 +1,21 @@
 //! Where an orchestrator keeps what it knows.
 //!
-//! [`SqliteStore`] needs no set-up and serves one orchestrator. It keeps rows of devices, servers,
+//! [`SqliteStore`] needs no set-up and serves one orchestrator, [`PostgresStore`] serves any
+//! number of them at once. Both keep the same things in the same way: rows of devices, servers,
 //! leases and plans; results as bytes of a few hundred each (`encode`); which of a device's
 //! sequence numbers were seen (`seen`), which outlives the results; and sums of results that
 //! answer what pages ask without reading results again (`rollup`). Who writes never waits for who
 //! reads.
 
 mod encode;
+mod postgres;
 mod rollup;
 mod seen;
 mod sqlite;
 #[cfg(test)]
 mod testing;
 
+pub use postgres::{PostgresArchive, PostgresKeeper, PostgresStore};
 pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
 
 use serde::Serialize;

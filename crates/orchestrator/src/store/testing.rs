@@ -1,10 +1,14 @@
 //! Made-up results for tests.
 
+use std::collections::BTreeMap;
+
 use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
-use underload_fleet::store::{Device, StoredResult};
+use underload_fleet::store::{
+    Archive, Device, Dimension, Filter, Needs, OutcomeCount, Store, StoredResult, Sum,
+};
 
 /// 2026-01-01, milliseconds since 1970.
 pub(super) const START_MS: u64 = 1_767_225_600_000;
@@ -97,4 +101,58 @@ pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
             steps: if outcome == Outcome::Measured { steps } else { Vec::new() },
         },
     }
+}
+
+/// Keeps results.
+pub(super) fn append(store: &mut dyn Store, results: &[StoredResult]) -> Vec<bool> {
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    let are_new = change.append(results).expect("they are kept");
+    change.commit().expect("they are on disk");
+    are_new
+}
+
+/// So many results of each of so many devices, the first of all first.
+pub(super) fn many(devices: u64, each: u64) -> Vec<StoredResult> {
+    (0..devices * each).map(|n| result(n % devices, n / devices)).collect()
+}
+
+/// Sums by everything that a page may ask for.
+fn questions() -> Vec<(Filter, Vec<Dimension>)> {
+    let filter = Filter::default();
+    let line = |name: &str, value: &str| Filter {
+        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..filter.clone()
+    };
+    let day = result(0, 0).day();
+    vec![
+        (filter.clone(), vec![]),
+        (filter.clone(), vec![Dimension::Day, Dimension::Dscp]),
+        (filter.clone(), vec![Dimension::Cohort, Dimension::Step, Dimension::Kind]),
+        (filter.clone(), vec![Dimension::Hour]),
+        (filter.clone(), vec![Dimension::Attribute("model".to_owned()), Dimension::Plan]),
+        (line("tier", "20/200"), vec![Dimension::Day]),
+        (line("region", "region-3"), vec![Dimension::Attribute("firmware".to_owned())]),
+        (line("segment", "segment-1"), vec![Dimension::Cohort]),
+        (line("unheard-of", ""), vec![]),
+        (Filter { hour: Some(4), ..filter.clone() }, vec![Dimension::Dscp]),
+        (Filter { plan: Some("other".to_owned()), ..filter.clone() }, vec![]),
+        (
+            Filter {
+                cohort: Some("treated".to_owned()),
+                from_day: Some(day + 1),
+                until_day: Some(day + 3),
+                ..filter
+            },
+            vec![Dimension::Day, Dimension::Cohort],
+        ),
+    ]
+}
+
+/// What a store answers to all of them.
+pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Vec<OutcomeCount>)> {
+    let answers = questions().into_iter().map(|(filter, by)| {
+        let sums = archive.sums(&filter, &by).expect("sums");
+        (sums, archive.outcomes(&filter).expect("outcomes"))
+    });
+    answers.collect()
 }

@@ -2,21 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use underload_fleet::store::{Archive, Dimension, Filter, Memory, StoredResult, Sum};
+use underload_fleet::store::{Archive, Filter, Memory, StoredResult, Sum};
 
 use super::*;
-use crate::store::testing;
-
-fn append(store: &mut SqliteStore, results: &[StoredResult]) -> Vec<bool> {
-    let mut change = store.begin(&Needs::default()).expect("it begins");
-    let are_new = change.append(results).expect("they are kept");
-    change.commit().expect("they are on disk");
-    are_new
-}
-
-fn many(devices: u64, each: u64) -> Vec<StoredResult> {
-    (0..devices * each).map(|n| testing::result(n % devices, n / devices)).collect()
-}
+use crate::store::testing::{self, append, ask, many};
 
 #[test]
 fn what_is_committed_is_there_once_and_what_is_not_is_gone() {
@@ -92,38 +81,6 @@ fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
     assert_eq!(new, 580, "the first 20 are there, and nothing of what failed");
 }
 
-/// Sums by everything that a page may ask for.
-fn questions() -> Vec<(Filter, Vec<Dimension>)> {
-    let filter = Filter::default();
-    let line = |name: &str, value: &str| Filter {
-        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
-        ..filter.clone()
-    };
-    let day = testing::result(0, 0).day();
-    vec![
-        (filter.clone(), vec![]),
-        (filter.clone(), vec![Dimension::Day, Dimension::Dscp]),
-        (filter.clone(), vec![Dimension::Cohort, Dimension::Step, Dimension::Kind]),
-        (filter.clone(), vec![Dimension::Hour]),
-        (filter.clone(), vec![Dimension::Attribute("model".to_owned()), Dimension::Plan]),
-        (line("tier", "20/200"), vec![Dimension::Day]),
-        (line("region", "region-3"), vec![Dimension::Attribute("firmware".to_owned())]),
-        (line("segment", "segment-1"), vec![Dimension::Cohort]),
-        (line("unheard-of", ""), vec![]),
-        (Filter { hour: Some(4), ..filter.clone() }, vec![Dimension::Dscp]),
-        (Filter { plan: Some("other".to_owned()), ..filter.clone() }, vec![]),
-        (
-            Filter {
-                cohort: Some("treated".to_owned()),
-                from_day: Some(day + 1),
-                until_day: Some(day + 3),
-                ..filter
-            },
-            vec![Dimension::Day, Dimension::Cohort],
-        ),
-    ]
-}
-
 #[test]
 fn sums_are_the_same_however_much_was_put_together() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -133,13 +90,6 @@ fn sums_are_the_same_however_much_was_put_together() {
     let mut change = memory.begin(&Needs::default()).expect("it begins");
     change.append(&many(40, 30)).expect("they are kept");
     change.commit().expect("they are kept");
-    let ask = |archive: &mut dyn Archive| -> Vec<(Vec<Sum>, Vec<_>)> {
-        let answers = questions().into_iter().map(|(filter, by)| {
-            let sums = archive.sums(&filter, &by).expect("sums");
-            (sums, archive.outcomes(&filter).expect("outcomes"))
-        });
-        answers.collect()
-    };
     let mut archive = store.archive().expect("an archive");
     let from_results = ask(&mut archive);
     assert_eq!(from_results, ask(&mut memory));

@@ -1,0 +1,127 @@
+//! From an address to a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::config::SslMode;
+use postgres::{Client, Config, NoTls};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use underload_fleet::store::StoreError;
+
+use super::session::{in_full, told};
+
+/// Where the database is, and whether to speak TLS to it.
+#[derive(Clone)]
+pub(super) struct Address {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] that says what is wrong; a password is not repeated.
+    pub(super) fn new(url: &str) -> Result<Self, StoreError> {
+        let broken = |what: String| StoreError::Broken {
+            what: format!("the address of the database: {what}"),
+        };
+        let (url, root_file) = without(url, "sslrootcert");
+        let (url, mode) = without(&url, "sslmode");
+        let mut config: Config = url.parse().map_err(|error| broken(in_full(&error)))?;
+        let is_secure = match mode.as_deref() {
+            None | Some("disable") => false,
+            Some("require" | "verify-full") => true,
+            Some(other) => {
+                let known = "disable, require or verify-full";
+                return Err(broken(format!("sslmode is {known}, not {other:?}")));
+            }
+        };
+        config.application_name("underload orchestrator");
+        config.connect_timeout(PATIENCE).tcp_user_timeout(PATIENCE);
+        config.ssl_mode(if is_secure { SslMode::Require } else { SslMode::Disable });
+        if config.get_dbname().is_none() {
+            return Err(broken("it names no database: postgres://HOST/DATABASE".to_owned()));
+        }
+        let tls = is_secure.then(|| tls(root_file.as_deref())).transpose().map_err(broken)?;
+        Ok(Self { config, tls })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(super) fn connect(&self) -> Result<Client, StoreError> {
+        let client = match &self.tls {
+            Some(tls) => self.config.connect(tls.clone()),
+            None => self.config.connect(NoTls),
+        };
+        client.map_err(told)
+    }
+}
+
+fn tls(root_file: Option<&str>) -> Result<MakeRustlsConnect, String> {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = root_file {
+        let failed = |error: &dyn std::fmt::Display| format!("sslrootcert={file}: {error}");
+        let found = CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))?;
+        for certificate in found {
+            let certificate = certificate.map_err(|error| failed(&error))?;
+            roots.add(certificate).map_err(|error| failed(&error))?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    if roots.is_empty() {
+        return Err("there is no authority to check the server's certificate against".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// An address without one of its parameters, and that parameter's value.
+fn without(url: &str, name: &str) -> (String, Option<String>) {
+    let Some((start, parameters)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let (mut rest, mut value) = (Vec::new(), None);
+    for parameter in parameters.split('&') {
+        match parameter.split_once('=') {
+            Some((is, found)) if is == name => value = Some(found.replace("%2F", "/")),
+            _ => rest.push(parameter),
+        }
+    }
+    if rest.is_empty() {
+        return (start.to_owned(), value);
+    }
+    (format!("{start}?{}", rest.join("&")), value)
+}
+
+/// How long a connection may take, and how long sent bytes may go unanswered.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_whether_it_is_encrypted_and_what_is_wrong_with_it() {
+        let mode = |url: &str| Address::new(url).map(|address| address.tls.is_some());
+        assert!(matches!(mode("postgres://localhost/fleet"), Ok(false)));
+        assert!(matches!(mode("postgres://localhost/fleet?sslmode=disable"), Ok(false)));
+        for (url, says) in [
+            ("postgres://localhost/fleet?sslmode=prefer", "disable, require or verify-full"),
+            ("postgres://localhost/fleet?sslmode=require&sslrootcert=/none", "/none"),
+            ("postgres://localhost", "names no database"),
+            ("postgres://:secret@localhost:x/fleet", "port"),
+        ] {
+            let error = mode(url).expect_err(url).to_string();
+            assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+}

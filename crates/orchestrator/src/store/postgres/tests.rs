@@ -1,0 +1,345 @@
+//! A store in PostgreSQL: what lasts, what only one of many gets, and that sums are right.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use underload_fleet::message::ServerAddress;
+use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, StoredResult};
+
+use super::scratch::Scratch;
+use super::*;
+use crate::store::testing::{self, START_MS, append, ask, many};
+
+/// The address of a database of its own on the one server of these tests.
+fn database(test: &str) -> Option<String> {
+    static SERVER: OnceLock<Option<Mutex<Scratch>>> = OnceLock::new();
+    let server = SERVER.get_or_init(|| Scratch::start(test).map(Mutex::new));
+    let Some(server) = server else {
+        eprintln!("SKIPPED {test}: there is no PostgreSQL");
+        return None;
+    };
+    Some(server.lock().expect("no test fails in here").database(test))
+}
+
+fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
+    let mut seen = Vec::new();
+    let mut see = |stored: &StoredResult| {
+        seen.push(stored.clone());
+        true
+    };
+    archive.visit(&Filter::default(), &mut see).expect("it reads");
+    seen
+}
+
+#[test]
+fn what_is_committed_is_there_once_for_every_orchestrator() {
+    let Some(url) = database("what_is_committed_is_there_once_for_every_orchestrator") else {
+        return;
+    };
+    let mut one = PostgresStore::connect(&url).expect("it connects");
+    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let results = many(10, 3);
+    let needs = Needs { devices: (0..10).map(testing::device_id).collect(), ..Needs::default() };
+    let mut dropped = one.begin(&needs).expect("it begins");
+    dropped.put_device(&testing::device(1)).expect("it is put");
+    assert_eq!(dropped.append(&results[..5]).expect("kept"), [true; 5]);
+    assert_eq!(dropped.append(&results[4..6]).expect("kept"), [false, true]);
+    drop(dropped);
+    assert_eq!(append(&mut one, &results[..20]), [true; 20]);
+    assert_eq!(append(&mut other, &results), [[false; 20].as_slice(), &[true; 10]].concat());
+    let mut again = other.begin(&needs).expect("it begins");
+    assert_eq!(again.append(&results).expect("kept"), [false; 30], "known by their devices");
+    assert_eq!(again.device(testing::device_id(1)).expect("read"), None, "it was taken back");
+    drop(again);
+    assert_eq!(all(&mut one.archive().expect("an archive")), results);
+}
+
+#[test]
+fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
+    let Some(url) = database("of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again")
+    else {
+        return;
+    };
+    let mut one = PostgresStore::connect(&url).expect("it connects");
+    let mut other = PostgresStore::connect(&url).expect("it connects");
+    for round in 0..2 {
+        // First a row that is not there yet, then one that is.
+        let results = [testing::result(1, round)];
+        let mut first = one.begin(&Needs::default()).expect("it begins");
+        let mut second = other.begin(&Needs::default()).expect("it begins");
+        assert_eq!(first.append(&results).expect("kept"), [true]);
+        assert_eq!(second.append(&results).expect("kept"), [true], "it cannot know yet");
+        first.commit().expect("it was first");
+        let error = second.commit().expect_err("it was second");
+        assert!(matches!(error, StoreError::Temporary { .. }), "{error:?}");
+        assert_eq!(append(&mut other, &results), [false]);
+    }
+    assert_eq!(all(&mut one.archive().expect("an archive")).len(), 2);
+}
+
+#[test]
+fn a_secret_is_made_by_one_of_them() {
+    let Some(url) = database("a_secret_is_made_by_one_of_them") else { return };
+    let mut one = PostgresStore::connect(&url).expect("it connects");
+    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut first = one.begin(&Needs::default()).expect("it begins");
+    let mut second = other.begin(&Needs::default()).expect("it begins");
+    for change in [&mut first, &mut second] {
+        assert_eq!(change.setting("secret").expect("read"), None);
+    }
+    first.put_setting("secret", b"first").expect("put");
+    second.put_setting("secret", b"second").expect("put");
+    first.commit().expect("it was first");
+    assert!(matches!(second.commit(), Err(StoreError::Temporary { .. })));
+    let mut again = other.begin(&Needs::default()).expect("it begins");
+    assert_eq!(again.setting("secret").expect("read"), Some(b"first".to_vec()));
+}
+
+#[test]
+fn sums_are_the_same_however_much_was_put_together_by_several() {
+    let Some(url) = database("sums_are_the_same_however_much_was_put_together_by_several") else {
+        return;
+    };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut memory = Memory::new();
+    let results = many(40, 30);
+    append(&mut memory, &results);
+    results.chunks(100).for_each(|results| drop(append(&mut store, results)));
+    let mut archive = store.archive().expect("an archive");
+    let answers = ask(&mut memory);
+    assert_eq!(ask(&mut archive), answers);
+    let (mut one, mut other) = (store.keeper().expect("one"), store.keeper().expect("another"));
+    assert_eq!(one.roll_up(1).expect("it adds up"), 100, "a whole transaction");
+    assert_eq!(ask(&mut archive), answers);
+    // While a transaction is open, what came after it waits: its number is higher.
+    let mut slow = PostgresStore::connect(&url).expect("it connects");
+    let mut open = slow.begin(&Needs::default()).expect("it begins");
+    open.put_setting("x", b"y").expect("put");
+    let early = testing::result(50, 1);
+    assert_eq!(open.append(std::slice::from_ref(&early)).expect("kept"), [true]);
+    assert_eq!(other.roll_up(10_000).expect("it adds up"), 1_100);
+    open.commit().expect("it is on disk");
+    append(&mut memory, &[early]);
+    assert_eq!(ask(&mut archive), ask(&mut memory));
+    assert_eq!(one.roll_up(10_000).expect("it adds up"), 1);
+    assert_eq!(ask(&mut archive), ask(&mut memory));
+    assert_eq!(other.roll_up(10_000).expect("it adds up"), 0);
+}
+
+#[test]
+fn a_slow_change_is_not_passed_over_when_sums_are_made() {
+    let Some(url) = database("a_slow_change_is_not_passed_over_when_sums_are_made") else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let mut slow = client.transaction().expect("it begins");
+    let body = crate::store::encode::encode(&testing::result(2, 1));
+    let sql = "INSERT INTO results (device, day, plan, body) VALUES ($1, 1, 'trial', $2)";
+    let device = &testing::device_id(2).0[..];
+    slow.execute(sql, &[&device, &body]).expect("it is written, and not committed");
+    append(&mut store, &[testing::result(1, 1)]);
+    let mut keeper = store.keeper().expect("a keeper");
+    assert_eq!(keeper.roll_up(10).expect("it waits"), 0, "an older change is still open");
+    slow.commit().expect("it is over");
+    assert_eq!(keeper.roll_up(10).expect("it goes on"), 2);
+}
+
+#[test]
+fn devices_are_found_by_their_attributes_and_settled_by_one_of_them() {
+    let Some(url) = database("devices_are_found_by_their_attributes_and_settled_by_one_of_them")
+    else {
+        return;
+    };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    for number in 0..60 {
+        change.put_device(&testing::device(number)).expect("it is put");
+    }
+    change.commit().expect("it is on disk");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    let device = change.device(testing::device_id(7)).expect("it is read");
+    assert_eq!(device, Some(testing::device(7)));
+    let overdue = change.overdue(START_MS + 5, 2).expect("it is read");
+    assert_eq!(overdue, [1, 3].map(testing::device_id), "and none of those that never are");
+    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut beside = other.begin(&Needs::default()).expect("it begins");
+    let overdue = beside.overdue(START_MS + 5, 2).expect("it is read");
+    assert_eq!(overdue, [testing::device_id(5)], "the others are taken");
+    drop((change, beside));
+    let mut archive = store.archive().expect("an archive");
+    let wanted = |name: &str, value: &str| Filter {
+        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..Filter::default()
+    };
+    assert_eq!(archive.count_devices(&wanted("tier", "20/200")).expect("counted"), 20);
+    assert_eq!(archive.count_devices(&wanted("id", "1")).expect("counted"), 0);
+    let values = archive.values("model", 10).expect("values");
+    assert_eq!(values, [("model-0".to_owned(), 30), ("model-1".to_owned(), 30)]);
+    let model = wanted("model", "model-1");
+    let first = archive.devices(&model, None, 20).expect("devices");
+    let rest = archive.devices(&model, first.last().map(|d| d.id), 20).expect("devices");
+    assert_eq!((first.len(), rest.len()), (20, 10));
+}
+
+fn server(reserved_up_bit_per_s: u64) -> Server {
+    let text = "server-1".to_owned();
+    Server {
+        address: ServerAddress { name: text.clone(), address: text.clone(), fingerprint: text },
+        device: testing::device_id(99),
+        public_key: [1; 32],
+        is_removed: false,
+        up_bit_per_s: 10,
+        down_bit_per_s: 10,
+        reserved_up_bit_per_s,
+        reserved_down_bit_per_s: 0,
+        carried_up_bit_per_s: 0,
+        carried_down_bit_per_s: 0,
+        sessions: 0,
+        heard_ms: START_MS,
+    }
+}
+
+fn lease(id: u64) -> HeldLease {
+    HeldLease {
+        id,
+        device: testing::device_id(id),
+        server: "server-1".to_owned(),
+        segment: Some(format!("segment-{id}")),
+        up_bit_per_s: 1,
+        down_bit_per_s: 0,
+        plan: "trial".to_owned(),
+        run: 1,
+        given_ms: START_MS,
+        expires_ms: START_MS + id,
+    }
+}
+
+/// Reserves one place if there is one.
+fn race(store: &mut PostgresStore, id: u64) -> Result<bool, StoreError> {
+    let needs = Needs { devices: vec![testing::device_id(id)], leases: vec![], admits: true };
+    let mut change = store.begin(&needs)?;
+    let reserved = change.servers()?[0].reserved_up_bit_per_s;
+    if reserved == 10 || change.loaded_in(&format!("segment-{id}"))? > 0 {
+        return Ok(false);
+    }
+    change.put_server(&server(reserved + 1))?;
+    change.put_lease(&lease(id))?;
+    change.commit()?;
+    Ok(true)
+}
+
+#[test]
+fn of_64_that_race_for_10_places_10_get_one() {
+    let Some(url) = database("of_64_that_race_for_10_places_10_get_one") else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    change.put_server(&server(0)).expect("put");
+    change.commit().expect("on disk");
+    let got_in = AtomicU64::new(0);
+    scope(|threads| {
+        for thread in 0..8 {
+            let (url, got_in) = (&url, &got_in);
+            threads.spawn(move || {
+                let mut store = PostgresStore::connect(url).expect("it connects");
+                for id in 0..8 {
+                    let is_in = race(&mut store, thread * 8 + id).expect("no error");
+                    got_in.fetch_add(u64::from(is_in), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(got_in.into_inner(), 10);
+    let needs = Needs { admits: true, ..Needs::default() };
+    let mut change = store.begin(&needs).expect("it begins");
+    assert_eq!(change.servers().expect("servers"), [server(10)]);
+    let held = change.leases_at("server-1", 100).expect("leases");
+    assert_eq!(held.len(), 10);
+    for lease in &held {
+        assert_eq!(change.lease(lease.id).expect("read").as_ref(), Some(lease));
+        assert_eq!(change.lease_of(lease.device).expect("read").as_ref(), Some(lease));
+        let segment = lease.segment.as_deref().unwrap_or_default();
+        assert_eq!(change.loaded_in(segment).expect("counted"), 1);
+    }
+    change.end_lease(held[3].id).expect("ended");
+    assert_eq!(change.leases_at("server-1", 100).expect("leases").len(), 9);
+    let first: Vec<u64> =
+        change.expired(START_MS + 64, 4).expect("leases").iter().map(|lease| lease.id).collect();
+    let left = held.iter().map(|lease| lease.id).filter(|id| *id != held[3].id);
+    assert_eq!(first, left.take(4).collect::<Vec<_>>(), "the oldest first");
+}
+
+#[test]
+fn a_killed_database_loses_nothing_that_was_acknowledged() {
+    let test = "a_killed_database_loses_nothing_that_was_acknowledged";
+    let Some(mut server) = Scratch::start(test) else { return };
+    let url = server.database("fleet");
+    drop(PostgresStore::connect(&url).expect("it connects"));
+    let is_over = AtomicBool::new(false);
+    let acknowledged = Mutex::new(Vec::new());
+    scope(|threads| {
+        for device in 0..3_u64 {
+            let (url, is_over, acknowledged) = (&url, &is_over, &acknowledged);
+            threads.spawn(move || {
+                let mut store = PostgresStore::connect(url).expect("it connects");
+                let mut sequence = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    // One of them holds the turn of admission, and commits before it waits.
+                    let needs = Needs { admits: device == 0, ..Needs::default() };
+                    let results = [testing::result(device, sequence)];
+                    let kept = store.begin(&needs).and_then(|mut change| {
+                        let are_new = change.append(&results)?;
+                        change.commit().map(|()| are_new)
+                    });
+                    match kept {
+                        // Not new where the answer was lost and not the result.
+                        Ok(_) => {
+                            acknowledged.lock().expect("a list").push((device, sequence));
+                            sequence += 1;
+                        }
+                        Err(StoreError::Temporary { .. }) => sleep(Duration::from_millis(20)),
+                        Err(other) => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+        let count = || acknowledged.lock().expect("a list").len();
+        for round in 1..=2 {
+            while count() < 60 * round {
+                sleep(Duration::from_millis(5));
+            }
+            server.kill_and_restart();
+        }
+        let before = count();
+        while count() < before + 30 {
+            sleep(Duration::from_millis(5));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let store = PostgresStore::connect(&url).expect("it connects");
+    let stored = all(&mut store.archive().expect("an archive"));
+    let mut stored: Vec<_> = stored.iter().map(|it| (it.device, it.sequence)).collect();
+    let all = stored.len();
+    stored.sort_unstable();
+    stored.dedup();
+    assert_eq!(stored.len(), all, "nothing twice");
+    for (device, sequence) in acknowledged.into_inner().expect("a list") {
+        let key = (testing::device_id(device), sequence);
+        assert!(stored.binary_search(&key).is_ok(), "{device} {sequence} is lost");
+    }
+}
+
+#[test]
+fn tables_of_a_newer_version_and_a_database_that_is_away_are_told() {
+    let Some(url) = database("tables_of_a_newer_version_are_told") else { return };
+    drop(PostgresStore::connect(&url).expect("it connects"));
+    drop(PostgresStore::connect(&url).expect("what is there is left alone"));
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    client.batch_execute("UPDATE underload_version SET version = 99").expect("it is set");
+    let error = PostgresStore::connect(&url).expect_err("it is newer");
+    assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+    let away = "postgres://underload@/x?host=%2Fnone";
+    let error = PostgresStore::connect(away).expect_err("nobody is there");
+    assert!(matches!(error, StoreError::Temporary { .. }), "{error:?}");
+}
