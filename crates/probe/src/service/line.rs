@@ -17,6 +17,25 @@ pub enum Line {
     Named(Vec<String>),
 }
 
+impl Line {
+    /// Bytes that these interfaces have received and sent so far, in the network of the calling
+    /// thread; `None` where none is looked at, or none is there.
+    pub fn bytes(&self) -> Option<[u64; 2]> {
+        let names = match self {
+            Line::Ignored => return None,
+            Line::Named(names) => names.clone(),
+            Line::OfDefaultRoutes => {
+                // Of this thread, whose network is the one that the sockets are in.
+                let read = |name: &str| {
+                    fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+                };
+                default_interfaces(&read("route"), &read("ipv6_route"))
+            }
+        };
+        bytes_of(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, &names)
+    }
+}
+
 /// Looks at counters from time to time.
 #[derive(Debug)]
 pub(super) struct LineMeter {
@@ -32,19 +51,8 @@ impl LineMeter {
     /// Rates towards this machine and from it since the last look, bit/s; `None` while nothing is
     /// known.
     pub(super) fn look(&mut self, now_ns: u64) -> Option<[u64; 2]> {
-        let names = match &self.line {
-            Line::Ignored => return None,
-            Line::Named(names) => names.clone(),
-            Line::OfDefaultRoutes => {
-                // Of this thread, whose network is the one that the sockets are in.
-                let read = |name: &str| {
-                    fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
-                };
-                default_interfaces(&read("route"), &read("ipv6_route"))
-            }
-        };
-        let counters = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
-        self.note(now_ns, bytes_of(&counters, &names)?)
+        let bytes = self.line.bytes()?;
+        self.note(now_ns, bytes)
     }
 
     fn note(&mut self, now_ns: u64, bytes: [u64; 2]) -> Option<[u64; 2]> {

@@ -1,0 +1,123 @@
+//! The command line of an agent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use underload_aqm::time::Span;
+use underload_fleet::device::Attributes;
+use underload_probe::network::current_network;
+use underload_probe::service::Line;
+use underload_record::schema::ValidityLimits;
+
+use crate::Trust;
+use crate::device::Config;
+use crate::measure::{BUSY_DEFAULT, Measurer};
+use crate::spool::{BYTES_DEFAULT, BYTES_MIN};
+
+/// What an agent is told.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Whom to ask, https://HOST[:PORT]; may be given several times, for when one is away.
+    #[arg(long, value_name = "URL", required = true, value_parser = url)]
+    orchestrator: Vec<String>,
+    /// Where it keeps its key, and results until they are stored.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// A code of an operator, which makes this a device; needed once.
+    #[arg(long, value_name = "CODE")]
+    enrol: Option<String>,
+    /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
+    #[arg(long, value_name = "KEY", value_parser = trust)]
+    trust: Option<Trust>,
+    /// The network interface that leads to the line, may be given several times, or none: a home
+    /// that uses it is not measured [default: those of the default routes].
+    #[arg(long, value_name = "NAME")]
+    interface: Vec<String>,
+    /// What a home may send or receive meanwhile, kbit/s.
+    #[arg(long, value_name = "KBIT", default_value_t = BUSY_DEFAULT / 1_000)]
+    quiet_below: u64,
+    /// Results wait in so many KiB of its disk at most.
+    #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
+        value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
+    spool: u64,
+    /// Model of the modem or gateway.
+    #[arg(long, default_value = "")]
+    model: String,
+    /// Its firmware.
+    #[arg(long, default_value = "")]
+    firmware: String,
+    /// What the line is sold upstream, Mbit/s.
+    #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
+    tier_up: f64,
+    /// What the line is sold downstream, Mbit/s.
+    #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
+    tier_down: f64,
+    /// The segment of the access network that it shares with its neighbours.
+    #[arg(long, default_value = "")]
+    segment: String,
+    /// Its region.
+    #[arg(long, default_value = "")]
+    region: String,
+}
+
+impl Arguments {
+    /// An agent as told; `stop` ends it.
+    pub fn config(self, stop: &Arc<AtomicBool>) -> Config {
+        let bit_per_s = |mbit: f64| (mbit * 1e6) as u64;
+        let (up, down) = (bit_per_s(self.tier_up), bit_per_s(self.tier_down));
+        let line = match self.interface.as_slice() {
+            [] => Line::OfDefaultRoutes,
+            [none] if none == "none" => Line::Ignored,
+            _ => Line::Named(self.interface),
+        };
+        Config {
+            orchestrators: self.orchestrator,
+            trust: self.trust.unwrap_or(Trust::Authorities),
+            state: self.state,
+            code: self.enrol,
+            attributes: Attributes {
+                model: self.model,
+                firmware: self.firmware,
+                tier_up_bit_per_s: up,
+                tier_down_bit_per_s: down,
+                segment: self.segment,
+                region: self.region,
+                ..Attributes::default()
+            },
+            measurer: Measurer {
+                network: current_network(),
+                line,
+                busy_bit_per_s: self.quiet_below.saturating_mul(1_000),
+                tier_bit_per_s: (up, down),
+                limits: ValidityLimits::default(),
+                cancel: Arc::clone(stop),
+            },
+            spool_bytes: self.spool << 10,
+            start_within: START_WITHIN,
+        }
+    }
+}
+
+/// After a power cut of a whole region so many ask within a minute instead of at once.
+const START_WITHIN: Span = Span::from_secs(60);
+
+/// Plain HTTP would show the sessions' keys to whoever is in between.
+fn url(text: &str) -> Result<String, String> {
+    let local = ["http://127.", "http://localhost", "http://[::1]"];
+    let is_good = text.starts_with("https://") || local.iter().any(|it| text.starts_with(it));
+    if is_good && !text.contains([' ', '?', '#']) {
+        return Ok(text.to_owned());
+    }
+    Err("expected https://HOST[:PORT], or http:// on this machine".to_owned())
+}
+
+fn trust(text: &str) -> Result<Trust, String> {
+    text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
+}
+
+fn mbit(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|it| (0.0..=1e6).contains(it));
+    rate.ok_or_else(|| "expected Mbit/s, 0 to 1000000".to_owned())
+}

@@ -1,0 +1,339 @@
+//! Requests to orchestrators: sessions, authentication, and what a refusal means.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use data_encoding::HEXLOWER;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use underload_fleet::agent::Trouble;
+use underload_fleet::device::Attributes;
+use underload_fleet::message::{Enrolled, Problem, ServerAddress, Session};
+use underload_fleet::request::authenticate;
+use underload_probe::service::ServiceError;
+use ureq::http::{Response, header};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, TcpConnector};
+use ureq::{Agent, Body};
+
+use crate::identity::Identity;
+use crate::tls::{TlsConnector, Trust};
+
+/// Asks orchestrators in the name of a device or a server.
+#[derive(Debug)]
+pub struct Client {
+    http: Agent,
+    orchestrators: Vec<String>,
+    session: Option<Opened>,
+    /// What the orchestrator's clock showed, and when.
+    clock: Option<(Instant, u64)>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    text: String,
+    key: [u8; 32],
+    expires_ms: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub struct Failure {
+    /// What it means for what comes next.
+    pub trouble: Trouble,
+    /// In words.
+    pub words: String,
+    /// The orchestrator's word for it, such as `session-over`; empty if it gave none.
+    pub code: String,
+}
+
+/// A request with its answer takes at most so long.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of an answer at most.
+const ANSWER_MAX: u64 = 1 << 20;
+/// A session that ends so soon is not begun a request with.
+const SESSION_LEAST_MS: u64 = 60_000;
+/// Where "later" does not say when.
+const LATER_MS: u64 = 60_000;
+
+impl Client {
+    /// Asks these orchestrators, each `https://HOST[:PORT]`, or `http://` to this machine.
+    ///
+    /// # Errors
+    /// [`ServiceError::Tls`].
+    pub fn new(orchestrators: &[String], trust: Trust) -> Result<Self, ServiceError> {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(VERSION)
+            .timeout_global(Some(REQUEST_MAX))
+            .timeout_connect(Some(CONNECT_MAX))
+            // The orchestrator closes a connection that is idle for 30 s.
+            .max_idle_age(Duration::from_secs(20))
+            .max_idle_connections(1)
+            .build();
+        let connector = ().chain(TcpConnector::default()).chain(TlsConnector(trust.config()?));
+        let http = Agent::with_parts(config, connector, DefaultResolver::default());
+        let orchestrators =
+            orchestrators.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        Ok(Self { http, orchestrators, session: None, clock: None })
+    }
+
+    /// How many orchestrators it knows.
+    pub fn orchestrators(&self) -> usize {
+        self.orchestrators.len()
+    }
+
+    /// The orchestrator's clock, milliseconds since 1970; this machine's while that is not known.
+    pub fn now_ms(&self) -> u64 {
+        match self.clock {
+            Some((then, now_ms)) => now_ms.saturating_add(then.elapsed().as_millis() as u64),
+            None => system_ms(),
+        }
+    }
+
+    /// Becomes a device or a server.
+    ///
+    /// # Errors
+    /// [`Failure`]; [`Trouble::Refused`] if the code is not good.
+    pub fn enrol(
+        &mut self,
+        orchestrator: usize,
+        identity: &Identity,
+        code: &str,
+        attributes: Attributes,
+        server: Option<ServerAddress>,
+    ) -> Result<Enrolled, Failure> {
+        let body = written(&identity.enrol(code, attributes, server))?;
+        read(&self.send(orchestrator, "/v1/enrol", &body, &[])?)
+    }
+
+    /// Asks with a message.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn ask<M: Serialize, A: DeserializeOwned>(
+        &mut self,
+        orchestrator: usize,
+        identity: &Identity,
+        path: &str,
+        message: &M,
+    ) -> Result<A, Failure> {
+        self.ask_text(orchestrator, identity, path, &written(message)?)
+    }
+
+    /// Asks with a message in JSON.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn ask_text<A: DeserializeOwned>(
+        &mut self,
+        orchestrator: usize,
+        identity: &Identity,
+        path: &str,
+        body: &str,
+    ) -> Result<A, Failure> {
+        let first = self.authenticated(orchestrator, identity, path, body);
+        let answer = match first {
+            // Its session ended, or its clock was set: once more with a new one.
+            Err(failure) if SESSION_CODES.contains(&&*failure.code) => {
+                self.session = None;
+                self.authenticated(orchestrator, identity, path, body)?
+            }
+            other => other?,
+        };
+        read(&answer)
+    }
+
+    fn authenticated(
+        &mut self,
+        orchestrator: usize,
+        identity: &Identity,
+        path: &str,
+        body: &str,
+    ) -> Result<Vec<u8>, Failure> {
+        let session = match self.session.take() {
+            Some(session) if session.expires_ms > self.now_ms() + SESSION_LEAST_MS => session,
+            _ => self.open_session(orchestrator, identity)?,
+        };
+        let at_ms = self.now_ms();
+        let tag = authenticate(&session.key, path, at_ms, body.as_bytes());
+        let at = at_ms.to_string();
+        let headers = [(SESSION, &*session.text), (TIME, &*at), (TAG, &*tag)];
+        let answer = self.send(orchestrator, path, body, &headers);
+        self.session = Some(session);
+        answer
+    }
+
+    fn open_session(
+        &mut self,
+        orchestrator: usize,
+        identity: &Identity,
+    ) -> Result<Opened, Failure> {
+        let open = |client: &mut Self| {
+            let body = written(&identity.open_session(client.now_ms()))?;
+            client.send(orchestrator, "/v1/session", &body, &[])
+        };
+        let before = self.now_ms();
+        let answer = match open(self) {
+            // The refusal has told the time.
+            Err(failure)
+                if failure.trouble == Trouble::Refused
+                    && before.abs_diff(self.now_ms()) > SESSION_LEAST_MS =>
+            {
+                open(self)?
+            }
+            other => other?,
+        };
+        let session: Session = read(&answer)?;
+        self.clock = Some((Instant::now(), session.now_ms));
+        let key = HEXLOWER.decode(session.key.as_bytes()).ok();
+        let key = key.and_then(|key| key.try_into().ok());
+        let key = key.ok_or_else(|| not_understood("the session's key is none"))?;
+        Ok(Opened { text: session.session, key, expires_ms: session.expires_ms })
+    }
+
+    fn send(
+        &mut self,
+        orchestrator: usize,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Vec<u8>, Failure> {
+        let base = self.orchestrators.get(orchestrator).map_or("", String::as_str);
+        let mut request =
+            self.http.post(format!("{base}{path}")).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let sent = request.send(body);
+        let failed = |error: ureq::Error| Failure {
+            trouble: Trouble::NoAnswer,
+            words: format!("{base}: {error}"),
+            code: String::new(),
+        };
+        let mut response = sent.map_err(failed)?;
+        let status = response.status().as_u16();
+        let date = date_ms(&response);
+        let after_s = header_of(&response, header::RETRY_AFTER.as_str());
+        let after_s = after_s.and_then(|text| text.parse::<u64>().ok());
+        let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
+        let bytes = bytes.map_err(failed)?;
+        if (200..300).contains(&status) {
+            return Ok(bytes);
+        }
+        let problem = serde_json::from_slice(&bytes);
+        let problem =
+            problem.unwrap_or_else(|_| Problem { code: String::new(), message: String::new() });
+        let is_other = |date: &u64| date.abs_diff(self.now_ms()) > SESSION_LEAST_MS;
+        // Whose time is wrong is refused, and told the right one.
+        if let Some(date) = date.filter(|date| status == 401 && is_other(date)) {
+            self.clock = Some((Instant::now(), date));
+        }
+        let said: String = problem.message.chars().filter(|it| !it.is_control()).collect();
+        let words = format!("{base} answered {status}: {said}");
+        Err(Failure { trouble: meaning(status, after_s), words, code: problem.code })
+    }
+}
+
+/// The program and its version.
+pub const VERSION: &str = concat!("underload ", env!("CARGO_PKG_VERSION"));
+
+/// Headers of a request, see [`underload_fleet::request`].
+const SESSION: &str = "underload-session";
+const TIME: &str = "underload-time";
+const TAG: &str = "underload-tag";
+/// What is said of a session that another one mends.
+const SESSION_CODES: [&str; 4] = ["no-session", "session-over", "stale", "forged"];
+
+/// What a status means.
+fn meaning(status: u16, after_s: Option<u64>) -> Trouble {
+    match status {
+        400 | 413 | 422 => Trouble::Unfit,
+        401 | 403 | 404 => Trouble::Refused,
+        409 => Trouble::Outdated,
+        410 => Trouble::Gone,
+        429 | 503 => {
+            let after_ms = after_s.map_or(LATER_MS, |seconds| seconds.saturating_mul(1_000));
+            Trouble::Later { after_ms }
+        }
+        _ => Trouble::NoAnswer,
+    }
+}
+
+fn header_of<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// What the header `Date` says (RFC 9110 section 5.6.7), milliseconds since 1970.
+fn date_ms(response: &Response<Body>) -> Option<u64> {
+    read_date(header_of(response, header::DATE.as_str())?)
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn read_date(text: &str) -> Option<u64> {
+    let parts: Vec<&str> = text.split([' ', ':']).collect();
+    let [_, day, month, year, hour, minute, second, "GMT"] = parts[..] else { return None };
+    let month = MONTHS.iter().position(|name| *name == month)? as i64;
+    let number = |text: &str| text.parse::<u32>().ok().map(i64::from);
+    let (year, day) = (number(year)?, number(day)?);
+    // Days since 0000-03-01 in a calendar whose year ends with February.
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    let seconds = number(hour)? * 3_600 + number(minute)? * 60 + number(second)?;
+    let since_1970 = (days - DAYS_UNTIL_1970) * 86_400 + seconds;
+    u64::try_from(since_1970).ok()?.checked_mul(1_000)
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// From 0000-03-01.
+const DAYS_UNTIL_1970: i64 = 719_468;
+
+fn written(message: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(message).map_err(|error| not_understood(&error.to_string()))
+}
+
+fn read<A: DeserializeOwned>(answer: &[u8]) -> Result<A, Failure> {
+    serde_json::from_slice(answer).map_err(|error| not_understood(&error.to_string()))
+}
+
+fn not_understood(why: &str) -> Failure {
+    let words = format!("the answer is none of an orchestrator: {why}");
+    Failure { trouble: Trouble::NoAnswer, words, code: String::new() }
+}
+
+pub(crate) fn system_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_read_as_it_is_written() {
+        for (text, seconds) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", 1_709_251_199),
+            ("Tue, 01 Mar 2100 00:00:00 GMT", 4_107_542_400),
+        ] {
+            assert_eq!(read_date(text), Some(seconds * 1_000), "{text}");
+        }
+        for none in ["", "yesterday", "Sun, 06 Nov 1994 08:49:37 CET", "a b c d e f g GMT"] {
+            assert_eq!(read_date(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_status_says_what_comes_next() {
+        assert_eq!(meaning(429, Some(7)), Trouble::Later { after_ms: 7_000 });
+        assert_eq!(meaning(503, None), Trouble::Later { after_ms: LATER_MS });
+        assert_eq!(meaning(410, None), Trouble::Gone);
+        assert_eq!(meaning(500, Some(1)), Trouble::NoAnswer);
+    }
+}

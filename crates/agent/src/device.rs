@@ -1,0 +1,386 @@
+//! A device at work: does what [`underload_fleet::agent`] decides, until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_disk::{self as disk, Access};
+use underload_fleet::agent::{Agent, Local, News, Ran, RunTask, Settings, Task, Trouble};
+use underload_fleet::device::Attributes;
+use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
+use underload_fleet::outcome::{Outcome, RunResult};
+
+use crate::client::{Client, Failure, VERSION, system_ms};
+use crate::identity::{Identity, IdentityError};
+use crate::measure::Measurer;
+use crate::spool::Spool;
+use crate::tls::Trust;
+
+/// What a device is, and where it keeps it.
+pub struct Config {
+    /// `https://HOST[:PORT]`, at least one.
+    pub orchestrators: Vec<String>,
+    /// Whom to believe.
+    pub trust: Trust,
+    /// The directory of its key and of what it keeps.
+    pub state: PathBuf,
+    /// To become a device, if it is none yet.
+    pub code: Option<String>,
+    /// What it knows of its line.
+    pub attributes: Attributes,
+    /// How it measures.
+    pub measurer: Measurer,
+    /// Bytes on disk at most.
+    pub spool_bytes: u64,
+    /// See [`Settings::start_within`].
+    pub start_within: Span,
+}
+
+/// Why a device ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to.
+    Stopped,
+    /// An orchestrator has removed it.
+    Removed,
+}
+
+/// Why a device cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its key, or what is kept beside it.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Its certificate check cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] underload_probe::service::ServiceError),
+    /// What it keeps.
+    #[error("{}", path.display())]
+    Spool {
+        /// Where.
+        path: PathBuf,
+        /// What the file system said.
+        source: std::io::Error,
+    },
+    /// It is no device yet, and has no code to become one.
+    #[error("this device is not enrolled: give a code that an operator made (--enrol)")]
+    NotEnrolled,
+    /// The code is not good.
+    #[error("not enrolled: {0}")]
+    Enrolment(Failure),
+    /// The system has no random numbers to give.
+    #[error("the system gives no random numbers")]
+    Randomness,
+}
+
+/// One look after the other, so long as nothing is to be done.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long the counters of interfaces are watched before a decision.
+const BUSY_WINDOW: Duration = Duration::from_secs(1);
+/// After which enrolling is tried again where nobody answers.
+const ENROL_AGAIN: Duration = Duration::from_secs(10);
+const ALONE: &str = "alone.json";
+
+/// Works until `stop` is raised or it is removed. `tell` hears what an operator may want to know.
+///
+/// # Errors
+/// [`AgentError`], at its start.
+pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End, AgentError> {
+    let identity = Identity::load_or_create(&config.state)?;
+    if identity.is_removed() {
+        return Ok(End::Removed);
+    }
+    let directory = config.state.join("spool");
+    let failed = |source| AgentError::Spool { path: directory.clone(), source };
+    let spool = Spool::open(&directory, config.spool_bytes, now_s(system_ms())).map_err(failed)?;
+    let mut client = Client::new(&config.orchestrators, config.trust)?;
+    if !identity.is_enrolled() && !enrol(&config, &identity, &mut client, stop, tell)? {
+        return Ok(End::Stopped);
+    }
+    let mut seed = [0; 8];
+    SystemRandom::new().fill(&mut seed).map_err(|_| AgentError::Randomness)?;
+    let mut rng = Rng::new(u64::from_le_bytes(seed));
+    let settings = Settings {
+        orchestrators: client.orchestrators(),
+        start_within: config.start_within,
+        version: VERSION.to_owned(),
+        attributes: Some(config.attributes).filter(|it| *it != Attributes::default()),
+    };
+    let mut memory = spool.memory();
+    memory.alone = read_alone(&config.state);
+    let alone = memory.alone.clone();
+    let agent = Agent::begin(settings, memory, Time::ZERO, client.now_ms(), &mut rng);
+    let mut device = Device {
+        agent,
+        rng,
+        start: Instant::now(),
+        identity,
+        client,
+        spool,
+        measurer: config.measurer,
+        state: config.state,
+        alone,
+        is_busy: false,
+        stop,
+        tell,
+    };
+    Ok(device.work())
+}
+
+/// Shows the code until somebody answers. False if it was stopped before.
+fn enrol(
+    config: &Config,
+    identity: &Identity,
+    client: &mut Client,
+    stop: &AtomicBool,
+    tell: &dyn Fn(&str),
+) -> Result<bool, AgentError> {
+    let code = config.code.as_deref().ok_or(AgentError::NotEnrolled)?;
+    let mut told = String::new();
+    for turn in 0.. {
+        let orchestrator = turn % client.orchestrators().max(1);
+        let attributes = config.attributes.clone();
+        let failure = match client.enrol(orchestrator, identity, code, attributes, None) {
+            Ok(enrolled) => {
+                identity.note_enrolled(&enrolled)?;
+                tell(&format!("enrolled as {}", enrolled.device));
+                return Ok(true);
+            }
+            Err(failure) => failure,
+        };
+        let is_round_over = orchestrator + 1 >= client.orchestrators();
+        let wait = match failure.trouble {
+            Trouble::NoAnswer if is_round_over => ENROL_AGAIN,
+            Trouble::NoAnswer => Duration::ZERO,
+            Trouble::Later { after_ms } => Duration::from_millis(after_ms),
+            _ => return Err(AgentError::Enrolment(failure)),
+        };
+        if failure.words != told {
+            tell(&failure.words);
+            told = failure.words;
+        }
+        if !sleep(wait, stop) {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
+struct Device<'a> {
+    agent: Agent,
+    rng: Rng,
+    start: Instant,
+    identity: Identity,
+    client: Client,
+    spool: Spool,
+    measurer: Measurer,
+    state: PathBuf,
+    /// As it is on disk.
+    alone: Option<Alone>,
+    is_busy: bool,
+    stop: &'a AtomicBool,
+    tell: &'a dyn Fn(&str),
+}
+
+impl Device<'_> {
+    fn work(&mut self) -> End {
+        let mut told = String::new();
+        loop {
+            let now = self.now();
+            let local = self.local();
+            let task = self.agent.next(now, &local, &mut self.rng);
+            // A lease is given back and a result kept even by who is told to stop.
+            let is_last_word = match &task {
+                Task::Keep(_) => true,
+                Task::Release { .. } => !self.agent.is_away(),
+                _ => false,
+            };
+            if self.stop.load(Ordering::Relaxed) && !is_last_word {
+                return End::Stopped;
+            }
+            let news = match task {
+                Task::Wait { until } => {
+                    self.wait(until);
+                    continue;
+                }
+                Task::Stop => {
+                    // A restart would be told again.
+                    let _ = self.identity.note_removed();
+                    return End::Removed;
+                }
+                task => self.done(task),
+            };
+            let news = news.unwrap_or_else(|failure| {
+                if failure.words != told {
+                    (self.tell)(&failure.words);
+                    told.clone_from(&failure.words);
+                }
+                News::Trouble(failure.trouble)
+            });
+            if matches!(news, News::Next(_)) {
+                told.clear();
+            }
+            let now = self.now();
+            self.agent.set_clock(now, self.client.now_ms());
+            self.agent.hear(now, news, &mut self.rng);
+            self.remember_alone();
+        }
+    }
+
+    fn done(&mut self, task: Task) -> Result<News, Failure> {
+        Ok(match task {
+            Task::Ask { orchestrator, request } => {
+                // Unwritten it would be asked again after a restart, which is harmless.
+                let _ = self.spool.note_request(request.request);
+                let answer: NextAnswer = self.ask(orchestrator, "/v1/next", &request)?;
+                News::Next(Box::new(answer))
+            }
+            Task::Move { orchestrator, request } => {
+                let moved: Moved = self.ask(orchestrator, "/v1/move", &request)?;
+                News::Moved(moved)
+            }
+            Task::Release { orchestrator, request } => {
+                let _: Released = self.ask(orchestrator, "/v1/release", &request)?;
+                News::Released
+            }
+            Task::HandIn { orchestrator, most } => {
+                let Some(batch) = self.spool.oldest(most) else { return Ok(News::Stored) };
+                let (client, identity) = (&mut self.client, &self.identity);
+                let stored: Stored =
+                    client.ask_text(orchestrator, identity, "/v1/results", &batch.body)?;
+                if stored.refused > 0 {
+                    let refused = stored.refused;
+                    (self.tell)(&format!("{refused} results are of runs that nobody gave"));
+                }
+                self.spool.note_stored(batch.epoch, batch.through);
+                News::Stored
+            }
+            Task::Run(task) => News::Ran(Box::new(self.run(&task))),
+            Task::Keep(result) => self.keep(&result),
+            Task::Discard => {
+                (self.tell)("a result that no orchestrator takes is dropped");
+                self.spool.discard();
+                News::Discarded
+            }
+            Task::Renew => match self.spool.renew(now_s(self.client.now_ms())) {
+                Ok(()) => News::Renewed,
+                Err(_) => News::Trouble(Trouble::Later { after_ms: DISK_AGAIN_MS }),
+            },
+            Task::Wait { .. } | Task::Stop => News::Discarded,
+        })
+    }
+
+    fn ask<M, A>(&mut self, orchestrator: usize, path: &str, message: &M) -> Result<A, Failure>
+    where
+        M: serde::Serialize,
+        A: serde::de::DeserializeOwned,
+    {
+        self.client.ask(orchestrator, &self.identity, path, message)
+    }
+
+    fn run(&mut self, task: &RunTask) -> Ran {
+        // What is not known to have begun could be made twice.
+        if let Err(error) = self.spool.note_began(&task.began) {
+            return Ran::Over {
+                outcome: Outcome::Failed,
+                reason: format!("nothing can be written down: {error}"),
+                began: self.now(),
+                steps: Vec::new(),
+            };
+        }
+        let start = self.start;
+        self.measurer.run(task, &|| since(start))
+    }
+
+    fn keep(&mut self, result: &RunResult) -> News {
+        let (run, plan) = (result.run, &result.plan);
+        let what = match result.outcome {
+            Outcome::Measured => "measured".to_owned(),
+            outcome => format!("{}: {}", outcome.words(), result.reason),
+        };
+        match self.spool.keep(result) {
+            Ok(()) => {
+                (self.tell)(&format!("run {run} of {plan}: {what}"));
+                News::Kept
+            }
+            Err(error) => {
+                (self.tell)(&format!("run {run} of {plan} cannot be kept: {error}"));
+                News::NotKept
+            }
+        }
+    }
+
+    fn local(&self) -> Local {
+        Local {
+            epoch: self.spool.epoch(),
+            waiting: self.spool.waiting(),
+            dropped: self.spool.dropped(),
+            is_busy: self.is_busy,
+        }
+    }
+
+    /// Until then, or until it is told to stop; then looks whether the home uses its line.
+    fn wait(&mut self, until: Time) {
+        let left = Duration::from_nanos(until.since(self.now()).as_nanos());
+        if !sleep(left, self.stop) {
+            return;
+        }
+        let line = &self.measurer.line;
+        let Some(before) = line.bytes() else { return };
+        let start = Instant::now();
+        if !sleep(BUSY_WINDOW, self.stop) {
+            return;
+        }
+        let after = line.bytes().unwrap_or(before);
+        let elapsed_ms = (start.elapsed().as_millis() as u64).max(1);
+        let rate = |way: usize| after[way].saturating_sub(before[way]) * 8_000 / elapsed_ms;
+        self.is_busy = rate(0).max(rate(1)) > self.measurer.busy_bit_per_s;
+    }
+
+    fn remember_alone(&mut self) {
+        if self.agent.alone() != self.alone.as_ref() {
+            self.alone = self.agent.alone().cloned();
+            let text = serde_json::to_vec(&self.alone).unwrap_or_default();
+            // What it does not remember it is told again.
+            let _ = disk::write_whole(&self.state.join(ALONE), &text, Access::Owner);
+        }
+    }
+
+    fn now(&self) -> Time {
+        since(self.start)
+    }
+}
+
+/// Where the disk is full it is tried again after so long.
+const DISK_AGAIN_MS: u64 = 60_000;
+
+fn read_alone(state: &Path) -> Option<Alone> {
+    let text = std::fs::read(state.join(ALONE)).ok()?;
+    serde_json::from_slice::<Option<Alone>>(&text).ok()?
+}
+
+fn since(start: Instant) -> Time {
+    Time::from_nanos(start.elapsed().as_nanos() as u64)
+}
+
+fn now_s(now_ms: u64) -> u32 {
+    u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX)
+}
+
+/// False if it was told to stop meanwhile.
+fn sleep(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now().checked_add(time);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = until.map_or(LOOK_INTERVAL, |it| it.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK_INTERVAL));
+    }
+}

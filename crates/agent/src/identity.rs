@@ -1,0 +1,202 @@
+//! Who a device or a server is: an Ed25519 key of its own, which never leaves its directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use serde::{Deserialize, Serialize};
+use underload_disk::{self as disk, Access};
+use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::message::{Enrol, Enrolled, OpenSession, ServerAddress};
+use underload_probe::service::{ServiceError, read_secret};
+
+/// A key, and what an orchestrator made of it.
+#[derive(Debug)]
+pub struct Identity {
+    pair: Ed25519KeyPair,
+    public_key: [u8; 32],
+    directory: PathBuf,
+}
+
+/// Why there is no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The key's file cannot be used: others can read it, for example.
+    #[error(transparent)]
+    Secret(#[from] ServiceError),
+    /// A file cannot be read or written.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{} is damaged: remove it, and enrol again", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The system has no random numbers to give.
+    #[error("the system gives no random numbers")]
+    Randomness,
+}
+
+const KEY: &str = "device.key";
+const ENROLLED: &str = "enrolled.json";
+const REMOVED: &str = "removed";
+
+/// What a directory remembers of an enrolment.
+#[derive(Debug, Serialize, Deserialize)]
+struct Enrolment {
+    device: DeviceId,
+    lease_key: String,
+}
+
+impl Identity {
+    /// The key in `directory`, made there if none is.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn load_or_create(directory: &Path) -> Result<Self, IdentityError> {
+        let path = directory.join(KEY);
+        let failed = |source| IdentityError::File { path: path.clone(), source };
+        disk::create_directory(directory, Access::Owner).map_err(failed)?;
+        if !path.exists() {
+            let mut seed = [0; 32];
+            SystemRandom::new().fill(&mut seed).map_err(|_| IdentityError::Randomness)?;
+            let text = format!("{}\n", HEXLOWER.encode(&seed));
+            match disk::write_new(&path, text.as_bytes(), Access::Owner) {
+                // Another program was quicker; its key is as good.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                written => written.map_err(failed)?,
+            }
+        }
+        let bytes = read_secret(&path)?;
+        let damaged = || IdentityError::Damaged { path: path.clone() };
+        let seed = HEXLOWER.decode(bytes.trim_ascii()).map_err(|_| damaged())?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| damaged())?;
+        let public_key = pair.public_key().as_ref().try_into().map_err(|_| damaged())?;
+        Ok(Self { pair, public_key, directory: directory.to_owned() })
+    }
+
+    /// Its identifier.
+    pub fn device(&self) -> DeviceId {
+        DeviceId::of_key(&self.public_key)
+    }
+
+    /// Shows a code, to become a device, or a server that is reached there.
+    pub fn enrol(
+        &self,
+        code: &str,
+        attributes: Attributes,
+        server: Option<ServerAddress>,
+    ) -> Enrol {
+        Enrol {
+            code: code.to_owned(),
+            public_key: HEXLOWER.encode(&self.public_key),
+            proof: HEXLOWER.encode(self.pair.sign(code.as_bytes()).as_ref()),
+            attributes,
+            server,
+        }
+    }
+
+    /// Opens a session, at an instant of the orchestrator's clock.
+    pub fn open_session(&self, at_ms: u64) -> OpenSession {
+        let device = self.device();
+        let signed = OpenSession::signed(device, at_ms);
+        let signature = HEXLOWER.encode(self.pair.sign(signed.as_bytes()).as_ref());
+        OpenSession { device, at_ms, signature }
+    }
+
+    /// Whether an orchestrator knows this key, as far as it is remembered.
+    pub fn is_enrolled(&self) -> bool {
+        let remembered = std::fs::read(self.directory.join(ENROLLED)).unwrap_or_default();
+        let enrolment = serde_json::from_slice::<Enrolment>(&remembered);
+        enrolment.is_ok_and(|it| it.device == self.device())
+    }
+
+    /// Remembers that an orchestrator knows this key.
+    ///
+    /// # Errors
+    /// [`IdentityError::File`].
+    pub fn note_enrolled(&self, enrolled: &Enrolled) -> Result<(), IdentityError> {
+        let Enrolled { device, lease_key } = enrolled.clone();
+        let text = serde_json::to_vec(&Enrolment { device, lease_key }).unwrap_or_default();
+        self.write(ENROLLED, &text)
+    }
+
+    /// Whether it was told that it is removed.
+    pub fn is_removed(&self) -> bool {
+        self.directory.join(REMOVED).exists()
+    }
+
+    /// Remembers that it was told that it is removed.
+    ///
+    /// # Errors
+    /// [`IdentityError::File`].
+    pub fn note_removed(&self) -> Result<(), IdentityError> {
+        self.write(REMOVED, b"an orchestrator answered that this device is removed\n")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), IdentityError> {
+        let path = self.directory.join(name);
+        let written = disk::write_whole(&path, bytes, Access::Owner);
+        written.map_err(|source| IdentityError::File { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use ring::signature::{ED25519, UnparsedPublicKey};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_is_its_owners_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = Identity::load_or_create(directory.path()).expect("a key");
+        let path = directory.path().join(KEY);
+        assert_eq!(fs::metadata(&path).expect("its facts").permissions().mode() & 0o777, 0o600);
+        let again = Identity::load_or_create(directory.path()).expect("a key");
+        assert_eq!(first.device(), again.device());
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("changed");
+        let error = Identity::load_or_create(directory.path()).expect_err("others can read it");
+        assert!(error.to_string().contains("others can read it"), "{error}");
+    }
+
+    #[test]
+    fn what_it_signs_is_what_the_messages_say() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let verify = |text: &str, signature: &str| {
+            let signature = HEXLOWER.decode(signature.as_bytes()).expect("digits");
+            let key = UnparsedPublicKey::new(&ED25519, identity.public_key);
+            key.verify(text.as_bytes(), &signature).is_ok()
+        };
+        let enrol = identity.enrol("a code", Attributes::default(), None);
+        assert!(verify("a code", &enrol.proof));
+        let open = identity.open_session(5);
+        assert!(verify(&OpenSession::signed(open.device, 5), &open.signature));
+        assert!(!verify(&OpenSession::signed(open.device, 6), &open.signature));
+    }
+
+    #[test]
+    fn an_enrolment_is_of_its_key() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        assert!(!identity.is_enrolled() && !identity.is_removed());
+        let enrolled = Enrolled { device: identity.device(), lease_key: "00".repeat(32) };
+        identity.note_enrolled(&enrolled).expect("written");
+        assert!(identity.is_enrolled());
+        fs::remove_file(directory.path().join(KEY)).expect("removed");
+        let other = Identity::load_or_create(directory.path()).expect("a key");
+        assert!(!other.is_enrolled(), "another key is nobody yet");
+    }
+}

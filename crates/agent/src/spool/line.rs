@@ -1,0 +1,162 @@
+//! Lines of a spool, and reading all of them.
+//!
+//! A line is `TAG s STATE` or `TAG r EPOCH RESULT`, states and results in JSON, which has no line
+//! breaks. `TAG` is the first half of the SHA-256 of what stands behind it: against bits that
+//! flipped, not against an enemy.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use underload_fleet::agent::Began;
+use underload_fleet::message::Numbered;
+
+/// Where a device stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    /// 0 before the first.
+    pub epoch: u32,
+    /// The last number of this epoch that was given to a result.
+    pub sequence: u64,
+    /// The last result that need not be kept any more, by epoch and number.
+    pub stored: (u32, u64),
+    pub dropped: u64,
+    pub request: u64,
+    pub began: Option<Began>,
+    /// Whether that run has no result.
+    pub is_running: bool,
+}
+
+impl State {
+    pub(super) fn begin_epoch(&mut self, now_s: u32) {
+        // The largest numbers what the orchestrator says in a device's stead.
+        self.epoch = (self.epoch + 1).max(now_s).min(u32::MAX - 1);
+        self.sequence = 0;
+        self.request = 0;
+        // A number of the epoch before.
+        if let Some(began) = &mut self.began {
+            began.request = 0;
+        }
+    }
+}
+
+/// A line to be written.
+pub(super) enum Line<'a> {
+    State(&'a State),
+    Result { epoch: u32, json: &'a str },
+}
+
+impl Line<'_> {
+    pub(super) fn text(&self) -> io::Result<String> {
+        let words = match self {
+            Self::State(state) => format!("s {}", serde_json::to_string(state)?),
+            Self::Result { epoch, json } => format!("r {epoch} {json}"),
+        };
+        Ok(format!("{} {words}\n", tag(&words)))
+    }
+}
+
+/// All that a directory holds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Numbers of the files, rising.
+    pub files: Vec<u64>,
+    pub state: Option<State>,
+    /// Those that still wait, in their order: epoch, number, JSON.
+    pub results: Vec<(u32, u64, String)>,
+    pub is_damaged: bool,
+    /// Results among the damaged lines.
+    pub results_damaged: u64,
+}
+
+/// More than any limit that makes sense.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Hexadecimal digits of a line's tag.
+const TAG_LEN: usize = 32;
+
+pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
+    let mut found = Found::default();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?.file_name();
+        let number = entry.to_str().and_then(|text| text.strip_prefix(name)?.parse::<u64>().ok());
+        let is_ours = |number: &u64| *entry == *format!("{name}{number:010}");
+        found.files.extend(number.filter(is_ours));
+    }
+    found.files.sort_unstable();
+    let mut results = BTreeMap::new();
+    for number in found.files.clone() {
+        let file = File::open(directory.join(format!("{name}{number:010}")))?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        found.read_lines(&bytes, &mut results);
+    }
+    let state = found.state.clone().unwrap_or_default();
+    let is_left = |key: &(u32, u64)| *key > state.stored;
+    let left = results.into_iter().filter(|(key, _)| is_left(key));
+    found.results = left.map(|((epoch, sequence), json)| (epoch, sequence, json)).collect();
+    // A result's number stands in no state until the next one is written.
+    if let (Some(state), Some((epoch, sequence, _))) = (&mut found.state, found.results.last())
+        && *epoch == state.epoch
+    {
+        state.sequence = state.sequence.max(*sequence);
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn read_lines(&mut self, bytes: &[u8], results: &mut BTreeMap<(u32, u64), String>) {
+        let mut rest = bytes;
+        if bytes.is_empty() {
+            self.is_damaged = true;
+        }
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line = std::str::from_utf8(&rest[..end]).ok().and_then(checked);
+            let is_result = rest[..end].get(TAG_LEN + 1) == Some(&b'r');
+            rest = &rest[end + 1..];
+            if line.and_then(|words| self.take(words, results)).is_none() {
+                self.is_damaged = true;
+                self.results_damaged += u64::from(is_result);
+            }
+        }
+        // Unfinished: nobody was told that it is kept. Or its end is what is damaged.
+        self.is_damaged |= !rest.is_empty();
+    }
+
+    /// `None` for a line that is none.
+    fn take(&mut self, words: &str, results: &mut BTreeMap<(u32, u64), String>) -> Option<()> {
+        let (kind, rest) = words.split_once(' ')?;
+        match kind {
+            "s" => self.state = Some(serde_json::from_str(rest).ok()?),
+            "r" => {
+                let (epoch, json) = rest.split_once(' ')?;
+                let numbered: Numbered = serde_json::from_str(json).ok()?;
+                let epoch: u32 = epoch.parse().ok()?;
+                results.insert((epoch, numbered.sequence), json.to_owned());
+                if let Some(state) = &mut self.state {
+                    let result = &numbered.result;
+                    let of_run =
+                        |began: &Began| began.plan == result.plan && began.run == result.run;
+                    state.is_running &= !state.began.as_ref().is_some_and(of_run);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn checked(line: &str) -> Option<&str> {
+    let (found, words) = line.split_once(' ')?;
+    (found == tag(words)).then_some(words)
+}
+
+fn tag(words: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, words.as_bytes());
+    let mut text = HEXLOWER.encode(digest.as_ref());
+    text.truncate(TAG_LEN);
+    text
+}

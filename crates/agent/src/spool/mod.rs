@@ -1,0 +1,374 @@
+//! What a device keeps on disk until it is known to be stored elsewhere.
+//!
+//! Lines are appended to a file and synced before they count; when a file is long enough the next
+//! one begins, and the oldest goes once all that it holds is stored. Together they stay below a
+//! limit: where results wait for so long that there is no room, the oldest are dropped and counted.
+//! Each line carries a checksum. What a kill or a power cut left unfinished is ignored, since
+//! nobody was told that it was kept; where a line that was finished is damaged, what else was lost
+//! with it is not known, so results are numbered in a new epoch from then on.
+//!
+//! Opening writes what still counts into new files and then removes the old ones, so that damage
+//! and leftovers of a kill are read once.
+
+mod line;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use underload_disk::{self as disk, Access, GrowingFile};
+use underload_fleet::agent::{Began, Memory};
+use underload_fleet::message::{Numbered, REQUEST_MAX};
+use underload_fleet::outcome::RunResult;
+
+use line::{Line, State};
+
+/// Results and where a device stands, on disk.
+#[derive(Debug)]
+pub struct Spool {
+    directory: PathBuf,
+    bytes_max: u64,
+    /// Those that are there, the oldest first; the last one is written to.
+    files: VecDeque<SpoolFile>,
+    /// `None` before the first line of a file, and after an error.
+    file: Option<GrowingFile>,
+    state: State,
+    waiting: VecDeque<Entry>,
+    _lock: fs::File,
+}
+
+#[derive(Debug)]
+struct SpoolFile {
+    number: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    epoch: u32,
+    sequence: u64,
+    /// Number of its file.
+    file: u64,
+    /// [`Numbered`] in JSON.
+    json: String,
+}
+
+/// Results for one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Of all of them.
+    pub epoch: u32,
+    /// The last one's number.
+    pub through: u64,
+    /// [`underload_fleet::message::Results`] in JSON.
+    pub body: String,
+}
+
+/// Bytes on disk, if nobody says otherwise.
+pub const BYTES_DEFAULT: u64 = 1 << 20;
+/// Fewer would not hold what one run measured.
+pub const BYTES_MIN: u64 = 64 << 10;
+/// A file is this part of all bytes.
+const FILES: u64 = 8;
+/// Bytes of a line that says where the device stands, at most.
+const STATE_MAX: u64 = 4 << 10;
+/// Start of the names of the files.
+const NAME: &str = "spool-";
+
+impl Spool {
+    /// With what `directory` holds, which is made if it is not there. A new epoch begins at
+    /// `now_s`, seconds since 1970, or one above the last.
+    ///
+    /// # Errors
+    /// What the file system said; [`io::ErrorKind::WouldBlock`] if another agent uses it.
+    pub fn open(directory: &Path, bytes_max: u64, now_s: u32) -> io::Result<Self> {
+        disk::create_directory(directory, Access::Owner)?;
+        let lock = disk::lock_directory(directory, std::time::Duration::from_secs(2))?;
+        let found = line::read_all(directory, NAME)?;
+        let mut state = found.state.unwrap_or_default();
+        let last_epoch = found.results.last().map_or(0, |(epoch, ..)| *epoch);
+        state.epoch = state.epoch.max(last_epoch);
+        if found.is_damaged || found.files.is_empty() {
+            state.begin_epoch(now_s);
+        }
+        state.dropped += found.results_damaged;
+        let next = found.files.last().map_or(1, |last| last + 1);
+        let mut spool = Self {
+            directory: directory.to_owned(),
+            bytes_max: bytes_max.max(BYTES_MIN),
+            files: VecDeque::new(),
+            file: None,
+            state,
+            waiting: VecDeque::new(),
+            _lock: lock,
+        };
+        spool.begin_file(next)?;
+        for (epoch, sequence, json) in found.results {
+            spool.make_room(json.len() as u64)?;
+            spool.append_result(epoch, sequence, json)?;
+        }
+        spool.sync()?;
+        for number in found.files {
+            disk::remove(&spool.path(number))?;
+        }
+        Ok(spool)
+    }
+
+    /// See [`underload_fleet::message::Next::epoch`].
+    pub fn epoch(&self) -> u32 {
+        self.state.epoch
+    }
+
+    /// Results that wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Results that were lost so far.
+    pub fn dropped(&self) -> u64 {
+        self.state.dropped
+    }
+
+    /// Bytes on disk.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// What an agent has to know to go on.
+    pub fn memory(&self) -> Memory {
+        let began = self.state.began.clone();
+        let interrupted = began.clone().filter(|_| self.state.is_running);
+        Memory { request: self.state.request, began, interrupted, alone: None, is_removed: false }
+    }
+
+    /// Remembers the number of a request.
+    ///
+    /// # Errors
+    /// What the file system said; nothing has changed then, here and in the other functions.
+    pub fn note_request(&mut self, request: u64) -> io::Result<()> {
+        if request == self.state.request {
+            return Ok(());
+        }
+        self.change(|state| state.request = request)
+    }
+
+    /// Remembers that a run began.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn note_began(&mut self, began: &Began) -> io::Result<()> {
+        self.change(|state| {
+            state.is_running = true;
+            state.began = Some(began.clone());
+        })
+    }
+
+    /// Keeps a result; it outlives a power cut when this returns.
+    ///
+    /// # Errors
+    /// What the file system said; [`io::ErrorKind::FileTooLarge`] for more than an eighth of the
+    /// limit.
+    pub fn keep(&mut self, result: &RunResult) -> io::Result<()> {
+        // Even if it fails: the number may be on disk all the same.
+        self.state.sequence += 1;
+        let (epoch, sequence) = (self.state.epoch, self.state.sequence);
+        let numbered = Numbered { sequence, result: result.clone() };
+        let json = serde_json::to_string(&numbered)?;
+        if json.len() as u64 > self.bytes_max / FILES - STATE_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.make_room(json.len() as u64)?;
+        self.append_result(epoch, sequence, json)?;
+        if let Err(error) = self.sync() {
+            self.waiting.pop_back();
+            return Err(error);
+        }
+        let of_run = |began: &Began| began.plan == result.plan && began.run == result.run;
+        if self.state.began.as_ref().is_some_and(of_run) {
+            self.state.is_running = false;
+        }
+        Ok(())
+    }
+
+    /// The oldest results, all of one epoch, at most so many; `None` where none wait.
+    pub fn oldest(&self, most: usize) -> Option<Batch> {
+        let epoch = self.waiting.front()?.epoch;
+        let mut body = format!("{{\"epoch\":{epoch},\"results\":[");
+        let mut through = 0;
+        let same = self.waiting.iter().take_while(|entry| entry.epoch == epoch);
+        for entry in same.take(most) {
+            if through > 0 && body.len() + entry.json.len() + 3 > REQUEST_MAX {
+                break;
+            }
+            if through > 0 {
+                body.push(',');
+            }
+            body.push_str(&entry.json);
+            through = entry.sequence;
+        }
+        body.push_str("]}");
+        Some(Batch { epoch, through, body })
+    }
+
+    /// Results up to this one are stored elsewhere. Where that cannot be written down they are
+    /// handed in again after a restart, which changes nothing.
+    pub fn note_stored(&mut self, epoch: u32, through: u64) {
+        let is_stored = |entry: &Entry| (entry.epoch, entry.sequence) <= (epoch, through);
+        while self.waiting.front().is_some_and(is_stored) {
+            self.waiting.pop_front();
+        }
+        let _ = self.change(|state| state.stored = (epoch, through));
+        // They go when room is needed, too.
+        let _ = self.remove_empty();
+    }
+
+    /// Drops the oldest result and counts it as lost.
+    pub fn discard(&mut self) {
+        if let Some(entry) = self.waiting.pop_front() {
+            let stored = (entry.epoch, entry.sequence);
+            let _ = self.change(|state| {
+                state.stored = stored;
+                state.dropped += 1;
+            });
+        }
+    }
+
+    /// Begins a new epoch, at `now_s`, seconds since 1970, or one above the last.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn renew(&mut self, now_s: u32) -> io::Result<()> {
+        self.change(|state| state.begin_epoch(now_s))
+    }
+
+    /// Changes where the device stands, which is on disk when this returns. Results that were
+    /// appended and are not synced are synced with it.
+    fn change(&mut self, change: impl FnOnce(&mut State)) -> io::Result<()> {
+        let before = self.state.clone();
+        change(&mut self.state);
+        let text = Line::State(&self.state).text();
+        let written = text.and_then(|text| self.append(&text)).and_then(|()| self.sync());
+        if written.is_err() {
+            // A number that may be on disk is not used again.
+            let sequence = self.state.sequence.max(before.sequence);
+            self.state = before;
+            self.state.sequence = sequence;
+        }
+        written
+    }
+
+    fn append_result(&mut self, epoch: u32, sequence: u64, json: String) -> io::Result<()> {
+        self.append(&Line::Result { epoch, json: &json }.text()?)?;
+        let file = self.files.back().map_or(0, |file| file.number);
+        self.waiting.push_back(Entry { epoch, sequence, file, json });
+        Ok(())
+    }
+
+    /// Until so many bytes and a state fit below the limit.
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        let needed = bytes + STATE_MAX;
+        while self.bytes() + needed > self.bytes_max {
+            if self.files.len() < 2 {
+                self.begin_file(self.next_number())?;
+            }
+            self.drop_oldest_file()?;
+        }
+        Ok(())
+    }
+
+    /// What waits in the oldest file is counted as lost before the file goes: a kill in between
+    /// loses no count.
+    fn drop_oldest_file(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.files.front().map(|file| file.number) else { return Ok(()) };
+        let lost: Vec<_> = self.waiting.iter().take_while(|entry| entry.file <= oldest).collect();
+        if let Some(last) = lost.last() {
+            let (stored, count) = ((last.epoch, last.sequence), lost.len());
+            self.change(|state| {
+                state.stored = stored;
+                state.dropped += count as u64;
+            })?;
+            self.waiting.drain(..count);
+        }
+        disk::remove(&self.path(oldest))?;
+        self.files.pop_front();
+        Ok(())
+    }
+
+    fn remove_empty(&mut self) -> io::Result<()> {
+        let first = self.waiting.front().map_or(u64::MAX, |entry| entry.file);
+        while self.files.len() > 1 && self.files.front().is_some_and(|file| file.number < first) {
+            let Some(file) = self.files.front() else { break };
+            disk::remove(&self.path(file.number))?;
+            self.files.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Appends a line to the last file, or to a new one if that is full or broken.
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        let is_full = self.files.back().is_none_or(|last| last.bytes >= self.bytes_max / FILES);
+        if self.file.is_none() || is_full {
+            self.sync()?;
+            self.begin_file(self.next_number())?;
+        }
+        let (Some(file), Some(last)) = (&mut self.file, self.files.back_mut()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            // Half a line in front of the next one would damage both.
+            if file.cut(last.bytes).is_err() {
+                self.file = None;
+            }
+            return Err(error);
+        }
+        last.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let synced = file.sync();
+        if synced.is_err() {
+            // Nobody knows what of it is on disk.
+            self.file = None;
+        }
+        synced
+    }
+
+    /// A new file, whose first line says where the device stands, under a name that lasts.
+    fn begin_file(&mut self, number: u64) -> io::Result<()> {
+        let path = self.path(number);
+        let text = Line::State(&self.state).text()?;
+        let begin = || {
+            let mut file = disk::create_new(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync()?;
+            disk::sync_directory(&self.directory)?;
+            Ok(file)
+        };
+        match begin() {
+            Ok(file) => {
+                self.file = Some(file);
+                self.files.push_back(SpoolFile { number, bytes: text.len() as u64 });
+                Ok(())
+            }
+            Err(error) => {
+                // The next attempt has the same name.
+                let _ = disk::remove(&path);
+                Err(error)
+            }
+        }
+    }
+
+    fn next_number(&self) -> u64 {
+        self.files.back().map_or(1, |last| last.number + 1)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.directory.join(format!("{NAME}{number:010}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

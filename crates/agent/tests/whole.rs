@@ -1,0 +1,296 @@
+//! A device from its enrolment to its removal, at a measurement server of this machine and before
+//! a stand-in of an orchestrator that refuses what a real one refuses.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use data_encoding::HEXLOWER;
+use serde::Serialize;
+use underload_agent::Trust;
+use underload_agent::device::{AgentError, Config, End, run};
+use underload_agent::measure::Measurer;
+use underload_agent::spool::BYTES_DEFAULT;
+use underload_aqm::time::Span;
+use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::message::{
+    AssignedStep, Assignment, Enrol, Enrolled, Moved, Next, NextAnswer, OpenSession, Problem,
+    Released, Results, ServerAddress, Session, Stored,
+};
+use underload_fleet::outcome::Outcome;
+use underload_fleet::plan::Kind;
+use underload_fleet::request::{Authenticated, open_session, sender};
+use underload_probe::network::current_network;
+use underload_probe::service::{Identity, Line, Service, ServiceConfig};
+use underload_record::schema::ValidityLimits;
+
+const SECRET: [u8; 32] = [9; 32];
+const HOUR_MS: u64 = 3_600_000;
+
+/// What the stand-in was told.
+#[derive(Debug, Default)]
+struct Seen {
+    paths: Vec<String>,
+    stored: Vec<Results>,
+    device: Option<DeviceId>,
+}
+
+struct StandIn {
+    address: String,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// Its clock is an hour ahead of this machine's.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    since.as_millis() as u64 + HOUR_MS
+}
+
+fn step(name: &str, kind: Kind) -> AssignedStep {
+    AssignedStep {
+        name: name.to_owned(),
+        kind,
+        duration_ms: 600,
+        warm_up_ms: 200,
+        classes: vec![0, 45],
+        interval_ms: 20,
+        probe_bytes: 100,
+    }
+}
+
+impl StandIn {
+    fn start(server: ServerAddress) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("its address"));
+        let seen = Arc::<Mutex<Seen>>::default();
+        let state = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                while answer(&stream, &server, &state).is_some() {}
+            }
+        });
+        Self { address, seen }
+    }
+}
+
+/// Answers one request; `None` at the end of the connection.
+fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
+    let path = first.split(' ').nth(1)?.to_owned();
+    let mut headers = std::collections::BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(": ") else { break };
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    let mut seen = seen.lock().expect("nobody panicked");
+    seen.paths.push(path.clone());
+    let header = |name: &str| headers.get(name).map_or("", String::as_str);
+    let request = Authenticated {
+        session: header("underload-session"),
+        tag: header("underload-tag"),
+        at_ms: header("underload-time").parse().unwrap_or(0),
+        path: &path,
+        body: &body,
+    };
+    let (status, text) = match &*path {
+        "/v1/enrol" | "/v1/session" => stranger(&path, &body, &mut seen),
+        _ => match sender(&SECRET, now_ms(), &request) {
+            Ok(device) if Some(device) == seen.device => signed(&path, &body, server, &mut seen),
+            other => problem(401, "forged", &format!("{other:?}")),
+        },
+    };
+    drop(seen);
+    let date = "Date: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
+    // Only a refusal's is looked at, and this one is not of today.
+    let date = if status == 401 { date_now() } else { date.to_owned() };
+    let mut stream = stream;
+    let head = format!("HTTP/1.1 {status} X\r\n{date}Content-Length: {}\r\n\r\n", text.len());
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(text.as_bytes()).ok()
+}
+
+/// Days of this century only.
+fn date_now() -> String {
+    let seconds = now_ms() / 1_000;
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970;
+    let days_of = |year: u64| if year.is_multiple_of(4) { 366 } else { 365 };
+    while days >= days_of(year) {
+        days -= days_of(year);
+        year += 1;
+    }
+    let february = days_of(year) - 337;
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    let name =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month];
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("Date: Mon, {:02} {name} {year} {hour:02}:{minute:02}:{second:02} GMT\r\n", days + 1)
+}
+
+fn said(answer: &impl Serialize) -> (u16, String) {
+    (200, serde_json::to_string(answer).expect("an answer"))
+}
+
+fn problem(status: u16, code: &str, message: &str) -> (u16, String) {
+    let (code, message) = (code.to_owned(), message.to_owned());
+    (status, serde_json::to_string(&Problem { code, message }).expect("a problem"))
+}
+
+fn stranger(path: &str, body: &[u8], seen: &mut Seen) -> (u16, String) {
+    if path == "/v1/enrol" {
+        let enrol: Enrol = serde_json::from_slice(body).expect("a message");
+        if enrol.code != "good" {
+            return problem(403, "code", "the code is not good");
+        }
+        let key = HEXLOWER.decode(enrol.public_key.as_bytes()).expect("digits");
+        let device = DeviceId::of_key(&key.try_into().expect("32 bytes"));
+        seen.device = Some(device);
+        return said(&Enrolled { device, lease_key: "00".repeat(32) });
+    }
+    let open: OpenSession = serde_json::from_slice(body).expect("a message");
+    if open.at_ms.abs_diff(now_ms()) > 300_000 {
+        return problem(401, "stale", "five minutes off");
+    }
+    let expires_ms = now_ms() + HOUR_MS;
+    let opened = open_session(&SECRET, open.device, expires_ms);
+    let key = HEXLOWER.encode(&opened.key);
+    said(&Session { session: opened.session, key, expires_ms, now_ms: now_ms() })
+}
+
+fn signed(path: &str, body: &[u8], server: &ServerAddress, seen: &mut Seen) -> (u16, String) {
+    match path {
+        "/v1/next" => {
+            let next: Next = serde_json::from_slice(body).expect("a message");
+            if next.request > 2 {
+                return problem(410, "removed", "the device is removed");
+            }
+            let steps = vec![step("idle", Kind::Latency), step("up", Kind::Upload)];
+            let nobody = ServerAddress { address: "127.0.0.1:1".to_owned(), ..server.clone() };
+            let run = Assignment {
+                plan: "a-plan".to_owned(),
+                run: next.request,
+                not_before_ms: now_ms(),
+                not_after_ms: now_ms() + 60_000,
+                steps,
+                lease: "of no use here".to_owned(),
+                lease_id: next.request,
+                // At the second time nobody is there.
+                servers: vec![if next.request == 1 { server.clone() } else { nobody }],
+            };
+            said(&NextAnswer {
+                now_ms: now_ms(),
+                next_poll_ms: now_ms(),
+                run: Some(run),
+                refusal: None,
+                alone: None,
+            })
+        }
+        "/v1/move" => said(&Moved { lease: None, server: None }),
+        "/v1/release" => said(&Released { was_held: true }),
+        "/v1/results" => {
+            let results: Results = serde_json::from_slice(body).expect("a message");
+            let new = results.results.len() as u32;
+            seen.stored.push(results);
+            said(&Stored { new, known: 0, refused: 0 })
+        }
+        _ => problem(404, "not-found", path),
+    }
+}
+
+fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
+    let any = u64::MAX;
+    Config {
+        // The first one is away.
+        orchestrators: vec!["http://127.0.0.1:1".to_owned(), stand_in.address.clone()],
+        trust: Trust::Pinned(format!("sha256:{}", "00".repeat(32)).parse().expect("a key")),
+        state: state.to_owned(),
+        code: Some(code.to_owned()),
+        attributes: Attributes::default(),
+        measurer: Measurer {
+            network: current_network(),
+            line: Line::Ignored,
+            busy_bit_per_s: 0,
+            tier_bit_per_s: (1_000_000_000, 0),
+            // A busy machine is not what is tested here.
+            limits: ValidityLimits {
+                lateness_p99_ns: any,
+                slots_missed_percent: 100.0,
+                cpu_pressure_percent: 100.0,
+            },
+            cancel: Arc::default(),
+        },
+        spool_bytes: BYTES_DEFAULT,
+        start_within: Span::ZERO,
+    }
+}
+
+fn server() -> (Service, ServerAddress) {
+    let identity = Identity::generate().expect("a certificate");
+    let ports = ServiceConfig { tcp_port: 0, udp_port: 0, ..ServiceConfig::on_loopback(identity) };
+    let service = Service::start(ports).expect("a server");
+    let address = ServerAddress {
+        name: "east".to_owned(),
+        address: service.address().to_string(),
+        fingerprint: service.fingerprint().to_string(),
+    };
+    (service, address)
+}
+
+#[test]
+fn a_device_from_its_enrolment_to_its_removal() {
+    let (_service, address) = server();
+    let stand_in = StandIn::start(address);
+    let directory = tempfile::tempdir().expect("a directory");
+    let stop = Arc::new(AtomicBool::new(false));
+    let refused = run(config(&stand_in, directory.path(), "bad"), &stop, &|_| {});
+    assert!(matches!(refused, Err(AgentError::Enrolment(_))), "{refused:?}");
+    let watched = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(100) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        watched.store(true, Ordering::Relaxed);
+    });
+    let words = Mutex::new(Vec::new());
+    let tell = |text: &str| words.lock().expect("nobody panicked").push(text.to_owned());
+    let end = run(config(&stand_in, directory.path(), "good"), &stop, &tell);
+    let words = words.into_inner().expect("nobody panicked");
+    let seen = stand_in.seen.lock().expect("nobody panicked");
+    assert_eq!(end.expect("it ran"), End::Removed, "{words:?} {seen:?}");
+    let results: Vec<_> = seen.stored.iter().flat_map(|it| &it.results).collect();
+    let [first, second] = results[..] else { panic!("{results:?} {words:?}") };
+    assert_eq!([first.sequence, second.sequence], [1, 2]);
+    assert_eq!(first.result.outcome, Outcome::Measured, "{first:?}");
+    assert_eq!(first.result.fault(), None);
+    assert!(first.result.at_ms.abs_diff(now_ms()) < 100_000, "by the orchestrator's clock");
+    let [idle, up] = &first.result.steps[..] else { panic!("{first:?}") };
+    for step in [idle, up] {
+        assert!(step.series.iter().all(|series| series.sent >= 20), "{step:?}");
+        assert!(step.series.iter().all(|series| series.lost * 2 < series.sent), "{step:?}");
+    }
+    assert_eq!(idle.goodput_bit_per_s, None);
+    assert!(up.goodput_bit_per_s > Some(1_000_000) && up.tier_percent > Some(0.0), "{up:?}");
+    assert_eq!((second.result.outcome, second.result.steps.len()), (Outcome::Refused, 0));
+    assert!(second.result.reason.contains("no answer"), "{second:?}");
+    // Kept and given back before it is handed in; and sessions are opened once.
+    let count = |path: &str| seen.paths.iter().filter(|it| *it == path).count();
+    assert_eq!((count("/v1/release"), count("/v1/move")), (1, 1), "{:?}", seen.paths);
+    assert_eq!((count("/v1/enrol"), count("/v1/session")), (2, 2), "one at the wrong time");
+    let again = run(config(&stand_in, directory.path(), "good"), &stop, &|_| {});
+    assert_eq!(again.expect("it ran"), End::Removed, "for good");
+    assert_eq!(count("/v1/next"), 3, "nobody was asked again");
+}
