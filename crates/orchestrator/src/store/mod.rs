@@ -22,14 +22,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use underload_fleet::store::StoreError;
 
-/// An instant as it is stored: the databases know signed numbers only.
+/// An instant that is compared as it is stored: the databases know signed numbers only, so that all
+/// are moved down by 2^63, which keeps their order.
 fn to_instant(at_ms: u64) -> i64 {
-    i64::try_from(at_ms).unwrap_or(i64::MAX)
+    at_ms.wrapping_sub(1 << 63) as i64
 }
 
-/// An instant that was stored; the last one stands for never.
+/// What [`to_instant`] was given.
 fn instant_of(stored: i64) -> u64 {
-    u64::try_from(stored).ok().filter(|at_ms| *at_ms != i64::MAX as u64).unwrap_or(u64::MAX)
+    (stored as u64).wrapping_add(1 << 63)
 }
 
 fn to_json(value: &impl Serialize) -> Result<String, StoreError> {

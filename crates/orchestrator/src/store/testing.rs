@@ -7,7 +7,8 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{
-    Archive, Device, Dimension, Filter, Needs, OutcomeCount, Store, StoredResult, Sum,
+    Archive, Device, Dimension, Filter, LogEntry, Needs, OutcomeCount, PlanRow, Server, Store,
+    StoreError, StoredResult, Sum, Transaction,
 };
 
 /// 2026-01-01, milliseconds since 1970.
@@ -155,4 +156,75 @@ pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Vec<OutcomeCount>
         (sums, archive.outcomes(&filter).expect("outcomes"))
     });
     answers.collect()
+}
+
+/// A store and who answers questions about it, as the suite of all stores wants them.
+pub(super) struct Both<S, A> {
+    pub(super) store: S,
+    pub(super) archive: A,
+    /// Done after each change, for example to put results together.
+    pub(super) then: Box<dyn FnMut() + Send>,
+}
+
+impl<S: Store, A: Send> Store for Both<S, A> {
+    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        (self.then)();
+        self.store.begin(needs)
+    }
+}
+
+impl<S: Send, A: Archive> Archive for Both<S, A> {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+        (self.then)();
+        self.archive.outcomes(filter)
+    }
+
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+        self.archive.sums(filter, by)
+    }
+
+    fn devices(
+        &mut self,
+        filter: &Filter,
+        after: Option<DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, StoreError> {
+        self.archive.devices(filter, after, limit)
+    }
+
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+        self.archive.count_devices(filter)
+    }
+
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
+        self.archive.values(attribute, limit)
+    }
+
+    fn results_of(
+        &mut self,
+        device: DeviceId,
+        limit: usize,
+    ) -> Result<Vec<StoredResult>, StoreError> {
+        self.archive.results_of(device, limit)
+    }
+
+    fn visit(
+        &mut self,
+        filter: &Filter,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        self.archive.visit(filter, see)
+    }
+
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+        self.archive.servers()
+    }
+
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+        self.archive.plans()
+    }
+
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
+        self.archive.log(limit)
+    }
 }

@@ -14,7 +14,7 @@ use underload_fleet::store::{
 use super::session::{Session, Source, told};
 use super::transaction::{DEVICE, body_of, device_of, id_of, to_limit};
 use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
-use crate::store::{ROLLED_UP, attribute_column, encode, instant_of};
+use crate::store::{ROLLED_UP, attribute_column, encode};
 
 /// Answers questions about a store and changes nothing.
 pub struct PostgresArchive {
@@ -177,7 +177,7 @@ impl Archive for PostgresArchive {
         let sql = "SELECT at_ms, who, what FROM log ORDER BY number DESC LIMIT $1";
         let rows = self.rows(sql, &[&to_limit(limit)])?;
         let entry = |row: &Row| {
-            let at_ms = instant_of(row.try_get(0)?);
+            let at_ms = row.try_get::<_, i64>(0)? as u64;
             Ok(LogEntry { at_ms, who: row.try_get(1)?, what: row.try_get(2)? })
         };
         rows.iter().map(entry).collect::<Result<_, _>>().map_err(told)

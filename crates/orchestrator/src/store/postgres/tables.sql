@@ -1,5 +1,5 @@
--- Numbers that may be above 2^63 are stored as the signed number of the same bits; instants, which
--- are compared, end at 2^63 - 1, which stands for never.
+-- Numbers that may be above 2^63 are stored as the signed number of the same bits. Instants that are
+-- compared, settle_ms and expires_ms, are stored less 2^63, so that their order is kept.
 
 CREATE TABLE devices (
     id bytea PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE devices (
     made bigint NOT NULL,
     schedules text NOT NULL
 ) WITH (fillfactor = 70);
-CREATE INDEX devices_to_settle ON devices (settle_ms) WHERE settle_ms < 9223372036854775807;
+CREATE INDEX devices_to_settle ON devices (settle_ms);
 
 CREATE TABLE codes (hash bytea PRIMARY KEY, body text NOT NULL);
 CREATE TABLE servers (name text PRIMARY KEY, body text NOT NULL) WITH (fillfactor = 20);

@@ -7,11 +7,12 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use underload_fleet::message::ServerAddress;
+use underload_fleet::store::conformance;
 use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, StoredResult};
 
 use super::scratch::Scratch;
 use super::*;
-use crate::store::testing::{self, START_MS, append, ask, many};
+use crate::store::testing::{self, Both, START_MS, append, ask, many};
 
 /// The address of a database of its own on the one server of these tests.
 fn database(test: &str) -> Option<String> {
@@ -32,6 +33,26 @@ fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
     };
     archive.visit(&Filter::default(), &mut see).expect("it reads");
     seen
+}
+
+#[test]
+fn it_does_what_every_store_does() {
+    if database("it_does_what_every_store_does").is_none() {
+        return;
+    }
+    let mut made = 0;
+    conformance::run(|| {
+        made += 1;
+        let url = database(&format!("conformance_{made}")).expect("there is a server");
+        let store = PostgresStore::connect(&url).expect("it connects");
+        let archive = store.archive().expect("an archive");
+        let mut keeper = store.keeper().expect("a keeper");
+        // A part of the results is put together before each change and question.
+        let then = Box::new(move || assert!(keeper.roll_up(3).is_ok(), "it adds up"));
+        Both { store, archive, then }
+    });
+    let url = database("conformance_race").expect("there is a server");
+    conformance::race(|| PostgresStore::connect(&url).expect("it connects"), 4);
 }
 
 #[test]

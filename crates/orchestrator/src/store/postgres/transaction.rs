@@ -258,9 +258,8 @@ impl Transaction for PostgresTransaction<'_> {
     fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
         // Each orchestrator takes others.
         let sql = format!(
-            "SELECT {DEVICE} FROM devices WHERE settle_ms <= $1 AND settle_ms < {}
-                ORDER BY settle_ms, id LIMIT $2 FOR UPDATE SKIP LOCKED",
-            i64::MAX
+            "SELECT {DEVICE} FROM devices WHERE settle_ms <= $1
+                ORDER BY settle_ms, id LIMIT $2 FOR UPDATE SKIP LOCKED"
         );
         let more = to_limit(limit.saturating_add(self.rows.devices.changed.len()));
         for row in self.session.rows(&sql, &[&to_instant(now_ms), &more])? {
@@ -460,7 +459,6 @@ fn seen_of(row: &Row) -> Result<(seen::Place, Vec<u8>), StoreError> {
 /// A row of [`DEVICE`].
 pub(super) fn device_of(row: &Row) -> Result<Device, StoreError> {
     let number = |column| row.try_get::<_, i64>(column).map(|number| number as u64).map_err(told);
-    let instant = |column| row.try_get(column).map(instant_of).map_err(told);
     let text = |column| row.try_get::<_, String>(column).map_err(told);
     let key: &[u8] = row.try_get("public_key").map_err(told)?;
     let broken = |_| StoreError::Broken { what: "a stored key is damaged".to_owned() };
@@ -477,14 +475,14 @@ pub(super) fn device_of(row: &Row) -> Result<Device, StoreError> {
             configured: text("configured")?,
             measured: text("measured")?,
         },
-        enrolled_ms: instant("enrolled_ms")?,
-        seen_ms: instant("seen_ms")?,
+        enrolled_ms: number("enrolled_ms")?,
+        seen_ms: number("seen_ms")?,
         is_removed: row.try_get("is_removed").map_err(told)?,
         epoch: number("epoch")? as u32,
         request: number("request")?,
         waiting: number("waiting")?,
         dropped: number("dropped")?,
-        settle_ms: instant("settle_ms")?,
+        settle_ms: row.try_get("settle_ms").map(instant_of).map_err(told)?,
         made: number("made")?,
         schedules: from_json(row.try_get("schedules").map_err(told)?)?,
     })

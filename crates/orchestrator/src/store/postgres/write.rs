@@ -34,7 +34,7 @@ pub(super) fn rows(session: &mut Session, rows: &Cached) -> Result<(), StoreErro
     }
     for entry in &rows.log {
         let sql = "INSERT INTO log (at_ms, who, what) VALUES ($1, $2, $3)";
-        session.change(sql, &[&to_instant(entry.at_ms), &entry.who, &entry.what])?;
+        session.change(sql, &[&(entry.at_ms as i64), &entry.who, &entry.what])?;
     }
     Ok(())
 }
@@ -54,9 +54,8 @@ fn devices(session: &mut Session, devices: &[&Device]) -> Result<(), StoreError>
     let numbers = |number: fn(&Device) -> u64| -> Vec<i64> {
         devices.iter().map(|device| number(device) as i64).collect()
     };
-    let instants = |instant: fn(&Device) -> u64| -> Vec<i64> {
-        devices.iter().map(|device| to_instant(instant(device))).collect()
-    };
+    let settle = devices.iter().map(|device| to_instant(device.settle_ms));
+    let settle: Vec<i64> = settle.collect();
     let ids: Vec<&[u8]> = devices.iter().map(|device| &device.id.0[..]).collect();
     let keys: Vec<&[u8]> = devices.iter().map(|device| &device.public_key[..]).collect();
     let tiers = devices.iter().map(|device| device.attributes.get("tier").unwrap_or_default());
@@ -78,14 +77,14 @@ fn devices(session: &mut Session, devices: &[&Device]) -> Result<(), StoreError>
             &texts(|device| &device.attributes.measured),
             &numbers(|device| device.attributes.tier_up_bit_per_s),
             &numbers(|device| device.attributes.tier_down_bit_per_s),
-            &instants(|device| device.enrolled_ms),
-            &instants(|device| device.seen_ms),
+            &numbers(|device| device.enrolled_ms),
+            &numbers(|device| device.seen_ms),
             &removed,
             &numbers(|device| u64::from(device.epoch)),
             &numbers(|device| device.request),
             &numbers(|device| device.waiting),
             &numbers(|device| device.dropped),
-            &instants(|device| device.settle_ms),
+            &settle,
             &numbers(|device| device.made),
             &schedules,
         ],

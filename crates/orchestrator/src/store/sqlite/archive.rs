@@ -14,7 +14,7 @@ use underload_fleet::store::{
 use super::transaction::{DEVICE, PLANS, SERVERS, bodies, device_of};
 use super::{connect, migrate, told};
 use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
-use crate::store::{ROLLED_UP, attribute_column, encode, from_json, instant_of};
+use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 
 /// Answers questions about a store, also of another process, and changes nothing.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Archive for SqliteArchive {
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
         let limit = limit.min(i64::MAX as usize) as i64;
         let rows = statement.query_map([limit], |row| {
-            let (at_ms, who, what) = (instant_of(row.get(0)?), row.get(1)?, row.get(2)?);
+            let (at_ms, who, what) = (row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?);
             Ok(LogEntry { at_ms, who, what })
         });
         rows.map_err(told)?.collect::<Result<_, _>>().map_err(told)

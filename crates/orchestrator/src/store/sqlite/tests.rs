@@ -2,10 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use underload_fleet::store::conformance;
 use underload_fleet::store::{Archive, Filter, Memory, StoredResult, Sum};
 
 use super::*;
-use crate::store::testing::{self, append, ask, many};
+use crate::store::testing::{self, Both, append, ask, many};
+
+#[test]
+fn it_does_what_every_store_does() {
+    let folders = tempfile::tempdir().expect("a folder");
+    let mut made = 0;
+    conformance::run(|| {
+        made += 1;
+        let store = SqliteStore::open(&folders.path().join(format!("{made}"))).expect("it opens");
+        let archive = store.archive().expect("an archive");
+        let mut keeper = store.keeper().expect("a keeper");
+        // A part of the results is put together before each change and question.
+        let then = Box::new(move || assert!(keeper.roll_up(3).is_ok(), "it adds up"));
+        Both { store, archive, then }
+    });
+}
 
 #[test]
 fn what_is_committed_is_there_once_and_what_is_not_is_gone() {

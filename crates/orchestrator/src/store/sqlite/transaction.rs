@@ -85,8 +85,8 @@ impl Transaction for SqliteTransaction<'_> {
             ":measured": attributes.measured,
             ":tier_up_bit_per_s": attributes.tier_up_bit_per_s as i64,
             ":tier_down_bit_per_s": attributes.tier_down_bit_per_s as i64,
-            ":enrolled_ms": to_instant(device.enrolled_ms),
-            ":seen_ms": to_instant(device.seen_ms),
+            ":enrolled_ms": device.enrolled_ms as i64,
+            ":seen_ms": device.seen_ms as i64,
             ":is_removed": device.is_removed,
             ":epoch": device.epoch,
             ":request": device.request as i64,
@@ -100,10 +100,9 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
-        let sql = "SELECT id FROM devices WHERE settle_ms <= ? AND settle_ms < ?
-            ORDER BY settle_ms, id LIMIT ?";
+        let sql = "SELECT id FROM devices WHERE settle_ms <= ? ORDER BY settle_ms, id LIMIT ?";
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
-        let values = params![to_instant(now_ms), i64::MAX, limit as i64];
+        let values = params![to_instant(now_ms), limit as i64];
         let ids = statement.query_map(values, |row| row.get(0)).map_err(told)?;
         ids.map(|id| Ok(DeviceId(id.map_err(told)?))).collect()
     }
@@ -203,7 +202,7 @@ impl Transaction for SqliteTransaction<'_> {
 
     fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
         let sql = "INSERT INTO log (at_ms, who, what) VALUES (?, ?, ?)";
-        self.put(sql, params![to_instant(entry.at_ms), entry.who, entry.what])
+        self.put(sql, params![entry.at_ms as i64, entry.who, entry.what])
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
@@ -252,7 +251,6 @@ fn json(value: &impl Serialize) -> Result<String, StoreError> {
 /// A row of [`DEVICE`].
 pub(super) fn device_of(row: &Row<'_>) -> Result<Device, StoreError> {
     let number = |column| row.get::<_, i64>(column).map(|number| number as u64).map_err(told);
-    let instant = |column| row.get(column).map(instant_of).map_err(told);
     let text = |column| row.get::<_, String>(column).map_err(told);
     let schedules = row.get_ref("schedules").map_err(told)?.as_str();
     let schedules = schedules.map_err(|error| told(error.into()))?;
@@ -269,14 +267,14 @@ pub(super) fn device_of(row: &Row<'_>) -> Result<Device, StoreError> {
             configured: text("configured")?,
             measured: text("measured")?,
         },
-        enrolled_ms: instant("enrolled_ms")?,
-        seen_ms: instant("seen_ms")?,
+        enrolled_ms: number("enrolled_ms")?,
+        seen_ms: number("seen_ms")?,
         is_removed: row.get("is_removed").map_err(told)?,
         epoch: row.get("epoch").map_err(told)?,
         request: number("request")?,
         waiting: number("waiting")?,
         dropped: number("dropped")?,
-        settle_ms: instant("settle_ms")?,
+        settle_ms: row.get("settle_ms").map(instant_of).map_err(told)?,
         made: number("made")?,
         schedules: crate::store::from_json(schedules)?,
     })
