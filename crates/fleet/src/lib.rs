@@ -11,6 +11,8 @@
 //! - [`message`], [`request`], [`lease`]: what is said, by whom, and what is allowed.
 //! - [`outcome`], [`bins`]: what became of a run, and the delays that it saw.
 //! - [`agent`]: what a device does next, whatever it hears.
+//! - [`orchestrator`]: what is answered, as changes of a store; [`agent`]: what a device does next.
+//! - [`retention`]: how long what was measured is kept, and in what form.
 //! - [`admission`]: who may run now: the line, its segment and a server, all or nothing.
 //! - [`blocking`]: how often a pool of servers is full, by the formula that telephone networks use.
 //! - [`simulate`]: a day of millions of lines, by the same rules, in virtual time.
@@ -31,6 +33,7 @@ pub mod orchestrator;
 pub mod outcome;
 pub mod plan;
 pub mod request;
+pub mod retention;
 pub mod schedule;
 pub mod simulate;
 pub mod store;

@@ -96,5 +96,5 @@ mod tests {
         assert!(all.made > 10 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
     }
 
-    const FLEETS: u64 = 200;
+    const FLEETS: u64 = 100;
 }

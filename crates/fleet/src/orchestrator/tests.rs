@@ -5,7 +5,8 @@ use underload_aqm::rng::Rng;
 
 use super::*;
 use crate::device::Attributes;
-use crate::message::{Numbered, ServerAddress};
+use crate::lease::SKEW_MS;
+use crate::message::{Assignment, Numbered, ServerAddress};
 use crate::outcome::{Outcome, RunResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
 
@@ -189,11 +190,13 @@ impl Fleet {
 
     fn outcomes(&mut self) -> Vec<(Outcome, String, u64)> {
         let counts = self.store.outcomes(&Filter::default()).expect("memory");
-        counts.into_iter().map(|it| (it.outcome, it.reason, it.count)).collect()
+        let mut sums = BTreeMap::new();
+        for it in counts {
+            *sums.entry((it.outcome, it.reason)).or_insert(0) += it.count;
+        }
+        sums.into_iter().map(|((outcome, reason), count)| (outcome, reason, count)).collect()
     }
 }
-
-use crate::message::Assignment;
 
 const NEXT: Next =
     Next { epoch: 0, request: 1, is_busy: false, waiting: 0, dropped: 0, attributes: None };
@@ -265,4 +268,351 @@ fn a_run_from_the_plan_to_its_outcome() {
     fleet.now += MINUTE;
     fleet.next(device);
     assert_eq!(fleet.outcomes(), [(Outcome::Measured, String::new(), 1)]);
+}
+
+#[test]
+fn a_code_is_good_once_and_for_what_it_was_made_for() {
+    let mut fleet = Fleet::new();
+    let operator = Attributes { region: "north".to_owned(), ..Attributes::default() };
+    let code = fleet.code(CodeFor::Device, 1, operator);
+    let refused = |done: Result<Enrolled, Rejection>| done.expect_err("it is not good").code;
+    assert_eq!(refused(fleet.enrol_with(1, "GUESSED", None)), "code-unknown");
+    assert_eq!(refused(fleet.enrol_with(1, &code, Some(address("east")))), "for-a-device");
+    // As somebody types it.
+    let typed = format!(" {}-{}", &code[..5].to_lowercase(), &code[5..]);
+    let enrolled = fleet.enrol_with(1, &typed, None).expect("it is good");
+    assert_eq!(
+        (enrolled.device, &enrolled.lease_key[..]),
+        (id_of(1), &hex(&fleet.orchestrator.lease_key())[..])
+    );
+    let known = fleet.device(id_of(1)).attributes;
+    assert_eq!((known.region.as_str(), known.model.as_str()), ("north", "told"));
+    // The answer was lost: the same key again, even when the code is not valid any more.
+    fleet.now += 61 * MINUTE;
+    assert_eq!(fleet.enrol_with(1, &code, None), Ok(enrolled));
+    assert_eq!(refused(fleet.enrol_with(2, &code, None)), "code-used");
+    let late = fleet.code(CodeFor::Server, 3, Attributes::default());
+    fleet.now += 60 * MINUTE;
+    assert_eq!(refused(fleet.enrol_with(3, &late, Some(address("east")))), "code-expired");
+    let removed = fleet.change(|it, tx, now, rng| it.remove_device(tx, now, rng, "me", id_of(1)));
+    assert_eq!(removed, Ok(()));
+    assert_eq!(refused(fleet.enrol_with(1, &code, None)), "removed");
+    let again = fleet.code(CodeFor::Device, 4, Attributes::default());
+    assert!(fleet.enrol_with(1, &again, None).is_ok() && !fleet.device(id_of(1)).is_removed);
+    // Signed by another key than it shows.
+    let key = pair(9);
+    let enrol = Enrol {
+        code: again.clone(),
+        public_key: hex(key.public_key().as_ref()),
+        proof: hex(pair(8).sign(again.as_bytes()).as_ref()),
+        attributes: Attributes::default(),
+        server: None,
+    };
+    let done = fleet.change(|it, tx, now, _| it.enrol(tx, now, &enrol));
+    assert_eq!(refused(done), "bad-proof");
+}
+
+#[test]
+fn a_server_has_its_name_and_key_alone() {
+    let mut fleet = Fleet::ready();
+    let taken = fleet.enrol_server(201, "east").expect_err("the name is taken");
+    assert_eq!((taken.kind.status(), taken.code), (409, "name-taken"));
+    fleet.enrol_server(202, "west").expect("it is new");
+    let foreign = fleet.heartbeat(202, "east").expect_err("not its name");
+    assert_eq!((foreign.kind.status(), foreign.code), (403, "another-name"));
+    let device = fleet.enrol(1, "");
+    let sent = Heartbeat { address: address("east"), ..HEARTBEAT };
+    let none = fleet.change(|it, tx, now, _| it.heartbeat(tx, now, device, &sent));
+    assert_eq!(none.expect_err("a device").code, "not-a-server");
+    let server = fleet.ask(id_of(200), &NEXT).expect_err("a server");
+    assert_eq!((server.kind.status(), server.code), (403, "not-a-device"));
+    fleet.change(|it, tx, now, rng| it.remove_device(tx, now, rng, "me", id_of(200))).expect("ok");
+    assert_eq!(fleet.heartbeat(200, "east").expect_err("removed").kind.status(), 410);
+    assert_eq!(fleet.enrol_server(201, "east"), Ok(id_of(201)), "its place is free");
+}
+
+#[test]
+fn a_session_is_for_who_has_the_key() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let mut open = |seed: u8, device: DeviceId, at_ms: u64| {
+        let text = OpenSession::signed(device, at_ms);
+        let signature = hex(pair(seed).sign(text.as_bytes()).as_ref());
+        let it = OpenSession { device, at_ms, signature };
+        fleet.change(|by, tx, now, _| by.open_session(tx, now, &it))
+    };
+    let session = open(1, device, START + 299_000).expect("it has the key");
+    assert_eq!(session.expires_ms, START + 3_600_000);
+    assert!(open(200, id_of(200), START).is_ok(), "a server, too");
+    for (seed, of, at, code) in [
+        (2, device, START, "bad-signature"),
+        (1, id_of(2), START, "not-enrolled"),
+        (1, device, START + 300_001, "stale"),
+        (1, device, 0, "stale"),
+    ] {
+        let rejection = open(seed, of, at).expect_err(code);
+        assert_eq!((rejection.kind.status(), rejection.code), (401, code));
+    }
+}
+
+#[test]
+fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "cmts-1");
+    let run = fleet.given(device);
+    let asked = Next { request: fleet.requests, ..NEXT };
+    fleet.now += 2_000;
+    let again = fleet.ask(device, &asked).expect("it may ask").run.expect("the same");
+    assert_eq!((again.lease, again.run), (run.lease.clone(), run.run));
+    assert_eq!(fleet.store.leases().len(), 1);
+    // It could not begin any more.
+    fleet.now += START_MS;
+    assert_eq!(fleet.ask(device, &asked).expect("it may ask").run, None);
+    let older = fleet.ask(device, &Next { request: asked.request - 1, ..NEXT });
+    let older = older.expect_err("a newer one was answered");
+    assert_eq!((older.kind.status(), older.code), (409, "outdated"));
+    let made = fleet.ask(device, &Next { epoch: MADE_EPOCH, ..NEXT }).expect_err("not its epoch");
+    assert_eq!(made.kind.status(), 400);
+    // A new epoch begins from 1; a lease that is held is not given twice.
+    let answer = fleet.ask(device, &Next { epoch: 1, ..NEXT }).expect("a new epoch");
+    assert_eq!(answer.run, None);
+    assert_eq!(fleet.outcomes(), [], "its run may be under way");
+    fleet.now = fleet.store.leases()[0].expires_ms;
+    fleet.ask(device, &Next { epoch: 1, request: 2, ..NEXT }).expect("it may ask");
+    let missed = (Outcome::Missed, "no result was handed in".to_owned(), 1);
+    assert_eq!(fleet.outcomes(), [missed]);
+}
+
+#[test]
+fn what_is_held_back_is_tried_again_and_ends_with_its_reason() {
+    let mut fleet = Fleet::ready();
+    let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
+    fleet.until_due(second);
+    let due = fleet.schedule(second).due_ms;
+    // Its neighbour holds the segment.
+    let lease = crate::store::HeldLease {
+        expires_ms: u64::MAX >> 1,
+        ..crate::store::conformance::samples::lease(7, first, "east", Some("cmts-1"))
+    };
+    let hold = |fleet: &mut Fleet| {
+        let mut tx = fleet.store.begin(&Needs::default()).expect("memory");
+        tx.put_lease(&lease).expect("memory");
+        let mut server = tx.servers().expect("memory").remove(0);
+        server.reserved_up_bit_per_s += lease.up_bit_per_s;
+        tx.put_server(&server).expect("memory");
+        tx.commit().expect("memory");
+    };
+    hold(&mut fleet);
+    let (mut refused, mut last_asked) = (0, 0);
+    while fleet.schedule(second).run == 1 {
+        fleet.heartbeat(200, "east").expect("it is known");
+        let answer = fleet.next(second);
+        assert_eq!((answer.run, answer.refusal), (None, Some(Refusal::SegmentBusy)));
+        (refused, last_asked) = (refused + 1, fleet.now);
+        fleet.now = fleet.now.max(answer.next_poll_ms);
+    }
+    let mut outcomes = vec![(Outcome::Refused, "segment busy".to_owned(), 1)];
+    assert_eq!(fleet.outcomes(), outcomes);
+    assert!(refused > 2 && last_asked <= due + 20 * MINUTE, "{refused}");
+    assert_eq!(fleet.orchestrator.held_back()[2], (Reason::Refused(Refusal::SegmentBusy), refused));
+    // The home is busy until it is too late.
+    fleet.until_due(second);
+    while fleet.schedule(second).run == 2 {
+        let answer = fleet.next_as(second, true, 0);
+        assert_eq!((answer.run, answer.refusal), (None, None));
+        fleet.now = fleet.now.max(answer.next_poll_ms);
+    }
+    outcomes.push((Outcome::CrossTraffic, "home busy".to_owned(), 1));
+    outcomes.sort();
+    assert_eq!(fleet.outcomes(), outcomes);
+}
+
+#[test]
+fn who_is_silent_is_spoken_for() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let run = fleet.given(device);
+    // Of 24 a day, none is asked for in ten days; the run that was given is waited for.
+    fleet.now += 10 * 24 * 60 * MINUTE;
+    let mut settled = 0;
+    while fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))) == Ok(1) {
+        settled += 1;
+    }
+    let [(Outcome::Missed, reason, missed)] = &fleet.outcomes()[..] else { panic!("missed only") };
+    assert_eq!(reason, "the device did not ask in time");
+    // 240 on average, a standard deviation of 16.
+    assert!(missed.abs_diff(240) < 70, "{missed}");
+    assert!(settled <= 2, "{settled} times");
+    // It comes back with the result, and then goes on from where it is due.
+    assert_eq!(fleet.hand_in(device, 1, run.run).map(|stored| stored.new), Ok(1));
+    assert!(fleet.schedule(device).due_ms + 20 * MINUTE >= fleet.now);
+    // A month later nothing is waited for any more.
+    let late = fleet.given(device).run;
+    fleet.now += OWED_MS + 1;
+    for _ in 0..4 {
+        fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))).expect("it may");
+    }
+    let known = Stored { new: 0, known: 1, refused: 0 };
+    assert_eq!(fleet.hand_in(device, 2, late), Ok(known));
+}
+
+#[test]
+fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let run = fleet.given(device);
+    let stop =
+        |fleet: &mut Fleet| fleet.change(|it, tx, now, _| it.stop_plan(tx, now, "me", "trial"));
+    stop(&mut fleet).expect("it is there");
+    assert_eq!(fleet.apply(PLAN).expect_err("its name is taken").code, "name-taken");
+    fleet.now += 60_000;
+    assert_eq!(fleet.hand_in(device, 1, run.run).map(|stored| stored.new), Ok(1));
+    fleet.now += 24 * 60 * MINUTE;
+    let answer = fleet.next(device);
+    assert_eq!((answer.run, answer.alone), (None, None));
+    assert_eq!(fleet.outcomes().len(), 1, "nothing was due after it stopped");
+    assert_eq!(
+        (fleet.device(device).schedules.len(), fleet.device(device).settle_ms),
+        (0, u64::MAX)
+    );
+    let unknown = fleet.change(|it, tx, now, _| it.stop_plan(tx, now, "me", "no such"));
+    assert_eq!(unknown.expect_err("no such plan").kind.status(), 404);
+    let written: Vec<_> =
+        fleet.store.log(2).expect("memory").into_iter().map(|it| it.what).collect();
+    assert_eq!(written, ["stopped the plan trial", "made a code for a device"]);
+}
+
+#[test]
+fn plans_that_cost_too_much_or_are_no_plans_are_refused() {
+    let mut fleet = Fleet::new();
+    for (from, to, code) in [
+        ("name = \"trial\"", "", "no-name"),
+        ("count = 1\n", "count = 0\n", "bad-plan"),
+        ("[servers]", "[budget]\nline_per_month = \"1MB\"\n[servers]", "over-budget"),
+    ] {
+        let refused = fleet.apply(&PLAN.replacen(from, to, 1)).expect_err(code);
+        assert_eq!(refused.code, code, "{refused}");
+    }
+    let row = fleet.apply(PLAN).expect("it is one");
+    fleet.now += 1;
+    assert_eq!(fleet.apply(PLAN), Ok(row), "the same again");
+    let changed = fleet.apply(&PLAN.replace("= 24", "= 23")).expect_err("another of that name");
+    assert_eq!(changed.code, "name-taken");
+    for number in 1..PLANS_MAX {
+        fleet.apply(&PLAN.replace("\"trial\"", &format!("\"p{number}\""))).expect("there is room");
+    }
+    let one_more = fleet.apply(&PLAN.replace("\"trial\"", "\"one-more\""));
+    assert_eq!(one_more.expect_err("too many").code, "too-many-plans");
+}
+
+#[test]
+fn a_lease_moves_with_all_it_holds_or_ends() {
+    let mut fleet = Fleet::ready();
+    fleet.enrol_server(202, "west").expect("it is new");
+    let device = fleet.enrol(1, "cmts-1");
+    fleet.until_due(device);
+    fleet.heartbeat(202, "west").expect("it is known");
+    let run = fleet.next(device).run.expect("all is free");
+    let first = run.servers[0].name.clone();
+    let other = if first == "east" { "west" } else { "east" };
+    let go = |fleet: &mut Fleet, tried: &[&str], sender: DeviceId| {
+        let tried = tried.iter().map(|it| (*it).to_owned()).collect();
+        let it = Move { lease_id: run.lease_id, tried };
+        fleet.change(|by, tx, now, rng| by.move_lease(tx, now, rng, sender, &it))
+    };
+    let stranger = fleet.enrol(2, "");
+    assert_eq!(go(&mut fleet, &[&first], stranger).expect_err("not its").code, "not-yours");
+    assert_eq!(fleet.release(stranger, run.lease_id).expect_err("not its").code, "not-yours");
+    for _ in 0..2 {
+        let moved = go(&mut fleet, &[&first], device).expect("it may");
+        let lease = moved.lease.expect("there is room");
+        let keys = [fleet.orchestrator.lease_key()];
+        assert!(
+            Claims::verify(&lease, &keys, other, fleet.now).is_ok_and(|it| it.id == run.lease_id)
+        );
+        assert_eq!(moved.server.map(|it| it.name).as_deref(), Some(other), "also when repeated");
+        let used = [first.as_str(), other].map(|name| fleet.server(name).reserved_up_bit_per_s);
+        assert_eq!(used, [0, 100_000_000]);
+    }
+    // The first server's word of it does not end what has gone on.
+    let old_seed = if first == "east" { 200 } else { 202 };
+    let told = Heartbeat { address: address(&first), ended: vec![run.lease_id], ..HEARTBEAT };
+    fleet.say(old_seed, &told).expect("it is known");
+    assert_eq!(fleet.store.leases().len(), 1);
+    let none = Moved { lease: None, server: None };
+    assert_eq!(go(&mut fleet, &[&first, other], device), Ok(none.clone()));
+    assert_eq!((fleet.store.leases(), fleet.server(other).reserved_up_bit_per_s), (Vec::new(), 0));
+    assert_eq!(go(&mut fleet, &[&first], device), Ok(none), "it is over");
+}
+
+#[test]
+fn a_silent_servers_leases_are_void_once_none_can_begin() {
+    let mut fleet = Fleet::ready();
+    let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
+    fleet.enrol_server(202, "west").expect("it is new");
+    fleet.next(second);
+    let run = fleet.given(first);
+    assert_eq!(run.servers[0].name, "east");
+    let given = fleet.now;
+    // West is heard of, east is not. Is the segment free, for a neighbour whose run is due?
+    let is_free = |fleet: &mut Fleet| {
+        fleet.heartbeat(202, "west").expect("it is known");
+        fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 1)?))).expect("it may");
+        fleet.store.leases().is_empty()
+    };
+    fleet.now = given + START_MS + 2 * SKEW_MS;
+    assert!(!is_free(&mut fleet), "it may have begun, and end with its server's silence");
+    fleet.now += 1;
+    assert!(is_free(&mut fleet), "before it expires");
+    assert_eq!(fleet.server("east").reserved_up_bit_per_s, 0);
+    let back = fleet.heartbeat(200, "east").expect("it is known");
+    assert_eq!((back.lease_keys.len(), back.next_ms), (1, fleet.now + HEARTBEAT_MS));
+}
+
+#[test]
+fn a_loaded_line_of_an_unknown_segment_is_refused_where_lines_share_some() {
+    let mut fleet = Fleet::new();
+    fleet.apply(&PLAN.replace("count = 1000", "count = 1000\nper_segment = 300")).expect("new");
+    fleet.enrol_server(200, "east").expect("it is new");
+    let device = fleet.enrol(1, "");
+    fleet.until_due(device);
+    let answer = fleet.next(device);
+    assert_eq!((answer.run, answer.refusal), (None, Some(Refusal::SegmentUnknown)));
+    let alone = answer.alone.expect("its latency it may measure");
+    assert!(alone.steps.iter().all(|step| step.kind == crate::plan::Kind::Latency));
+}
+
+#[test]
+fn what_a_device_hands_in_is_bounded_and_its_own() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let run = fleet.given(device);
+    let given = fleet.now;
+    let stranger = fleet.enrol(2, "");
+    let refused = Stored { new: 0, known: 0, refused: 1 };
+    assert_eq!(fleet.hand_in(stranger, 1, run.run), Ok(refused), "another's run");
+    let hand_in = |fleet: &mut Fleet, epoch, results| {
+        let it = Results { epoch, results };
+        fleet.change(|by, tx, now, _| by.results(tx, now, device, &it))
+    };
+    let statuses = [
+        hand_in(&mut fleet, MADE_EPOCH, Vec::new()),
+        hand_in(&mut fleet, 0, vec![numbered(0, 1)]),
+        hand_in(&mut fleet, 0, vec![numbered(u64::MAX, 1)]),
+        hand_in(&mut fleet, 0, vec![numbered(1, 1); crate::message::RESULTS_MAX + 1]),
+    ]
+    .map(|done| done.expect_err("it may not").kind.status());
+    assert_eq!(statuses, [400, 400, 400, 413]);
+    // A clock that is years ahead or behind.
+    let mut future = numbered(1, run.run);
+    future.result.at_ms = u64::MAX;
+    let mut alone = numbered(2, 0);
+    alone.result.at_ms = 5;
+    assert_eq!(hand_in(&mut fleet, 0, vec![future, alone]).map(|stored| stored.new), Ok(2));
+    let kept = fleet.store.results();
+    assert_eq!([kept[0].result.at_ms, kept[1].result.at_ms], [given, START]);
+    let key = crate::device::Pseudonym::of(&[3; 32], device);
+    assert!(kept.iter().all(|it| it.pseudonym == key && it.stored_ms == given));
+    fleet.change(|it, tx, now, rng| it.remove_device(tx, now, rng, "me", device)).expect("ok");
+    assert_eq!(fleet.hand_in(device, 3, 1).expect_err("removed").kind.status(), 410);
 }

@@ -7,20 +7,31 @@ use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
 use super::{
-    BYTES_MAX, Budget, Cohort, CohortRule, Kind, LINES_MAX, Lines, NAME_MAX, Plan, SERVERS_MAX,
-    Servers, Step, Tier, values,
+    BYTES_MAX, Budget, Cohort, CohortRule, Kind, LINES_MAX, Lines, NAME_MAX, PRESETS, Plan,
+    SERVERS_MAX, Servers, Step, Tier, place, preset, values,
 };
 use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{problem}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+#[error("{}", self.words())]
 pub struct PlanError {
     /// Counted from 1.
     pub line: Option<usize>,
     /// In words, with the key.
     pub problem: String,
+    /// What else is wrong.
+    pub others: Vec<PlanError>,
+}
+
+impl PlanError {
+    fn words(&self) -> String {
+        let line = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        let first = format!("{line}{}", self.problem);
+        let others = self.others.iter().map(Self::to_string);
+        std::iter::once(first).chain(others).collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// Steps of a run, tiers of a plan, and classes of a step, at most each.
@@ -51,6 +62,8 @@ struct File {
     #[serde(default)]
     cohort: Vec<FileCohort>,
     tier: Vec<FileTier>,
+    preset: Option<String>,
+    #[serde(default)]
     step: Vec<FileStep>,
     servers: FileServers,
     #[serde(default)]
@@ -149,12 +162,13 @@ pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     let file: File = toml::from_str(text).map_err(|error: toml::de::Error| PlanError {
         line: error.span().map(|span| 1 + text[..span.start].matches('\n').count()),
         problem: error.message().trim().replace('\n', ", "),
+        others: Vec::new(),
     })?;
-    plan(file)
+    plan(text, file)
 }
 
 fn fault(problem: impl Into<String>) -> PlanError {
-    PlanError { line: None, problem: problem.into() }
+    PlanError { line: None, problem: problem.into(), others: Vec::new() }
 }
 
 /// Refuses a number outside of what a key takes.
@@ -170,17 +184,55 @@ fn count(key: &str, found: usize) -> Result<(), PlanError> {
     within(key, found as f64, 1.0, ENTRIES_MAX as f64).map(drop)
 }
 
-fn plan(file: File) -> Result<Plan, PlanError> {
-    count("[[step]]", file.step.len())?;
-    count("[[tier]]", file.tier.len())?;
-    within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX)?;
-    within("servers.count", f64::from(file.servers.count), 1.0, f64::from(SERVERS_MAX))?;
-    if let Some(most) = file.budget.requests_per_second {
-        within("budget.requests_per_second", most, 0.0, 1e12)?;
+/// What is wrong with a file, all of it that can be told apart.
+struct Faults<'a> {
+    text: &'a str,
+    found: Vec<PlanError>,
+}
+
+impl Faults<'_> {
+    /// What was read, or nothing where it is wrong: in the `index`th section of that name.
+    fn in_section<T>(
+        &mut self,
+        (section, index): (&str, usize),
+        read: Result<T, PlanError>,
+    ) -> Option<T> {
+        read.map_err(|error| {
+            let line = place::line_of(self.text, section, index, &error.problem);
+            self.found.push(PlanError { line: error.line.or(line), ..error });
+        })
+        .ok()
     }
+
+    /// The first one, with all others.
+    fn told(self) -> PlanError {
+        let mut found = self.found.into_iter();
+        let first = found.next().unwrap_or_else(|| fault("it cannot be read"));
+        PlanError { others: found.collect(), ..first }
+    }
+}
+
+fn plan(text: &str, file: File) -> Result<Plan, PlanError> {
+    let mut faults = Faults { text, found: Vec::new() };
+    let top = ("", 0);
+    faults.in_section(top, name("name", &file.name, true));
+    faults.in_section(top, within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX));
     let start_within = file.start_within.unwrap_or(Span::from_secs(3_600));
-    within("start_within (s)", start_within.as_nanos() as f64 / 1e9, 0.0, 86_400.0)?;
-    name("name", &file.name, true)?;
+    let start_s = start_within.as_nanos() as f64 / 1e9;
+    faults.in_section(top, within("start_within (s)", start_s, 0.0, 86_400.0));
+    let servers = f64::from(file.servers.count);
+    let servers = within("servers.count", servers, 1.0, f64::from(SERVERS_MAX));
+    faults.in_section(("servers", 0), servers);
+    let requests = file.budget.requests_per_second.unwrap_or(0.0);
+    let requests = within("budget.requests_per_second", requests, 0.0, 1e12);
+    faults.in_section(("budget", 0), requests);
+    let lines = faults.in_section(("lines", 0), lines(&file.lines));
+    let tiers = faults.in_section(("tier", 0), tiers(&file.tier));
+    let cohorts = cohorts(&mut faults, file.cohort);
+    let steps = steps(&mut faults, file.preset.as_deref(), file.step);
+    let (Some(lines), Some(tiers), true) = (lines, tiers, faults.found.is_empty()) else {
+        return Err(faults.told());
+    };
     let plan = Plan {
         name: file.name,
         title: file.title,
@@ -189,10 +241,10 @@ fn plan(file: File) -> Result<Plan, PlanError> {
         window: file.window.unwrap_or(Window { from: Span::ZERO, until: DAY }),
         until_ms: file.until,
         start_within,
-        lines: lines(&file.lines)?,
-        cohorts: cohorts(file.cohort)?,
-        tiers: tiers(&file.tier)?,
-        steps: file.step.into_iter().map(step).collect::<Result<_, _>>()?,
+        lines,
+        cohorts,
+        tiers,
+        steps,
         servers: Servers { count: file.servers.count, capacity: file.servers.capacity },
         budget: Budget {
             line_bytes_per_month: file.budget.line_per_month,
@@ -200,8 +252,24 @@ fn plan(file: File) -> Result<Plan, PlanError> {
             requests_per_s: file.budget.requests_per_second,
         },
     };
-    fits(&plan)?;
+    let fits = fits(&plan);
+    faults.in_section(top, fits).ok_or(()).map_err(|()| faults.told())?;
     Ok(plan)
+}
+
+fn steps(faults: &mut Faults<'_>, named: Option<&str>, files: Vec<FileStep>) -> Vec<Step> {
+    if let Some(name) = named {
+        let steps = preset(name)
+            .ok_or_else(|| fault(format!("preset: `{name}` is none of {}", PRESETS.join(", "))));
+        let steps = match (steps, files.is_empty()) {
+            (Ok(_), false) => Err(fault("preset: its steps stand for themselves: no [[step]]")),
+            (steps, _) => steps,
+        };
+        return faults.in_section(("", 0), steps).unwrap_or_default();
+    }
+    faults.in_section(("step", 0), count("[[step]]", files.len()));
+    let read = |(index, file)| faults.in_section(("step", index), step(file));
+    files.into_iter().enumerate().filter_map(read).collect()
 }
 
 /// That a run can be done as often as it is asked for, and by some server at all.
@@ -244,37 +312,47 @@ fn name(key: &str, name: &str, may_be_empty: bool) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn cohorts(files: Vec<FileCohort>) -> Result<Vec<Cohort>, PlanError> {
-    if files.len() > ENTRIES_MAX {
-        return Err(fault("[[cohort]]: more than 64"));
-    }
+fn cohorts(faults: &mut Faults<'_>, files: Vec<FileCohort>) -> Vec<Cohort> {
+    let too_many = files.len() > ENTRIES_MAX;
     let mut cohorts: Vec<Cohort> = Vec::new();
-    let mut shares = 0.0;
-    for file in files {
-        name("[[cohort]] name", &file.name, false)?;
-        let key = |problem: &str| fault(format!("cohort `{}`: {problem}", file.name));
-        if cohorts.iter().any(|cohort| cohort.name == file.name) {
-            return Err(key("there are two of that name"));
+    for (index, file) in files.into_iter().enumerate() {
+        let is_known = cohorts.iter().any(|cohort| cohort.name == file.name);
+        cohorts.extend(faults.in_section(("cohort", index), cohort(file, is_known)));
+    }
+    let share = |cohort: &Cohort| match cohort.rule {
+        CohortRule::Share(share) => Some(share),
+        CohortRule::Where(_) => None,
+    };
+    let shares: Vec<f64> = cohorts.iter().filter_map(share).collect();
+    let sum: f64 = shares.iter().sum();
+    let together = if too_many {
+        Err(fault("[[cohort]]: more than 64"))
+    } else if !shares.is_empty() && shares.len() < cohorts.len() {
+        Err(fault("[[cohort]]: some have `where` and some `share_percent`"))
+    } else if sum > 1.0 + 1e-9 {
+        Err(fault(format!("[[cohort]]: the shares are {} % together", sum * 100.0)))
+    } else {
+        Ok(())
+    };
+    faults.in_section(("cohort", 0), together);
+    cohorts
+}
+
+fn cohort(file: FileCohort, is_known: bool) -> Result<Cohort, PlanError> {
+    name("[[cohort]] name", &file.name, false)?;
+    let wrong = |problem: &str| fault(format!("cohort `{}`: {problem}", file.name));
+    if is_known {
+        return Err(wrong("there are two of that name"));
+    }
+    let rule = match (file.has, file.share_percent) {
+        (Some(has), None) => CohortRule::Where(alternatives(has).map_err(|it| wrong(&it))?),
+        (None, Some(percent)) => {
+            let percent = within("[[cohort]] share_percent", percent, 0.0, 100.0)?;
+            CohortRule::Share(percent / 100.0)
         }
-        let rule = match (file.has, file.share_percent) {
-            (Some(has), None) => CohortRule::Where(alternatives(has).map_err(|it| key(&it))?),
-            (None, Some(percent)) => {
-                let share = within("[[cohort]] share_percent", percent, 0.0, 100.0)? / 100.0;
-                shares += share;
-                CohortRule::Share(share)
-            }
-            _ => return Err(key("expected either `where` or `share_percent`")),
-        };
-        cohorts.push(Cohort { name: file.name, rule });
-    }
-    let is_share = |cohort: &Cohort| matches!(cohort.rule, CohortRule::Share(_));
-    if cohorts.iter().any(is_share) && !cohorts.iter().all(is_share) {
-        return Err(fault("[[cohort]]: some have `where` and some `share_percent`"));
-    }
-    if shares > 1.0 + 1e-9 {
-        return Err(fault(format!("[[cohort]]: the shares are {} % together", shares * 100.0)));
-    }
-    Ok(cohorts)
+        _ => return Err(wrong("expected either `where` or `share_percent`")),
+    };
+    Ok(Cohort { name: file.name, rule })
 }
 
 fn alternatives(has: Alternatives) -> Result<Vec<BTreeMap<String, Vec<String>>>, String> {
@@ -299,6 +377,7 @@ fn alternatives(has: Alternatives) -> Result<Vec<BTreeMap<String, Vec<String>>>,
 }
 
 fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
+    count("[[tier]]", files.len())?;
     let shares = files.iter().filter_map(|tier| tier.share_percent);
     if files.len() > 1 && shares.clone().count() < files.len() {
         return Err(fault("[[tier]]: share_percent is missing, and there are several tiers"));
@@ -386,6 +465,84 @@ capacity = "10gbit"
     }
 
     #[test]
+    fn a_plan_ends_with_its_last_day_and_takes_steps_by_name() {
+        let until = |day: &str| {
+            let text = SMALL.replace("title", &format!("until = \"{day}\"\ntitle"));
+            Plan::parse(&text).map(|plan| plan.until_ms)
+        };
+        // By `date -u -d DAY +%s`.
+        for (day, seconds) in [
+            ("1970-01-01", 0),
+            ("2000-02-29", 951_782_400),
+            ("2026-12-31", 1_798_675_200),
+            ("2100-03-01", 4_107_542_400),
+            ("9999-12-31", 253_402_214_400_u64),
+        ] {
+            assert_eq!(until(day), Ok(Some(seconds * 1_000)), "{day}");
+        }
+        for day in ["1969-12-31", "2026-13-01", "2026-00-01", "2026-1-01", "2100-02-29", ""] {
+            assert!(until(day).is_err(), "{day}");
+        }
+        let named = SMALL
+            .split("[[step]]")
+            .next()
+            .expect("it has a step")
+            .replace("title", "preset = \"ull\"\ntitle");
+        let plan = Plan::parse(&format!("{named}[servers]\ncount=1\ncapacity=\"1gbit\""));
+        let steps = plan.expect("a plan").steps;
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names, ["idle-dscp8", "idle-dscp45", "loaded"]);
+    }
+
+    #[test]
+    fn lines_are_in_cohorts_by_what_they_are_or_by_chance_and_stay_there() {
+        use crate::device::DeviceId;
+        let with = |cohorts: &str| {
+            let text = SMALL.replace("[[tier]]", &format!("{cohorts}\n[[tier]]"));
+            Plan::parse(&text).expect("a plan")
+        };
+        let plan = with(
+            "[[cohort]]\nname=\"a\"\nshare_percent=25\n\
+                         [[cohort]]\nname=\"b\"\nshare_percent=50",
+        );
+        let line = Attributes::default();
+        let id = |number: u32| {
+            let mut id = [0; 16];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            DeviceId(id)
+        };
+        let of = |plan: &Plan| -> Vec<_> {
+            (0..4_000)
+                .map(|it| plan.cohort_of(id(it), &line).unwrap_or("none").to_owned())
+                .collect()
+        };
+        let cohorts = of(&plan);
+        let share = |name: &str| cohorts.iter().filter(|it| *it == name).count();
+        // Standard deviations of 27 and 32.
+        assert!(share("a").abs_diff(1_000) < 110 && share("b").abs_diff(2_000) < 130);
+        assert_eq!(of(&plan), cohorts);
+        let renamed = Plan { name: "another".to_owned(), ..plan };
+        let same = of(&renamed).iter().zip(&cohorts).filter(|(a, b)| a == b).count();
+        // 1/16 + 1/4 + 1/16 of them by chance.
+        assert!(same.abs_diff(1_500) < 130, "{same} are where they were under another name");
+        let sampled = Plan { lines: Lines { sample: 100, ..renamed.lines }, ..renamed };
+        let left = of(&sampled).iter().filter(|it| *it != "none").count();
+        assert!(left.abs_diff(300) < 70, "{left}");
+        let plan = with(
+            "[[cohort]]\nname=\"aqm\"\nwhere=[{measured=[\"PIE\",\"CoDel\"]},\
+                         {measured=\"\",model=\"X\"}]\n[[cohort]]\nname=\"rest\"\nwhere={}",
+        );
+        let cohort = |measured: &str, model: &str| {
+            let (measured, model) = (measured.to_owned(), model.to_owned());
+            let line = Attributes { model, measured, ..Attributes::default() };
+            plan.cohort_of(id(1), &line).map(str::to_owned)
+        };
+        let found = [("PIE", ""), ("CoDel", "Y"), ("", "X"), ("", "Y"), ("RED", "X")]
+            .map(|(measured, model)| cohort(measured, model).expect("all are in one"));
+        assert_eq!(found, ["aqm", "aqm", "aqm", "rest", "rest"]);
+    }
+
+    #[test]
     fn a_fault_is_told_with_its_key_or_line() {
         let change = |from: &str, to: &str| {
             assert!(SMALL.contains(from), "{from}");
@@ -410,12 +567,31 @@ capacity = "10gbit"
             (("up = \"35", "share_percent = 50\nup = \"35"), "are 50 % together, not 100"),
             (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: 64 is no DSCP"),
             (("\"7s\"", "\"7s\"\nclasses = []"), "step `loaded`: classes: 0 is not from 1 to 64"),
+            (("title =", "name = \"A b\"\ntitle ="), "line 2: name: `A b`: expected lower-case"),
+            (("title =", "preset = \"ull\"\ntitle ="), "line 2: preset: its steps stand"),
+            (("title =", "until = \"2026-02-29\"\ntitle ="), "`2026-02-29`: expected a day"),
+            (("[[tier]]", "[[cohort]]\nname=\"a\"\n[[tier]]"), "line 6: cohort `a`: expected"),
+            (
+                ("[[tier]]", "[[cohort]]\nname=\"a\"\nwhere={modle=\"x\"}\n[[tier]]"),
+                "`modle` is no attribute",
+            ),
+            (
+                ("[[tier]]", "[[cohort]]\nname=\"a\"\nshare_percent=101\n[[tier]]"),
+                "line 8: [[cohort]] share_percent: 101 is not from 0 to 100",
+            ),
             (("\"7s\"", "\"7s\"\ninterval = \"1us\""), "step `loaded`: interval is less than 1 ms"),
         ];
         for ((from, to), want) in cases {
             let told = change(from, to);
             assert!(told.contains(want), "`{to}`: {told}");
         }
+        let told = change(
+            "count = 2\ncapacity = \"10gbit\"",
+            "count = 0\ncapacity = \"10gbit\"\n[[cohort]]\nname = \"A\"\nshare_percent = 7",
+        );
+        let others = "line 14: servers.count: 0 is not from 1 to 100000\n\
+                      line 17: [[cohort]] name: `A`: expected lower-case";
+        assert!(told.starts_with(others), "{told}");
         let long = format!("{SMALL}{}", " ".repeat(BYTES_MAX));
         assert!(Plan::parse(&long).is_err_and(|error| error.problem.contains("1 MiB")));
     }

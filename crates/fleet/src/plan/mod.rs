@@ -3,6 +3,8 @@
 mod cohort;
 mod file;
 mod load;
+mod place;
+mod preset;
 mod values;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,7 @@ use crate::schedule::Window;
 pub use cohort::{Cohort, CohortRule};
 pub use file::PlanError;
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
+pub use preset::{PRESETS, preset};
 
 /// A file of more bytes is no plan.
 pub const BYTES_MAX: usize = 1 << 20;
