@@ -64,26 +64,26 @@ pub struct Arguments {
 
 impl Arguments {
     /// An agent as told; `stop` ends it.
-    pub fn config(self, stop: &Arc<AtomicBool>) -> Config {
+    pub fn config(&self, stop: &Arc<AtomicBool>) -> Config {
         let bit_per_s = |mbit: f64| (mbit * 1e6) as u64;
         let (up, down) = (bit_per_s(self.tier_up), bit_per_s(self.tier_down));
         let line = match self.interface.as_slice() {
             [] => Line::OfDefaultRoutes,
             [none] if none == "none" => Line::Ignored,
-            _ => Line::Named(self.interface),
+            names => Line::Named(names.to_vec()),
         };
         Config {
-            orchestrators: self.orchestrator,
+            orchestrators: self.orchestrator.clone(),
             trust: self.trust.unwrap_or(Trust::Authorities),
-            state: self.state,
-            code: self.enrol,
+            state: self.state.clone(),
+            code: self.enrol.clone(),
             attributes: Attributes {
-                model: self.model,
-                firmware: self.firmware,
+                model: self.model.clone(),
+                firmware: self.firmware.clone(),
                 tier_up_bit_per_s: up,
                 tier_down_bit_per_s: down,
-                segment: self.segment,
-                region: self.region,
+                segment: self.segment.clone(),
+                region: self.region.clone(),
                 ..Attributes::default()
             },
             measurer: Measurer {

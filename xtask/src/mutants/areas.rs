@@ -55,7 +55,7 @@ pub static AREAS: [Area; 7] = [
             "crates/probe/src/service/allowance.rs",
             "crates/probe/src/service/conversation.rs",
             "crates/probe/src/service/held.rs",
-            "crates/probe/src/service/ledger.rs",
+            "crates/probe/src/service/ledger/mod.rs",
             "crates/probe/src/service/openings.rs",
             "crates/probe/src/service/quota.rs",
             "crates/probe/src/service/share.rs",

@@ -1,5 +1,6 @@
 //! `underload fleet`: what measuring many lines costs, before anybody is measured.
 
+mod agent;
 mod print;
 
 use std::fs;
@@ -32,6 +33,8 @@ enum Action {
         #[command(subcommand)]
         action: PlanAction,
     },
+    /// A device: measures this line by a plan, as an orchestrator admits it.
+    Agent(Box<underload_agent::arguments::Arguments>),
     /// Days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),
 }
@@ -108,6 +111,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Plan { action: PlanAction::Check { plan, json } } => check(plan, *json),
         Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
+        Action::Agent(arguments) => agent::run(arguments),
         Action::Simulate(arguments) => arguments.run(),
     }
 }

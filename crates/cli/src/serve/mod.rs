@@ -3,8 +3,10 @@
 //! - [`token`]: `underload serve token`, who may measure.
 //! - [`metrics`]: numbers for a monitoring system.
 //! - [`extra`]: what else listens while the server runs.
+//! - [`fleet`]: a server whose runs an orchestrator admits.
 
 mod extra;
+pub mod fleet;
 mod metrics;
 mod token;
 
@@ -125,6 +127,8 @@ pub struct Serving {
     key: Option<PathBuf>,
     #[command(flatten)]
     extra: extra::Listeners,
+    #[command(flatten)]
+    fleet: fleet::Arguments,
 }
 
 /// Serves until told to stop.
@@ -137,7 +141,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl Serving {
     fn run(&self) -> anyhow::Result<()> {
-        let config = self.config()?;
+        let mut config = self.config()?;
+        let fingerprint = config.identity.fingerprint().to_string();
+        let member = self.fleet.member(|| self.state_directory(), fingerprint)?;
+        config.leases = member.as_ref().map(fleet::Member::leases);
         if self.metrics.is_some_and(|at| !at.ip().is_loopback()) {
             let refused =
                 Err(anyhow::anyhow!("--metrics: only an address of loopback is accepted"));
@@ -152,8 +159,9 @@ impl Serving {
         let ledger = service.compat();
         let _extra =
             extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
+        let member = member.map(|member| member.start(Arc::clone(&service), limits)).transpose()?;
         announce(&service)?;
-        wait_for_the_end(&service, &signals);
+        wait_for_the_end(&service, member, &signals);
         Ok(())
     }
 
@@ -180,7 +188,10 @@ impl Serving {
             access,
             identity: self.identity()?,
             line: self.line(is_local).or_bad_input()?,
-            state: self.token_keys.is_some().then(|| self.state_directory()).transpose()?,
+            leases: None,
+            state: (self.token_keys.is_some() || self.fleet.is_member())
+                .then(|| self.state_directory())
+                .transpose()?,
         })
     }
 
@@ -203,6 +214,7 @@ impl Serving {
         match (&self.token_keys, self.anonymous) {
             (Some(keys), false) => Ok(Access::Tokens(keys.clone())),
             (Some(keys), true) => Ok(Access::TokensOrAnonymous(keys.clone())),
+            (None, false) if self.fleet.is_member() => Ok(Access::Leases),
             (None, false) if !is_local => bail!(
                 "--bind: beyond loopback everybody could use this server: give --token-keys FILE \
                  (`underload serve token rotate --keys FILE` makes one), or --anonymous"
@@ -330,7 +342,7 @@ impl Signals {
 /// Interval at which keys and certificates are read again.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
-fn wait_for_the_end(service: &Service, signals: &Signals) {
+fn wait_for_the_end(service: &Service, mut member: Option<fleet::Membership>, signals: &Signals) {
     let mut drains_since = None;
     let mut tended = Instant::now();
     while !signals.stop.load(Ordering::Relaxed) {
@@ -338,6 +350,8 @@ fn wait_for_the_end(service: &Service, signals: &Signals) {
             if drains_since.is_none() {
                 drains_since = Some(Instant::now());
                 service.drain();
+                // Nobody is to be sent here; leases that run do so to their end.
+                drop(member.take());
                 let sessions = service.sessions();
                 eprintln!("stopping when the last of {sessions} sessions is over");
             }

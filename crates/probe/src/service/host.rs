@@ -14,6 +14,7 @@ use super::conversation::{Conversation, Ended};
 use super::counters::Counters;
 use super::front::{StrangerPlace, Strangers};
 use super::identity::{Fingerprint, Identity};
+use super::leases::{LeaseDesk, Leased};
 use super::ledger::{Ask, Denial};
 use super::message::{Answer, PROTOCOL, Question};
 use super::sessions::{Granted, Sessions};
@@ -25,9 +26,11 @@ use crate::load::{FlowHost, Token};
 pub(super) struct Host {
     /// Replaced when the certificate is.
     pub tls: Mutex<Arc<ServerConfig>>,
-    /// `None` lets everybody ask.
     pub tokens: Option<Mutex<TokenDesk>>,
-    /// Whether who shows no token may ask although there are tokens.
+    pub leases: Option<Mutex<LeaseDesk>>,
+    /// What the operator should know of leases.
+    pub warnings: Mutex<Vec<String>>,
+    /// Whether who shows no token may ask for all that there is.
     pub admits_anonymous: bool,
     pub dscp_allowed: u64,
     pub udp_port: u16,
@@ -86,11 +89,7 @@ impl Host {
         Ok(())
     }
 
-    fn decide(
-        &self,
-        question: &Question,
-        from: IpAddr,
-    ) -> Result<(Answer, Option<Granted>), ServiceError> {
+    fn decide(&self, question: &Question, from: IpAddr) -> Decided {
         let refused = |reason: String| Ok((Answer::Refused { reason }, None));
         if question.protocol != PROTOCOL {
             return refused(format!("protocol {PROTOCOL} is spoken here"));
@@ -103,6 +102,10 @@ impl Host {
             down_bit_per_s: question.down_bit_per_s,
             duration: Duration::from_millis(question.duration_ms),
         };
+        if let Some(decided) = self.decide_leased(question.token.as_deref(), ask, from) {
+            return decided;
+        }
+        let ask = if self.may_only_probe(question) { probing(ask) } else { ask };
         let mut desk = question.token.as_ref().and_then(|_| self.desk());
         let admitted = self.admit(desk.as_deref_mut(), question.token.as_deref(), ask);
         let admitted = match admitted {
@@ -134,12 +137,46 @@ impl Host {
     ) -> Result<Option<Admitted>, String> {
         match (desk, token) {
             (Some(desk), Some(token)) => desk.check(token, ask).map(Some),
-            _ if self.tokens.is_none() || self.admits_anonymous => Ok(None),
+            _ if self.admits_anonymous => Ok(None),
+            (_, None) if self.leases.is_some() => Ok(None),
             _ => {
                 Err("a token is needed here: ask whoever runs the server, give --token-file"
                     .to_owned())
             }
         }
+    }
+
+    /// What is decided about a lease; `None` if it is none.
+    fn decide_leased(&self, text: Option<&str>, ask: Ask, from: IpAddr) -> Option<Decided> {
+        let desk = self.leases.as_ref()?;
+        let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = match desk.check(text?, ask)? {
+            Ok(leased) => leased,
+            Err(reason) => return Some(Ok((Answer::Refused { reason }, None))),
+        };
+        Some(self.open_leased(&mut desk, &leased, from))
+    }
+
+    fn open_leased(&self, desk: &mut LeaseDesk, leased: &Leased, from: IpAddr) -> Decided {
+        let session = Token(random()?);
+        let opened = self.sessions.open(leased.ask, from, session, Some(leased.admitted));
+        match opened {
+            Ok(mut granted) => {
+                // On disk before the client hears of its session, or there is none.
+                let Ok(held) = desk.note(leased) else {
+                    return busy(NOTING_RETRY_AFTER, "the server cannot note that it was used");
+                };
+                granted.lease = Some(held);
+                Ok((self.granted(&granted, session), Some(granted)))
+            }
+            Err(Denial::TooMuch(reason)) => Ok((Answer::Refused { reason }, None)),
+            Err(Denial::Busy(retry_after, reason)) => busy(retry_after, reason),
+        }
+    }
+
+    /// Where there are leases, who shows nothing may still see how long a packet takes.
+    fn may_only_probe(&self, question: &Question) -> bool {
+        self.leases.is_some() && !self.admits_anonymous && question.token.is_none()
     }
 
     fn desk(&self) -> Option<MutexGuard<'_, TokenDesk>> {
@@ -149,7 +186,9 @@ impl Host {
     /// What the operator should know of tokens; next time, if a slow disk holds the desk up.
     pub(super) fn news(&self) -> Vec<String> {
         let desk = self.tokens.as_ref().and_then(|desk| desk.try_lock().ok());
-        desk.map(|mut desk| desk.news()).unwrap_or_default()
+        let mut news = desk.map(|mut desk| desk.news()).unwrap_or_default();
+        news.append(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
+        news
     }
 
     /// From now on the server is this one, to new connections.
@@ -186,7 +225,18 @@ impl Lease for Share {
     }
 }
 
-fn busy(wait: Duration, reason: &str) -> Result<(Answer, Option<Granted>), ServiceError> {
+/// What is answered, and the session that it grants.
+type Decided = Result<(Answer, Option<Granted>), ServiceError>;
+
+/// Enough for probes, which have a rate of their own, and for no load.
+const PROBING_BIT_PER_S: u64 = 100_000;
+
+fn probing(ask: Ask) -> Ask {
+    let most = Some(PROBING_BIT_PER_S);
+    Ask { up_bit_per_s: most, down_bit_per_s: most, ..ask }
+}
+
+fn busy(wait: Duration, reason: &str) -> Decided {
     // Up to a tenth more by chance, and two seconds: those who wait must not all come back at once.
     let spread_ms = 2_000 + wait.as_millis() as u64 / 10;
     let chance_ms = u64::from_be_bytes(random()?) % spread_ms;

@@ -14,7 +14,9 @@
 //!   other things, and while their network and their token have quota left; otherwise the client
 //!   is told when to come back;
 //! - where the operator wants tokens, they are signed, short-lived, and good for a stated number of
-//!   sessions, counted across restarts.
+//!   sessions, counted across restarts;
+//! - where somebody keeps account of many servers, who shows his lease gets what it reserves, and
+//!   whoever shows none may probe and no more.
 //!
 //! The server's certificate is its own; clients pin its fingerprint, given or kept from the first
 //! use as with SSH. Probes and load themselves travel in the clear: encrypting them would measure
@@ -33,6 +35,7 @@ mod held;
 mod host;
 mod identity;
 mod join;
+mod leases;
 mod ledger;
 mod line;
 mod message;
@@ -55,6 +58,7 @@ pub use client::{ConnectOptions, Granted, Remote, SessionNews};
 pub use compat_share::{CompatLedger, CompatShare};
 pub use counters::{ServiceCounts, ServiceState};
 pub use identity::{Fingerprint, Identity, Trust};
+pub use leases::{LeaseTerms, Leases};
 pub use ledger::{Ask, Limits};
 pub use line::Line;
 pub use private::read_secret;

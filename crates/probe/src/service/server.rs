@@ -16,11 +16,12 @@ use super::front::{Strangers, serve};
 use super::host::Host;
 use super::identity::{Fingerprint, Identity, PemFiles};
 use super::join::{Door, is_join};
+use super::leases::{LeaseDesk, Leases};
 use super::ledger::Limits;
 use super::line::{Line, LineMeter};
 use super::openings::Openings;
 use super::sessions::{ProbeIndex, Sessions};
-use super::token::{TokenDesk, in_full, random};
+use super::token::{TokenDesk, in_full, random, unix_seconds};
 use crate::clock::RunClock;
 use crate::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use crate::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
@@ -45,8 +46,10 @@ pub struct ServiceConfig {
     pub identity: Identity,
     /// Which line it is at, if its traffic is to count.
     pub line: Line,
-    /// The directory of what has to outlive a restart: uses of tokens. Without one they are
-    /// forgotten when the server ends.
+    /// Who reads leases; `None` where there are none.
+    pub leases: Option<Arc<dyn Leases>>,
+    /// The directory of what has to outlive a restart: uses of tokens and of leases. Without one
+    /// they are forgotten when the server ends.
     pub state: Option<PathBuf>,
 }
 
@@ -59,6 +62,8 @@ pub enum Access {
     Tokens(PathBuf),
     /// The same, and whoever shows none, with a quota of its own.
     TokensOrAnonymous(PathBuf),
+    /// Who shows a lease; others may probe, and load nothing.
+    Leases,
 }
 
 impl ServiceConfig {
@@ -76,6 +81,7 @@ impl ServiceConfig {
             access: Access::Everybody,
             identity,
             line: Line::Ignored,
+            leases: None,
             state: None,
         }
     }
@@ -118,9 +124,15 @@ impl Service {
             Access::Everybody => (None, true),
             Access::Tokens(path) => (Some(path), false),
             Access::TokensOrAnonymous(path) => (Some(path), true),
+            Access::Leases => (None, false),
         };
         let (names, state) = (config.identity.names(), config.state.as_deref());
         let tokens = tokens.map(|path| TokenDesk::open(path, names, state)).transpose()?;
+        let leases = config
+            .leases
+            .as_ref()
+            .map(|source| LeaseDesk::open(Arc::clone(source), state, unix_seconds()));
+        let (leases, warning) = leases.transpose()?.unzip();
 
         let sessions = Arc::new(Sessions::new(config.limits));
         let udp_flows = Arc::new(UdpFlows::default());
@@ -140,6 +152,8 @@ impl Service {
         let host = Arc::new(Host {
             tls: Mutex::new(config.identity.server_config()?),
             tokens: tokens.map(Mutex::new),
+            leases: leases.map(Mutex::new),
+            warnings: Mutex::new(warning.flatten().into_iter().collect()),
             admits_anonymous,
             dscp_allowed: config.policy.dscp_allowed,
             udp_port,
@@ -229,6 +243,11 @@ impl Service {
     pub fn drain(&self) {
         self.sessions.drains.store(true, Ordering::Relaxed);
         self.drains.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the sessions that have leases: who gave them may have given the room to others.
+    pub fn end_leased(&self) {
+        self.sessions.end_leased();
     }
 
     /// For servers beside this one, whose clients take from the same capacity and quotas.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use underload_record::schema::Direction;
 
 use super::allowance::Allowance;
+use super::leases::LeaseHeld;
 use super::ledger::{Ask, Denial, Grant, Ledger, Limits};
 use super::share::{Ended, FlowPlace, Share};
 use super::token::Admitted;
@@ -46,6 +47,7 @@ struct Running {
     token: Token,
     address: IpAddr,
     network: CustomerNetwork,
+    is_leased: bool,
     share: Share,
 }
 
@@ -55,6 +57,8 @@ pub(super) struct Granted {
     id: u64,
     pub grant: Grant,
     pub share: Share,
+    /// Of a session that has one.
+    pub lease: Option<LeaseHeld>,
     sessions: Arc<Sessions>,
 }
 
@@ -96,10 +100,18 @@ impl Sessions {
         let grant = ledger.grant(self.now_ns(), ask, address, admitted)?;
         let share = Share::new(Arc::clone(self), &grant);
         let (id, network) = (grant.id, CustomerNetwork::of(address));
-        self.running().push(Running { id, token, address, network, share: share.clone() });
+        let is_leased = admitted.is_some_and(|admitted| admitted.is_reserved);
+        self.running().push(Running {
+            id,
+            token,
+            address,
+            network,
+            is_leased,
+            share: share.clone(),
+        });
         self.generation.fetch_add(1, Ordering::Release);
         self.apply_rates(&ledger);
-        Ok(Granted { id, grant, share, sessions: Arc::clone(self) })
+        Ok(Granted { id, grant, share, lease: None, sessions: Arc::clone(self) })
     }
 
     /// Notes that `address`, which proved that it receives what is sent to it, belongs to the
@@ -142,6 +154,13 @@ impl Sessions {
         ledger.note_line(line);
         ledger.look(self.now_ns(), |id| moved.get(&id).copied());
         self.apply_rates(&ledger);
+    }
+
+    /// Ends the sessions that have leases.
+    pub(super) fn end_leased(&self) {
+        for session in self.running().iter().filter(|session| session.is_leased) {
+            session.share.account().finish(Ended::Void);
+        }
     }
 
     /// Sessions under way.

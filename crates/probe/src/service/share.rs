@@ -37,6 +37,7 @@ pub(super) enum Ended {
     Volume = 1,
     TooFast = 2,
     Closed = 3,
+    Void = 4,
 }
 
 /// Something came faster than it may, and cannot be held back.
@@ -78,6 +79,7 @@ impl Account {
         match self.ended.load(Ordering::Relaxed) {
             1 => Some("its volume is used up"),
             2 => Some("its datagrams came faster than it was granted"),
+            4 => Some("its lease is void: the server lost touch with who gave it"),
             _ => (now_ns >= self.end_ns).then_some("its time is up"),
         }
     }

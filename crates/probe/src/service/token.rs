@@ -217,6 +217,8 @@ pub(super) struct Admitted {
     pub rate_bit_per_s: Option<u64>,
     /// Seconds since 1970.
     pub expires: u64,
+    /// It is a lease: its rates are reserved for it.
+    pub is_reserved: bool,
 }
 
 /// Checks tokens, and remembers how often each was used until it has expired.
@@ -329,7 +331,10 @@ impl TokenDesk {
         let (issued, expires) = (claims.issued, claims.expires);
         match self.uses.refuse(id, (issued, expires), claims.uses, now) {
             Some(reason) => Err(reason.to_owned()),
-            None => Ok(Admitted { id, rate_bit_per_s: claims.rate_bit_per_s, expires }),
+            None => {
+                let rate_bit_per_s = claims.rate_bit_per_s;
+                Ok(Admitted { id, rate_bit_per_s, expires, is_reserved: false })
+            }
         }
     }
 }
@@ -345,7 +350,7 @@ pub(super) fn in_full(error: &ServiceError) -> String {
     words
 }
 
-fn unix_seconds() -> u64 {
+pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -449,7 +454,8 @@ mod tests {
         let path = directory.path().join("keys");
         let names = Identity::generate().unwrap().names();
         let mut desk = TokenDesk::open(&path, names, Some(directory.path())).unwrap();
-        let admitted = Admitted { id: [1; 16], rate_bit_per_s: None, expires: NOW };
+        let admitted =
+            Admitted { id: [1; 16], rate_bit_per_s: None, expires: NOW, is_reserved: false };
         let fail = |desk: &mut TokenDesk| {
             desk.uses.fill_the_disk();
             desk.note(&admitted).unwrap_err()

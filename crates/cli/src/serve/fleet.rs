@@ -1,0 +1,365 @@
+//! A measurement server of a fleet: it tells its orchestrators that it is alive and what room it
+//! has, and honours the leases that they give.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use data_encoding::HEXLOWER;
+use underload_agent::Trust;
+use underload_agent::client::{Client, Failure};
+use underload_agent::identity::Identity;
+use underload_fleet::agent::Trouble;
+use underload_fleet::device::Attributes;
+use underload_fleet::lease::{Claims, SKEW_MS};
+use underload_fleet::message::{Heartbeat, HeartbeatAnswer, ServerAddress};
+use underload_probe::service::{LeaseTerms, Leases, Limits, Service};
+
+use crate::exit::OrBadInput;
+
+/// What makes a server one of a fleet.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// An orchestrator, https://HOST:PORT, whose leases are honoured; may be given several
+    /// times, for when one is away.
+    #[arg(long = "fleet", value_name = "URL", requires_all = ["name", "public"])]
+    orchestrators: Vec<String>,
+    /// A code that an orchestrator's operator made for a server; needed once.
+    #[arg(long, value_name = "CODE", requires = "orchestrators")]
+    enrol: Option<String>,
+    /// This server's name in the fleet.
+    #[arg(long, value_name = "NAME", requires = "orchestrators")]
+    name: Option<String>,
+    /// Where lines reach it.
+    #[arg(long, value_name = "HOST:PORT", requires = "orchestrators")]
+    public: Option<String>,
+    /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
+    #[arg(long, value_name = "KEY", requires = "orchestrators", value_parser = trust)]
+    fleet_trust: Option<Trust>,
+}
+
+fn trust(text: &str) -> Result<Trust, String> {
+    text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
+}
+
+/// A server's place in a fleet, before it serves.
+pub struct Member {
+    client: Client,
+    identity: Identity,
+    code: Option<String>,
+    address: ServerAddress,
+    reader: Arc<Reader>,
+}
+
+impl Arguments {
+    /// Whether it is one of a fleet.
+    pub fn is_member(&self) -> bool {
+        !self.orchestrators.is_empty()
+    }
+
+    /// Its place in the fleet, with a key that is kept there; `None` for a server of no fleet.
+    pub fn member(
+        &self,
+        state: impl FnOnce() -> anyhow::Result<PathBuf>,
+        fingerprint: String,
+    ) -> anyhow::Result<Option<Member>> {
+        if !self.is_member() {
+            return Ok(None);
+        }
+        let client =
+            Client::new(&self.orchestrators, self.fleet_trust.unwrap_or(Trust::Authorities))?;
+        let identity = Identity::load_or_create(&state()?.join("fleet")).context("its key")?;
+        let address = ServerAddress {
+            name: self.name.clone().unwrap_or_default(),
+            address: self.public.clone().unwrap_or_default(),
+            fingerprint,
+        };
+        Member::new(client, identity, self.enrol.clone(), address).map(Some)
+    }
+}
+
+impl Member {
+    /// A server that becomes one of a fleet with this code, unless it is already.
+    ///
+    /// # Errors
+    /// If the code is not good. Where nobody answers it is tried again later.
+    pub fn new(
+        mut client: Client,
+        identity: Identity,
+        code: Option<String>,
+        address: ServerAddress,
+    ) -> anyhow::Result<Self> {
+        if !identity.is_enrolled() {
+            let Some(code) = &code else {
+                let error = anyhow!("--fleet: this server is not enrolled yet: give --enrol CODE");
+                return Err(error).or_bad_input();
+            };
+            match enrol(&mut client, &identity, 0, code, &address) {
+                Err(failure) if failure.trouble == Trouble::NoAnswer => {
+                    eprintln!("{failure}; trying again");
+                }
+                enrolled => enrolled.context("this server is not enrolled")?,
+            }
+        }
+        let reader = Reader { name: address.name.clone(), state: Mutex::default() };
+        Ok(Self { client, identity, code, address, reader: Arc::new(reader) })
+    }
+
+    /// Reads leases.
+    pub fn leases(&self) -> Arc<dyn Leases> {
+        Arc::clone(&self.reader) as Arc<dyn Leases>
+    }
+
+    /// Keeps the orchestrators informed until the result is dropped.
+    pub fn start(self, service: Arc<Service>, limits: Limits) -> anyhow::Result<Membership> {
+        let stop = Arc::<AtomicBool>::default();
+        let capacity =
+            [limits.up_bit_per_s, limits.down_bit_per_s].map(|rate| rate.min(CAPACITY_MAX));
+        let stopped = Arc::clone(&stop);
+        let carried = Carried::new(&service);
+        let beating = Beating { member: self, service, capacity, carried, stop: stopped };
+        let thread = Builder::new()
+            .name("heartbeat".to_owned())
+            .spawn(move || beating.run())
+            .context("starting the thread of heartbeats")?;
+        Ok(Membership { stop, thread: Some(thread) })
+    }
+}
+
+/// A server that is one of a fleet. Dropping it tells the orchestrators that it leaves.
+pub struct Membership {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
+        // An orchestrator that does not answer holds up nobody who was told to stop.
+        let until = Instant::now() + GOODBYE_MAX;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A loopback server says that it takes anything: that is no capacity to share out.
+const CAPACITY_MAX: u64 = 1_000_000_000_000;
+/// So long without an answer, and the leases of this server are void: their room may be somebody
+/// else's by now.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// From one heartbeat to the next, at most and at least.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
+/// How long saying goodbye may take.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// Ended leases in one heartbeat.
+const ENDED_MAX: usize = 4_096;
+
+/// What is known of the orchestrators, for whoever reads a lease.
+#[derive(Debug)]
+struct Reader {
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Vec<[u8; 32]>,
+    /// What the orchestrator's clock showed, and when.
+    clock: Option<(Instant, u64)>,
+    ended: Vec<u64>,
+}
+
+impl State {
+    fn is_in_touch(&self) -> bool {
+        self.clock.is_some_and(|(heard, _)| heard.elapsed() < SILENCE_MAX)
+    }
+}
+
+impl Reader {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leases for Reader {
+    fn terms(&self, text: &str) -> Option<Result<LeaseTerms, String>> {
+        if !text.starts_with("ull1.") {
+            return None;
+        }
+        let state = self.state();
+        let clock = state.clock.filter(|_| state.is_in_touch());
+        let Some((heard, heard_ms)) = clock else {
+            return Some(Err("this server is not in touch with its orchestrator".to_owned()));
+        };
+        let now_ms = heard_ms + heard.elapsed().as_millis() as u64;
+        let claims = Claims::verify(text, &state.keys, &self.name, now_ms);
+        Some(claims.map_err(|error| error.to_string()).map(|claims| LeaseTerms {
+            id: claims.id,
+            up_bit_per_s: claims.up_bit_per_s,
+            down_bit_per_s: claims.down_bit_per_s,
+            lasts: Duration::from_millis(claims.expires_ms.saturating_sub(now_ms)),
+            now: now_ms / 1_000,
+            issued: claims.not_before_ms / 1_000,
+            expires: claims.expires_ms.saturating_add(SKEW_MS).div_ceil(1_000),
+        }))
+    }
+
+    fn ended(&self, id: u64) {
+        let mut state = self.state();
+        if state.ended.len() < ENDED_MAX {
+            state.ended.push(id);
+        }
+    }
+}
+
+fn enrol(
+    client: &mut Client,
+    identity: &Identity,
+    orchestrator: usize,
+    code: &str,
+    address: &ServerAddress,
+) -> Result<(), Failure> {
+    let server = Some(address.clone());
+    let enrolled = client.enrol(orchestrator, identity, code, Attributes::default(), server)?;
+    if let Err(error) = identity.note_enrolled(&enrolled) {
+        // The same key may show the same code again.
+        eprintln!("{error}");
+    }
+    Ok(())
+}
+
+/// What a server has carried since it was asked last.
+struct Carried {
+    at: Instant,
+    moved: (u64, u64),
+    probed: u64,
+}
+
+impl Carried {
+    fn new(service: &Service) -> Self {
+        let state = service.state();
+        Self { at: Instant::now(), moved: state.moved_bytes, probed: state.probed_bytes }
+    }
+
+    /// Towards it and from it, bit/s.
+    fn since(&mut self, service: &Service) -> [u64; 2] {
+        let now = Self::new(service);
+        let elapsed_ms = (now.at.duration_since(self.at).as_millis() as u64).max(1);
+        let probed = now.probed.saturating_sub(self.probed) / 2;
+        let rate = |now: u64, before: u64| {
+            now.saturating_sub(before).saturating_add(probed).saturating_mul(8_000) / elapsed_ms
+        };
+        let rates = [rate(now.moved.0, self.moved.0), rate(now.moved.1, self.moved.1)];
+        *self = now;
+        rates
+    }
+}
+
+struct Beating {
+    member: Member,
+    service: Arc<Service>,
+    capacity: [u64; 2],
+    carried: Carried,
+    stop: Arc<AtomicBool>,
+}
+
+impl Beating {
+    fn run(mut self) {
+        let (mut orchestrator, mut told) = (0, String::new());
+        let mut was_in_touch = false;
+        loop {
+            let is_leaving = self.stop.load(Ordering::Relaxed);
+            let beat = self.beat(orchestrator, is_leaving);
+            let wait = match &beat {
+                Ok(wait) => {
+                    told.clear();
+                    *wait
+                }
+                Err(failure) => {
+                    if failure.words != told {
+                        eprintln!("{failure}");
+                        told.clone_from(&failure.words);
+                    }
+                    orchestrator = (orchestrator + 1) % self.member.client.orchestrators().max(1);
+                    match failure.trouble {
+                        Trouble::Later { after_ms } => Duration::from_millis(after_ms),
+                        Trouble::NoAnswer => INTERVAL.1,
+                        _ => INTERVAL.0,
+                    }
+                }
+            };
+            // Who leaves has said so, or has nobody to say it to.
+            if is_leaving {
+                return;
+            }
+            let gone = matches!(&beat, Err(failure) if failure.trouble == Trouble::Gone);
+            if gone {
+                eprintln!("this server was removed from its fleet: it honours no lease any more");
+                self.member.reader.state().clock = None;
+            }
+            self.wait(wait, &mut was_in_touch);
+            if gone {
+                return;
+            }
+        }
+    }
+
+    /// Until it is time, or until it is told to leave.
+    fn wait(&self, time: Duration, was_in_touch: &mut bool) {
+        let until = Instant::now() + time.clamp(INTERVAL.1, Duration::from_mins(10));
+        loop {
+            let is_in_touch = self.member.reader.state().is_in_touch();
+            if *was_in_touch && !is_in_touch {
+                eprintln!("no orchestrator answers: the leases of this server are void");
+                self.service.end_leased();
+            }
+            *was_in_touch = is_in_touch;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::park_timeout(left.min(INTERVAL.1));
+        }
+    }
+
+    /// One heartbeat; when the next is due.
+    fn beat(&mut self, orchestrator: usize, is_leaving: bool) -> Result<Duration, Failure> {
+        let Member { client, identity, code, address, reader } = &mut self.member;
+        if !identity.is_enrolled()
+            && let Some(code) = code
+        {
+            enrol(client, identity, orchestrator, code, address)?;
+        }
+        address.fingerprint = self.service.fingerprint().to_string();
+        let [up, down] = self.carried.since(&self.service);
+        let ended = reader.state().ended.clone();
+        let heartbeat = Heartbeat {
+            address: address.clone(),
+            up_bit_per_s: self.capacity[0],
+            down_bit_per_s: self.capacity[1],
+            sessions: u32::try_from(self.service.sessions()).unwrap_or(u32::MAX),
+            carried_up_bit_per_s: up,
+            carried_down_bit_per_s: down,
+            ended,
+            is_leaving,
+        };
+        let asked = Instant::now();
+        let answer: HeartbeatAnswer =
+            client.ask(orchestrator, identity, "/v1/heartbeat", &heartbeat)?;
+        let mut state = reader.state();
+        state.ended.retain(|id| !heartbeat.ended.contains(id));
+        state.clock = Some((asked, answer.now_ms));
+        let read = |key: &String| HEXLOWER.decode(key.as_bytes()).ok()?.try_into().ok();
+        state.keys = answer.lease_keys.iter().filter_map(read).collect();
+        let wait = Duration::from_millis(answer.next_ms.saturating_sub(answer.now_ms));
+        Ok(wait.clamp(INTERVAL.1, INTERVAL.0))
+    }
+}
