@@ -1,6 +1,6 @@
 //! From results, as they stream by, to sums of each line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
@@ -64,7 +64,7 @@ impl Collector {
             })
         });
         Self {
-            cohorts: Vec::new(),
+            cohorts: plan.cohorts.iter().map(|cohort| cohort.name.clone()).collect(),
             series: names.collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
@@ -157,12 +157,11 @@ impl Collector {
         dimensions.map(of).collect()
     }
 
-    /// All lines, in the order of their pseudonyms; cohorts in the order of their names.
+    /// All lines, in the order of their pseudonyms; cohorts that have some, in the order of the
+    /// plan.
     pub(super) fn finish(self) -> Collected {
-        let mut names: Vec<(String, usize)> =
-            self.cohorts.into_iter().enumerate().map(|(place, name)| (name, place)).collect();
-        names.sort_unstable();
-        let place_of = |old: usize| names.iter().position(|(_, place)| *place == old).unwrap_or(0);
+        let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
+        let place_of = |old: usize| used.iter().position(|place| *place == old).unwrap_or(0);
         let mut late_runs = 0;
         let lines = self.lines.into_values().map(|mut open| {
             late_runs += open.days.finish(&mut open.line, &self.series);
@@ -172,7 +171,7 @@ impl Collector {
         let lines = Lines {
             reference: None,
             lines: lines.collect(),
-            cohorts: names.iter().map(|(name, _)| name.clone()).collect(),
+            cohorts: used.iter().map(|place| self.cohorts[*place].clone()).collect(),
             series: self.series,
             dimensions: self.dimensions,
             outcomes: Outcome::ALL.iter().map(|outcome| outcome.words().to_owned()).collect(),

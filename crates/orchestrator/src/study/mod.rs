@@ -21,7 +21,7 @@ pub struct Question {
     /// Which results; the plan's name is filled in.
     pub filter: Filter,
     /// The cohort that the others are compared with; by default the one named `control`, else the
-    /// last by name.
+    /// plan's last.
     pub against: Option<String>,
     /// What lines that are compared have in common: names of attributes, and `hour`.
     pub by: Vec<String>,
