@@ -49,6 +49,16 @@ const BENCHES: &[Bench] = &[
         what: "the simulator beside the Linux kernel's own queue disciplines",
         command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],
     },
+    Bench {
+        name: "fleet-coverage",
+        what: "how often the intervals of 500 studies of cohorts hold what was planted",
+        command: &["run", "--release", "-p", "underload-record", "--example", "coverage", "--"],
+    },
+    Bench {
+        name: "fleet-papers",
+        what: "both papers' plans with simulated lines, through orchestrator and SQLite, into DIR",
+        command: &["run", "--release", "-p", "underload", "--example", "papers_fleet", "--"],
+    },
 ];
 
 /// Runs the benchmark that is named first, with the other arguments for it.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod print;
+mod study;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -37,6 +38,8 @@ enum Action {
     Agent(Box<underload_agent::arguments::Arguments>),
     /// Days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),
+    /// The cohorts of a plan compared, from what was collected.
+    Study(study::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +116,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
         Action::Agent(arguments) => agent::run(arguments),
         Action::Simulate(arguments) => arguments.run(),
+        Action::Study(arguments) => arguments.run(),
     }
 }
 
