@@ -38,6 +38,11 @@ pub struct Arguments {
     /// What a home may send or receive meanwhile, kbit/s.
     #[arg(long, value_name = "KBIT", default_value_t = BUSY_DEFAULT / 1_000)]
     quiet_below: u64,
+    /// Asks for the first time at a random instant within so many seconds: after a power cut of a
+    /// region not all of them ask at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    start_within: u64,
     /// Results wait in so many KiB of its disk at most.
     #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
         value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
@@ -95,13 +100,10 @@ impl Arguments {
                 cancel: Arc::clone(stop),
             },
             spool_bytes: self.spool << 10,
-            start_within: START_WITHIN,
+            start_within: Span::from_secs(self.start_within),
         }
     }
 }
-
-/// After a power cut of a whole region so many ask within a minute instead of at once.
-const START_WITHIN: Span = Span::from_secs(60);
 
 /// Plain HTTP would show the sessions' keys to whoever is in between.
 fn url(text: &str) -> Result<String, String> {

@@ -147,6 +147,22 @@ impl Client {
         read(&answer)
     }
 
+    /// Asks in the name of an operator, whose token it is.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn ask_as_operator<M: Serialize, A: DeserializeOwned>(
+        &mut self,
+        orchestrator: usize,
+        token: &str,
+        path: &str,
+        message: &M,
+    ) -> Result<A, Failure> {
+        let shown = format!("Bearer {token}");
+        let headers = [(header::AUTHORIZATION.as_str(), &*shown)];
+        read(&self.send(orchestrator, path, &written(message)?, &headers)?)
+    }
+
     fn authenticated(
         &mut self,
         orchestrator: usize,

@@ -3,11 +3,13 @@
 //! - [`http`]: requests of devices, servers and operators.
 //! - [`operator`]: who may look and who may act.
 //! - [`pages`]: what was collected, in a browser.
+//! - [`service`]: all of it at work.
 //! - [`store`]: what is kept, in SQLite or PostgreSQL.
 //! - [`study`]: the cohorts of a plan compared.
 
 pub mod http;
 pub mod operator;
 pub mod pages;
+pub mod service;
 pub mod store;
 pub mod study;

@@ -81,6 +81,14 @@ impl std::str::FromStr for TokenName {
     }
 }
 
+/// The secret of a new token, which nobody can foretell.
+///
+/// # Errors
+/// [`StoreError::Temporary`]: the machine has no randomness.
+pub fn new_secret() -> Result<[u8; 32], StoreError> {
+    crate::http::random()
+}
+
 /// Makes a token good until `expires_ms`, milliseconds since 1970; an older one of that name is
 /// good no more. The text is known to nobody but the caller.
 ///
@@ -99,6 +107,14 @@ pub fn new_token(
     let json = serde_json::to_vec(&kept).unwrap_or_default();
     tx.put_setting(&name.setting(), &json)?;
     Ok(text)
+}
+
+/// Whether a token of this name was ever made.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn is_known(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
+    Ok(tx.setting(&name.setting())?.is_some())
 }
 
 /// Who shows this token; `None` if nobody does.
@@ -139,7 +155,7 @@ pub fn who_has(
 /// # Errors
 /// [`StoreError`].
 pub fn revoke(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
-    let is_known = tx.setting(&name.setting())?.is_some();
+    let is_known = is_known(tx, name)?;
     if is_known {
         let none = Kept { role: Role::Viewer, sha256: String::new(), expires_ms: 0 };
         let json = serde_json::to_vec(&none).unwrap_or_default();

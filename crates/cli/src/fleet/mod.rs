@@ -1,8 +1,11 @@
-//! `underload fleet`: what measuring many lines costs, before anybody is measured.
+//! `underload fleet`: many lines measured by a plan, and what that costs before anybody is.
 
 mod agent;
+mod operate;
+mod orchestrator;
 mod print;
 mod study;
+mod token;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -34,6 +37,14 @@ enum Action {
         #[command(subcommand)]
         action: PlanAction,
     },
+    /// Admits runs, collects what they measured, and shows it in a browser.
+    Orchestrator(orchestrator::Arguments),
+    /// Who may look at what was collected, and who may act.
+    Token(token::Arguments),
+    /// Makes codes by which devices and servers become some of the fleet.
+    Code(Box<operate::Codes>),
+    /// Removes a device or a server for good.
+    Remove(operate::Remove),
     /// A device: measures this line by a plan, as an orchestrator admits it.
     Agent(Box<underload_agent::arguments::Arguments>),
     /// Days of millions of lines in virtual time, by the rules that admit real runs.
@@ -52,6 +63,10 @@ enum PlanAction {
         #[arg(long)]
         json: bool,
     },
+    /// Tells the load that a plan makes, and begins it; refused where it exceeds its budget.
+    Apply(operate::Apply),
+    /// Stops a plan for good. Runs that are under way end.
+    Stop(operate::StopPlan),
     /// Prints a plan that is built in, to start one's own from; without a name, lists them.
     Show {
         /// Its name.
@@ -113,7 +128,16 @@ fn percent(text: &str) -> Result<f64, String> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Plan { action: PlanAction::Check { plan, json } } => check(plan, *json),
+        Action::Plan { action: PlanAction::Apply(it) } => {
+            check(&it.plan, false)?;
+            it.apply(&text(&it.plan)?)
+        }
+        Action::Plan { action: PlanAction::Stop(it) } => it.run(),
         Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
+        Action::Orchestrator(arguments) => arguments.run(),
+        Action::Token(arguments) => arguments.run(),
+        Action::Code(arguments) => arguments.run(),
+        Action::Remove(arguments) => arguments.run(),
         Action::Agent(arguments) => agent::run(arguments),
         Action::Simulate(arguments) => arguments.run(),
         Action::Study(arguments) => arguments.run(),
@@ -122,11 +146,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// A plan by the name of one that is built in, or from a file.
 fn find(name: &str) -> anyhow::Result<Plan> {
-    let text = match Plan::built_in(name) {
-        Some(text) => text.to_owned(),
-        None => read(name).or_bad_input()?,
-    };
-    Plan::parse(&text).with_context(|| name.to_owned()).or_bad_input()
+    Plan::parse(&text(name)?).with_context(|| name.to_owned()).or_bad_input()
+}
+
+/// The text of a plan that is built in, or of a file.
+fn text(name: &str) -> anyhow::Result<String> {
+    Plan::built_in(name).map_or_else(|| read(name).or_bad_input(), |text| Ok(text.to_owned()))
 }
 
 fn read(path: &str) -> anyhow::Result<String> {

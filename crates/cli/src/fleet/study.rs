@@ -1,16 +1,17 @@
 //! `underload fleet study`: the cohorts of a plan compared, from what was collected.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_disk::Access;
-use underload_fleet::store::{Archive, Filter};
-use underload_orchestrator::store::{PostgresStore, SqliteArchive};
+use underload_fleet::store::Filter;
+use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
 use underload_report::{cohort_page, cohort_table};
 
+use super::orchestrator;
 use crate::exit::{OrBadInput, bad_input};
 
 /// The command line of `underload fleet study`.
@@ -21,9 +22,10 @@ use crate::exit::{OrBadInput, bad_input};
 pub(super) struct Arguments {
     /// The plan, by its name.
     plan: String,
-    /// Where results were collected: sqlite:DIR or postgres://USER@HOST/DATABASE.
+    /// Where results were collected: sqlite:DIR or postgres://USER@HOST/DATABASE [default:
+    /// sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
-    store: String,
+    store: Option<Place>,
     /// Compares with this cohort [default: the one named control, else the plan's last].
     #[arg(long, value_name = "COHORT")]
     against: Option<String>,
@@ -48,7 +50,9 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Compares, writes and prints.
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let mut archive = open(&self.store)?;
+        let place = orchestrator::store(self.store.as_ref())?;
+        orchestrator::existing(&place)?;
+        let mut archive = place.archive().with_context(|| place.to_string())?;
         let question = Question {
             filter: self.filter()?,
             against: self.against.clone(),
@@ -85,19 +89,4 @@ impl Arguments {
         }
         Ok(filter)
     }
-}
-
-/// Who answers questions about a store; several may ask while an orchestrator writes.
-fn open(store: &str) -> anyhow::Result<Box<dyn Archive>> {
-    if let Some(directory) = store.strip_prefix("sqlite:") {
-        let archive =
-            SqliteArchive::open(Path::new(directory)).with_context(|| store.to_owned())?;
-        return Ok(Box::new(archive));
-    }
-    if ["postgres://", "postgresql://"].iter().any(|scheme| store.starts_with(scheme)) {
-        // An address may hold a password, so it is not told.
-        let store = PostgresStore::connect(store).context("the PostgreSQL store")?;
-        return Ok(Box::new(store.archive().context("the PostgreSQL store")?));
-    }
-    Err(bad_input(anyhow!("the store is none of sqlite:DIR and postgres://...")))
 }

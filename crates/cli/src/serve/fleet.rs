@@ -23,6 +23,7 @@ use crate::exit::OrBadInput;
 
 /// What makes a server one of a fleet.
 #[derive(Debug, Args)]
+#[group(id = "fleet")]
 pub struct Arguments {
     /// An orchestrator, https://HOST:PORT, whose leases are honoured; may be given several
     /// times, for when one is away.

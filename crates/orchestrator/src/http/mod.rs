@@ -1,12 +1,14 @@
 //! An orchestrator on the network: HTTPS, and what keeps it up when strangers come.
 //!
 //! - [`batch`]: many requests in one transaction, answered once it is on disk.
+//! - [`certificate`]: TLS with a certificate in files.
 //! - `connection`, `read`, `frequency`: a limit on each step of a request.
 //! - `signed`: who sent it.
 //! - `api`: which request goes to which rule of the fleet.
 
 mod api;
 pub mod batch;
+pub mod certificate;
 mod connection;
 mod frequency;
 pub mod openapi;
@@ -32,6 +34,7 @@ use underload_fleet::store::{Store, StoreError};
 pub use batch::{Clock, NotDone, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, Places};
 pub use operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
+pub(crate) use secrets::random;
 
 /// What is allowed to come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +138,11 @@ impl Core {
         let writers = Writers::start(stores, limits.waiting, &clock);
         let writers = writers.map_err(StartError::Threads)?;
         Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
+    }
+
+    /// All orchestrators of a fleet have the same.
+    pub(crate) fn fleet_secret(&self) -> &[u8; 32] {
+        &self.fleet_secret
     }
 
     /// Milliseconds since 1970.

@@ -8,6 +8,7 @@
 //! reads.
 
 mod encode;
+mod place;
 mod postgres;
 mod rollup;
 mod seen;
@@ -15,6 +16,7 @@ mod sqlite;
 #[cfg(test)]
 mod testing;
 
+pub use place::{Keeper, NotAPlace, Opened, Place};
 pub use postgres::{PostgresArchive, PostgresKeeper, PostgresStore};
 pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
 

@@ -24,8 +24,8 @@ use transaction::SqliteTransaction;
 pub struct SqliteStore {
     connection: Connection,
     directory: PathBuf,
-    /// Keeps other orchestrators out as long as this one lives.
-    _lock: File,
+    /// Keeps other orchestrators out as long as this one lives; `None` beside one.
+    _lock: Option<File>,
 }
 
 impl SqliteStore {
@@ -53,7 +53,22 @@ impl SqliteStore {
         let connection = connect(directory, OpenFlags::default())?;
         prepare(&connection)?;
         migrate(&connection, directory)?;
-        Ok(Self { connection, directory: directory.to_owned(), _lock: lock })
+        Ok(Self { connection, directory: directory.to_owned(), _lock: Some(lock) })
+    }
+
+    /// Opens a store that is there for a short change, also while an orchestrator is at work with
+    /// it.
+    ///
+    /// # Errors
+    /// [`StoreError::Temporary`] where there is none.
+    pub fn beside(directory: &Path) -> Result<Self, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = connect(directory, flags).map_err(|error| StoreError::Temporary {
+            what: format!("there is no store in {}: {error}", directory.display()),
+        })?;
+        prepare(&connection)?;
+        migrate(&connection, directory)?;
+        Ok(Self { connection, directory: directory.to_owned(), _lock: None })
     }
 
     /// Who answers questions, without keeping this store waiting.

@@ -1,0 +1,259 @@
+//! What operators ask a running orchestrator for: plans, codes, devices that go.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use underload_agent::Trust;
+use underload_agent::client::Client;
+use underload_fleet::agent::Trouble;
+use underload_fleet::device::{Attributes, DeviceId};
+
+use super::orchestrator::{PORT, default_token};
+use crate::exit::{OrBadInput, bad_input};
+use crate::home;
+
+/// Which orchestrator, and who asks.
+#[derive(Debug, Args)]
+pub(super) struct Reach {
+    /// The orchestrator, https://HOST[:PORT] [default: the one on this machine].
+    #[arg(long, value_name = "URL")]
+    orchestrator: Option<String>,
+    /// A file with an operator's token [default: that of the orchestrator on this machine].
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// The orchestrator's key, "sha256:" and 64 digits [default: the system's authorities].
+    #[arg(long, value_name = "KEY", value_parser = trust)]
+    trust: Option<Trust>,
+}
+
+fn trust(text: &str) -> Result<Trust, String> {
+    text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
+}
+
+impl Reach {
+    /// Asks, and returns what was answered.
+    pub(super) fn ask<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        message: &impl Serialize,
+    ) -> anyhow::Result<A> {
+        let token = self.token.clone().map_or_else(default_token, Ok)?;
+        let token = home::first_line(&token).context("the operator's token").or_bad_input()?;
+        let url = self.orchestrator.clone().unwrap_or(format!("http://127.0.0.1:{PORT}"));
+        let is_safe = url.starts_with("https://")
+            || ["http://127.", "http://localhost", "http://[::1]"]
+                .iter()
+                .any(|local| url.starts_with(local));
+        if !is_safe {
+            let what = "expected https://HOST[:PORT]: plain HTTP would show the token to others";
+            return Err(bad_input(anyhow!("--orchestrator {url}: {what}")));
+        }
+        let mut client = Client::new(&[url], self.trust.unwrap_or(Trust::Authorities))?;
+        let answer = client.ask_as_operator(0, &token, path, message);
+        answer.map_err(|failure| match failure.trouble {
+            Trouble::Refused | Trouble::Unfit | Trouble::Outdated => bad_input(failure),
+            _ => anyhow!(failure),
+        })
+    }
+}
+
+/// The command line of `underload fleet plan apply`.
+#[derive(Debug, Args)]
+pub(super) struct Apply {
+    /// A plan's file, or the name of one that is built in.
+    pub plan: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Apply {
+    /// Applies a plan whose load was told.
+    pub(super) fn apply(&self, text: &str) -> anyhow::Result<()> {
+        let applied: Value = self.reach.ask("/v1/operator/plans", &json!({ "text": text }))?;
+        let name = applied["name"].as_str().unwrap_or_default();
+        eprintln!(
+            "applied `{}`: its lines take part from now on",
+            underload_report::one_line(name)
+        );
+        Ok(())
+    }
+}
+
+/// The command line of `underload fleet plan stop`.
+#[derive(Debug, Args)]
+pub(super) struct StopPlan {
+    /// The plan, by its name. It does not begin again.
+    name: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl StopPlan {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let _: Value = self.reach.ask("/v1/operator/plans/stop", &json!({ "name": self.name }))?;
+        Ok(())
+    }
+}
+
+/// The command line of `underload fleet remove`.
+#[derive(Debug, Args)]
+pub(super) struct Remove {
+    /// The device or the server, by its 32 digits.
+    device: DeviceId,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Remove {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let message = json!({ "device": self.device });
+        let _: Value = self.reach.ask("/v1/operator/devices/remove", &message)?;
+        Ok(())
+    }
+}
+
+/// The command line of `underload fleet code`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet code --model XB7 --segment cmts1/4
+  underload fleet code --server
+  underload fleet code --lines lines.csv > codes.csv")]
+pub(super) struct Codes {
+    /// For measurement servers instead of devices.
+    #[arg(long, conflicts_with = "lines")]
+    server: bool,
+    /// So many codes.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "lines",
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// A code for each line of a CSV file with some of the columns model, firmware, segment,
+    /// region, configured, tier_up_bit_per_s, tier_down_bit_per_s; prints it with a column `code`.
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// They are good for so many days.
+    #[arg(long, value_name = "DAYS", default_value_t = 30,
+        value_parser = clap::value_parser!(u16).range(1..=366))]
+    valid: u16,
+    /// What is known of the line: the model of its modem or gateway.
+    #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
+    model: String,
+    /// The segment of the access network that it shares with its neighbours.
+    #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
+    segment: String,
+    /// Its region.
+    #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
+    region: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Codes of one request at most.
+const CODES_AT_ONCE: usize = 1_000;
+/// Lines of a file at most.
+const LINES_MAX: usize = 1_000_000;
+
+#[derive(serde::Deserialize)]
+struct Made {
+    codes: Vec<String>,
+}
+
+impl Codes {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let lines = match &self.lines {
+            Some(path) => lines(path).with_context(|| path.display().to_string()).or_bad_input()?,
+            None => {
+                let line = Attributes {
+                    model: self.model.clone(),
+                    segment: self.segment.clone(),
+                    region: self.region.clone(),
+                    ..Attributes::default()
+                };
+                vec![line; self.count as usize]
+            }
+        };
+        let mut out = csv::Writer::from_writer(std::io::stdout().lock());
+        if self.lines.is_some() {
+            out.write_record(COLUMNS.iter().chain(&["code"])).context("writing the codes")?;
+        }
+        for some in lines.chunks(CODES_AT_ONCE) {
+            let codes = self.make(some)?;
+            for (line, code) in some.iter().zip(&codes) {
+                let values = self.lines.is_some().then(|| values(line)).into_iter().flatten();
+                out.write_record(values.chain([code.clone()])).context("writing the codes")?;
+            }
+            // What was made is told, whatever becomes of the rest.
+            out.flush().context("writing the codes")?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, lines: &[Attributes]) -> anyhow::Result<Vec<String>> {
+        let makes = if self.server { "server" } else { "device" };
+        let message = json!({ "makes": makes, "attributes": lines, "valid_days": self.valid });
+        let made: Made = self.reach.ask("/v1/operator/codes", &message)?;
+        Ok(made.codes)
+    }
+}
+
+const COLUMNS: [&str; 7] = [
+    "model",
+    "firmware",
+    "segment",
+    "region",
+    "configured",
+    "tier_up_bit_per_s",
+    "tier_down_bit_per_s",
+];
+
+fn values(line: &Attributes) -> [String; 7] {
+    let Attributes { model, firmware, segment, region, configured, .. } = line.clone();
+    let (up, down) = (line.tier_up_bit_per_s, line.tier_down_bit_per_s);
+    [model, firmware, segment, region, configured, up.to_string(), down.to_string()]
+}
+
+fn lines(path: &Path) -> anyhow::Result<Vec<Attributes>> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path)?;
+    let mut lines = Vec::new();
+    for line in reader.deserialize::<Attributes>() {
+        let line = line?;
+        let row = lines.len() + 2;
+        if lines.len() >= LINES_MAX {
+            return Err(anyhow!("more than {LINES_MAX} lines"));
+        }
+        if !line.is_acceptable() {
+            let most = Attributes::BYTES_MAX;
+            let what = format!("a text is longer than {most} bytes or has control characters");
+            return Err(anyhow!("line {row}: {what}"));
+        }
+        lines.push(line);
+    }
+    if lines.is_empty() { Err(anyhow!("there is no line in it")) } else { Ok(lines) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Attributes>, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("lines.csv");
+        std::fs::write(&path, text).expect("written");
+        lines(&path).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn lines_are_read_by_their_columns() {
+        let read_lines = read("region, model\nnorth, XB7\nsouth,\n").expect("lines");
+        assert_eq!((read_lines.len(), read_lines[0].model.as_str()), (2, "XB7"));
+        assert_eq!(read_lines[1].region, "south");
+        let told = read("region,mac\nnorth,00:11\n").expect_err("no addresses");
+        assert!(told.contains("mac"), "{told}");
+        let told = read(&format!("model\nXB7\n{}\n", "x".repeat(65))).expect_err("too long");
+        assert!(told.contains("line 3"), "{told}");
+        assert!(read("model\n").is_err() && read("").is_err());
+    }
+}

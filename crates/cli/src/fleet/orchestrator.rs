@@ -1,0 +1,209 @@
+//! `underload fleet orchestrator`: admits runs and collects what they measured.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use underload_orchestrator::http::certificate::{ServerConfig, server_config};
+use underload_orchestrator::http::{Limits, StartError};
+use underload_orchestrator::service::{Service, Setup, first_token};
+use underload_orchestrator::store::Place;
+use underload_probe::service::{Fingerprint, Identity};
+
+use crate::exit::{OrBadInput, bad_input};
+use crate::home;
+use crate::interrupt::Interrupt;
+
+/// Where an orchestrator listens.
+pub(super) const PORT: u16 = 4870;
+/// Where it keeps what it knows, below the program's own directory.
+const STORE: &str = "fleet";
+
+/// The command line of `underload fleet orchestrator`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+At its first start it makes a token for an operator and says where it is; with it one logs in to
+the pages and acts by `underload fleet plan apply`, `fleet code` and `fleet token`.
+
+On loopback it speaks plain HTTP, beyond it TLS with the certificate of --cert, or one that it
+makes for itself, which devices then believe by its fingerprint (--trust).
+
+Examples:
+  underload fleet orchestrator
+  underload fleet orchestrator --store sqlite:/var/lib/underload/fleet --listen [::]:443 \\
+    --cert fullchain.pem --key privkey.pem --public-url https://fleet.example
+  underload fleet orchestrator --store postgres://underload@db.example/fleet?sslmode=require \\
+    --listen [::]:443")]
+pub(super) struct Arguments {
+    /// Where it keeps what it knows: sqlite:DIR, or postgres://USER@HOST/DATABASE for any number
+    /// of orchestrators [default: sqlite:~/.local/share/underload/fleet].
+    #[arg(long, value_name = "STORE")]
+    store: Option<Place>,
+    /// Where it listens; [::] is IPv4, too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
+    listen: SocketAddr,
+    /// The address that people and devices use, if it is another: behind a proxy, or with a name.
+    #[arg(long, value_name = "URL", value_parser = url)]
+    public_url: Option<String>,
+    /// A certificate and those that vouch for it, PEM; read again when it is replaced.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Where it keeps the first operator's token, and the certificate that it makes for itself
+    /// [default: DIR of the store, else ~/.local/share/underload/fleet].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, PORT).into()
+}
+
+/// An address without a path: requests are told apart by theirs.
+fn url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let host = rest.map(|rest| rest.trim_end_matches('/'));
+    let is_good = host.is_some_and(|host| {
+        !host.is_empty() && !host.contains(['/', '?', '#', '@']) && !host.contains(' ')
+    });
+    let expected = || "expected https://HOST[:PORT], without a path".to_owned();
+    if is_good { Ok(text.trim_end_matches('/').to_owned()) } else { Err(expected()) }
+}
+
+/// The store of whoever names none.
+pub(super) fn default_store() -> anyhow::Result<Place> {
+    Ok(Place::Sqlite(home::data()?.join(STORE)))
+}
+
+/// The token of whoever names none.
+pub(super) fn default_token() -> anyhow::Result<PathBuf> {
+    Ok(first_token(&home::data()?.join(STORE)))
+}
+
+/// Whom devices believe, and the certificate that shows it.
+struct Tls {
+    config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+}
+
+impl Arguments {
+    /// Serves until it is told to stop.
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let store = self.store.clone().map_or_else(default_store, Ok)?;
+        let state = match (&self.state, store.directory()) {
+            (Some(state), _) => state.clone(),
+            (None, Some(directory)) => directory.to_owned(),
+            (None, None) => home::data()?.join(STORE),
+        };
+        let tls = self.tls(&state)?;
+        let fingerprint = tls.as_ref().map(|tls| tls.fingerprint);
+        let is_tls = tls.is_some();
+        let interrupt = Interrupt::watch()?;
+        let service = Service::start(Setup {
+            store: store.clone(),
+            listen: self.listen,
+            tls: tls.map(|tls| tls.config),
+            is_public_tls: self.public_url.as_ref().is_some_and(|it| it.starts_with("https://")),
+            limits: Limits::default(),
+            state: state.clone(),
+            tell: Arc::new(|words| eprintln!("{words}")),
+        });
+        let service = match service {
+            Err(error @ (StartError::Plain(_) | StartError::Listen { .. })) => {
+                return Err(error).or_bad_input();
+            }
+            service => service.with_context(|| store.to_string())?,
+        };
+        self.announce(service.address(), is_tls, fingerprint, &state)?;
+        while !interrupt.is_requested() {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        service.stop();
+        Ok(())
+    }
+
+    fn tls(&self, state: &Path) -> anyhow::Result<Option<Tls>> {
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            let config = server_config(certificate, key).or_bad_input()?;
+            let identity = Identity::from_pem(certificate, key).or_bad_input()?;
+            return Ok(Some(Tls { config, fingerprint: identity.fingerprint() }));
+        }
+        if self.listen.ip().to_canonical().is_loopback() {
+            return Ok(None);
+        }
+        let identity = Identity::load_or_create(&state.join("tls")).context("its certificate")?;
+        let fingerprint = identity.fingerprint();
+        Ok(Some(Tls { config: identity.server_config()?, fingerprint }))
+    }
+
+    /// One line on stdout, for scripts that wait for it; what to do next, on stderr.
+    fn announce(
+        &self,
+        address: SocketAddr,
+        is_tls: bool,
+        fingerprint: Option<Fingerprint>,
+        state: &Path,
+    ) -> anyhow::Result<()> {
+        let scheme = if is_tls { "https" } else { "http" };
+        let mut out = std::io::stdout().lock();
+        match fingerprint {
+            Some(fingerprint) => writeln!(out, "listening {scheme}://{address} {fingerprint}")?,
+            None => writeln!(out, "listening {scheme}://{address}")?,
+        }
+        out.flush()?;
+        let reached = match &self.public_url {
+            Some(url) => url.clone(),
+            None if address.ip().is_unspecified() => {
+                format!("{scheme}://NAME-OF-THIS-MACHINE:{}", address.port())
+            }
+            None => format!("{scheme}://{address}"),
+        };
+        let token = first_token(state);
+        eprintln!("pages: {reached}/ (log in with the token in {})", token.display());
+        if self.cert.is_none()
+            && let Some(fingerprint) = fingerprint
+        {
+            eprintln!("devices and servers believe it by --trust {fingerprint}");
+        }
+        Ok(())
+    }
+}
+
+/// From one look for a signal to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A store that a command line names, or the usual one.
+pub(super) fn store(named: Option<&Place>) -> anyhow::Result<Place> {
+    named.cloned().map_or_else(default_store, Ok)
+}
+
+/// Whoever acts on a store that is not there meant another one.
+pub(super) fn existing(place: &Place) -> anyhow::Result<()> {
+    match place.directory() {
+        Some(directory) if !directory.is_dir() => {
+            let error = anyhow!("{place}: there is no store; an orchestrator makes it");
+            Err(bad_input(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_no_path() {
+        assert_eq!(url("https://fleet.example/"), Ok("https://fleet.example".to_owned()));
+        assert_eq!(url("http://[::1]:4870"), Ok("http://[::1]:4870".to_owned()));
+        for wrong in ["", "fleet.example", "https://", "https://a/b", "ftp://a", "https://u@a"] {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

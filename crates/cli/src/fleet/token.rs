@@ -1,0 +1,134 @@
+//! `underload fleet token`: who may look at what was collected, and who may act.
+
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use underload_fleet::store::{LogEntry, Needs, StoreError, Transaction};
+use underload_orchestrator::operator::{Role, TokenName, new_secret, new_token, revoke};
+use underload_orchestrator::store::Place;
+
+use super::orchestrator;
+use crate::exit::bad_input;
+
+/// The command line of `underload fleet token`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet token new ana --role viewer
+  underload fleet token revoke ana")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints a new token; one of the same name that was good before is good no more.
+    New(New),
+    /// Makes a token good no more, also for whoever has logged in with it.
+    Revoke(Revoke),
+}
+
+#[derive(Debug, Args)]
+struct New {
+    /// Whose it is; the log of what operators did names it.
+    name: TokenName,
+    /// What it may do.
+    #[arg(long, value_enum, default_value_t = MayDo::Viewer)]
+    role: MayDo,
+    /// It is good for so many days.
+    #[arg(long, value_name = "DAYS", default_value_t = 90,
+        value_parser = clap::value_parser!(u16).range(1..=3_660))]
+    valid: u16,
+    /// Where the orchestrator keeps what it knows [default: sqlite:~/.local/share/underload/fleet].
+    #[arg(long, value_name = "STORE")]
+    store: Option<Place>,
+}
+
+#[derive(Debug, Args)]
+struct Revoke {
+    /// Whose.
+    name: TokenName,
+    /// Where the orchestrator keeps what it knows [default: sqlite:~/.local/share/underload/fleet].
+    #[arg(long, value_name = "STORE")]
+    store: Option<Place>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MayDo {
+    /// Looks at what was collected, not at single homes.
+    Viewer,
+    /// Sees single devices, too, makes codes, applies and stops plans, removes devices.
+    Operator,
+}
+
+/// Whoever can change the store needs no token to make one.
+const SHELL: &str = "the store's owner";
+const DAY_MS: u64 = 86_400_000;
+
+impl Arguments {
+    /// Makes or revokes one.
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            Command::New(new) => new.run(),
+            Command::Revoke(it) => it.run(),
+        }
+    }
+}
+
+impl New {
+    fn run(&self) -> anyhow::Result<()> {
+        let role = match self.role {
+            MayDo::Viewer => Role::Viewer,
+            MayDo::Operator => Role::Operator,
+        };
+        let now_ms = now_ms();
+        let until_ms = now_ms + u64::from(self.valid) * DAY_MS;
+        let secret = new_secret().context("making a token")?;
+        let token = change(self.store.as_ref(), |tx| {
+            let token = new_token(tx, &self.name, role, until_ms, secret)?;
+            tx.log(&entry(now_ms, format!("made the token {}", self.name)))?;
+            Ok(token)
+        })?;
+        writeln!(std::io::stdout(), "{token}").context("writing the token")
+    }
+}
+
+impl Revoke {
+    fn run(&self) -> anyhow::Result<()> {
+        let was_known = change(self.store.as_ref(), |tx| {
+            let was_known = revoke(tx, &self.name)?;
+            tx.log(&entry(now_ms(), format!("revoked the token {}", self.name)))?;
+            Ok(was_known)
+        })?;
+        if was_known {
+            return Ok(());
+        }
+        Err(bad_input(anyhow!("there is no token `{}`", self.name)))
+    }
+}
+
+fn entry(at_ms: u64, what: String) -> LogEntry {
+    LogEntry { at_ms, who: SHELL.to_owned(), what }
+}
+
+fn change<T>(
+    named: Option<&Place>,
+    make: impl FnOnce(&mut dyn Transaction) -> Result<T, StoreError>,
+) -> anyhow::Result<T> {
+    let place = orchestrator::store(named)?;
+    orchestrator::existing(&place)?;
+    let told = || place.to_string();
+    let mut store = place.beside().with_context(told)?;
+    let needs = Needs { admits: true, ..Needs::default() };
+    let mut tx = store.begin(&needs).with_context(told)?;
+    let made = make(&mut *tx).with_context(told)?;
+    tx.commit().with_context(told)?;
+    Ok(made)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}

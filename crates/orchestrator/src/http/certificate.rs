@@ -1,0 +1,186 @@
+//! A certificate in files, with its chain, which is read again when the files are replaced.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version;
+
+pub use rustls::ServerConfig;
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read, or holds none.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+    /// The two do not belong together, or cannot be used.
+    #[error("the certificate and its key: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// TLS with the certificate, and those that vouch for it, in one file and its key in another, both
+/// PEM.
+///
+/// # Errors
+/// [`CertificateError`]. Once it serves, files that cannot be used leave the old ones in use.
+pub fn server_config(
+    certificate: &Path,
+    key: &Path,
+) -> Result<Arc<ServerConfig>, CertificateError> {
+    let resolver = Reloaded::new(certificate, key)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&resolver.provider));
+    let versions = [&version::TLS13, &version::TLS12];
+    let builder = builder.with_protocol_versions(&versions)?.with_no_client_auth();
+    Ok(Arc::new(builder.with_cert_resolver(Arc::new(resolver))))
+}
+
+#[derive(Debug)]
+struct Reloaded {
+    provider: Arc<CryptoProvider>,
+    files: [PathBuf; 2],
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    certified: Arc<CertifiedKey>,
+    stamps: [Option<Stamp>; 2],
+    looked: Instant,
+}
+
+/// The files are looked at as often.
+const LOOK_INTERVAL: Duration = Duration::from_mins(1);
+/// Others may not read a key; a group of servers may.
+const READ_BY_OTHERS: u32 = 0o007;
+
+impl Reloaded {
+    fn new(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let provider = Arc::new(provider::default_provider());
+        let files = [certificate.to_owned(), key.to_owned()];
+        let stamps = files.each_ref().map(|path| Stamp::of(path));
+        let certified = read(&files, &provider)?;
+        let held = Mutex::new(Held { certified, stamps, looked: Instant::now() });
+        Ok(Self { provider, files, held })
+    }
+
+    fn certified(&self, now: Instant) -> Arc<CertifiedKey> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(held.looked) >= LOOK_INTERVAL {
+            held.looked = now;
+            let stamps = self.files.each_ref().map(|path| Stamp::of(path));
+            // Between the two files' replacement they do not fit, and are read at the next look.
+            if stamps != held.stamps
+                && let Ok(certified) = read(&self.files, &self.provider)
+            {
+                held.certified = certified;
+                held.stamps = stamps;
+            }
+        }
+        Arc::clone(&held.certified)
+    }
+}
+
+impl ResolvesServerCert for Reloaded {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.certified(Instant::now()))
+    }
+}
+
+fn read(
+    [certificate, key]: &[PathBuf; 2],
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let failed = |path: &Path, what: String| CertificateError::File { path: path.to_owned(), what };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.map_err(|error| failed(certificate, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(failed(certificate, "there is no certificate in it".to_owned()));
+    }
+    let facts = std::fs::metadata(key).map_err(|error| failed(key, error.to_string()))?;
+    if facts.mode() & READ_BY_OTHERS != 0 {
+        let what = "everybody on this machine can read or change it: chmod o= it".to_owned();
+        return Err(failed(key, what));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key);
+    let secret = secret.map_err(|error| failed(key, error.to_string()))?;
+    Ok(Arc::new(CertifiedKey::from_der(chain, secret, provider)?))
+}
+
+/// By which a file that was replaced is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    file: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let of = |facts: Metadata| Self { modified: facts.modified().ok(), file: facts.ino() };
+        std::fs::metadata(path).ok().map(of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn pem(what: &str, der: &[u8]) -> String {
+        let text = data_encoding::BASE64.encode(der);
+        format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----\n")
+    }
+
+    fn put(directory: &Path) -> (PathBuf, PathBuf) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
+        let (certificate, key) = (directory.join("chain.pem"), directory.join("key.pem"));
+        fs::write(&certificate, pem("CERTIFICATE", made.cert.der())).expect("written");
+        fs::write(&key, pem("PRIVATE KEY", &made.signing_key.serialize_der())).expect("written");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("changed");
+        (certificate, key)
+    }
+
+    #[test]
+    fn a_certificate_that_was_replaced_is_used_and_half_a_one_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (certificate, key) = put(directory.path());
+        let reloaded = Reloaded::new(&certificate, &key).expect("it is one");
+        let start = Instant::now();
+        let first = reloaded.certified(start).cert.clone();
+        let kept = fs::read(&key).expect("read");
+        put(directory.path());
+        let second = fs::read(&key).expect("read");
+        fs::write(&key, &kept).expect("written");
+        assert_eq!(reloaded.certified(start + LOOK_INTERVAL).cert, first, "they do not fit");
+        fs::write(&key, second).expect("written");
+        assert_eq!(reloaded.certified(start + LOOK_INTERVAL * 3 / 2).cert, first, "not yet");
+        assert_ne!(reloaded.certified(start + LOOK_INTERVAL * 3).cert, first);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_with_its_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (certificate, key) = put(directory.path());
+        let told = |certificate: &Path, key: &Path| {
+            server_config(certificate, key).expect_err("it cannot be used").to_string()
+        };
+        assert!(told(&key, &key).contains("key.pem"), "{}", told(&key, &key));
+        assert!(told(&directory.path().join("none"), &key).contains("none"));
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("changed");
+        assert!(told(&certificate, &key).contains("everybody"));
+    }
+}

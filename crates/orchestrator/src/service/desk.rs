@@ -1,0 +1,75 @@
+//! Operators who act from a page.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use underload_fleet::orchestrator::Rejection;
+use underload_fleet::store::{Needs, StoreError};
+
+use crate::http::{Core, NotDone, Turn, random};
+use crate::operator::{self, Operator};
+use crate::pages::{Action, Operate};
+
+/// Does what operators ask for, in transactions of the one queue that devices' requests go
+/// through.
+pub(super) struct Desk {
+    core: Arc<Core>,
+}
+
+impl Desk {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Waits for it; on a thread that may wait.
+    fn ask<A: Send + 'static>(
+        &self,
+        needs: Needs,
+        work: impl FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        let done = Handle::current().block_on(self.core.writers.ask(0, needs, work));
+        done.map_err(|error| match error {
+            NotDone::Broken { what } => StoreError::Broken { what },
+            busy => StoreError::Temporary { what: busy.to_string() },
+        })
+    }
+}
+
+impl Operate for Desk {
+    fn who_has(
+        &self,
+        now_ms: u64,
+        name: &str,
+        sha256: &str,
+    ) -> Result<Option<Operator>, StoreError> {
+        let (name, sha256) = (name.to_owned(), sha256.to_owned());
+        self.ask(Needs::default(), move |turn| operator::who_has(turn.tx, now_ms, &name, &sha256))
+    }
+
+    fn act(
+        &self,
+        _now_ms: u64,
+        operator: &Operator,
+        action: &Action,
+    ) -> Result<Result<(), String>, StoreError> {
+        let (core, who, action) = (Arc::clone(&self.core), operator.name.clone(), action.clone());
+        let needs = Needs { admits: true, ..Needs::default() };
+        let done = self.ask(needs, move |turn| act(&core, turn, &who, &action))?;
+        Ok(done.map_err(|rejection| rejection.message))
+    }
+}
+
+fn act(
+    core: &Core,
+    turn: &mut Turn<'_>,
+    who: &str,
+    action: &Action,
+) -> Result<Result<(), Rejection>, StoreError> {
+    let Turn { tx, now_ms, rng } = turn;
+    let rules = &core.rules;
+    Ok(match action {
+        Action::ApplyPlan(text) => rules.apply_plan(*tx, *now_ms, who, text, &random()?)?.map(drop),
+        Action::StopPlan(name) => rules.stop_plan(*tx, *now_ms, who, name)?.map(drop),
+        Action::RemoveDevice(id) => rules.remove_device(*tx, *now_ms, rng, who, *id)?,
+    })
+}

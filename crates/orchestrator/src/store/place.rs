@@ -1,0 +1,180 @@
+//! Where a store is, as a command line says it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use underload_fleet::store::{Archive, Store, StoreError};
+
+use super::{PostgresKeeper, PostgresStore, SqliteArchive, SqliteKeeper, SqliteStore};
+
+/// Where a store is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A directory, for one orchestrator.
+    Sqlite(PathBuf),
+    /// A database, for any number of them.
+    Postgres(String),
+}
+
+/// A text that names no store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected sqlite:DIR or postgres://USER@HOST/DATABASE")]
+pub struct NotAPlace;
+
+/// A store at work: who writes, who answers questions, and who puts results together.
+pub struct Opened {
+    /// Who writes; all of them at once.
+    pub stores: Vec<Box<dyn Store>>,
+    /// Who answers questions; all of them at once.
+    pub archives: Vec<Box<dyn Archive>>,
+    /// Who puts results together.
+    pub keeper: Box<dyn Keeper>,
+}
+
+/// Puts results together in the background.
+pub trait Keeper: Send {
+    /// Puts at most so many results together with those before them. The number that it was.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing has changed then.
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError>;
+}
+
+impl Keeper for SqliteKeeper {
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+        Self::roll_up(self, limit)
+    }
+}
+
+impl Keeper for PostgresKeeper {
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+        Self::roll_up(self, limit)
+    }
+}
+
+/// Connections that write, where a store takes several at once.
+const WRITERS: usize = 4;
+/// Questions that are answered at once.
+const READERS: usize = 3;
+
+impl Place {
+    /// Opens it for an orchestrator, and makes it where it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(&self) -> Result<Opened, StoreError> {
+        match self {
+            Self::Sqlite(directory) => {
+                let store = SqliteStore::open(directory)?;
+                let archive = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
+                let archives = (0..READERS).map(archive).collect::<Result<_, _>>()?;
+                let keeper = Box::new(store.keeper()?);
+                Ok(Opened { stores: vec![Box::new(store)], archives, keeper })
+            }
+            Self::Postgres(url) => {
+                let store = PostgresStore::connect(url)?;
+                let archive = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
+                let archives = (0..READERS).map(archive).collect::<Result<_, _>>()?;
+                let keeper = Box::new(store.keeper()?);
+                let mut stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
+                for _ in 1..WRITERS {
+                    stores.push(Box::new(PostgresStore::connect(url)?));
+                }
+                Ok(Opened { stores, archives, keeper })
+            }
+        }
+    }
+
+    /// For a short change, also while an orchestrator is at work.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn beside(&self) -> Result<Box<dyn Store>, StoreError> {
+        match self {
+            Self::Sqlite(directory) => Ok(Box::new(SqliteStore::beside(directory)?)),
+            Self::Postgres(url) => Ok(Box::new(PostgresStore::connect(url)?)),
+        }
+    }
+
+    /// Who answers questions, also while an orchestrator is at work.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn archive(&self) -> Result<Box<dyn Archive>, StoreError> {
+        match self {
+            Self::Sqlite(directory) => Ok(Box::new(SqliteArchive::open(directory)?)),
+            Self::Postgres(url) => Ok(Box::new(PostgresStore::connect(url)?.archive()?)),
+        }
+    }
+
+    /// The directory, where it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(directory) => Some(directory),
+            Self::Postgres(_) => None,
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = NotAPlace;
+
+    fn from_str(text: &str) -> Result<Self, NotAPlace> {
+        if let Some(directory) = text.strip_prefix("sqlite:").filter(|it| !it.is_empty()) {
+            return Ok(Self::Sqlite(PathBuf::from(directory)));
+        }
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|it| text.starts_with(it));
+        if is_postgres { Ok(Self::Postgres(text.to_owned())) } else { Err(NotAPlace) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(directory) => write!(f, "sqlite:{}", directory.display()),
+            // The address may have a password.
+            Self::Postgres(_) => f.write_str("the PostgreSQL store"),
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_and_its_password_is_not_told() {
+        assert_eq!("sqlite:a/b".parse(), Ok(Place::Sqlite(PathBuf::from("a/b"))));
+        let postgres: Place = "postgresql://user:secret@host/fleet".parse().expect("a place");
+        assert!(!format!("{postgres} {postgres:?}").contains("secret"));
+        for wrong in ["", "sqlite:", "a/b", "mysql://host/fleet", "postgres:host"] {
+            assert_eq!(wrong.parse::<Place>(), Err(NotAPlace), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_comes_beside_changes_what_the_orchestrator_reads() {
+        use underload_fleet::store::Needs;
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::Sqlite(directory.path().join("store"));
+        let told = place.beside().map(drop).expect_err("there is none yet");
+        assert!(matches!(told, StoreError::Temporary { .. }), "{told}");
+        let mut opened = place.open().expect("it opens");
+        let mut beside = place.beside().expect("it opens, too");
+        let mut tx = beside.begin(&Needs::default()).expect("it begins");
+        tx.put_setting("name", b"value").expect("it is put");
+        tx.commit().expect("it is kept");
+        let mut tx = opened.stores[0].begin(&Needs::default()).expect("it begins");
+        assert_eq!(tx.setting("name").expect("it is read"), Some(b"value".to_vec()));
+        drop(tx);
+        assert!(place.open().is_err(), "one orchestrator at a time");
+    }
+}
