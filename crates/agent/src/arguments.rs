@@ -98,6 +98,7 @@ impl Arguments {
                 tier_bit_per_s: (up, down),
                 limits: ValidityLimits::default(),
                 cancel: Arc::clone(stop),
+                carrier: None,
             },
             spool_bytes: self.spool << 10,
             start_within: Span::from_secs(self.start_within),

@@ -35,6 +35,42 @@ pub struct Measurer {
     pub limits: ValidityLimits,
     /// Raised by whoever wants a run to end.
     pub cancel: Arc<AtomicBool>,
+    /// Who carries the line's packets, where it is a program on this machine: an emulated line.
+    pub carrier: Option<Arc<dyn Carrier>>,
+}
+
+/// Carries a line's packets, and knows when it did not do so as a line would.
+pub trait Carrier: Send + Sync {
+    /// What it has carried so far.
+    fn carried(&self) -> Carried;
+}
+
+/// Packets of an emulated line, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets.
+    pub packets: u64,
+    /// Of these, packets that came later than the line would have brought them, by more than
+    /// [`ValidityLimits::lateness_p99_ns`] has by default.
+    pub late: u64,
+    /// Packets that got lost beside the line's own queues.
+    pub lost: u64,
+}
+
+impl Carried {
+    /// Why what was measured between two looks is not to be believed.
+    fn doubt(self, later: Self) -> Option<String> {
+        let between = |now: u64, before: u64| now.saturating_sub(before);
+        let lost = between(later.lost, self.lost);
+        if lost > 0 {
+            return Some("the emulated line lost packets beside its queues".to_owned());
+        }
+        let (packets, late) =
+            (between(later.packets, self.packets), between(later.late, self.late));
+        // So many that the 99th percentile is beyond the limit.
+        (late * 100 > packets)
+            .then(|| format!("the emulated line was late with {late} of {packets} packets"))
+    }
 }
 
 /// What a home may use and still count as quiet, if nobody says otherwise: 250 kbit/s.
@@ -114,6 +150,7 @@ impl Measurer {
     ) -> Result<(StepResult, Option<(Outcome, String)>), String> {
         let config = config_of(step, remote.token());
         let before = self.line.bytes();
+        let carried_before = self.carrier.as_ref().map(|it| it.carried());
         let measured = Measurement::run(
             &config,
             remote.endpoints(),
@@ -122,6 +159,7 @@ impl Measurer {
             &self.cancel,
         );
         let carried = before.zip(self.line.bytes());
+        let emulated = carried_before.zip(self.carrier.as_ref().map(|it| it.carried()));
         let news = remote.news().clone();
         if let Some(reason) = news.ended {
             return Err(format!("the server ended the session: {reason}"));
@@ -138,7 +176,7 @@ impl Measurer {
         };
         let fault = if carried.is_some_and(|it| self.is_foreign(step, &measured, it)) {
             Some((Outcome::CrossTraffic, String::new()))
-        } else if let Some(why) = self.doubt(&measured) {
+        } else if let Some(why) = self.doubt(&measured, emulated) {
             Some((Outcome::Invalid, format!("{}: {why}", step.name)))
         } else if is_held_up {
             let why = "the lease's rate held the load up, not the line";
@@ -149,14 +187,19 @@ impl Measurer {
         Ok((result, fault))
     }
 
-    fn doubt(&self, measured: &MeasurementResult) -> Option<String> {
+    fn doubt(
+        &self,
+        measured: &MeasurementResult,
+        emulated: Option<(Carried, Carried)>,
+    ) -> Option<String> {
         let late = match measured.timeliness.judge(&self.limits) {
             underload_record::schema::Validity::Valid => None,
             underload_record::schema::Validity::Invalid { reasons } => {
                 reasons.first().map(InvalidReason::to_string)
             }
         };
-        late.or_else(|| measured.incomplete.first().cloned())
+        late.or_else(|| emulated.and_then(|(before, after)| before.doubt(after)))
+            .or_else(|| measured.incomplete.first().cloned())
     }
 
     fn result_of(&self, step: &AssignedStep, measured: &MeasurementResult) -> StepResult {
@@ -262,5 +305,25 @@ fn flow(direction: Direction) -> LoadFlow {
         transport: Transport::Tcp { congestion_control: "cubic".to_owned() },
         marking: Marking::default(),
         start_after: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_late_with_more_than_a_hundredth_is_doubted() {
+        let before = Carried { packets: 1_000, late: 500, lost: 7 };
+        let after = |packets, late, lost| {
+            let so_many = |of: u64, more: u64| of + more;
+            let packets = so_many(before.packets, packets);
+            Carried { packets, late: so_many(before.late, late), lost: so_many(before.lost, lost) }
+        };
+        assert_eq!(before.doubt(after(200, 2, 0)), None);
+        assert_eq!(before.doubt(before), None, "nothing was carried");
+        let late = before.doubt(after(200, 3, 0)).expect("3 of 200");
+        assert!(late.contains("3 of 200"), "{late}");
+        assert!(before.doubt(after(200, 0, 1)).is_some_and(|it| it.contains("lost")));
     }
 }

@@ -231,6 +231,7 @@ fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
                 cpu_pressure_percent: 100.0,
             },
             cancel: Arc::default(),
+            carrier: None,
         },
         spool_bytes: BYTES_DEFAULT,
         start_within: Span::ZERO,

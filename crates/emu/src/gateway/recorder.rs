@@ -10,7 +10,7 @@ use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Phase;
+use underload_record::schema::{Phase, ValidityLimits};
 
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, flow_name, segment_length};
@@ -84,6 +84,8 @@ pub struct Live {
     marked: AtomicU64,
     backlog_packets: AtomicU64,
     backlog_bytes: AtomicU64,
+    delivered: AtomicU64,
+    late: AtomicU64,
 }
 
 /// The counters of a direction at one instant.
@@ -97,6 +99,10 @@ pub struct Reading {
     pub marked: u64,
     /// What waits in the queue now.
     pub backlog: Backlog,
+    /// Packets that were handed over since the start.
+    pub delivered: u64,
+    /// Of these, packets that were so late that a trial with one in a hundred of them is invalid.
+    pub late: u64,
 }
 
 impl Live {
@@ -113,6 +119,8 @@ impl Live {
                 packets: self.backlog_packets.load(Relaxed) as u32,
                 bytes: self.backlog_bytes.load(Relaxed),
             },
+            delivered: self.delivered.load(Relaxed),
+            late: self.late.load(Relaxed),
         }
     }
 }
@@ -134,6 +142,10 @@ pub struct Recorder {
     /// Packets lost outside of queue and link, ever and since the last row of the curves.
     input_drops: u64,
     row_input_drops: u64,
+    /// Packets that were handed over, ever, and those of them that were too late.
+    delivered: u64,
+    late: u64,
+    late_from_ns: u64,
     live: Arc<Live>,
     journal: Option<Journal>,
 }
@@ -157,6 +169,9 @@ impl Recorder {
             flow_names: BTreeMap::new(),
             input_drops: 0,
             row_input_drops: 0,
+            delivered: 0,
+            late: 0,
+            late_from_ns: ValidityLimits::default().lateness_p99_ns,
             live,
             journal,
         }
@@ -184,7 +199,10 @@ impl Recorder {
 
     /// A packet was written that was due at `due`.
     pub fn delivered(&mut self, due: Time, written: Time) {
-        self.outside.lateness.record(written.since(due).as_nanos());
+        let late_ns = written.since(due).as_nanos();
+        self.outside.lateness.record(late_ns);
+        self.delivered += 1;
+        self.late += u64::from(late_ns > self.late_from_ns);
     }
 
     /// Publishes the counters.
@@ -196,6 +214,8 @@ impl Recorder {
         self.live.marked.store(total.marked_packets(), Relaxed);
         self.live.backlog_packets.store(u64::from(backlog.packets), Relaxed);
         self.live.backlog_bytes.store(backlog.bytes, Relaxed);
+        self.live.delivered.store(self.delivered, Relaxed);
+        self.live.late.store(self.late, Relaxed);
     }
 
     /// Appends a row to the time series.

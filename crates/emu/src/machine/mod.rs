@@ -9,6 +9,7 @@ mod lab;
 mod namespace;
 pub mod privilege;
 mod realtime;
+mod scratch;
 pub(crate) mod sys;
 mod tun;
 
@@ -17,4 +18,5 @@ pub use lab::{CLIENT_V4, CLIENT_V6, Lab, LabConfig, LabError, SERVER_V4, SERVER_
 pub use namespace::{Namespace, NamespaceError, Network, Process};
 pub use realtime::Realtime;
 pub(crate) use realtime::Waiter;
+pub use scratch::{ScratchError, scratch};
 pub use tun::{Tun, TunError};
