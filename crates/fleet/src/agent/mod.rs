@@ -144,7 +144,10 @@ impl Agent {
 
     /// What the orchestrator's clock shows, milliseconds since 1970, as far as it is known.
     pub fn now_ms(&self, now: Time) -> u64 {
-        self.clock.1.saturating_add(now.since(self.clock.0).as_nanos() / 1_000_000)
+        let (then, then_ms) = self.clock;
+        let ms = |span: Span| span.as_nanos() / 1_000_000;
+        // What has been may be asked for, too: a run began before the clock was last looked at.
+        then_ms.saturating_add(ms(now.since(then))).saturating_sub(ms(then.since(now)))
     }
 
     /// The clock was found to show this, for example by what a refusal said.

@@ -367,3 +367,19 @@ fn whatever_is_heard_each_run_has_one_end() {
         assert!(given > 5, "the premise: {given} runs");
     }
 }
+
+#[test]
+fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
+    let settings = Settings {
+        orchestrators: 1,
+        start_within: Span::ZERO,
+        version: String::new(),
+        attributes: None,
+    };
+    let begin = Time::ZERO;
+    let mut rng = Rng::new(1);
+    let mut agent = Agent::begin(settings, Memory::default(), begin, WALL_MS, &mut rng);
+    agent.set_clock(begin + SECOND * 20, WALL_MS + 20_000);
+    assert_eq!(agent.now_ms(begin + SECOND * 5), WALL_MS + 5_000);
+    assert_eq!(agent.now_ms(begin + SECOND * 25), WALL_MS + 25_000);
+}
