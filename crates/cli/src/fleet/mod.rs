@@ -1,6 +1,7 @@
 //! `underload fleet`: many lines measured by a plan, and what that costs before anybody is.
 
 mod agent;
+mod demo;
 mod operate;
 mod orchestrator;
 mod print;
@@ -37,6 +38,8 @@ enum Action {
         #[command(subcommand)]
         action: PlanAction,
     },
+    /// A whole fleet on this machine, measured for real, and its pages in a browser.
+    Demo(demo::Arguments),
     /// Admits runs, collects what they measured, and shows it in a browser.
     Orchestrator(orchestrator::Arguments),
     /// Who may look at what was collected, and who may act.
@@ -134,6 +137,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         Action::Plan { action: PlanAction::Stop(it) } => it.run(),
         Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
+        Action::Demo(arguments) => arguments.run(),
         Action::Orchestrator(arguments) => arguments.run(),
         Action::Token(arguments) => arguments.run(),
         Action::Code(arguments) => arguments.run(),

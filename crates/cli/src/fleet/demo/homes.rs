@@ -1,0 +1,157 @@
+//! What is in a home: an agent at its line, and sometimes people who use the line themselves.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use underload_agent::Trust;
+use underload_agent::device::{self, Config};
+use underload_agent::identity::Identity;
+use underload_agent::measure::{BUSY_DEFAULT, Measurer};
+use underload_agent::spool::BYTES_DEFAULT;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Span;
+use underload_fleet::device::DeviceId;
+use underload_probe::network::current_network;
+use underload_probe::service::Line as Interfaces;
+use underload_record::schema::ValidityLimits;
+
+use super::access::{Line, SINK, host_address};
+
+/// A home at work.
+pub(super) struct Home {
+    pub line: Arc<Line>,
+    pub device: DeviceId,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Why the agent ended, if it did so by itself.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+/// Where an agent asks.
+#[derive(Clone)]
+pub(super) struct Fleet {
+    pub orchestrator: String,
+    pub trust: Trust,
+}
+
+impl Home {
+    /// Moves in: from now on the agent asks, measures and hands in.
+    pub(super) fn start(
+        line: Arc<Line>,
+        fleet: &Fleet,
+        code: String,
+        state: &Path,
+    ) -> anyhow::Result<Self> {
+        let state = state.join(format!("line-{:03}", line.number));
+        let device = Identity::load_or_create(&state).context("the key of an agent")?.device();
+        let stop = Arc::<AtomicBool>::default();
+        let config = Config {
+            orchestrators: vec![fleet.orchestrator.clone()],
+            trust: fleet.trust,
+            state,
+            code: Some(code),
+            attributes: line.attributes(),
+            measurer: Measurer {
+                network: current_network(),
+                line: Interfaces::OfDefaultRoutes,
+                busy_bit_per_s: BUSY_DEFAULT,
+                tier_bit_per_s: Line::tier_bit_per_s(),
+                limits: ValidityLimits::default(),
+                cancel: Arc::clone(&stop),
+                carrier: Some(Arc::clone(&line) as _),
+            },
+            spool_bytes: BYTES_DEFAULT,
+            start_within: Span::from_secs(2),
+        };
+        let failure = Arc::<Mutex<Option<String>>>::default();
+        let told = Arc::clone(&failure);
+        let mut home = Self { line, device, stop, threads: Vec::new(), failure };
+        home.go_on("agent", move |stop| {
+            if let Err(error) = device::run(config, stop, &|_| {}) {
+                let words = format!("{:#}", anyhow::Error::from(error));
+                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+            }
+        })?;
+        Ok(home)
+    }
+
+    /// People at home, who use the line for 8 to 16 s in every 24 to 48.
+    pub(super) fn move_in(&mut self) -> anyhow::Result<()> {
+        let seed = self.line.number as u64;
+        self.go_on("people", move |stop| {
+            // Who cannot send anything is a quiet home.
+            let _ = use_the_line(seed, stop);
+        })
+    }
+
+    fn go_on(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let (line, stop) = (Arc::clone(&self.line), Arc::clone(&self.stop));
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // A network that was made can be entered.
+            let _ = line.at_home(|| work(&stop));
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Tells everybody in it to stop.
+    pub(super) fn tell_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether everybody has.
+    pub(super) fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Why the agent ended, if it did so by itself.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// 1.2 Mbit/s, a video call.
+const OWN_PACKET_BYTES: usize = 1_200;
+const OWN_PACKET_INTERVAL: Duration = Duration::from_millis(8);
+
+fn use_the_line(seed: u64, stop: &AtomicBool) -> std::io::Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect(format!("{}:9", host_address(SINK)))?;
+    let mut rng = Rng::new(seed);
+    let mut seconds = |least: u32| Duration::from_secs(u64::from(least + rng.below(least + 1)));
+    while rest(seconds(16), stop) {
+        let until = Instant::now() + seconds(8);
+        while Instant::now() < until {
+            // What does not leave is part of any home's day.
+            let _ = socket.send(&[0; OWN_PACKET_BYTES]);
+            if !rest(OWN_PACKET_INTERVAL, stop) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// False if it is time to stop.
+fn rest(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}

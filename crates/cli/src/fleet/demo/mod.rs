@@ -1,0 +1,388 @@
+//! `underload fleet demo`: a whole fleet on one machine, measured for real.
+//!
+//! An orchestrator, measurement servers, and agents in homes behind emulated lines, all of it in
+//! one process: packets pass the lines' queues in real time, between network namespaces without
+//! names. What is not real is that the lines are emulated. Whatever ends the process ends all of
+//! it: threads, namespaces, and the folder, which is in memory unless `--keep` names one.
+//!
+//! - [`access`]: the lines, and the place that they lead to.
+//! - [`homes`]: agents, and people who use their line themselves.
+//! - [`servers`], [`desk`]: measurement servers, and the operator.
+//! - [`door`]: where a browser comes in.
+//! - [`collected`]: what is in the store, for the terminal.
+
+mod access;
+mod collected;
+mod desk;
+mod door;
+mod homes;
+mod servers;
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use underload_agent::Trust;
+use underload_disk::{self as disk, Access};
+use underload_emu::machine::privilege::{self, Privilege};
+use underload_emu::machine::{Network, scratch};
+use underload_fleet::device::Attributes;
+use underload_fleet::outcome::Outcome;
+use underload_fleet::plan::Plan;
+use underload_orchestrator::http::{Config, Limits, Running, serve};
+use underload_orchestrator::service::{Service, Setup};
+use underload_orchestrator::store::Place;
+use underload_probe::service::Identity;
+
+use crate::exit::{OrBadInput, bad_input};
+use crate::interrupt::Interrupt;
+use access::{Internet, Line, ORCHESTRATOR, host_address};
+use collected::{Collected, held_back};
+use desk::Desk;
+use homes::{Fleet, Home};
+
+/// The command line of `underload fleet demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Needs no root where users may make namespaces. Nothing leaves this machine, and nothing is left on
+it: all is in memory, unless --keep names a directory.
+
+Examples:
+  underload fleet demo
+  underload fleet demo --lines 12 --seconds 90
+  underload fleet demo --keep fleet --exit && underload fleet study demo-aqm-study \\
+    --store sqlite:fleet/store --html study.html")]
+pub(super) struct Arguments {
+    /// It measures for so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180,
+        value_parser = clap::value_parser!(u64).range(20..=86_400))]
+    seconds: u64,
+    /// So many lines, of three kinds.
+    #[arg(long, value_name = "COUNT", default_value_t = 40,
+        value_parser = clap::value_parser!(u16).range(3..=200))]
+    lines: u16,
+    /// Keeps the store, the token and the agents' folders in this new directory.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Where a browser finds the pages, on loopback; port 0 for any.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
+    listen: SocketAddr,
+    /// Ends once all is measured, instead of leaving the pages up.
+    #[arg(long)]
+    exit: bool,
+}
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 4880).into()
+}
+
+/// What is measured: the AQM study and the low latency trial, in small.
+const PLANS: [&str; 2] =
+    [include_str!("demo-aqm-study.toml"), include_str!("demo-low-latency-trial.toml")];
+
+/// Memory for the folder, where it is in memory.
+const SCRATCH_MEGABYTES: u32 = 256;
+/// No run begins in the last part of the time, so that those under way end.
+const LAST_RUNS: Duration = Duration::from_secs(30);
+/// But at least this part of it is measured.
+const LAST_RUNS_PART: u32 = 3;
+/// From one look to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// From one line of progress to the next.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// Agents that are told to stop get so long.
+const GOODBYE_MAX: Duration = Duration::from_secs(5);
+/// In one home of so many people use the line themselves.
+const HOMES_WITH_PEOPLE: usize = 10;
+/// A line that sends so much is being measured.
+const LOADED_BYTES_PER_LOOK: u64 = 60_000;
+/// A line that was cut is mended after so long.
+const MENDED_AFTER: Duration = Duration::from_secs(20);
+/// One that is not mended is removed by the operator after so long.
+const REMOVED_AFTER: Duration = Duration::from_secs(25);
+/// More invalid runs than this say that the machine is too slow, percent.
+const INVALID_MUCH_PERCENT: u64 = 10;
+
+impl Arguments {
+    /// Measures, shows, and waits for Ctrl-C.
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        if !self.listen.ip().is_loopback() {
+            let what = "only an address of loopback is accepted; from elsewhere, use ssh -L";
+            return Err(bad_input(anyhow!("--listen {}: {what}", self.listen)));
+        }
+        // The port belongs to the network that this starts in, and namespaces come before threads.
+        let door = TcpListener::bind(self.listen)
+            .with_context(|| format!("--listen {} (port 0 takes any)", self.listen))
+            .or_bad_input()?;
+        let pages = door.local_addr()?;
+        let privilege = privilege::enter().context("the demo's lines need network namespaces")?;
+        let folder = self.folder()?;
+        let interrupt = Interrupt::watch()?;
+        if privilege == Privilege::UserNamespace {
+            Network::current("demo")?.configure("link set lo up")?;
+        }
+        eprintln!("building {} lines ...", self.lines);
+        let mut demo = Demo::build(&folder, usize::from(self.lines), &interrupt)?;
+        door::open(door, demo.service.address())?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends it)", self.seconds)?;
+        writeln!(out, "token: {}", demo.desk.token())?;
+        out.flush()?;
+        drop(out);
+        demo.measure(Duration::from_secs(self.seconds), &interrupt)?;
+        if !interrupt.is_requested() {
+            demo.tell_the_end()?;
+        }
+        if !self.exit && !interrupt.is_requested() {
+            eprintln!("the pages stay at http://{pages}/ until Ctrl-C");
+            while !interrupt.is_requested() {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
+        demo.end();
+        Ok(())
+    }
+
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        let Some(folder) = &self.keep else { return Ok(scratch(SCRATCH_MEGABYTES)?) };
+        if folder.exists() {
+            let error = anyhow!("--keep {}: it is there already", folder.display());
+            return Err(bad_input(error));
+        }
+        disk::create_directory(folder, Access::Owner)
+            .with_context(|| format!("--keep {}", folder.display()))?;
+        Ok(folder.clone())
+    }
+}
+
+/// All of it.
+struct Demo {
+    desk: Desk,
+    homes: Vec<Home>,
+    collected: Collected,
+    plans: Vec<Plan>,
+    /// Lines that were cut.
+    mishaps: Vec<Mishap>,
+    // In this order: homes end first, then servers, then who admits them.
+    servers: Vec<servers::Server>,
+    for_homes: Running,
+    service: Service,
+}
+
+/// A line that was cut in the middle of a run.
+struct Mishap {
+    home: usize,
+    at: Instant,
+    /// Whether it comes back; if not, the operator removes it.
+    is_mended: bool,
+    is_over: bool,
+}
+
+impl Demo {
+    fn build(folder: &Path, count: usize, interrupt: &Interrupt) -> anyhow::Result<Self> {
+        let internet = Arc::new(Internet::create()?);
+        let (place, state) = (Place::Sqlite(folder.join("store")), folder.join("orchestrator"));
+        let service = Service::start(Setup {
+            store: place.clone(),
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            tls: None,
+            is_public_tls: false,
+            limits: Limits::default(),
+            state: state.clone(),
+            tell: Arc::new(|_| {}),
+        })
+        .context("the orchestrator")?;
+        let (for_homes, fleet) = open_to_homes(&service, &internet)?;
+        let mut desk = Desk::open(service.address(), &state)?;
+        for plan in PLANS {
+            desk.apply(plan)?;
+        }
+        let plans = PLANS.map(Plan::parse).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let codes = desk.codes("server", &vec![Attributes::default(); servers::COUNT])?;
+        let servers = servers::start(&internet, &fleet, codes, &folder.join("servers"))?;
+        let mut lines = Vec::new();
+        for number in 0..count {
+            if interrupt.is_requested() {
+                return Err(interrupt.stopped(anyhow!("the lines were not all built")));
+            }
+            lines.push(Arc::new(Line::build(&internet, number)?));
+        }
+        let attributes: Vec<_> = lines.iter().map(|line| line.attributes()).collect();
+        let codes = desk.codes("device", &attributes)?;
+        let agents = folder.join("agents");
+        let mut homes = Vec::new();
+        for (line, code) in lines.into_iter().zip(codes) {
+            homes.push(Home::start(line, &fleet, code, &agents)?);
+        }
+        for home in homes.iter_mut().skip(HOMES_WITH_PEOPLE / 2).step_by(HOMES_WITH_PEOPLE) {
+            home.move_in()?;
+        }
+        let collected = Collected::of(&place)?;
+        let mishaps = Vec::new();
+        Ok(Self { desk, homes, collected, plans, mishaps, servers, for_homes, service })
+    }
+
+    /// Until the time is over, all runs have ended, or somebody wants it to end.
+    fn measure(&mut self, time: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let last_run = time.saturating_sub(LAST_RUNS.min(time / LAST_RUNS_PART));
+        let mut sent: Vec<u64> = self.homes.iter().map(|home| home.line.sent_bytes()).collect();
+        let (mut progress, mut is_last, mut is_told) = (PROGRESS_INTERVAL, false, false);
+        while start.elapsed() < time && !interrupt.is_requested() {
+            std::thread::sleep(LOOK_INTERVAL);
+            let elapsed = start.elapsed();
+            let loaded = self.loaded(&mut sent);
+            self.have_mishaps(elapsed, last_run, &loaded)?;
+            if elapsed >= last_run && !is_last {
+                is_last = true;
+                for plan in &self.plans {
+                    self.desk.stop(&plan.name)?;
+                }
+            }
+            if elapsed >= progress {
+                progress += PROGRESS_INTERVAL;
+                is_told |= self.tell_progress(elapsed, is_told)?;
+            }
+            if is_last && self.collected.account()?.owed == 0 {
+                break;
+            }
+        }
+        for home in &self.homes {
+            home.tell_to_stop();
+        }
+        let until = Instant::now() + GOODBYE_MAX;
+        while Instant::now() < until && !self.homes.iter().all(Home::is_over) {
+            std::thread::sleep(LOOK_INTERVAL / 4);
+        }
+        Ok(())
+    }
+
+    /// Homes whose upstream is full.
+    fn loaded(&self, sent: &mut [u64]) -> Vec<usize> {
+        let mut loaded = Vec::new();
+        for (place, (home, before)) in self.homes.iter().zip(sent).enumerate() {
+            let now = home.line.sent_bytes();
+            if now.saturating_sub(*before) > LOADED_BYTES_PER_LOOK {
+                loaded.push(place);
+            }
+            *before = now;
+        }
+        loaded
+    }
+
+    /// One line is cut in the middle of a run and comes back, another one is gone for good.
+    fn have_mishaps(
+        &mut self,
+        elapsed: Duration,
+        last_run: Duration,
+        loaded: &[usize],
+    ) -> anyhow::Result<()> {
+        for mishap in self.mishaps.iter_mut().filter(|mishap| !mishap.is_over) {
+            let home = &self.homes[mishap.home];
+            if mishap.is_mended && mishap.at.elapsed() > MENDED_AFTER {
+                home.line.mend()?;
+                eprintln!("line {} is back", home.line.number);
+                mishap.is_over = true;
+            } else if !mishap.is_mended && mishap.at.elapsed() > REMOVED_AFTER {
+                self.desk.remove(home.device)?;
+                eprintln!("the operator removed line {}", home.line.number);
+                mishap.is_over = true;
+            }
+        }
+        let so_many = self.mishaps.len() as u32;
+        let is_time = so_many < 2 && elapsed > last_run / 5 * (1 + so_many);
+        let known = |place: &&usize| self.mishaps.iter().all(|mishap| mishap.home != **place);
+        let Some(place) = loaded.iter().find(known).filter(|_| is_time) else { return Ok(()) };
+        let (home, is_mended) = (&self.homes[*place], so_many == 0);
+        home.line.cut();
+        let what = if is_mended { "for 20 s" } else { "for good" };
+        eprintln!("line {} is cut in the middle of a run, {what}", home.line.number);
+        if !is_mended {
+            home.tell_to_stop();
+        }
+        self.mishaps.push(Mishap { home: *place, at: Instant::now(), is_mended, is_over: false });
+        Ok(())
+    }
+
+    /// Whether it told that the machine is too slow.
+    fn tell_progress(&mut self, elapsed: Duration, is_told: bool) -> anyhow::Result<bool> {
+        let account = self.collected.account()?;
+        let seconds = elapsed.as_secs();
+        eprintln!("{:2}:{:02} {}", seconds / 60, seconds % 60, account.words());
+        eprintln!("      held back: {}", held_back(&self.service.core().rules.held_back()));
+        for plan in &self.plans {
+            let p99 = self.collected.p99(&plan.name)?;
+            if !p99.is_empty() {
+                eprintln!("      p99 beside an upload, {}: {p99}", plan.name);
+            }
+        }
+        let (invalid, measured) = (account.of(Outcome::Invalid), account.of(Outcome::Measured));
+        let is_slow = invalid * 100 > (invalid + measured) * INVALID_MUCH_PERCENT;
+        if is_slow && !is_told && invalid >= 3 {
+            eprintln!(
+                "      this machine is too slow or too busy for so many lines: runs in which it was \
+                 late are stored as invalid and count nowhere; --lines takes fewer"
+            );
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// What was found, on stdout.
+    fn tell_the_end(&mut self) -> anyhow::Result<()> {
+        let account = self.collected.account()?;
+        let mut out = std::io::stdout().lock();
+        for plan in &self.plans {
+            writeln!(out, "\n{}", plan.title)?;
+            for sentence in self.collected.sentences(&plan.name)? {
+                writeln!(out, "  {sentence}")?;
+            }
+        }
+        writeln!(out, "\n{} runs are over: {}", account.stored(), account.words())?;
+        if account.owed > 0 {
+            writeln!(out, "{} are not, and have no outcome yet", account.owed)?;
+        }
+        let (missing, double) = self.collected.missing_and_double()?;
+        if (missing, double) == (account.owed.min(missing), 0) {
+            writeln!(out, "each of them has exactly one outcome")?;
+        } else {
+            let what = "which is a fault of this program";
+            writeln!(out, "{missing} have no outcome and {double} have two, {what}")?;
+        }
+        for home in &self.homes {
+            if let Some(failure) = home.failure() {
+                writeln!(out, "the agent of line {} ended: {failure}", home.line.number)?;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn end(self) {
+        let Self { homes, servers, for_homes, service, .. } = self;
+        drop(homes);
+        drop(servers);
+        for_homes.stop();
+        service.stop();
+    }
+}
+
+/// The same orchestrator at an address that the lines lead to, with a certificate of its own.
+fn open_to_homes(service: &Service, internet: &Internet) -> anyhow::Result<(Running, Fleet)> {
+    let identity = Identity::generate()?;
+    let trust = Trust::Pinned(identity.fingerprint());
+    let ip = host_address(ORCHESTRATOR);
+    let config = Config {
+        listen: SocketAddr::new(ip.parse()?, 443),
+        tls: Some(identity.server_config()?),
+        limits: Limits::default(),
+        pages: None,
+    };
+    let core = Arc::clone(service.core());
+    let running = internet.inside(|| serve(core, config))?.context("the orchestrator")?;
+    Ok((running, Fleet { orchestrator: format!("https://{ip}"), trust }))
+}

@@ -1,0 +1,85 @@
+//! The measurement servers of the demo.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use underload_agent::client::Client;
+use underload_agent::identity::Identity as Key;
+use underload_fleet::message::ServerAddress;
+use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig};
+use underload_probe::wire::MarkingPolicy;
+
+use super::access::{FIRST_SERVER, Internet};
+use super::homes::Fleet;
+use crate::serve::fleet::{Member, Membership};
+
+/// What each takes and sends. Eight uploads fit.
+const CAPACITY_BIT_PER_S: u64 = 48_000_000;
+const NAMES: [&str; 2] = ["east", "west"];
+
+/// A server at work. It tells the orchestrator that it leaves when it is dropped.
+pub(super) struct Server {
+    // In this order: it leaves before it ends.
+    _membership: Membership,
+    _service: Arc<Service>,
+}
+
+/// How many there are.
+pub(super) const COUNT: usize = NAMES.len();
+
+/// Starts all of them; each is enrolled with one of the codes.
+pub(super) fn start(
+    internet: &Internet,
+    fleet: &Fleet,
+    codes: Vec<String>,
+    folder: &Path,
+) -> anyhow::Result<Vec<Server>> {
+    let one = |((host, name), code): ((u8, &str), String)| {
+        let address = internet.add_host(host)?;
+        let state = folder.join(name);
+        internet.inside(|| server(&address, name, fleet, code, &state))?.context("a server")
+    };
+    (FIRST_SERVER..).zip(NAMES).zip(codes).map(one).collect()
+}
+
+fn server(
+    address: &str,
+    name: &str,
+    fleet: &Fleet,
+    code: String,
+    state: &Path,
+) -> anyhow::Result<Server> {
+    let ip: IpAddr = address.parse()?;
+    let identity = Identity::generate()?;
+    let public = ServerAddress {
+        name: name.to_owned(),
+        address: format!("{ip}:{}", ServiceConfig::PORT),
+        fingerprint: identity.fingerprint().to_string(),
+    };
+    let client = Client::new(std::slice::from_ref(&fleet.orchestrator), fleet.trust)?;
+    let member = Member::new(client, Key::load_or_create(state)?, Some(code), public)?;
+    let limits = Limits {
+        sessions_max: 64,
+        up_bit_per_s: CAPACITY_BIT_PER_S,
+        down_bit_per_s: CAPACITY_BIT_PER_S,
+        session_bit_per_s: CAPACITY_BIT_PER_S,
+        ..Limits::default()
+    };
+    let config = ServiceConfig {
+        addresses: vec![ip],
+        tcp_port: ServiceConfig::PORT,
+        udp_port: ServiceConfig::PORT,
+        limits,
+        policy: MarkingPolicy::PUBLIC,
+        access: Access::Leases,
+        identity,
+        line: Line::Ignored,
+        leases: Some(member.leases()),
+        state: Some(state.to_owned()),
+    };
+    let service = Arc::new(Service::start(config)?);
+    let membership = member.start(Arc::clone(&service), limits)?;
+    Ok(Server { _membership: membership, _service: service })
+}
