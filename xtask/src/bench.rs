@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{measure, sim_live, simulator, varying_links};
+use crate::{agent_size, measure, sim_live, simulator, varying_links};
 
 struct Bench {
     name: &'static str,
@@ -55,6 +55,22 @@ const BENCHES: &[Bench] = &[
         command: &["run", "--release", "-p", "underload-record", "--example", "coverage", "--"],
     },
     Bench {
+        name: "fleet-kill",
+        what: "kill -9 of every part of a fleet for two minutes, and the account of its runs",
+        command: &[
+            "test",
+            "--package",
+            "underload",
+            "--test",
+            "fleet_kill",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+            "--ignored",
+            "two_minutes",
+        ],
+    },
+    Bench {
         name: "fleet-papers",
         what: "both papers' plans with simulated lines, through orchestrator and SQLite, into DIR",
         command: &["run", "--release", "-p", "underload", "--example", "papers_fleet", "--"],
@@ -71,6 +87,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         println!("{:<15}{}", measure::NAME, measure::WHAT);
         println!("{:<15}{}", sim_live::NAME, sim_live::WHAT);
         println!("{:<15}{}", varying_links::NAME, varying_links::WHAT);
+        println!("{:<15}{}", agent_size::NAME, agent_size::WHAT);
         return Ok(());
     };
     match *name {
@@ -78,13 +95,15 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         measure::NAME => return measure::run(rest),
         sim_live::NAME => return sim_live::run(rest),
         varying_links::NAME => return varying_links::run(rest),
+        agent_size::NAME => return agent_size::run(rest),
         _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = known.join(", ");
-        let more = [simulator::NAME, measure::NAME, sim_live::NAME, varying_links::NAME].join(", ");
-        bail!("there is no benchmark `{name}`; known: {known}, {more}");
+        let more =
+            [simulator::NAME, measure::NAME, sim_live::NAME, varying_links::NAME, agent_size::NAME];
+        bail!("there is no benchmark `{name}`; known: {known}, {}", more.join(", "));
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))
 }

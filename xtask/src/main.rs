@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints its results")]
 
+mod agent_size;
 mod audit;
 mod bench;
 mod checks;

@@ -1,0 +1,134 @@
+//! How large the agent's program is, and how much memory it takes while it measures.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::checks::succeed;
+
+/// Name of the benchmark.
+pub const NAME: &str = "fleet-agent-size";
+/// What it shows.
+pub const WHAT: &str = "bytes of underload-agent, stripped, and its memory while it measures";
+
+/// A run of the low latency trial: three classes alone, then beside a full upload.
+const PLAN: &str = r#"
+name = "size"
+title = "How much memory a run takes"
+runs_per_day = 4_000
+[lines]
+count = 1
+[[tier]]
+up = "35mbit"
+down = "800mbit"
+[[step]]
+name = "idle"
+kind = "latency"
+duration = "11s"
+classes = [0, 8, 45]
+[[step]]
+name = "loaded"
+kind = "upload"
+warm_up = "3s"
+duration = "7s"
+classes = [0, 8, 45]
+[servers]
+count = 1
+capacity = "1gbit"
+"#;
+/// Runs after which the most memory is read.
+const RUNS: usize = 3;
+
+/// A program that ends with the benchmark.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Builds, strips, runs, and prints.
+pub fn run(_: &[&str]) -> anyhow::Result<()> {
+    let build = ["build", "--release", "--package", "underload-agent", "--bin", "underload-agent"];
+    succeed(Command::new("cargo").args(build))?;
+    succeed(Command::new("cargo").args(["build", "--package", "underload"]))?;
+    let folder = std::env::temp_dir().join(format!("underload-size-{}", std::process::id()));
+    fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+    let measured = measure(&folder);
+    let _ = fs::remove_dir_all(&folder);
+    measured
+}
+
+fn measure(folder: &Path) -> anyhow::Result<()> {
+    let built = Path::new("target/release/underload-agent");
+    let agent = folder.join("agent");
+    succeed(Command::new("strip").arg("-o").arg(&agent).arg(built))
+        .context("strip (Debian: binutils)")?;
+    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!("program, stripped: {:.1} MiB", megabytes(fs::metadata(&agent)?.len()));
+    let program = fs::canonicalize("target/debug/underload")?;
+    let underload = |arguments: &str| -> Command {
+        let mut command = Command::new(&program);
+        command.current_dir(folder).env("XDG_DATA_HOME", folder);
+        command.args(arguments.split_whitespace()).stderr(Stdio::null());
+        command
+    };
+    let (_orchestrator, said) =
+        started(underload("fleet orchestrator --store sqlite:store --listen 127.0.0.1:0"))?;
+    let url = said.strip_prefix("listening ").context("the orchestrator's address")?.to_owned();
+    let reach = format!("--orchestrator {url} --token store/admin.token");
+    fs::write(folder.join("plan.toml"), PLAN)?;
+    succeed(underload(&format!("fleet plan apply plan.toml {reach}")).stdout(Stdio::null()))?;
+    let code = |what: &str| -> anyhow::Result<String> {
+        let output = underload(&format!("fleet code {what} {reach}")).output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let at = format!("--bind 127.0.0.1 --port {port} --public 127.0.0.1:{port} --name east");
+    let capacity = "--capacity-up 1gbit --capacity-down 1gbit";
+    let server = format!("serve {at} {capacity} --fleet {url} --enrol {}", code("--server")?);
+    let _server = started(underload(&server))?;
+    let mut command = Command::new(&agent);
+    command.args(["--orchestrator", &url, "--enrol", &code("")?, "--interface", "none"]);
+    command.args(["--start-within", "0", "--tier-up", "35", "--tier-down", "800", "--state"]);
+    command.arg(folder.join("agent-state")).stderr(Stdio::piped());
+    let mut agent = Running(command.spawn()?);
+    let idle = memory_kib(&agent.0)?;
+    let words = agent.0.stderr.take().context("what the agent says")?;
+    let runs = BufReader::new(words).lines().map_while(Result::ok);
+    let runs: Vec<String> = runs.filter(|line| line.starts_with("run ")).take(RUNS).collect();
+    let most = memory_kib(&agent.0)?;
+    if runs.len() < RUNS {
+        bail!("the agent ended: {runs:?}");
+    }
+    for run in &runs {
+        println!("{run}");
+    }
+    println!("memory, most so far: {:.1} MiB at its start", idle as f64 / 1024.0);
+    println!("memory, most so far: {:.1} MiB after {RUNS} runs", most as f64 / 1024.0);
+    Ok(())
+}
+
+/// Starts it and waits for the first line that it prints.
+fn started(mut command: Command) -> anyhow::Result<(Running, String)> {
+    let mut child = Running(command.stdout(Stdio::piped()).spawn()?);
+    let mut line = String::new();
+    let out = child.0.stdout.take().context("its output")?;
+    BufReader::new(out).read_line(&mut line)?;
+    Ok((child, line.trim().to_owned()))
+}
+
+/// The most memory that a process has held at once.
+fn memory_kib(child: &Child) -> anyhow::Result<u64> {
+    let path = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let text = fs::read_to_string(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).context("VmHWM")
+}
