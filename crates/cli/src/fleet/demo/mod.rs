@@ -324,8 +324,8 @@ impl Demo {
         let is_slow = invalid * 100 > (invalid + measured) * INVALID_MUCH_PERCENT;
         if is_slow && !is_told && invalid >= 3 {
             eprintln!(
-                "      this machine is too slow or too busy for so many lines: runs in which it was \
-                 late are stored as invalid and count nowhere; --lines takes fewer"
+                "      this machine is too slow or too busy for so many lines: runs in which it \
+                 was late are stored as invalid and count nowhere; --lines takes fewer"
             );
             return Ok(true);
         }
