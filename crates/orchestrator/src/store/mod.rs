@@ -8,6 +8,8 @@
 //! reads.
 
 mod encode;
+mod files;
+mod housekeeping;
 mod place;
 mod postgres;
 mod rollup;
@@ -16,6 +18,7 @@ mod sqlite;
 #[cfg(test)]
 mod testing;
 
+pub use housekeeping::{Did, Housekeeping, Work};
 pub use place::{Keeper, NotAPlace, Opened, Place};
 pub use postgres::{PostgresArchive, PostgresKeeper, PostgresStore};
 pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
@@ -52,3 +55,5 @@ fn attribute_column(name: &str) -> Option<&'static str> {
 
 /// How far results were put together is kept by this name.
 const ROLLED_UP: &str = "rolled up";
+/// Where the archive is is kept by this name.
+const LOCATION: &str = "archive";

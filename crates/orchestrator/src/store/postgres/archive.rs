@@ -11,8 +11,10 @@ use underload_fleet::store::{
     StoredResult, Sum,
 };
 
+use super::base::location;
 use super::session::{Session, Source, told};
 use super::transaction::{DEVICE, body_of, device_of, id_of, to_limit};
+use crate::store::files::{Files, Numbered};
 use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
 use crate::store::{ROLLED_UP, attribute_column, encode};
 
@@ -40,6 +42,13 @@ impl PostgresArchive {
         answer
     }
 
+    /// The files that days were moved to, if any were. To be opened before results are read: as
+    /// long as they are open, none is deleted.
+    fn files(&mut self) -> Result<Option<Files>, StoreError> {
+        let location = location(self.source.session(&mut self.session)?)?;
+        location.map(|location| Files::open(&location, None)).transpose()
+    }
+
     fn rows(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
         self.source.session(&mut self.session)?.rows(sql, values)
     }
@@ -47,21 +56,25 @@ impl PostgresArchive {
 
 impl Archive for PostgresArchive {
     fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+        let mut question = Question::new(filter, &[]);
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_run(stored);
+                true
+            })?;
+            return Ok(question.outcomes());
+        };
         self.ask(|view| {
-            let mut question = Question::new(filter, &[]);
-            let level = question.level();
-            if let Some(level) = level {
-                let keys = keys(view, RUNS, &mut question)?;
-                for (day, hour, key, cell) in cells(view, level, RUNS, filter)? {
-                    if let Some((key, _)) = keys.get(&key)
-                        && question.means_hour(hour, level)
-                    {
-                        question.add_runs(day, key, cell.tests as u64);
-                    }
+            let keys = keys(view, RUNS, &mut question)?;
+            for (day, hour, key, cell) in cells(view, level, RUNS, filter)? {
+                if let Some((key, _)) = keys.get(&key)
+                    && question.means_hour(hour, level)
+                {
+                    question.add_runs(day, key, cell.tests as u64);
                 }
             }
-            let after = if level.is_some() { rolled_up(view)? } else { 0 };
-            visit_results(view, filter, after, &mut |stored| {
+            let from = rolled_up(view)?;
+            visit_results(view, filter, from, &mut |_, stored| {
                 question.add_run(stored);
                 true
             })?;
@@ -70,23 +83,27 @@ impl Archive for PostgresArchive {
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+        let mut question = Question::new(filter, by);
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_result(stored, None);
+                true
+            })?;
+            return Ok(question.sums());
+        };
         self.ask(|view| {
-            let mut question = Question::new(filter, by);
-            let level = question.level();
-            if let Some(level) = level {
-                let keys = keys(view, SERIES, &mut question)?;
-                for (day, hour, key, cell) in cells(view, level, SERIES, filter)? {
-                    match keys.get(&key) {
-                        Some((_, line)) if question.means_hour(hour, level) => {
-                            question.add_cell((*line, day, hour), &cell)?;
-                        }
-                        _ => {}
+            let keys = keys(view, SERIES, &mut question)?;
+            for (day, hour, key, cell) in cells(view, level, SERIES, filter)? {
+                match keys.get(&key) {
+                    Some((_, line)) if question.means_hour(hour, level) => {
+                        question.add_cell((*line, day, hour), &cell)?;
                     }
+                    _ => {}
                 }
             }
-            let after = if level.is_some() { rolled_up(view)? } else { 0 };
+            let from = rolled_up(view)?;
             let mut late = Vec::new();
-            visit_results(view, filter, after, &mut |stored| {
+            visit_results(view, filter, from, &mut |_, stored| {
                 late.push(stored.clone());
                 true
             })?;
@@ -140,10 +157,28 @@ impl Archive for PostgresArchive {
         device: DeviceId,
         limit: usize,
     ) -> Result<Vec<StoredResult>, StoreError> {
-        let sql = "SELECT body FROM results WHERE device = $1 ORDER BY number DESC LIMIT $2";
-        let rows = self.rows(sql, &[&&device.0[..], &to_limit(limit)])?;
-        let result = |row: &Row| encode::decode(device, row.try_get(0).map_err(told)?);
-        rows.iter().map(result).collect()
+        let files = self.files()?;
+        let sql = "SELECT number, body FROM results WHERE device = $1 AND number < $2
+            ORDER BY number DESC LIMIT $3";
+        let (mut results, mut before) = (Vec::new(), i64::MAX);
+        while results.len() < limit {
+            let rows = self.rows(sql, &[&&device.0[..], &before, &to_limit(limit)])?;
+            for row in &rows {
+                before = row.try_get(0).map_err(told)?;
+                let result = encode::decode(device, row.try_get(1).map_err(told)?)?;
+                let is_moved = files.as_ref().is_some_and(|files| files.has(&result, before));
+                if !is_moved && results.len() < limit {
+                    results.push(Numbered { number: before, result });
+                }
+            }
+            if rows.len() < limit {
+                break;
+            }
+        }
+        if let Some(files) = files {
+            files.add_results_of(device, limit, &mut results)?;
+        }
+        Ok(results.into_iter().map(|kept| kept.result).collect())
     }
 
     fn visit(
@@ -151,8 +186,17 @@ impl Archive for PostgresArchive {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError> {
+        let files = self.files()?;
+        if let Some(files) = &files
+            && !files.visit(filter, &mut |stored| Ok(see(stored)))?
+        {
+            return Ok(());
+        }
         self.ask(|view| {
-            visit_results(view, filter, 0, &mut |stored| !filter.meets(stored) || see(stored))
+            visit_results(view, filter, 0, &mut |number, stored| {
+                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, number));
+                is_shown || !filter.meets(stored) || see(stored)
+            })
         })
     }
 
@@ -278,11 +322,13 @@ fn visit_results(
     view: &mut Session,
     filter: &Filter,
     from_change: i64,
-    see: &mut dyn FnMut(&StoredResult) -> bool,
+    see: &mut dyn FnMut(i64, &StoredResult) -> bool,
 ) -> Result<(), StoreError> {
     let sql = "SELECT number, device, body FROM results WHERE number > $1 AND change >= $2
-        AND day >= $3 AND day < $4 AND ($5::text IS NULL OR plan = $5) ORDER BY number LIMIT $6";
+        AND day + 0 >= $3 AND day + 0 < $4 AND ($5::text IS NULL OR plan = $5)
+        ORDER BY number LIMIT $6";
     let (from, until) = days(filter);
+    // The sum keeps the planner from the index of days, for each page of which it would sort all.
     // Where the tail is asked for, the planner must not walk through all numbers to get there.
     let first = "SELECT coalesce(min(number), 1) - 1 FROM results WHERE change >= $1";
     let row = view.rows(first, &[&from_change])?;
@@ -292,7 +338,7 @@ fn visit_results(
         for row in &rows {
             after = row.try_get(0).map_err(told)?;
             let device = id_of(row.try_get(1).map_err(told)?)?;
-            if !see(&encode::decode(device, row.try_get(2).map_err(told)?)?) {
+            if !see(after, &encode::decode(device, row.try_get(2).map_err(told)?)?) {
                 return Ok(());
             }
         }

@@ -26,6 +26,10 @@ impl PostgresKeeper {
         Ok(Self { source, session: Some(session) })
     }
 
+    pub(super) fn session(&mut self) -> Result<&mut Session, StoreError> {
+        self.source.session(&mut self.session)
+    }
+
     /// Puts about so many results together with those before them, whole transactions of them. The
     /// number that it was; 0 also while another keeper is at work.
     ///

@@ -10,6 +10,7 @@
 //! These calls block, and may not be made on a thread that drives asynchronous tasks.
 
 mod archive;
+mod base;
 mod connect;
 mod keeper;
 mod session;
@@ -22,13 +23,17 @@ mod scratch;
 mod tests;
 
 use std::fmt;
+use std::path::Path;
 
+use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 
 pub use archive::PostgresArchive;
 pub use keeper::PostgresKeeper;
 use session::{Session, Source};
 use transaction::PostgresTransaction;
+
+use super::housekeeping::Housekeeping;
 
 /// A store in PostgreSQL 15 or newer, for any number of orchestrators.
 pub struct PostgresStore {
@@ -67,6 +72,20 @@ impl PostgresStore {
     /// [`StoreError`].
     pub fn keeper(&self) -> Result<PostgresKeeper, StoreError> {
         PostgresKeeper::new(self.source.clone())
+    }
+
+    /// Who keeps this store in order in the background: puts results together, and moves old days
+    /// to files in that folder; without one they stay. Orchestrators on several machines share the
+    /// folder, and whoever comes while another is at work does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`], also where that folder has the archive of another store.
+    pub fn housekeeping(
+        &self,
+        archive: Option<&Path>,
+        retention: Retention,
+    ) -> Result<Housekeeping, StoreError> {
+        Housekeeping::new(Box::new(self.keeper()?), archive, retention)
     }
 }
 

@@ -136,6 +136,10 @@ impl Session {
             self.batch(include_str!("tables.sql"))?;
             self.batch(&format!("INSERT INTO underload_version VALUES ({VERSION})"))?;
         }
+        if version == 1 {
+            self.batch(TO_VERSION_2)?;
+            self.batch(&format!("UPDATE underload_version SET version = {VERSION}"))?;
+        }
         self.batch(MOVED)?;
         self.batch("COMMIT")
     }
@@ -189,4 +193,7 @@ const MOVED: &str = "DO $$ BEGIN
     END IF;
 END $$";
 /// Version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// Results are found by their day and plan, so that days can be moved to files.
+const TO_VERSION_2: &str =
+    "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";

@@ -65,6 +65,7 @@ CREATE TABLE results (
     body bytea NOT NULL
 );
 CREATE INDEX results_by_device ON results (device, number);
+CREATE INDEX results_by_day ON results (day, plan, number);
 CREATE INDEX results_by_change ON results (change, number);
 ALTER TABLE results ALTER COLUMN body SET STORAGE EXTERNAL;
 

@@ -12,6 +12,8 @@ use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, St
 
 use super::scratch::Scratch;
 use super::*;
+use crate::store::housekeeping::tests::{answers, run_down};
+use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
 
 /// The address of a database of its own on the one server of these tests.
@@ -165,6 +167,82 @@ fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     assert_eq!(keeper.roll_up(10).expect("it waits"), 0, "an older change is still open");
     slow.commit().expect("it is over");
     assert_eq!(keeper.roll_up(10).expect("it goes on"), 2);
+}
+
+/// Two days stay in the database.
+const RETENTION: Retention = Retention { raw_days: 3, bins_days: 90 };
+const DAY_MS: u64 = 86_400_000;
+
+#[test]
+fn answers_are_the_same_after_days_were_moved_by_several() {
+    let test = "answers_are_the_same_after_days_were_moved_by_several";
+    let Some(url) = database(test) else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    many(10, 30).chunks(100).for_each(|results| drop(append(&mut store, results)));
+    let mut archive = store.archive().expect("an archive");
+    let before = answers(&mut archive);
+    let folder = tempfile::tempdir().expect("a folder");
+    let keeper = || store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
+    let mut keepers = [keeper().with_parts_of(40), keeper().with_parts_of(40)];
+    let now_ms = START_MS + 5 * DAY_MS;
+    let mut idle = 0;
+    for round in 0..1_000 {
+        let Did { what, .. } = keepers[round % 2].step(now_ms).expect("it steps");
+        idle = if what == Work::Nothing { idle + 1 } else { 0 };
+        if idle == 2 {
+            break;
+        }
+        assert_eq!(answers(&mut archive), before, "after {what:?} of round {round}");
+    }
+    assert_eq!(idle, 2, "it ends");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let mut left = || {
+        let row = client.query_one("SELECT count(*) FROM results", &[]).expect("a count");
+        row.get::<_, i64>(0)
+    };
+    assert_eq!(left(), 2 * 60);
+    let late: Vec<_> = (50..60).map(|device| testing::result(device, 1)).collect();
+    append(&mut store, &late);
+    let with_late = answers(&mut archive);
+    run_down(&mut keepers[0], now_ms + 3_600_000);
+    assert_eq!(answers(&mut archive), with_late);
+    assert_eq!(left(), 2 * 60);
+    let error = store.housekeeping(Some(&folder.path().join("other")), RETENTION);
+    let error = error.expect_err("it is elsewhere");
+    assert!(error.to_string().contains("name that folder"), "{error}");
+}
+
+#[test]
+fn a_slow_change_is_not_passed_over_when_days_are_moved() {
+    let Some(url) = database("a_slow_change_is_not_passed_over_when_days_are_moved") else {
+        return;
+    };
+    let store = PostgresStore::connect(&url).expect("it connects");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut keeper = store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
+    let mut slow = PostgresStore::connect(&url).expect("it connects");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let mut open = client.transaction().expect("it begins");
+    // It has taken its number and is not over.
+    let body = crate::store::encode::encode(&testing::result(2, 1));
+    let sql = "INSERT INTO results (device, day, plan, body) VALUES ($1, $2, 'trial', $3)";
+    let (device, day) = (&testing::device_id(2).0[..], i64::from(testing::result(2, 1).day()));
+    open.execute(sql, &[&device, &day, &body]).expect("it is written, and not committed");
+    append(&mut slow, &[testing::result(1, 1)]);
+    let now_ms = START_MS + 9 * DAY_MS;
+    let waited = loop {
+        match keeper.step(now_ms) {
+            Ok(Did { what: Work::Nothing, .. }) => panic!("it did not notice"),
+            Ok(Did { what: Work::Moved(_), .. }) => panic!("it passed over a change"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(waited, StoreError::Temporary { .. }), "{waited:?}");
+    open.commit().expect("it is over");
+    let done = run_down(&mut keeper, now_ms);
+    assert!(done.contains(&Work::Moved(2)), "{done:?}");
+    assert_eq!(all(&mut store.archive().expect("an archive")).len(), 2);
 }
 
 #[test]

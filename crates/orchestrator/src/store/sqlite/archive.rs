@@ -1,7 +1,7 @@
 //! Questions about what was collected, on a connection of their own.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params, params_from_iter};
@@ -11,8 +11,10 @@ use underload_fleet::store::{
     StoredResult, Sum,
 };
 
+use super::base::location;
 use super::transaction::{DEVICE, PLANS, SERVERS, bodies, device_of};
-use super::{connect, migrate, told};
+use super::{connect, told, version};
+use crate::store::files::{Files, Numbered};
 use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
 use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 
@@ -20,6 +22,7 @@ use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 #[derive(Debug)]
 pub struct SqliteArchive {
     connection: Connection,
+    directory: PathBuf,
 }
 
 impl SqliteArchive {
@@ -31,8 +34,15 @@ impl SqliteArchive {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = connect(directory, flags)?;
         connection.execute_batch("PRAGMA query_only = ON").map_err(told)?;
-        migrate(&connection, directory)?;
-        Ok(Self { connection })
+        version(&connection, directory)?;
+        Ok(Self { connection, directory: directory.to_owned() })
+    }
+
+    /// The files that days were moved to, if any were. To be opened before results are read: as
+    /// long as they are open, none is deleted.
+    fn files(&self) -> Result<Option<Files>, StoreError> {
+        let location = location(&self.connection)?;
+        location.map(|location| Files::open(&location, Some(&self.directory))).transpose()
     }
 
     /// Asks within one view of the store, which writers do not change meanwhile.
@@ -47,22 +57,25 @@ impl SqliteArchive {
 
 impl Archive for SqliteArchive {
     fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+        let mut question = Question::new(filter, &[]);
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_run(stored);
+                true
+            })?;
+            return Ok(question.outcomes());
+        };
         self.ask(|view| {
-            let mut question = Question::new(filter, &[]);
-            let level = question.level();
-            if let Some(level) = level {
-                let keys = keys(view, RUNS, &mut question)?;
-                visit_cells(view, level, RUNS, filter, |(day, hour, key), cell| {
-                    if let Some((key, _)) = keys.get(&key)
-                        && question.means_hour(hour, level)
-                    {
-                        question.add_runs(day, key, cell.tests as u64);
-                    }
-                    Ok(())
-                })?;
-            }
-            let after = if level.is_some() { rolled_up(view)? } else { 0 };
-            visit_results(view, filter, after, &mut |stored| {
+            let keys = keys(view, RUNS, &mut question)?;
+            visit_cells(view, level, RUNS, filter, |(day, hour, key), cell| {
+                if let Some((key, _)) = keys.get(&key)
+                    && question.means_hour(hour, level)
+                {
+                    question.add_runs(day, key, cell.tests as u64);
+                }
+                Ok(())
+            })?;
+            visit_results(view, filter, rolled_up(view)?, &mut |_, stored| {
                 question.add_run(stored);
                 Ok(true)
             })?;
@@ -71,23 +84,26 @@ impl Archive for SqliteArchive {
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+        let mut question = Question::new(filter, by);
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_result(stored, None);
+                true
+            })?;
+            return Ok(question.sums());
+        };
         self.ask(|view| {
-            let mut question = Question::new(filter, by);
-            let level = question.level();
-            if let Some(level) = level {
-                let keys = keys(view, SERIES, &mut question)?;
-                visit_cells(view, level, SERIES, filter, |(day, hour, key), cell| {
-                    match keys.get(&key) {
-                        Some((_, line)) if question.means_hour(hour, level) => {
-                            question.add_cell((*line, day, hour), cell)
-                        }
-                        _ => Ok(()),
+            let keys = keys(view, SERIES, &mut question)?;
+            visit_cells(view, level, SERIES, filter, |(day, hour, key), cell| {
+                match keys.get(&key) {
+                    Some((_, line)) if question.means_hour(hour, level) => {
+                        question.add_cell((*line, day, hour), cell)
                     }
-                })?;
-            }
-            let after = if level.is_some() { rolled_up(view)? } else { 0 };
+                    _ => Ok(()),
+                }
+            })?;
             let mut numbers = HashMap::new();
-            visit_results(view, filter, after, &mut |stored| {
+            visit_results(view, filter, rolled_up(view)?, &mut |_, stored| {
                 let number = match numbers.get(&stored.device) {
                     Some(number) => *number,
                     None => *numbers.entry(stored.device).or_insert(number(view, stored.device)?),
@@ -144,16 +160,26 @@ impl Archive for SqliteArchive {
         device: DeviceId,
         limit: usize,
     ) -> Result<Vec<StoredResult>, StoreError> {
-        let sql = "SELECT body FROM results WHERE device = ? ORDER BY number DESC LIMIT ?";
+        let files = self.files()?;
+        let sql = "SELECT number, body FROM results WHERE device = ? ORDER BY number DESC";
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
-        let limit = limit.min(i64::MAX as usize) as i64;
-        let mut rows = statement.query(params![&device.0[..], limit]).map_err(told)?;
+        let mut rows = statement.query([&device.0[..]]).map_err(told)?;
         let mut results = Vec::new();
         while let Some(row) = rows.next().map_err(told)? {
-            let body = row.get_ref(0).map_err(told)?.as_blob();
-            results.push(encode::decode(device, body.map_err(|error| told(error.into()))?)?);
+            if results.len() == limit {
+                break;
+            }
+            let body = row.get_ref(1).map_err(told)?.as_blob();
+            let result = encode::decode(device, body.map_err(|error| told(error.into()))?)?;
+            let number = row.get(0).map_err(told)?;
+            if !files.as_ref().is_some_and(|files| files.has(&result, number)) {
+                results.push(Numbered { number, result });
+            }
         }
-        Ok(results)
+        if let Some(files) = files {
+            files.add_results_of(device, limit, &mut results)?;
+        }
+        Ok(results.into_iter().map(|kept| kept.result).collect())
     }
 
     fn visit(
@@ -161,8 +187,15 @@ impl Archive for SqliteArchive {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError> {
-        visit_results(&self.connection, filter, 0, &mut |stored| {
-            Ok(!filter.meets(stored) || see(stored))
+        let files = self.files()?;
+        if let Some(files) = &files
+            && !files.visit(filter, &mut |stored| Ok(see(stored)))?
+        {
+            return Ok(());
+        }
+        visit_results(&self.connection, filter, 0, &mut |number, stored| {
+            let is_shown = files.as_ref().is_some_and(|files| files.has(stored, number));
+            Ok(is_shown || !filter.meets(stored) || see(stored))
         })
     }
 
@@ -269,10 +302,12 @@ fn visit_results(
     view: &Connection,
     filter: &Filter,
     after: i64,
-    see: &mut dyn FnMut(&StoredResult) -> Result<bool, StoreError>,
+    see: &mut dyn FnMut(i64, &StoredResult) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     // Page by page: who takes long must not hold a view, which the log could not shrink under.
-    let sql = "SELECT number, device, body FROM results WHERE number > ?1 AND number <= ?2
+    // In the order of numbers, which the index of days must not be preferred to.
+    let sql =
+        "SELECT number, device, body FROM results NOT INDEXED WHERE number > ?1 AND number <= ?2
         AND day >= ?3 AND day < ?4 AND (?5 IS NULL OR plan = ?5) ORDER BY number LIMIT ?6";
     let mut statement = view.prepare_cached(sql).map_err(told)?;
     let last = view.prepare_cached("SELECT ifnull(max(number), 0) FROM results").map_err(told)?;
@@ -292,7 +327,7 @@ fn visit_results(
         drop(rows);
         let is_last = page.len() < PAGE;
         for (number, device, body) in page.drain(..) {
-            if !see(&encode::decode(device, &body)?)? {
+            if !see(number, &encode::decode(device, &body)?)? {
                 return Ok(());
             }
             after = number;

@@ -1,7 +1,7 @@
 //! Puts results together in the background.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
 use underload_fleet::device::DeviceId;
@@ -16,7 +16,9 @@ use crate::store::{ROLLED_UP, encode, to_json};
 /// waiting only while it writes down the sums.
 #[derive(Debug)]
 pub struct SqliteKeeper {
-    connection: Connection,
+    pub(super) connection: Connection,
+    /// As a path that others write the same.
+    pub(super) directory: PathBuf,
     keys: BTreeMap<Key, i64>,
     numbers: HashMap<DeviceId, u32>,
 }
@@ -26,7 +28,11 @@ impl SqliteKeeper {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = connect(directory, flags)?;
         prepare(&connection)?;
-        Ok(Self { connection, keys: BTreeMap::new(), numbers: HashMap::new() })
+        let told = |error| StoreError::Temporary {
+            what: format!("the store in {}: {error}", directory.display()),
+        };
+        let directory = std::fs::canonicalize(directory).map_err(told)?;
+        Ok(Self { connection, directory, keys: BTreeMap::new(), numbers: HashMap::new() })
     }
 
     /// Puts at most so many results together with those before them. The number that it was.

@@ -1,6 +1,7 @@
 //! One orchestrator's store: a SQLite file with a write-ahead log, synced at each commit.
 
 mod archive;
+mod base;
 mod keeper;
 mod transaction;
 
@@ -13,11 +14,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use underload_disk::Access;
+use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 
 pub use archive::SqliteArchive;
 pub use keeper::SqliteKeeper;
 use transaction::SqliteTransaction;
+
+use super::housekeeping::Housekeeping;
 
 /// A store in a directory of its own, for one orchestrator.
 #[derive(Debug)]
@@ -86,6 +90,20 @@ impl SqliteStore {
     pub fn keeper(&self) -> Result<SqliteKeeper, StoreError> {
         SqliteKeeper::open(&self.directory)
     }
+
+    /// Who keeps this store in order in the background: puts results together, moves old days to
+    /// files in that folder, by default `archive` in the store's own. One for each store.
+    ///
+    /// # Errors
+    /// [`StoreError`], also where that folder has the archive of another store.
+    pub fn housekeeping(
+        &self,
+        archive: Option<&Path>,
+        retention: Retention,
+    ) -> Result<Housekeeping, StoreError> {
+        let folder = archive.map_or_else(|| self.directory.join(ARCHIVE), Path::to_owned);
+        Housekeeping::new(Box::new(self.keeper()?), Some(&folder), retention)
+    }
 }
 
 impl Store for SqliteStore {
@@ -117,8 +135,8 @@ fn prepare(connection: &Connection) -> Result<(), StoreError> {
         .map_err(told)
 }
 
-/// Brings the tables to this program's version.
-fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
+/// The version of the tables, which is not above this program's.
+fn version(connection: &Connection, directory: &Path) -> Result<i64, StoreError> {
     let version: i64 =
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)?;
     if version > VERSION {
@@ -129,14 +147,18 @@ fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> 
         );
         return Err(StoreError::Broken { what });
     }
-    if version == 0 {
-        let tables = format!(
-            "BEGIN IMMEDIATE;\n{}\nPRAGMA user_version = {VERSION};\nCOMMIT;",
-            include_str!("tables.sql")
-        );
-        connection.execute_batch(&tables).map_err(told)?;
-    }
-    Ok(())
+    Ok(version)
+}
+
+/// Brings the tables to this program's version.
+fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
+    let change = match version(connection, directory)? {
+        0 => include_str!("tables.sql"),
+        1 => TO_VERSION_2,
+        _ => return Ok(()),
+    };
+    let change = format!("BEGIN IMMEDIATE;\n{change}\nPRAGMA user_version = {VERSION};\nCOMMIT;");
+    connection.execute_batch(&change).map_err(told)
 }
 
 /// What SQLite said, told apart by whether another try may help.
@@ -166,8 +188,12 @@ fn told(error: rusqlite::Error) -> StoreError {
 
 /// The file in the store's directory.
 const FILE: &str = "fleet.sqlite";
+/// The folder of the archive in the store's directory.
+const ARCHIVE: &str = "archive";
 /// Version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// Results are found by their day and plan, so that days can be moved to files.
+const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan);";
 /// How long a change waits for another of the same process.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an orchestrator waits for one that is ending.

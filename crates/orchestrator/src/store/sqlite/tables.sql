@@ -61,6 +61,7 @@ CREATE TABLE results (
     body BLOB NOT NULL
 ) STRICT;
 CREATE INDEX results_by_device ON results (device);
+CREATE INDEX results_by_day ON results (day, plan);
 
 -- Which sequence numbers of a device were seen; see `seen.rs`.
 CREATE TABLE seen (

@@ -1,0 +1,280 @@
+//! Which files an archive has: the one place that says what was moved there.
+//!
+//! A file counts from when the manifest that names it is on disk. A result of a day whose number is
+//! not above [`PlanDay::up_to`] is in that day's files, whether or not the database still has it.
+//! So the file that is replaced whole is the only step between the two states.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use underload_disk::Access;
+use underload_fleet::store::StoreError;
+
+use super::columns::{Written, damaged, failed};
+
+/// Version of the manifest and of the columns of its files.
+const FORMAT: u32 = 1;
+/// Its name in the archive.
+pub(super) const NAME: &str = "manifest.json";
+
+/// What an archive has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::store) struct Manifest {
+    format: u32,
+    /// Which archive it is: what the database knows it by.
+    pub(in crate::store) archive: String,
+    /// Number of the next file.
+    next_file: u64,
+    /// Days of a plan, in the order of day and plan.
+    pub(in crate::store) days: Vec<PlanDay>,
+}
+
+/// A day of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::store) struct PlanDay {
+    /// Days since 1970.
+    pub(in crate::store) day: u32,
+    /// The plan.
+    pub(in crate::store) plan: String,
+    /// Its results with a number of at most that are in these files.
+    pub(in crate::store) up_to: i64,
+    /// Its files.
+    pub(in crate::store) parts: Vec<Part>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::store) struct Part {
+    /// Its path below the archive.
+    pub(in crate::store) file: String,
+    /// What its rows are.
+    pub(in crate::store) rows_are: Rows,
+    /// How many.
+    pub(in crate::store) rows: u64,
+    /// Results in it.
+    pub(in crate::store) results: u64,
+    /// The highest number of them.
+    pub(in crate::store) last: i64,
+    /// Its size.
+    pub(in crate::store) bytes: u64,
+    /// Hexadecimal, of its bytes.
+    pub(in crate::store) sha256: String,
+}
+
+/// What the rows of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::store) enum Rows {
+    /// Series of runs, each with its bins.
+    Runs,
+    /// Sums of series of lines that are alike.
+    Sums,
+    /// How often runs came to each end.
+    Ends,
+}
+
+impl Rows {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Sums => "sums",
+            Self::Ends => "ends",
+        }
+    }
+}
+
+/// What is read of a manifest first: of another version the rest may be different.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+impl Manifest {
+    /// Of an archive without files.
+    pub(in crate::store) fn new(archive: String) -> Self {
+        Self { format: FORMAT, archive, next_file: 1, days: Vec::new() }
+    }
+
+    /// That of the archive in a directory; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where it is damaged or of a newer version.
+    pub(in crate::store) fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
+        let path = directory.join(NAME);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        let wrong = |error: serde_json::Error| damaged(&path, &error.to_string());
+        let Version { format } = serde_json::from_slice(&bytes).map_err(wrong)?;
+        if format != FORMAT {
+            let why = format!("format {format}, this program reads {FORMAT}");
+            return Err(damaged(&path, &why));
+        }
+        let manifest: Self = serde_json::from_slice(&bytes).map_err(wrong)?;
+        let parts = manifest.days.iter().flat_map(|day| &day.parts);
+        let is_below = |part: &Part| {
+            Path::new(&part.file).components().all(|step| matches!(step, Component::Normal(_)))
+        };
+        match parts.into_iter().find(|part| !is_below(part)) {
+            Some(part) => Err(damaged(&path, &format!("{:?} is no file below it", part.file))),
+            None => Ok(Some(manifest)),
+        }
+    }
+
+    /// Puts it in the place of the one before; it is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Temporary`]; the one before is there then.
+    pub(in crate::store) fn write(&self, directory: &Path) -> Result<(), StoreError> {
+        let path = directory.join(NAME);
+        let broken = |error| StoreError::Broken { what: format!("a manifest: {error}") };
+        let bytes = serde_json::to_vec_pretty(self).map_err(broken)?;
+        underload_disk::write_whole(&path, &bytes, Access::Owner).map_err(failed(&path))
+    }
+
+    /// The name of a new file of a day.
+    pub(in crate::store) fn name(&mut self, plan: &str, day: u32, rows_are: Rows) -> String {
+        let number = self.next_file;
+        self.next_file += 1;
+        format!("plan={}/day={}/{}-{number:08}.parquet", in_path(plan), date(day), rows_are.name())
+    }
+
+    /// A day of a plan, as far as it was moved.
+    pub(in crate::store) fn day(&self, plan: &str, day: u32) -> Option<&PlanDay> {
+        let place = self.place(plan, day).ok()?;
+        self.days.get(place)
+    }
+
+    /// The same, to be changed.
+    pub(in crate::store) fn day_mut(&mut self, plan: &str, day: u32) -> &mut PlanDay {
+        let place = self.place(plan, day).unwrap_or_else(|place| {
+            let new = PlanDay { day, plan: plan.to_owned(), up_to: 0, parts: Vec::new() };
+            self.days.insert(place, new);
+            place
+        });
+        &mut self.days[place]
+    }
+
+    fn place(&self, plan: &str, day: u32) -> Result<usize, usize> {
+        self.days.binary_search_by(|known| (known.day, known.plan.as_str()).cmp(&(day, plan)))
+    }
+
+    /// Whether a result is in the files, by its plan, day and number.
+    pub(in crate::store) fn has(&self, plan: &str, day: u32, number: i64) -> bool {
+        self.day(plan, day).is_some_and(|known| number <= known.up_to)
+    }
+
+    /// The highest number of all results in it.
+    pub(in crate::store) fn last(&self) -> i64 {
+        self.days.iter().map(|day| day.up_to).max().unwrap_or(0)
+    }
+
+    /// Whether it names a file.
+    pub(in crate::store) fn names(&self, file: &Path) -> bool {
+        let mut parts = self.days.iter().flat_map(|day| &day.parts);
+        parts.any(|part| Path::new(&part.file) == file)
+    }
+}
+
+impl Part {
+    /// A file that was just written.
+    pub(in crate::store) fn new(
+        file: String,
+        rows_are: Rows,
+        (results, last): (u64, i64),
+        written: Written,
+    ) -> Self {
+        let Written { rows, bytes, sha256 } = written;
+        Self { file, rows_are, rows, results, last, bytes, sha256 }
+    }
+
+    /// Its path.
+    pub(in crate::store) fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(&self.file)
+    }
+}
+
+/// A plan's name as the name of a folder.
+fn in_path(plan: &str) -> String {
+    let mut name = String::new();
+    for byte in plan.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => {
+                name.push('%');
+                name.push_str(&data_encoding::HEXUPPER.encode(&[byte]));
+            }
+        }
+    }
+    if name.len() > NAME_MAX {
+        let digest = ring::digest::digest(&ring::digest::SHA256, plan.as_bytes());
+        name.truncate(NAME_MAX);
+        name.push_str(&data_encoding::HEXLOWER.encode(&digest.as_ref()[..8]));
+    }
+    name
+}
+
+/// A day as `2026-01-31`; its number where the calendar has no such day.
+fn date(day: u32) -> String {
+    let since = jiff::Span::new().try_days(i64::from(day));
+    let date = since.and_then(|since| jiff::civil::date(1970, 1, 1).checked_add(since));
+    date.map_or_else(|_| day.to_string(), |date| date.to_string())
+}
+
+/// Bytes of a plan's name in a folder's name at most, before a sum of it is put in its place.
+const NAME_MAX: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_their_plan_and_day_and_stay_below_the_archive() {
+        let mut manifest = Manifest::new("a".to_owned());
+        let first = manifest.name("../Straße", 20_454, Rows::Runs);
+        assert_eq!(first, "plan=%2E%2E%2FStra%C3%9Fe/day=2026-01-01/runs-00000001.parquet");
+        let other = manifest.name("trial", u32::MAX, Rows::Sums);
+        assert_eq!(other, "plan=trial/day=4294967295/sums-00000002.parquet");
+    }
+
+    #[test]
+    fn long_names_of_plans_are_told_apart() {
+        let mut manifest = Manifest::new("a".to_owned());
+        let names = ["ä".repeat(64), format!("{}b", "ä".repeat(63))];
+        let files = names.map(|name| manifest.name(&name, 1, Rows::Runs));
+        let folders = files.each_ref().map(|file| file.split('/').next().expect("a folder"));
+        assert_ne!(folders[0], folders[1]);
+        assert!(folders.iter().all(|folder| folder.len() < 255));
+    }
+
+    #[test]
+    fn a_result_is_in_it_by_plan_day_and_number() {
+        let mut manifest = Manifest::new("a".to_owned());
+        manifest.day_mut("b", 2).up_to = 7;
+        manifest.day_mut("a", 2).up_to = 5;
+        manifest.day_mut("z", 1).up_to = 9;
+        let names: Vec<_> = manifest.days.iter().map(|day| day.plan.as_str()).collect();
+        assert_eq!((names, manifest.last()), (vec!["z", "a", "b"], 9));
+        assert!(manifest.has("a", 2, 5) && !manifest.has("a", 2, 6) && !manifest.has("a", 1, 1));
+    }
+
+    #[test]
+    fn one_that_leaves_its_folder_or_is_newer_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut manifest = Manifest::new("a".to_owned());
+        let written = Written { rows: 1, bytes: 1, sha256: String::new() };
+        let part = Part::new("../secret".to_owned(), Rows::Runs, (1, 1), written);
+        manifest.day_mut("a", 1).parts.push(part);
+        manifest.write(folder.path()).expect("it is written");
+        let error = Manifest::read(folder.path()).expect_err("it is refused");
+        assert!(error.to_string().contains("secret"), "{error}");
+        std::fs::write(folder.path().join(NAME), r#"{"format":2,"new":1}"#).expect("written");
+        let error = Manifest::read(folder.path()).expect_err("it is newer");
+        assert!(error.to_string().contains("format 2"), "{error}");
+    }
+}

@@ -1,0 +1,287 @@
+//! Results as columns, in files beside the database.
+//!
+//! A folder with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`. One
+//! keeper writes there, by a lock of the folder; whoever reads holds the lock of readers, and as
+//! long as anybody does nothing goes away, neither a file nor a result that was moved to one. So a
+//! reader sees each result once: in the files if the manifest says so, which it read once, and
+//! else in the database.
+
+mod columns;
+mod manifest;
+mod runs;
+mod sums;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use underload_disk::Access;
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::{Filter, StoreError, StoredResult};
+
+use columns::{damaged, failed};
+pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
+pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
+pub(super) use sums::Sums;
+
+/// Where a store's archive is, as the store itself has it written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Location {
+    /// Which archive it is.
+    pub(super) archive: String,
+    /// Its folder; one that is not absolute is below the store's own.
+    pub(super) folder: PathBuf,
+}
+
+/// The files of an archive as one question sees them.
+#[derive(Debug)]
+pub(super) struct Files {
+    folder: PathBuf,
+    manifest: Manifest,
+    /// Keeps what is read from going away.
+    _lock: File,
+}
+
+impl Files {
+    /// Opens the archive of a store whose own folder is `root`.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where it is not there, damaged, or another one.
+    pub(super) fn open(location: &Location, root: Option<&Path>) -> Result<Self, StoreError> {
+        let folder = resolve(&location.folder, root);
+        let path = folder.join(READERS);
+        let away = |error: std::io::Error| {
+            let folder = folder.display();
+            let what = format!("the archive of this store is to be in {folder}: {error}");
+            StoreError::Broken { what }
+        };
+        let lock = File::open(&path).map_err(away)?;
+        lock.lock_shared().map_err(failed(&path))?;
+        let manifest = Manifest::read(&folder)?
+            .ok_or_else(|| damaged(&folder.join(manifest::NAME), "it is missing"))?;
+        if manifest.archive != location.archive {
+            return Err(damaged(&folder.join(manifest::NAME), "it is of another store"));
+        }
+        Ok(Self { folder, manifest, _lock: lock })
+    }
+
+    /// Whether a result that the database still has is in the files, too.
+    pub(super) fn has(&self, kept: &StoredResult, number: i64) -> bool {
+        self.manifest.has(&kept.result.plan, kept.day(), number)
+    }
+
+    /// Shows all results that are meant, day by day, until `see` says false. False if it did.
+    pub(super) fn visit(
+        &self,
+        filter: &Filter,
+        see: &mut dyn FnMut(&StoredResult) -> Result<bool, StoreError>,
+    ) -> Result<bool, StoreError> {
+        for (day, part) in self.runs(filter) {
+            let mut reader = RunsReader::open(&part.path(&self.folder), &day.plan)?;
+            while let Some(kept) = reader.next()? {
+                if filter.meets(&kept.result) && !see(&kept.result)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds the newest results of a device, until there are `limit`.
+    pub(super) fn add_results_of(
+        &self,
+        device: DeviceId,
+        limit: usize,
+        found: &mut Vec<Numbered>,
+    ) -> Result<(), StoreError> {
+        let filter = Filter::default();
+        let mut parts: Vec<_> = self.runs(&filter).collect();
+        parts.sort_by_key(|(_, part)| std::cmp::Reverse(part.last));
+        for (day, part) in parts {
+            newest_first(found, limit);
+            let is_full = found.len() == limit;
+            if is_full && found.last().is_none_or(|oldest| oldest.number > part.last) {
+                break;
+            }
+            let path = part.path(&self.folder);
+            if !runs::has_device(&path, device)? {
+                continue;
+            }
+            let mut reader = RunsReader::open(&path, &day.plan)?;
+            while let Some(kept) = reader.next()? {
+                if kept.result.device == device {
+                    found.push(kept);
+                }
+            }
+        }
+        newest_first(found, limit);
+        Ok(())
+    }
+
+    /// Files of runs of the plan and the days that are meant.
+    fn runs(&self, filter: &Filter) -> impl Iterator<Item = (&PlanDay, &Part)> {
+        let (from, until) = (filter.from_day.unwrap_or(0), filter.until_day);
+        let plan = filter.plan.clone();
+        let days = self.manifest.days.iter().filter(move |day| {
+            day.day >= from
+                && until.is_none_or(|until| day.day < until)
+                && plan.as_ref().is_none_or(|plan| *plan == day.plan)
+        });
+        days.flat_map(|day| day.parts.iter().map(move |part| (day, part)))
+            .filter(|(_, part)| part.rows_are == Rows::Runs)
+    }
+}
+
+fn newest_first(found: &mut Vec<Numbered>, limit: usize) {
+    found.sort_by_key(|kept| std::cmp::Reverse(kept.number));
+    found.truncate(limit);
+}
+
+/// A folder as a path of its own.
+pub(super) fn resolve(folder: &Path, root: Option<&Path>) -> PathBuf {
+    root.map_or_else(|| folder.to_owned(), |root| root.join(folder))
+}
+
+/// The lock against readers, for what goes away; `None` while somebody reads.
+///
+/// # Errors
+/// [`StoreError::Temporary`].
+pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError> {
+    let path = folder.join(READERS);
+    let file = File::open(&path).map_err(failed(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
+    }
+}
+
+/// Makes the folder of an archive, with its lock of readers and its manifest, where they are not
+/// there; gives the manifest.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
+    underload_disk::create_directory(folder, Access::Owner).map_err(failed(folder))?;
+    let readers = folder.join(READERS);
+    if !readers.exists() {
+        underload_disk::write_whole(&readers, b"", Access::Owner).map_err(failed(&readers))?;
+    }
+    if let Some(manifest) = Manifest::read(folder)? {
+        return Ok(manifest);
+    }
+    if let Some(entry) = plans(folder)?.first() {
+        return Err(damaged(
+            &folder.join(manifest::NAME),
+            &format!("it is missing, and {} is there", entry.display()),
+        ));
+    }
+    let mut id = [0; 16];
+    let random = ring::rand::SystemRandom::new();
+    ring::rand::SecureRandom::fill(&random, &mut id)
+        .map_err(|_| StoreError::Temporary { what: "no random numbers".to_owned() })?;
+    let manifest = Manifest::new(data_encoding::HEXLOWER.encode(&id));
+    manifest.write(folder)?;
+    Ok(manifest)
+}
+
+/// Which archive is in a folder; `None` where there is none.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) fn archive_in(folder: &Path) -> Result<Option<String>, StoreError> {
+    Ok(Manifest::read(folder)?.map(|manifest| manifest.archive))
+}
+
+/// The manifest of an archive that is there.
+///
+/// # Errors
+/// [`StoreError`].
+pub(super) fn manifest(folder: &Path) -> Result<Manifest, StoreError> {
+    let path = folder.join(manifest::NAME);
+    Manifest::read(folder)?.ok_or_else(|| damaged(&path, "it is missing"))
+}
+
+/// Brings the manifest that is there to the disk.
+///
+/// # Errors
+/// [`StoreError::Temporary`].
+pub(super) fn sync_manifest(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join(manifest::NAME);
+    underload_disk::sync_files(std::slice::from_ref(&path)).map_err(failed(&path))?;
+    underload_disk::sync_directory(folder).map_err(failed(folder))
+}
+
+/// Whether a file is as it was written.
+///
+/// # Errors
+/// [`StoreError::Broken`] where it is not.
+pub(super) fn verify(folder: &Path, part: &Part) -> Result<(), StoreError> {
+    let path = part.path(folder);
+    let mut file = File::open(&path).map_err(columns::missing(&path))?;
+    let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = std::io::Read::read(&mut file, &mut buffer).map_err(failed(&path))?;
+        if read == 0 {
+            break;
+        }
+        sum.update(&buffer[..read]);
+    }
+    let found = data_encoding::HEXLOWER.encode(sum.finish().as_ref());
+    if found == part.sha256 {
+        return Ok(());
+    }
+    Err(damaged(&path, "its bytes are not those that were written; restore it from a copy"))
+}
+
+/// Files below an archive that are written here, and that the manifest does not name: left by a
+/// keeper that was stopped, or replaced by others.
+///
+/// # Errors
+/// [`StoreError::Temporary`].
+pub(super) fn unnamed(folder: &Path, manifest: &Manifest) -> Result<Vec<PathBuf>, StoreError> {
+    let mut unnamed = Vec::new();
+    let own = entries(folder)?;
+    unnamed.extend(own.into_iter().filter(|path| is_unfinished(path)));
+    for plan in plans(folder)? {
+        for day in entries(&plan)?.into_iter().filter(|path| starts_with(path, "day=")) {
+            for file in entries(&day)? {
+                let below = file.strip_prefix(folder).unwrap_or(&file);
+                if is_unfinished(&file) || is_ours(&file) && !manifest.names(below) {
+                    unnamed.push(file);
+                }
+            }
+        }
+    }
+    Ok(unnamed)
+}
+
+fn plans(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    Ok(entries(folder)?.into_iter().filter(|path| starts_with(path, "plan=")).collect())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = std::fs::read_dir(folder).map_err(failed(folder))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed(folder))?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn starts_with(path: &Path, start: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
+}
+
+fn is_unfinished(path: &Path) -> bool {
+    starts_with(path, underload_disk::UNFINISHED)
+}
+
+fn is_ours(path: &Path) -> bool {
+    let is_parquet = path.extension().is_some_and(|extension| extension == "parquet");
+    is_parquet && ["runs-", "sums-", "ends-"].iter().any(|start| starts_with(path, start))
+}
+
+/// The file whose lock readers hold.
+const READERS: &str = "readers.lock";

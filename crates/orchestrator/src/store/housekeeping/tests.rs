@@ -1,0 +1,507 @@
+//! Days that age: what is asked is answered as before, whatever is moved and whoever dies when.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+use underload_disk::faults::{self, Fault, Tree};
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::{Archive as _, Filter, OutcomeCount, StoredResult, Sum};
+
+use super::*;
+use crate::store::files::{PlanDay, Sums};
+use crate::store::testing::{START_MS, append, ask, many, result};
+use crate::store::{SqliteArchive, SqliteStore};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// What a store answers.
+#[derive(Debug, PartialEq)]
+pub(in crate::store) struct Answers {
+    questions: Vec<(Vec<Sum>, Vec<OutcomeCount>)>,
+    results: Vec<StoredResult>,
+    newest: Vec<Vec<StoredResult>>,
+}
+
+/// Everything that is asked, the results in an order that does not depend on where they are.
+pub(in crate::store) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answers {
+    let questions = ask(archive);
+    let mut results = Vec::new();
+    let mut see = |kept: &StoredResult| {
+        results.push(kept.clone());
+        true
+    };
+    archive.visit(&Filter::default(), &mut see).expect("it shows all");
+    results.sort_by_key(|kept| (kept.device, kept.sequence));
+    let newest = (0..3).map(|device| {
+        archive.results_of(crate::store::testing::device_id(device), 7).expect("it answers")
+    });
+    let newest = newest.collect();
+    Answers { questions, results, newest }
+}
+
+/// All steps until there is nothing to do.
+pub(in crate::store) fn run_down(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
+    let mut done = Vec::new();
+    for _ in 0..10_000 {
+        let Did { what, next_ms } = keeper.step(now_ms).expect("it steps");
+        let is_over = next_ms > now_ms;
+        done.push(what);
+        if is_over {
+            return done;
+        }
+    }
+    panic!("it never ends: {:?}", done.last());
+}
+
+fn sqlite(folder: &TempDir, results: &[StoredResult]) -> SqliteStore {
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    append(&mut store, results);
+    store
+}
+
+fn keeper(store: &SqliteStore, retention: Retention) -> Housekeeping {
+    store.housekeeping(None, retention).expect("a keeper").with_parts_of(100)
+}
+
+fn in_database(folder: &TempDir) -> i64 {
+    let file = rusqlite::Connection::open(folder.path().join("fleet.sqlite")).expect("it opens");
+    file.query_row("SELECT count(*) FROM results", [], |row| row.get(0)).expect("a count")
+}
+
+/// Some days in the database and some as columns.
+const HALF: Retention = Retention { raw_days: 3, bins_days: 90 };
+
+fn after_days(days: u64) -> u64 {
+    START_MS + days * DAY_MS
+}
+
+#[test]
+fn answers_are_the_same_after_days_were_moved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Thirty runs of each, six a day: five days.
+    let mut store = sqlite(&folder, &many(40, 30));
+    let mut archive = store.archive().expect("an archive");
+    let before = answers(&mut archive);
+    let mut housekeeping = keeper(&store, HALF);
+    let done = run_down(&mut housekeeping, after_days(5));
+    assert_eq!(in_database(&folder), 2 * 240, "the last two days: {done:?}");
+    let moved = done.iter().map(|work| if let Work::Moved(count) = work { *count } else { 0 });
+    assert_eq!(moved.sum::<usize>(), 3 * 240);
+    assert!(done.contains(&Work::Merged(3)), "parts of 100 became one: {done:?}");
+    assert_eq!(answers(&mut archive), before);
+    // Some come late, of a day that was moved.
+    let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
+    append(&mut store, &late);
+    let with_late = answers(&mut archive);
+    assert_eq!(with_late.results.len(), before.results.len() + 10);
+    let done = run_down(&mut housekeeping, after_days(5) + ROUND_MS);
+    assert!(done.contains(&Work::Moved(10)), "{done:?}");
+    assert_eq!(answers(&mut archive), with_late);
+    assert_eq!(in_database(&folder), 2 * 240);
+    // What was acknowledged is known for ever.
+    assert_eq!(append(&mut store, &late), [false; 10]);
+    let again = SqliteArchive::open(folder.path());
+    assert_eq!(answers(&mut again.expect("by another program")), with_late);
+}
+
+#[test]
+fn an_old_day_is_added_up_and_its_runs_are_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let all = many(40, 12);
+    let mut store = sqlite(&folder, &all);
+    let mut archive = store.archive().expect("an archive");
+    let cohorts = |archive: &mut SqliteArchive| {
+        let questions = ask(archive).into_iter().enumerate();
+        // Of segments it is not known any more.
+        questions.filter(|(place, _)| *place != 7).map(|it| it.1).collect::<Vec<_>>()
+    };
+    let before = cohorts(&mut archive);
+    let old = Retention { raw_days: 1, bins_days: 4 };
+    let mut housekeeping = keeper(&store, old);
+    run_down(&mut housekeeping, after_days(4));
+    let late = result(50, 1);
+    append(&mut store, std::slice::from_ref(&late));
+    let mut with_late = cohorts(&mut archive);
+    assert_ne!(with_late, before);
+    run_down(&mut housekeeping, after_days(4) + ROUND_MS);
+    assert_eq!(cohorts(&mut archive), with_late);
+    let seen = answers(&mut archive).results;
+    assert!(seen.iter().all(|kept| kept.day() == all[0].day() + 1), "of the second day alone");
+    assert_eq!(seen.len(), 240);
+    with_late.clear();
+
+    let manifest = files::manifest(&folder.path().join("archive")).expect("a manifest");
+    let day = manifest.day("trial", all[0].day()).expect("the day");
+    let path = |part: &Part| part.path(&folder.path().join("archive"));
+    let mut sums = Sums::default();
+    let of = ("trial", all[0].day());
+    for part in &day.parts {
+        files::verify(&folder.path().join("archive"), part).expect("it is whole");
+        match part.rows_are {
+            Rows::Sums => sums.read_sums(&path(part), of).expect("it reads"),
+            Rows::Ends => sums.read_ends(&path(part), of).expect("it reads"),
+            Rows::Runs => panic!("runs are gone"),
+        }
+    }
+    let first_day = all.iter().filter(|kept| kept.day() == all[0].day());
+    let mut fold = underload_fleet::retention::Fold::default();
+    let mut of_day: Vec<_> = first_day.chain([&late]).cloned().collect();
+    of_day.sort_by_key(|kept| kept.pseudonym);
+    for kept in &of_day {
+        fold.add(kept);
+    }
+    let mut right = Sums::default();
+    right.add(&fold);
+    let unknown = sums.sums.values().filter(|sum| sum.devices.is_none()).count();
+    assert_eq!(unknown, 4, "where the late one was added it is not known of how many devices");
+    for (key, sum) in &mut sums.sums {
+        let devices = right.sums.get(key).expect("it is there").devices;
+        sum.devices = sum.devices.or(devices);
+    }
+    assert_eq!(sums, right);
+}
+
+#[test]
+fn while_somebody_reads_nothing_goes_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = sqlite(&folder, &many(20, 30));
+    let mut housekeeping = keeper(&store, HALF);
+    let mut archive = store.archive().expect("an archive");
+    let mut count = 0;
+    let mut done = Vec::new();
+    let mut see = |_: &StoredResult| {
+        count += 1;
+        if count == 50 {
+            done = run_down(&mut housekeeping, after_days(5));
+        }
+        true
+    };
+    archive.visit(&Filter::default(), &mut see).expect("it shows all");
+    assert_eq!(count, 600);
+    assert!(done.iter().any(|work| matches!(work, Work::Moved(_))), "{done:?}");
+    assert!(!done.iter().any(|work| matches!(work, Work::Deleted(_))), "{done:?}");
+    assert_eq!(in_database(&folder), 600);
+    let done = run_down(&mut housekeeping, after_days(5) + ROUND_MS);
+    assert!(done.iter().any(|work| matches!(work, Work::Deleted(_))), "{done:?}");
+    assert_eq!(in_database(&folder), 240);
+}
+
+#[test]
+fn an_archive_of_another_store_or_in_another_place_is_refused() {
+    let (one, other) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+    let archive = tempfile::tempdir().expect("a folder");
+    let store = sqlite(&one, &many(10, 10));
+    let folder = archive.path().join("days");
+    let mut housekeeping = store.housekeeping(Some(&folder), HALF).expect("a keeper");
+    run_down(&mut housekeeping, after_days(9));
+    let stranger = sqlite(&other, &many(10, 10));
+    let error = stranger.housekeeping(Some(&folder), HALF).expect_err("it is another's");
+    assert!(error.to_string().contains("another store"), "{error}");
+    let error = store.housekeeping(None, HALF).expect_err("it is not there");
+    assert!(error.to_string().contains("name that folder"), "{error}");
+    let moved = archive.path().join("moved");
+    std::fs::rename(&folder, &moved).expect("it is moved");
+    let mut archive = store.archive().expect("an archive");
+    let error = archive.visit(&Filter::default(), &mut |_| true).expect_err("it is away");
+    assert!(error.to_string().contains("is to be in"), "{error}");
+    store.housekeeping(Some(&moved), HALF).expect("it is found");
+    archive.visit(&Filter::default(), &mut |_| true).expect("it is there again");
+}
+
+#[test]
+fn a_damaged_file_is_told_and_neither_read_nor_merged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = sqlite(&folder, &many(10, 10));
+    let mut housekeeping = keeper(&store, HALF);
+    run_down(&mut housekeeping, after_days(9));
+    let archive = folder.path().join("archive");
+    let manifest = files::manifest(&archive).expect("a manifest");
+    let path = manifest.days[0].parts[0].path(&archive);
+    let mut bytes = std::fs::read(&path).expect("it reads");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&path, &bytes).expect("it is damaged");
+    let late: Vec<_> = (50..70).map(|device| result(device, 1)).collect();
+    append(&mut store, &late);
+    let mut step = || loop {
+        match housekeeping.step(after_days(9) + ROUND_MS) {
+            Ok(Did { what: Work::Nothing, .. }) => panic!("it was not noticed"),
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    };
+    let error = step();
+    assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+    assert!(error.to_string().contains("runs-"), "{error}");
+    std::fs::remove_file(&path).expect("it is gone");
+    let mut archive = store.archive().expect("an archive");
+    let error = archive.visit(&Filter::default(), &mut |_| true).expect_err("it is gone");
+    assert!(error.to_string().contains("restore it"), "{error}");
+}
+
+#[test]
+fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = sqlite(&folder, &many(20, 10));
+    drop(keeper(&store, HALF));
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(folder.path().join(from), folder.path().join(to)).expect("it is copied");
+    };
+    drop(store);
+    copy("fleet.sqlite", "copy");
+    store = SqliteStore::open(folder.path()).expect("it opens");
+    let more: Vec<_> = (20..40).map(|device| result(device, 1)).collect();
+    append(&mut store, &more);
+    run_down(&mut keeper(&store, HALF), after_days(9));
+    drop(store);
+    copy("copy", "fleet.sqlite");
+    store = SqliteStore::open(folder.path()).expect("it opens again");
+    let mut housekeeping = keeper(&store, HALF);
+    let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
+    append(&mut store, &late);
+    run_down(&mut housekeeping, after_days(9));
+    let mut archive = store.archive().expect("an archive");
+    let results = answers(&mut archive).results;
+    assert_eq!(results.len(), 230, "also those that the copy did not have, and the late ones");
+}
+
+/// A store in a folder of its own, with an archive elsewhere, and what was asked of it.
+struct World {
+    folder: TempDir,
+    before: Answers,
+}
+
+/// Moves a day in two parts, which become one, and adds it up.
+fn work_through(base: impl Fn(&SqliteStore) -> Box<dyn Base>, root: &Path, world: &World) {
+    let store = SqliteStore::open(world.folder.path()).expect("it opens");
+    let old = Retention { raw_days: 1, bins_days: 3 };
+    let Ok(housekeeping) = Housekeeping::new(base(&store), Some(&root.join("archive")), HALF)
+    else {
+        return;
+    };
+    let mut housekeeping = housekeeping.with_parts_of(8);
+    for (day, retention) in [(3, HALF), (4, old)] {
+        housekeeping.retention = retention;
+        housekeeping.due_ms = 0;
+        let mut failures = 0;
+        loop {
+            match housekeeping.step(after_days(day)) {
+                Ok(did) if did.next_ms > after_days(day) => break,
+                Ok(_) => {}
+                Err(StoreError::Temporary { .. }) if failures < 2 => failures += 1,
+                Err(StoreError::Temporary { .. }) => return,
+                Err(error) => panic!("nothing is broken: {error}"),
+            }
+        }
+    }
+}
+
+fn world() -> World {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.expect("a folder");
+    let store = sqlite(&folder, &many(4, 3));
+    store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up");
+    let before = answers(&mut store.archive().expect("an archive"));
+    World { folder, before }
+}
+
+/// After whatever happened, with the archive in that folder: each result is in one place, and all
+/// answers are as before.
+fn is_sound(world: &World, archive: &Path, why: &str) -> SqliteStore {
+    let store = SqliteStore::open(world.folder.path()).expect("it opens");
+    let folder = archive.join("archive");
+    // A power cut leaves the archive in a folder of its own in this test.
+    store.housekeeping(Some(&folder), HALF).unwrap_or_else(|error| panic!("{why}: {error}"));
+    let manifest = files::manifest(&folder).expect("a manifest");
+    let is_folded = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
+    let expected =
+        if manifest.days.iter().any(is_folded) { &[][..] } else { &world.before.results };
+    let mut seen = Vec::new();
+    let mut see = |kept: &StoredResult| {
+        seen.push(kept.clone());
+        true
+    };
+    let mut archive = store.archive().expect("an archive");
+    archive.visit(&Filter::default(), &mut see).unwrap_or_else(|error| panic!("{why}: {error}"));
+    seen.sort_by_key(|kept| (kept.device, kept.sequence));
+    assert_eq!(seen, expected, "{why}");
+    store
+}
+
+/// The same, and what goes on from there ends well.
+fn goes_on(world: &World, archive: &Path, why: &str) {
+    let store = is_sound(world, archive, why);
+    let folder = archive.join("archive");
+    let housekeeping = store.housekeeping(Some(&folder), HALF).expect("a keeper");
+    run_down(&mut housekeeping.with_parts_of(8), after_days(4));
+    drop(store);
+    let store = is_sound(world, archive, &format!("{why}, and on"));
+    let questions = ask(&mut store.archive().expect("an archive"));
+    let pairs = questions.iter().zip(&world.before.questions).enumerate();
+    let is_folded = in_files(&folder, Rows::Sums) > 0;
+    for (place, (now, before)) in pairs {
+        assert!(now == before || is_folded && place == 7, "{why}: question {place}");
+    }
+    assert_eq!(in_database(&world.folder), 0, "{why}");
+    let manifest = files::manifest(&folder).expect("a manifest");
+    assert!(files::unnamed(&folder, &manifest).expect("it reads").is_empty(), "{why}");
+}
+
+fn in_files(folder: &Path, rows_are: Rows) -> usize {
+    let manifest = files::manifest(folder).expect("a manifest");
+    let parts = manifest.days.iter().flat_map(|day| &day.parts);
+    parts.filter(|part| part.rows_are == rows_are).count()
+}
+
+#[test]
+fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
+    let hits = Cell::new(0);
+    let action = |root: &Path| {
+        let world = world();
+        let keeper =
+            |store: &SqliteStore| -> Box<dyn Base> { Box::new(store.keeper().expect("a keeper")) };
+        work_through(keeper, root, &world);
+        Rc::new(world)
+    };
+    faults::at_every_step(&Tree::new(), action, |fault, root, outcome| {
+        hits.set(hits.get() + 1);
+        let world = &outcome.result;
+        if matches!(fault, Fault::Kill(_)) {
+            // Of what a power cut may leave each is as good as what is there.
+            for (place, tree) in outcome.after_power_cut.iter().enumerate() {
+                let left = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+                let left = left.expect("a folder");
+                faults::restore(&left.path().join("root"), tree);
+                let copy = copy_of(world);
+                is_sound(&copy, &left.path().join("root"), &format!("{fault:?}, cut {place}"));
+            }
+        }
+        goes_on(world, root, &format!("{fault:?}"));
+    });
+    assert!(hits.get() > 60, "the premise: an action of many steps, {}", hits.get());
+}
+
+fn copy_of(world: &World) -> World {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.expect("a folder");
+    for (name, content) in faults::tree(world.folder.path()) {
+        if let Some(content) = content {
+            std::fs::write(folder.path().join(name), content).expect("it is copied");
+        }
+    }
+    let Answers { questions, results, newest } = &world.before;
+    let before =
+        Answers { questions: questions.clone(), results: results.clone(), newest: newest.clone() };
+    World { folder, before }
+}
+
+/// A database that fails at one of its steps, before or after it was done.
+struct Failing {
+    base: Box<dyn Base>,
+    steps: Arc<AtomicUsize>,
+    fails_at: usize,
+    is_done_first: bool,
+}
+
+impl Failing {
+    fn pass<T>(
+        &mut self,
+        step: impl FnOnce(&mut dyn Base) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        let failed = || StoreError::Temporary { what: "the database is away".to_owned() };
+        match (number == self.fails_at, self.is_done_first) {
+            (true, false) => Err(failed()),
+            (true, true) => {
+                step(&mut *self.base)?;
+                Err(failed())
+            }
+            (false, _) => step(&mut *self.base),
+        }
+    }
+}
+
+impl Base for Failing {
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+        self.pass(|base| base.roll_up(limit))
+    }
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        self.pass(|base| base.settled())
+    }
+    fn day_after(
+        &mut self,
+        after: Option<&(u32, String)>,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        self.pass(|base| base.day_after(after))
+    }
+    fn results(
+        &mut self,
+        of: (&str, u32),
+        numbers: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.pass(|base| base.results(of, numbers, limit))
+    }
+    fn delete(&mut self, of: (&str, u32), up_to: i64, limit: usize) -> Result<usize, StoreError> {
+        self.pass(|base| base.delete(of, up_to, limit))
+    }
+    fn location(&mut self) -> Result<Option<Location>, StoreError> {
+        self.pass(|base| base.location())
+    }
+    fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
+        self.pass(|base| base.put_location(location))
+    }
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        self.pass(|base| base.count_from(number))
+    }
+    fn root(&self) -> Option<&Path> {
+        self.base.root()
+    }
+}
+
+#[test]
+fn a_day_is_in_one_place_after_any_fault_of_the_database() {
+    for is_done_first in [false, true] {
+        for fails_at in 0.. {
+            let world = world();
+            let archive = tempfile::tempdir().expect("a folder");
+            let steps = Arc::new(AtomicUsize::new(0));
+            let failing = |store: &SqliteStore| -> Box<dyn Base> {
+                let (base, steps) = (Box::new(store.keeper().expect("a keeper")), steps.clone());
+                Box::new(Failing { base, steps, fails_at, is_done_first })
+            };
+            work_through(failing, archive.path(), &world);
+            goes_on(&world, archive.path(), &format!("step {fails_at}, {is_done_first}"));
+            if steps.load(Ordering::Relaxed) <= fails_at {
+                assert!(fails_at > 20, "the premise: an action of many steps");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_is_found_in_files_by_the_newest_results() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = sqlite(&folder, &many(5, 30));
+    // The newest of all is of the oldest day.
+    let newest = StoredResult { epoch: 2, ..result(1, 2) };
+    append(&mut store, std::slice::from_ref(&newest));
+    let mut archive = store.archive().expect("an archive");
+    let device: DeviceId = newest.device;
+    let counts = [1, 2, 9, 1_000];
+    let ask = |archive: &mut SqliteArchive| {
+        let of = counts.map(|count| archive.results_of(device, count).expect("it answers"));
+        counts.into_iter().zip(of).collect::<BTreeMap<_, _>>()
+    };
+    let before = ask(&mut archive);
+    assert_eq!(before[&1], [newest]);
+    assert_eq!(before[&1_000].len(), 31);
+    run_down(&mut keeper(&store, HALF), after_days(30));
+    assert_eq!(in_database(&folder), 0);
+    assert_eq!(ask(&mut archive), before);
+}

@@ -1,0 +1,139 @@
+//! What housekeeping does with the database.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use postgres::Row as SqlRow;
+use underload_fleet::store::StoreError;
+
+use super::archive::rolled_up;
+use super::keeper::PostgresKeeper;
+use super::session::{Session, told};
+use super::transaction::{id_of, to_limit};
+use crate::store::files::Location;
+use crate::store::housekeeping::{Base, Row};
+use crate::store::{LOCATION, from_json, to_json};
+
+impl Base for PostgresKeeper {
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+        Self::roll_up(self, limit)
+    }
+
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        let session = self.session()?;
+        let last = number(session, "SELECT coalesce(max(number), 0) FROM results")?;
+        // A change that is under way may have taken a lower number. It has held its lock of the
+        // table since before it did.
+        let start = Instant::now();
+        let open: Vec<String> = writers(session)?;
+        while writers(session)?.iter().any(|writer| open.contains(writer)) {
+            if start.elapsed() > PATIENCE {
+                let what = "a change of results takes long, so no day is moved now".to_owned();
+                return Err(StoreError::Temporary { what });
+            }
+            sleep(Duration::from_millis(5));
+        }
+        let from = rolled_up(session)?;
+        let sql = "SELECT coalesce(min(number) - 1, $2) FROM results WHERE change >= $1";
+        let rows = session.rows(sql, &[&from, &last])?;
+        let put_together: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)?;
+        Ok(last.min(put_together))
+    }
+
+    fn day_after(
+        &mut self,
+        after: Option<&(u32, String)>,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        let sql = "SELECT day, plan FROM results WHERE (day, plan) > ($1, $2)
+            ORDER BY day, plan LIMIT 1";
+        let (day, plan) = match after {
+            Some((day, plan)) => (i64::from(*day), plan.as_str()),
+            None => (-1, ""),
+        };
+        let rows = self.session()?.rows(sql, &[&day, &plan])?;
+        let pair = |row: &SqlRow| Ok((row.try_get::<_, i64>(0)? as u32, row.try_get(1)?));
+        rows.first().map(pair).transpose().map_err(told)
+    }
+
+    fn results(
+        &mut self,
+        (plan, day): (&str, u32),
+        (after, up_to): (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = "SELECT number, device, body FROM results
+            WHERE day = $1 AND plan = $2 AND number > $3 AND number <= $4
+            ORDER BY number LIMIT $5";
+        let values: [&(dyn postgres::types::ToSql + Sync); 5] =
+            [&i64::from(day), &plan, &after, &up_to, &to_limit(limit)];
+        let row = |row: &SqlRow| {
+            let device = id_of(row.try_get(1).map_err(told)?)?;
+            let number = row.try_get(0).map_err(told)?;
+            Ok(Row { number, device, body: row.try_get(2).map_err(told)? })
+        };
+        self.session()?.rows(sql, &values)?.iter().map(row).collect()
+    }
+
+    fn delete(
+        &mut self,
+        (plan, day): (&str, u32),
+        up_to: i64,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let sql = "DELETE FROM results WHERE number IN (SELECT number FROM results
+            WHERE day = $1 AND plan = $2 AND number <= $3 ORDER BY number LIMIT $4)";
+        let values: [&(dyn postgres::types::ToSql + Sync); 4] =
+            [&i64::from(day), &plan, &up_to, &to_limit(limit)];
+        self.session()?.change(sql, &values).map(|count| count as usize)
+    }
+
+    fn location(&mut self) -> Result<Option<Location>, StoreError> {
+        location(self.session()?)
+    }
+
+    fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
+        let sql = "INSERT INTO settings (name, value) VALUES ($1, $2)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let value = to_json(location)?.into_bytes();
+        self.session()?.change(sql, &[&LOCATION, &value]).map(drop)
+    }
+
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        let sql = "SELECT setval(pg_get_serial_sequence('results', 'number'), $1)
+            WHERE $1 > (SELECT last_value FROM pg_sequences
+                WHERE schemaname = current_schema() AND sequencename = 'results_number_seq')";
+        let sql = if number > 0 { sql } else { return Ok(()) };
+        self.session()?.rows(sql, &[&number]).map(drop)
+    }
+
+    fn root(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Changes of results that are under way.
+fn writers(session: &mut Session) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT virtualtransaction FROM pg_locks
+        WHERE relation = 'results'::regclass AND mode = 'RowExclusiveLock' AND granted
+            AND pid <> pg_backend_pid()
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let rows = session.rows(sql, &[])?;
+    rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(told)
+}
+
+fn number(session: &mut Session, sql: &str) -> Result<i64, StoreError> {
+    let rows = session.rows(sql, &[])?;
+    rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)
+}
+
+/// Where the store's archive is, if it has one.
+pub(super) fn location(session: &mut Session) -> Result<Option<Location>, StoreError> {
+    let rows = session.rows("SELECT value FROM settings WHERE name = $1", &[&LOCATION])?;
+    let value: Option<Vec<u8>> =
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(told)?;
+    value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
+}
+
+/// How long changes that are under way may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);

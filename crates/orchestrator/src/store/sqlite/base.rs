@@ -1,0 +1,106 @@
+//! What housekeeping does with the file.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::StoreError;
+
+use super::archive::rolled_up;
+use super::keeper::SqliteKeeper;
+use super::told;
+use crate::store::files::Location;
+use crate::store::housekeeping::{Base, Row};
+use crate::store::{LOCATION, from_json, to_json};
+
+impl Base for SqliteKeeper {
+    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+        Self::roll_up(self, limit)
+    }
+
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        // One writes at a time, so that numbers are there in their order.
+        rolled_up(&self.connection)
+    }
+
+    fn day_after(
+        &mut self,
+        after: Option<&(u32, String)>,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        let sql = "SELECT day, plan FROM results WHERE (day, plan) > (?, ?)
+            ORDER BY day, plan LIMIT 1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
+        let (day, plan) = match after {
+            Some((day, plan)) => (i64::from(*day), plan.as_str()),
+            None => (-1, ""),
+        };
+        let found = statement.query_row(params![day, plan], |row| Ok((row.get(0)?, row.get(1)?)));
+        found.optional().map_err(told)
+    }
+
+    fn results(
+        &mut self,
+        (plan, day): (&str, u32),
+        (after, up_to): (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = "SELECT number, device, body FROM results
+            WHERE day = ? AND plan = ? AND number > ? AND number <= ? ORDER BY number LIMIT ?";
+        let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
+        let values = params![day, plan, after, up_to, limit as i64];
+        let rows = statement.query_map(values, |row| {
+            Ok(Row { number: row.get(0)?, device: DeviceId(row.get(1)?), body: row.get(2)? })
+        });
+        rows.map_err(told)?.collect::<Result<_, _>>().map_err(told)
+    }
+
+    fn delete(
+        &mut self,
+        (plan, day): (&str, u32),
+        up_to: i64,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let sql = "DELETE FROM results WHERE number IN (SELECT number FROM results
+            WHERE day = ? AND plan = ? AND number <= ? ORDER BY number LIMIT ?)";
+        let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
+        statement.execute(params![day, plan, up_to, limit as i64]).map_err(told)
+    }
+
+    fn location(&mut self) -> Result<Option<Location>, StoreError> {
+        location(&self.connection)
+    }
+
+    fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
+        let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)";
+        let value = to_json(location)?.into_bytes();
+        self.connection.execute(sql, params![LOCATION, value]).map(drop).map_err(told)
+    }
+
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        let behavior = TransactionBehavior::Immediate;
+        let change = self.connection.transaction_with_behavior(behavior).map_err(told)?;
+        let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'results'";
+        let known: Option<i64> =
+            change.query_row(sql, [], |row| row.get(0)).optional().map_err(told)?;
+        if known.unwrap_or(0) < number {
+            let sql = "DELETE FROM sqlite_sequence WHERE name = 'results'";
+            change.execute(sql, []).map_err(told)?;
+            let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('results', ?)";
+            change.execute(sql, [number]).map_err(told)?;
+        }
+        change.commit().map_err(told)
+    }
+
+    fn root(&self) -> Option<&Path> {
+        Some(&self.directory)
+    }
+}
+
+/// Where the store's archive is, if it has one.
+pub(super) fn location(connection: &Connection) -> Result<Option<Location>, StoreError> {
+    let sql = "SELECT value FROM settings WHERE name = ?";
+    let mut statement = connection.prepare_cached(sql).map_err(told)?;
+    let value = statement.query_row([LOCATION], |row| row.get::<_, Vec<u8>>(0));
+    let value = value.optional().map_err(told)?;
+    value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
+}
