@@ -82,19 +82,31 @@ pub fn run(seed: u64) -> Result<Report, Broken> {
 mod tests {
     use super::*;
 
-    /// Thousands more: `cargo run --release -p underload-fleet --features conformance --example
-    /// faults 3000`.
+    /// As many again as one likes: `cargo run --release -p underload-fleet --features conformance
+    /// --example faults 10000`.
     #[test]
     fn promises_hold_whatever_goes_wrong() {
+        let share = |worker: u64| {
+            let mut sum = Report::default();
+            for seed in (worker..FLEETS).step_by(WORKERS as usize) {
+                sum.add(&run(seed).unwrap_or_else(|broken| panic!("{broken}")));
+            }
+            sum
+        };
         let mut all = Report::default();
-        for seed in 0..FLEETS {
-            all.add(&run(seed).unwrap_or_else(|broken| panic!("{broken}")));
-        }
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..WORKERS).map(|it| scope.spawn(move || share(it))).collect();
+            for worker in workers {
+                let sum = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                all.add(&sum);
+            }
+        });
         // It happened at all.
         assert!(all.deaths > 20 * FLEETS && all.mishaps > 100 * FLEETS, "{all:?}");
         assert!(all.begun > 20 * FLEETS && all.moved > FLEETS, "{all:?}");
         assert!(all.made > 10 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
     }
 
-    const FLEETS: u64 = 100;
+    const FLEETS: u64 = 2_000;
+    const WORKERS: u64 = 2;
 }
