@@ -180,7 +180,7 @@ impl World {
                 return Err(format!("device {place}: {result} was acknowledged and is not kept"));
             }
         }
-        if !device.is_removed && device.waiting() > 0 {
+        if !device.is_removed && !device.is_gone && device.waiting() > 0 {
             return Err(format!("device {place} still waits to hand in"));
         }
         Ok(())

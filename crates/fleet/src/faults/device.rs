@@ -38,6 +38,8 @@ pub(super) struct Device {
     pub id: DeviceId,
     pub segment: u32,
     pub is_removed: bool,
+    /// Nobody hears of it again.
+    pub is_gone: bool,
     /// Its disk was lost at least once.
     pub has_forgotten: bool,
     pub life: u64,
@@ -55,6 +57,7 @@ impl Device {
             id: id_of(1, place),
             segment,
             is_removed: false,
+            is_gone: false,
             has_forgotten: false,
             life: 0,
             agent: None,
@@ -89,6 +92,10 @@ impl World {
         // Its clock stands anywhere within a day.
         let wall_ms = self.now_ms - 43_200_000 + u64::from(self.rng.below(86_400_000));
         let now_s = (self.now_ms / 1_000) as u32;
+        let start_within_s = [0, 5, 60][self.rng.below(3) as usize];
+        if self.devices[place].is_gone {
+            return Ok(());
+        }
         let device = &mut self.devices[place];
         if loses_disk || device.disk.epoch == 0 {
             device.has_forgotten |= device.disk.epoch > 0;
@@ -106,7 +113,7 @@ impl World {
         };
         let settings = Settings {
             orchestrators: 2,
-            start_within: Span::from_secs(60),
+            start_within: Span::from_secs(start_within_s),
             version: "simulated".to_owned(),
             attributes: None,
         };
@@ -123,8 +130,20 @@ impl World {
         self.devices[place].life += 1;
         self.devices[place].call += 1;
         self.session_breaks(place);
-        let long = 500 + u64::from(self.rng.below(900_000));
+        // A program that is started again at once, or a home that is without power for a while.
+        let most = [1_000, 10_000, 900_000][self.rng.below(3) as usize];
+        let long = 500 + u64::from(self.rng.below(most));
         self.after(long, Event::DeviceStarts { place });
+    }
+
+    /// A device that nobody hears of again.
+    pub fn device_goes(&mut self, place: usize) {
+        let device = &mut self.devices[place];
+        device.agent = None;
+        device.is_gone = true;
+        device.life += 1;
+        device.call += 1;
+        self.session_breaks(place);
     }
 
     /// Whether it dies here.
@@ -221,7 +240,9 @@ impl World {
                 device.disk.began = Some(task.began.clone());
                 device.doing = Doing::Connects(task);
                 let life = device.life;
-                let wait = 20 + u64::from(self.rng.below(2_000));
+                // Its name is looked up for long, or its connection is made at the third attempt.
+                let most = if self.mishap(100) { 30_000 } else { 2_000 };
+                let wait = 20 + u64::from(self.rng.below(most));
                 self.after(wait, Event::Connects { place, life });
             }
             Task::Keep(result) => return Ok(Some(self.device_keeps(place, *result))),

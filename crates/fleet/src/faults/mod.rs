@@ -4,8 +4,8 @@
 //! [`crate::agent`]. Messages are lost, doubled, late and out of order; orchestrators die before
 //! and after they commit, the store fails; devices die between any two things that they do, some
 //! lose their disk; servers die, or do not hear of anybody for a while; clocks are off. After an
-//! hour and a half of it everything works, an hour later the plan is stopped, and what was kept is
-//! held against what happened. What is checked:
+//! hour and a half of it everything works, an hour later the plan is stopped, a few devices are
+//! never heard of again, and what was kept is held against what happened. What is checked:
 //!
 //! - No server, segment or line carries more than it may, whatever the store says.
 //! - What is reserved is the sum of what is leased, and no more than there is.
@@ -104,7 +104,7 @@ mod tests {
         // It happened at all.
         assert!(all.deaths > 20 * FLEETS && all.mishaps > 100 * FLEETS, "{all:?}");
         assert!(all.begun > 20 * FLEETS && all.moved > FLEETS, "{all:?}");
-        assert!(all.made > 10 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
+        assert!(all.made > 4 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
     }
 
     const FLEETS: u64 = 2_000;

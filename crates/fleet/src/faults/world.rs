@@ -28,6 +28,8 @@ const CHAOS_MS: u64 = 90 * MINUTE_MS;
 const CALM_MS: u64 = 60 * MINUTE_MS;
 /// and after the plan was stopped what is under way ends within so long.
 const DRAIN_MS: u64 = 120 * MINUTE_MS;
+/// So many devices are never heard of again from then on.
+const GONE: usize = 3;
 /// Who asked waits for an answer for so long.
 pub(super) const TIMEOUT_MS: u64 = 10_000;
 /// Orchestrators look after the silent so often.
@@ -232,6 +234,10 @@ impl World {
         self.check_all_run_again()?;
         self.check_numbers_go_on()?;
         self.is_stopped = true;
+        for _ in 0..GONE {
+            let place = self.rng.below(self.devices.len() as u32) as usize;
+            self.device_goes(place);
+        }
         self.must(|it, tx, now_ms, _| it.stop_plan(tx, now_ms, "operator", "trial"))?;
         self.pass_until(START_MS + CHAOS_MS + CALM_MS + DRAIN_MS)?;
         // Who never came back is spoken for.
