@@ -84,6 +84,12 @@ fn default_listen() -> SocketAddr {
 const PLANS: [&str; 2] =
     [include_str!("demo-aqm-study.toml"), include_str!("demo-low-latency-trial.toml")];
 
+/// What to look at first.
+const LINKS: [(&str, &str); 2] = [
+    ("the AQM study", "study?plan=demo-aqm-study&by=cohort"),
+    ("the low latency trial", "overview?plan=demo-low-latency-trial&cohort=low-latency"),
+];
+
 /// Memory for the folder, where it is in memory.
 const SCRATCH_MEGABYTES: u32 = 256;
 /// No run begins in the last part of the time, so that those under way end.
@@ -100,6 +106,8 @@ const GOODBYE_MAX: Duration = Duration::from_secs(5);
 const HOMES_WITH_PEOPLE: usize = 10;
 /// A line that sends so much is being measured.
 const LOADED_BYTES_PER_LOOK: u64 = 60_000;
+/// Of fewer lines none is cut.
+const MISHAPS_FROM: usize = 9;
 /// A line that was cut is mended after so long.
 const MENDED_AFTER: Duration = Duration::from_secs(20);
 /// One that is not mended is removed by the operator after so long.
@@ -131,6 +139,9 @@ impl Arguments {
         let mut out = std::io::stdout().lock();
         writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends it)", self.seconds)?;
         writeln!(out, "token: {}", demo.desk.token())?;
+        for (what, address) in LINKS {
+            writeln!(out, "{what}: http://{pages}/{address}")?;
+        }
         out.flush()?;
         drop(out);
         demo.measure(Duration::from_secs(self.seconds), &interrupt)?;
@@ -294,7 +305,8 @@ impl Demo {
             }
         }
         let so_many = self.mishaps.len() as u32;
-        let is_time = so_many < 2 && elapsed > last_run / 5 * (1 + so_many);
+        let most = if self.homes.len() < MISHAPS_FROM { 0 } else { 2 };
+        let is_time = so_many < most && elapsed > last_run / 5 * (1 + so_many);
         let known = |place: &&usize| self.mishaps.iter().all(|mishap| mishap.home != **place);
         let Some(place) = loaded.iter().find(known).filter(|_| is_time) else { return Ok(()) };
         let (home, is_mended) = (&self.homes[*place], so_many == 0);
@@ -344,11 +356,11 @@ impl Demo {
         }
         writeln!(out, "\n{} runs are over: {}", account.stored(), account.words())?;
         if account.owed > 0 {
-            writeln!(out, "{} are not, and have no outcome yet", account.owed)?;
+            writeln!(out, "without an outcome yet: {}", account.owed)?;
         }
         let (missing, double) = self.collected.missing_and_double()?;
         if (missing, double) == (account.owed.min(missing), 0) {
-            writeln!(out, "each of them has exactly one outcome")?;
+            writeln!(out, "each run that is over has exactly one outcome")?;
         } else {
             let what = "which is a fault of this program";
             writeln!(out, "{missing} have no outcome and {double} have two, {what}")?;
