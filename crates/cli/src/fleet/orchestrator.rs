@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use underload_fleet::retention::Retention;
 use underload_orchestrator::http::certificate::{ServerConfig, server_config};
 use underload_orchestrator::http::{Limits, StartError};
 use underload_orchestrator::service::{Service, Setup, first_token};
@@ -43,6 +44,19 @@ pub(super) struct Arguments {
     /// of orchestrators [default: sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
+    /// Days that are past go to Parquet files there [default: `archive` in DIR of the store; from
+    /// PostgreSQL nowhere].
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+    /// Results stay in the store for so many days, then in files.
+    #[arg(long, value_name = "DAYS", default_value_t = Retention::default().raw_days,
+        value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    raw_days: u32,
+    /// Files tell single runs for so many days, from the day of the runs; then sums of lines that
+    /// are alike.
+    #[arg(long, value_name = "DAYS", default_value_t = Retention::default().bins_days,
+        value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    bins_days: u32,
     /// Where it listens; [::] is IPv4, too.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
     listen: SocketAddr,
@@ -107,6 +121,8 @@ impl Arguments {
         let interrupt = Interrupt::watch()?;
         let service = Service::start(Setup {
             store: store.clone(),
+            archive: self.archive.clone(),
+            retention: Retention { raw_days: self.raw_days, bins_days: self.bins_days },
             listen: self.listen,
             tls: tls.map(|tls| tls.config),
             is_public_tls: self.public_url.as_ref().is_some_and(|it| it.starts_with("https://")),

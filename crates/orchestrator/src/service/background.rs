@@ -1,4 +1,4 @@
-//! What goes on beside the requests: results are put together.
+//! What goes on beside the requests: results are put together, and days age from form to form.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Tell;
-use crate::store::Keeper;
+use crate::http::Clock;
+use crate::store::Housekeeping;
 
 /// A thread that ends when this is dropped.
 #[derive(Debug)]
@@ -15,31 +16,36 @@ pub(super) struct Background {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Results that are put together in one transaction at most.
-const PUT_TOGETHER_MAX: usize = 4_096;
-/// From one look to the next, while there is nothing to do.
-const PAUSE: Duration = Duration::from_secs(5);
+/// What failed is tried again after so long.
+const AGAIN: Duration = Duration::from_mins(1);
+/// From one look to the next at most: somebody may have set the clock.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Background {
-    pub fn start(mut keeper: Box<dyn Keeper>, tell: Tell) -> std::io::Result<Self> {
+    pub fn start(
+        mut housekeeping: Housekeeping,
+        clock: Clock,
+        tell: Tell,
+    ) -> std::io::Result<Self> {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let work = move || {
             let mut told = String::new();
             while !stopped.load(Ordering::Relaxed) {
-                let pause = match keeper.roll_up(PUT_TOGETHER_MAX) {
-                    Ok(done) => {
+                let now_ms = clock();
+                let pause = match housekeeping.step(now_ms) {
+                    Ok(did) => {
                         told.clear();
-                        if done == 0 { PAUSE } else { Duration::ZERO }
+                        Duration::from_millis(did.next_ms.saturating_sub(now_ms)).min(PAUSE_MAX)
                     }
                     // Until it can, questions are answered from the results themselves.
                     Err(error) => {
-                        let words = format!("putting results together: {error}");
+                        let words = format!("keeping the store in order: {error}");
                         if words != told {
                             tell(&words);
                             told = words;
                         }
-                        PAUSE
+                        AGAIN
                     }
                 };
                 if !pause.is_zero() && !stopped.load(Ordering::Relaxed) {
@@ -47,7 +53,7 @@ impl Background {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("keeper".to_owned()).spawn(work)?;
+        let thread = std::thread::Builder::new().name("housekeeping".to_owned()).spawn(work)?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
@@ -57,7 +63,7 @@ impl Drop for Background {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // What it is at is at most one transaction.
+        // What it is at takes a second or so.
         let _ = thread.join();
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ring::hmac;
 use rustls::ServerConfig;
 use underload_disk::{self as disk, Access};
+use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError};
 
 use crate::http::{self, Config, Core, Limits, Running, StartError, random, system_clock};
@@ -23,6 +24,10 @@ use desk::Desk;
 pub struct Setup {
     /// Where it keeps what it knows.
     pub store: Place,
+    /// Where days go that are past, if not to the usual place.
+    pub archive: Option<PathBuf>,
+    /// How long what is kept.
+    pub retention: Retention,
     /// Address and port; port 0 for any.
     pub listen: SocketAddr,
     /// Its certificate; `None` for plain HTTP, on loopback alone.
@@ -62,12 +67,13 @@ impl Service {
     /// # Errors
     /// [`StartError`].
     pub fn start(setup: Setup) -> Result<Self, StartError> {
-        let Opened { mut stores, archives, keeper } = setup.store.open()?;
+        let opened = setup.store.open(setup.archive.as_deref(), setup.retention)?;
+        let Opened { mut stores, archives, housekeeping } = opened;
         let clock = system_clock();
         if let Some(store) = stores.first_mut() {
             first_operator(store.as_mut(), clock(), &setup.state, &setup.tell)?;
         }
-        let core = Core::start(stores, clock, &setup.limits)?;
+        let core = Core::start(stores, Arc::clone(&clock), &setup.limits)?;
         let pages = pages::router(pages::Settings {
             archives,
             operate: Arc::new(Desk::new(Arc::clone(&core))),
@@ -83,7 +89,8 @@ impl Service {
             pages: Some(pages),
         };
         let running = http::serve(core, config)?;
-        let background = Background::start(keeper, setup.tell).map_err(StartError::Threads)?;
+        let background = Background::start(housekeeping, clock, setup.tell);
+        let background = background.map_err(StartError::Threads)?;
         Ok(Self { running, background })
     }
 

@@ -19,7 +19,7 @@ mod sqlite;
 mod testing;
 
 pub use housekeeping::{Did, Housekeeping, Work};
-pub use place::{Keeper, NotAPlace, Opened, Place};
+pub use place::{NotAPlace, Opened, Place};
 pub use postgres::{PostgresArchive, PostgresKeeper, PostgresStore};
 pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
 

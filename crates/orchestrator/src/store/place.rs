@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use underload_fleet::retention::Retention;
 use underload_fleet::store::{Archive, Store, StoreError};
 
-use super::{PostgresKeeper, PostgresStore, SqliteArchive, SqliteKeeper, SqliteStore};
+use super::{Housekeeping, PostgresStore, SqliteArchive, SqliteStore};
 
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,35 +23,14 @@ pub enum Place {
 #[error("expected sqlite:DIR or postgres://USER@HOST/DATABASE")]
 pub struct NotAPlace;
 
-/// A store at work: who writes, who answers questions, and who puts results together.
+/// A store at work: who writes, who answers questions, and who keeps it in order.
 pub struct Opened {
     /// Who writes; all of them at once.
     pub stores: Vec<Box<dyn Store>>,
     /// Who answers questions; all of them at once.
     pub archives: Vec<Box<dyn Archive>>,
-    /// Who puts results together.
-    pub keeper: Box<dyn Keeper>,
-}
-
-/// Puts results together in the background.
-pub trait Keeper: Send {
-    /// Puts at most so many results together with those before them. The number that it was.
-    ///
-    /// # Errors
-    /// [`StoreError`]; nothing has changed then.
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError>;
-}
-
-impl Keeper for SqliteKeeper {
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
-        Self::roll_up(self, limit)
-    }
-}
-
-impl Keeper for PostgresKeeper {
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
-        Self::roll_up(self, limit)
-    }
+    /// Who keeps it in order.
+    pub housekeeping: Housekeeping,
 }
 
 /// Connections that write, where a store takes several at once.
@@ -59,29 +39,30 @@ const WRITERS: usize = 4;
 const READERS: usize = 3;
 
 impl Place {
-    /// Opens it for an orchestrator, and makes it where it is missing.
+    /// Opens it for an orchestrator, and makes it where it is missing. Old days go to that folder;
+    /// by default to `archive` in a directory, and nowhere from a database.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn open(&self) -> Result<Opened, StoreError> {
+    pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Opened, StoreError> {
         match self {
             Self::Sqlite(directory) => {
                 let store = SqliteStore::open(directory)?;
-                let archive = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
-                let archives = (0..READERS).map(archive).collect::<Result<_, _>>()?;
-                let keeper = Box::new(store.keeper()?);
-                Ok(Opened { stores: vec![Box::new(store)], archives, keeper })
+                let reader = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
+                let archives = (0..READERS).map(reader).collect::<Result<_, _>>()?;
+                let housekeeping = store.housekeeping(archive, retention)?;
+                Ok(Opened { stores: vec![Box::new(store)], archives, housekeeping })
             }
             Self::Postgres(url) => {
                 let store = PostgresStore::connect(url)?;
-                let archive = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
-                let archives = (0..READERS).map(archive).collect::<Result<_, _>>()?;
-                let keeper = Box::new(store.keeper()?);
+                let reader = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
+                let archives = (0..READERS).map(reader).collect::<Result<_, _>>()?;
+                let housekeeping = store.housekeeping(archive, retention)?;
                 let mut stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
                 for _ in 1..WRITERS {
                     stores.push(Box::new(PostgresStore::connect(url)?));
                 }
-                Ok(Opened { stores, archives, keeper })
+                Ok(Opened { stores, archives, housekeeping })
             }
         }
     }
@@ -167,7 +148,7 @@ mod tests {
         let place = Place::Sqlite(directory.path().join("store"));
         let told = place.beside().map(drop).expect_err("there is none yet");
         assert!(matches!(told, StoreError::Temporary { .. }), "{told}");
-        let mut opened = place.open().expect("it opens");
+        let mut opened = place.open(None, Retention::default()).expect("it opens");
         let mut beside = place.beside().expect("it opens, too");
         let mut tx = beside.begin(&Needs::default()).expect("it begins");
         tx.put_setting("name", b"value").expect("it is put");
@@ -175,6 +156,6 @@ mod tests {
         let mut tx = opened.stores[0].begin(&Needs::default()).expect("it begins");
         assert_eq!(tx.setting("name").expect("it is read"), Some(b"value".to_vec()));
         drop(tx);
-        assert!(place.open().is_err(), "one orchestrator at a time");
+        assert!(place.open(None, Retention::default()).is_err(), "one orchestrator at a time");
     }
 }

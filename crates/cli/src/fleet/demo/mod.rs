@@ -33,6 +33,7 @@ use underload_emu::machine::{Network, scratch};
 use underload_fleet::device::Attributes;
 use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Plan;
+use underload_fleet::retention::Retention;
 use underload_orchestrator::http::{Config, Limits, Running, serve};
 use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
@@ -199,6 +200,8 @@ impl Demo {
         let (place, state) = (Place::Sqlite(folder.join("store")), folder.join("orchestrator"));
         let service = Service::start(Setup {
             store: place.clone(),
+            archive: None,
+            retention: Retention::default(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             tls: None,
             is_public_tls: false,
