@@ -102,7 +102,7 @@ fn a_store_becomes_sentences_a_page_and_json() {
     let unknown = study(&["x", "--store", "sqlite:fleet"], folder.path());
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("known: comcast-study"));
     let missing = study(&["x", "--store", "sqlite:nowhere"], folder.path());
-    assert_eq!(missing.status.code(), Some(1), "{missing:?}");
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
     assert!(!folder.path().join("nowhere").exists(), "asking makes no store");
     let strange = study(&["x", "--store", "fleet"], folder.path());
     assert_eq!(strange.status.code(), Some(2), "{strange:?}");
