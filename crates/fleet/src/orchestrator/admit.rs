@@ -254,7 +254,9 @@ impl Orchestrator {
         let is_held = tx.lease(lease.id)?.is_some();
         let may_begin = now_ms <= lease.given_ms.saturating_add(START_MS);
         let Some(applied) = plan.filter(|_| is_held && may_begin) else {
-            if is_held {
+            // Only who is not admitted where its lease is gives it up by this. A request that was
+            // repeated on the way comes when the run goes on elsewhere, and must not end that.
+            if is_held && it.tried.contains(&lease.server) {
                 pool.end(tx, &lease)?;
             }
             pool.write(tx)?;

@@ -129,9 +129,11 @@ impl Orchestrator {
                 }
             }
         }
+        // Who has a run asks once it is handed in; another one may be due by then.
+        let wake_ms = turn.wake_ms(self.settings.poll_ms, rng);
         let next_poll_ms = match &run {
-            Some(run) => run.not_after_ms.max(now_ms + POLL_LEAST_MS),
-            None => turn.wake_ms(self.settings.poll_ms, rng),
+            Some(run) => run.not_after_ms.min(wake_ms).max(now_ms + POLL_LEAST_MS),
+            None => wake_ms,
         };
         let alone = self.alone(tx, now_ms, &turn.device, turn.plans)?;
         keep(tx, now_ms, turn.device, turn.plans, &turn.ended)?;

@@ -540,6 +540,11 @@ fn a_lease_moves_with_all_it_holds_or_ends() {
     fleet.say(old_seed, &told).expect("it is known");
     assert_eq!(fleet.store.leases().len(), 1);
     let none = Moved { lease: None, server: None };
+    // Nor does the same request, when it comes once more after the run has begun.
+    let begun = std::mem::replace(&mut fleet.now, run.not_after_ms + 1);
+    assert_eq!(go(&mut fleet, &[&first], device), Ok(none.clone()));
+    assert_eq!(fleet.store.leases().len(), 1);
+    fleet.now = begun;
     assert_eq!(go(&mut fleet, &[&first, other], device), Ok(none.clone()));
     assert_eq!((fleet.store.leases(), fleet.server(other).reserved_up_bit_per_s), (Vec::new(), 0));
     assert_eq!(go(&mut fleet, &[&first], device), Ok(none), "it is over");
