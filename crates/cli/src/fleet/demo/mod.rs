@@ -87,8 +87,8 @@ const PLANS: [&str; 2] =
 
 /// What to look at first.
 const LINKS: [(&str, &str); 2] = [
-    ("the AQM study", "study?plan=demo-aqm-study&by=cohort"),
-    ("the low latency trial", "overview?plan=demo-low-latency-trial&cohort=low-latency"),
+    ("the AQM study", "study?plan=demo-aqm-study&by=cohort&scale=linear"),
+    ("the low latency trial", "study?plan=demo-low-latency-trial&cohort=low-latency&scale=linear"),
 ];
 
 /// Memory for the folder, where it is in memory.
