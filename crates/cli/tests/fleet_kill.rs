@@ -201,14 +201,15 @@ impl Fleet {
     /// Kills one part, and starts it again; each kind in its turn.
     fn strike(&mut self, turn: u32, rng: &mut Rng) {
         let pause = Duration::from_millis(u64::from(rng.below(1_500)));
-        if let (5, Some((database, kills))) = (turn % 6, &mut self.database) {
+        if let (5, Some((database, kills))) = (turn % 12, &mut self.database) {
             database.kill_and_restart();
             *kills += 1;
             return;
         }
-        let part = match turn % 6 {
+        // Who finds no orchestrator stays away for a while: it is not killed too often.
+        let part = match turn % 12 {
             1 => &mut self.orchestrator,
-            3 => one_of(&mut self.servers, rng),
+            3 | 9 => one_of(&mut self.servers, rng),
             _ => one_of(&mut self.agents, rng),
         };
         part.kill();
