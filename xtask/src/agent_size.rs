@@ -99,7 +99,6 @@ fn measure(folder: &Path) -> anyhow::Result<()> {
     command.args(["--start-within", "0", "--tier-up", "35", "--tier-down", "800", "--state"]);
     command.arg(folder.join("agent-state")).stderr(Stdio::piped());
     let mut agent = Running(command.spawn()?);
-    let idle = memory_kib(&agent.0)?;
     let words = agent.0.stderr.take().context("what the agent says")?;
     let runs = BufReader::new(words).lines().map_while(Result::ok);
     let runs: Vec<String> = runs.filter(|line| line.starts_with("run ")).take(RUNS).collect();
@@ -110,8 +109,7 @@ fn measure(folder: &Path) -> anyhow::Result<()> {
     for run in &runs {
         println!("{run}");
     }
-    println!("memory, most so far: {:.1} MiB at its start", idle as f64 / 1024.0);
-    println!("memory, most so far: {:.1} MiB after {RUNS} runs", most as f64 / 1024.0);
+    println!("memory, the most over {RUNS} runs: {:.1} MiB", most as f64 / 1024.0);
     Ok(())
 }
 
