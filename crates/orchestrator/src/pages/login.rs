@@ -121,7 +121,7 @@ fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
         }
         p.note {
             "The orchestrator's host makes one: "
-            code { "underload fleet operator token new" }
+            code { "underload fleet token new" }
         }
     }
 }

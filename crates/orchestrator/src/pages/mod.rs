@@ -254,6 +254,11 @@ impl Page {
         matches!(self, Self::Devices | Self::Device(_))
     }
 
+    /// Whether its charts are of one plan.
+    const fn is_of_a_plan(self) -> bool {
+        matches!(self, Self::Overview | Self::Study)
+    }
+
     fn sheet(self, archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
         match self {
             Self::Overview => overview::sheet(archive, ask),
@@ -312,18 +317,21 @@ async fn show(
     let (now_ms, format) = ((pages.clock)(), question.format);
     let least_devices = if is_operator { 1 } else { pages.least_devices };
     let ask = Ask { question, visitor, now_ms, least_devices };
-    let asked = ask.clone();
     let is_whole = format == Format::Html;
     let known = is_whole.then(|| pages.options.remembered(now_ms)).flatten();
     let answer = pages.readers.ask(move |archive| {
+        let mut asked = ask;
+        if page.is_of_a_plan() {
+            asked.question.choose_plan(&archive.plans()?);
+        }
         let sheet = page.sheet(archive, &asked)?;
         let options = match known {
             None if is_whole => Some(Arc::new(options::Known::read(archive)?)),
             known => known,
         };
-        Ok((sheet, options))
+        Ok((sheet, options, asked))
     });
-    let (sheet, options) = answer.await?;
+    let (sheet, options, ask) = answer.await?;
     let path = page.path();
     match format {
         Format::Json => Ok(sheet.json(now_ms)),

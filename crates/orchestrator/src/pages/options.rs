@@ -1,14 +1,16 @@
 //! The forms of filters, and the values that they offer.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maud::{Markup, html};
 use underload_fleet::device::Attributes;
 use underload_fleet::store::{Archive, Dimension, Filter};
+use underload_report::one_line;
 
 use super::Ask;
 use super::problem::Problem;
-use super::question::{Choice, GROUPS, LOADS, SCALES};
+use super::question::{ALL_PLANS, Choice, GROUPS, LOADS, SCALES};
 
 /// Values of an attribute that are offered; any other can be typed.
 const OFFERED: usize = 200;
@@ -83,7 +85,10 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn read(archive: &mut dyn Archive) -> Result<Self, Problem> {
-        let plans = archive.plans()?.into_iter().map(|plan| plan.name).collect();
+        let mut plans = archive.plans()?;
+        // The first is what is meant where nobody says which.
+        plans.sort_by_key(|plan| Reverse((plan.stopped_ms.is_none(), plan.applied_ms)));
+        let plans = plans.into_iter().map(|plan| plan.name).collect();
         let cohorts = archive.sums(&Filter::default(), &[Dimension::Cohort])?;
         let cohorts = cohorts.into_iter().filter_map(|mut sum| Some((sum.key.pop()?, sum.devices)));
         let cohorts = cohorts.filter(|(name, _)| !name.is_empty()).collect();
@@ -108,11 +113,15 @@ impl Known {
             controls.push(self.field(ask, *field)?);
         }
         Ok(html! {
-            form.filters method="get" action=(path) role="search" aria-label="Filters" {
-                @for control in controls { (control) }
-                div.buttons {
-                    button type="submit" { "Show" }
-                    a href=(path) { "Reset" }
+            // Open on a desk; on a phone what they choose from would fill the screen.
+            details.choice {
+                summary { "Filters" }
+                form.filters method="get" action=(path) role="search" aria-label="Filters" {
+                    @for control in controls { (control) }
+                    div.buttons {
+                        button type="submit" { "Show" }
+                        a href=(path) { "Reset" }
+                    }
                 }
             }
         })
@@ -124,7 +133,8 @@ impl Known {
         Ok(match field {
             Field::Plan => {
                 let plans = self.plans.iter().map(|name| (name.as_str(), name.as_str()));
-                select("plan", "Plan", Some("all"), plans, &said("plan"))
+                let all = std::iter::once((ALL_PLANS, "all"));
+                select("plan", "Plan", None, plans.chain(all), &said("plan"))
             }
             Field::Cohort => {
                 let cohorts = visible(&self.cohorts, ask);
@@ -162,7 +172,7 @@ impl Known {
             Field::By => choices("by", "Told apart by", &GROUPS, question.group()?.key),
             Field::Load => {
                 let choices = LOADS.iter().map(|choice| (choice.key, choice.words));
-                select("load", "Line", Some("fullest"), choices, &said("load"))
+                select("load", "Load", Some("the fullest"), choices, &said("load"))
             }
             Field::Scale => {
                 let scale = if question.is_logarithmic()? { "log" } else { "linear" };
@@ -209,9 +219,9 @@ fn select<'v>(
             span { (title) }
             select name=(name) {
                 @if let Some(none) = none { option value="" { (none) } }
-                @if !is_offered { option value=(chosen) selected { (chosen) } }
+                @if !is_offered { option value=(chosen) selected { (one_line(chosen)) } }
                 @for (value, words) in values {
-                    option value=(value) selected[value == chosen] { (words) }
+                    option value=(value) selected[value == chosen] { (one_line(words)) }
                 }
             }
         }

@@ -66,7 +66,7 @@ fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
     key.iter().map(number).collect()
 }
 
-fn headline(whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
+pub(super) fn headline(whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
     let groups = largest(whole);
     if groups.is_empty() {
         return format!("No run measured a line {} {}.", &whole.words()[5..], period(filter));
@@ -79,13 +79,20 @@ fn headline(whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
             None => format!("longer than any answer ({name})"),
         }
     };
-    let parts: Vec<String> = groups.iter().take(4).map(part).collect();
+    let last = |sum: &&Sum| quantile_ms(&sum.bins, sum.lost, 0.99).unwrap_or(f64::INFINITY);
+    let mut by_p99 = groups.clone();
+    by_p99.sort_by(|one, other| last(one).total_cmp(&last(other)));
+    // Of many, the two that are furthest apart.
+    let (parts, between) = match by_p99.as_slice() {
+        [first, .., last] if by_p99.len() > 2 => (vec![part(first), part(last)], " to "),
+        few => (few.iter().map(part).collect(), " and "),
+    };
     let devices = groups.iter().map(|sum| sum.devices).max().unwrap_or(0);
     let tests = groups.iter().map(|sum| sum.tests).fold(0, u64::saturating_add);
     format!(
-        "{} 99 of 100 round trips took at most {} {}: {} series of up to {} devices.",
+        "{}, 99 of 100 round trips took at most {} {}: {} series of up to {} devices.",
         capital(whole.words()),
-        parts.join(", "),
+        parts.join(between),
         period(filter),
         thousands(tests),
         thousands(devices),
@@ -266,11 +273,11 @@ fn reason_table(outcomes: &[OutcomeCount]) -> Table {
     let mut reasons: Vec<((Outcome, &str), u64)> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let row = |outcome: &str, reason: &str, count| {
-        vec![Cell::text(outcome), Cell::text(reason), Cell::Count(count), share(count, all)]
+        let reason = if reason.is_empty() { Cell::Nothing } else { Cell::text(reason) };
+        vec![Cell::text(outcome), reason, Cell::Count(count), share(count, all)]
     };
-    let told = reasons.iter().take(REASONS).map(|((outcome, reason), count)| {
-        row(outcome.words(), if reason.is_empty() { "not said" } else { reason }, *count)
-    });
+    let told = reasons.iter().take(REASONS);
+    let told = told.map(|((outcome, reason), count)| row(outcome.words(), reason, *count));
     let mut rows: Vec<Vec<Cell>> = told.collect();
     if reasons.len() > REASONS {
         let others = reasons[REASONS..].iter().map(|(_, count)| count).sum();

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
 use underload_fleet::store::{Archive, PlanRow};
+use underload_report::plain_text;
 
 use super::Ask;
 use super::problem::Problem;
@@ -72,7 +73,7 @@ fn details(plan: &PlanRow, ask: &Ask) -> Markup {
     html! {
         details {
             summary { "Text of " (plan.name) }
-            pre tabindex="0" aria-label={ "Text of " (plan.name) } { (plan.text) }
+            pre tabindex="0" aria-label={ "Text of " (plan.name) } { (plain_text(&plan.text)) }
             @if ask.is_operator() && plan.stopped_ms.is_none() {
                 form.act method="post" action="/plans/stop" data-sure={ "Stop " (plan.name) "?" } {
                     (ask.visitor.form_field())

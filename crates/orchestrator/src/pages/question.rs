@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::plan::Kind;
-use underload_fleet::store::{Dimension, Filter};
+use underload_fleet::store::{Dimension, Filter, PlanRow};
 
 use super::problem::Problem;
 
@@ -47,9 +47,9 @@ const fn choice(key: &'static str, words: &'static str) -> Choice {
 
 /// What results can be told apart by; the first is meant where nothing is said.
 pub(super) const GROUPS: [Choice; 11] = [
-    choice("dscp", "marking (DSCP)"),
+    choice("cohort-dscp", "cohort and DSCP"),
     choice("cohort", "cohort"),
-    choice("cohort-dscp", "cohort and marking"),
+    choice("dscp", "DSCP"),
     choice("model", "model"),
     choice("firmware", "firmware"),
     choice("tier", "tier"),
@@ -57,7 +57,7 @@ pub(super) const GROUPS: [Choice; 11] = [
     choice("segment", "segment"),
     choice("configured", "queue as configured"),
     choice("measured", "queue as measured"),
-    choice("hour", "hour of the day, UTC"),
+    choice("hour", "hour, UTC"),
 ];
 
 /// What a line carried beside the probes.
@@ -68,7 +68,9 @@ pub(super) const LOADS: [Choice; 3] = [
 ];
 
 /// Scales of a distribution's delays.
-pub(super) const SCALES: [Choice; 2] = [choice("log", "logarithmic"), choice("linear", "linear")];
+pub(super) const SCALES: [Choice; 2] = [choice("linear", "linear"), choice("log", "logarithmic")];
+/// Results of every plan are meant: no plan has such a name.
+pub(super) const ALL_PLANS: &str = "*";
 
 /// Names that any page understands. What it does not understand it refuses: a filter that is
 /// misspelt and left out would show the numbers of something else.
@@ -131,7 +133,7 @@ impl Question {
             return Err(Problem::bad("`from` is after `until`"));
         }
         Ok(Filter {
-            plan: self.text("plan").map(str::to_owned),
+            plan: self.text("plan").filter(|plan| *plan != ALL_PLANS).map(str::to_owned),
             cohort: self.text("cohort").map(str::to_owned),
             attributes: attributes.map(|name| (name.to_owned(), self.said[name].clone())).collect(),
             hour,
@@ -139,6 +141,19 @@ impl Question {
             // The address names the last day that is meant, the filter the first that is not.
             until_day: last_day.map(|day| day.saturating_add(1)),
         })
+    }
+
+    /// Charts are of one plan, unless all are asked for: plans load lines in different ways. Where
+    /// nobody says which it is the one that was applied last, of those that run.
+    pub(super) fn choose_plan(&mut self, plans: &[PlanRow]) {
+        if self.said.contains_key("plan") {
+            return;
+        }
+        let newest = plans.iter().max_by_key(|plan| (plan.stopped_ms.is_none(), plan.applied_ms));
+        if let Some(plan) = newest {
+            self.said.insert("plan".to_owned(), plan.name.clone());
+            self.filter.plan = Some(plan.name.clone());
+        }
     }
 
     /// What was said under that name.
@@ -201,7 +216,7 @@ impl Question {
 
     /// Whether delays stand on a logarithmic scale.
     pub(super) fn is_logarithmic(&self) -> Result<bool, Problem> {
-        Ok(self.chosen("scale", &SCALES)?.is_none_or(|scale| scale.key == "log"))
+        Ok(self.chosen("scale", &SCALES)?.is_some_and(|scale| scale.key == "log"))
     }
 
     /// The delays that are looked at, milliseconds.
@@ -247,8 +262,11 @@ impl Question {
     /// In words what is meant, for captions; empty where nothing was left out.
     pub(super) fn words(&self) -> String {
         let names = ["plan", "cohort"].into_iter().chain(Attributes::NAMES);
-        let mut parts: Vec<String> =
-            names.filter_map(|name| Some(format!("{name} {}", self.text(name)?))).collect();
+        let mut parts: Vec<String> = names
+            .filter_map(|name| Some((name, self.text(name)?)))
+            .filter(|said| *said != ("plan", ALL_PLANS))
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
         if let Some(dscp) = self.text("dscp") {
             parts.push(format!("DSCP {dscp}"));
         }
@@ -302,6 +320,26 @@ mod tests {
             "/study?by=tier&from=2026-11-01&plan=trial&tier=35%2F800&until=2026-11-03"
         );
         assert_eq!(read(there.split_once('?').expect("it has").1).filter.hour, None);
+    }
+
+    #[test]
+    fn charts_are_of_the_newest_plan_that_runs_unless_another_or_all_are_asked_for() {
+        let plan = |name: &str, applied_ms, stopped_ms| PlanRow {
+            name: name.to_owned(),
+            text: String::new(),
+            applied_ms,
+            stopped_ms,
+        };
+        let plans = [plan("old", 1, None), plan("new", 2, None), plan("over", 3, Some(4))];
+        let chosen = |query: &str, plans: &[PlanRow]| {
+            let mut asked = read(query);
+            asked.choose_plan(plans);
+            asked.filter.plan
+        };
+        assert_eq!(chosen("", &plans).as_deref(), Some("new"));
+        assert_eq!(chosen("plan=old", &plans).as_deref(), Some("old"));
+        assert_eq!(chosen("", &plans[2..]).as_deref(), Some("over"), "better than none");
+        assert_eq!((chosen("plan=*", &plans), chosen("", &[])), (None, None));
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn bar(around: Around<'_>) -> Markup {
     let is_operator = visitor.operator.role == Role::Operator;
     let here = |place: &str| if place == "/" { path == "/" } else { path.starts_with(place) };
     html! {
-        div.bar {
+        header.bar {
             nav aria-label="Pages" {
                 strong { "underload" }
                 @for (place, name, for_operators) in PLACES {

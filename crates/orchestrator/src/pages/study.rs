@@ -5,7 +5,7 @@ use underload_report::diagram::{Curve, Diagram, Mark, Panel, Scale};
 use underload_report::thousands;
 
 use super::Ask;
-use super::overview::{largest, period};
+use super::overview::{headline, largest, period};
 use super::problem::Problem;
 use super::sheet::{Figure, Section, Sheet};
 use super::summary::{self, Loaded, cumulative, quantile_ms, shares};
@@ -33,12 +33,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     sections.push(groups(&whole, &by));
     let sentence = match whole.sums.first() {
         None => format!("Nothing was measured {} {}.", whole.words(), period(filter)),
-        Some(_) => format!(
-            "Round trips {} {}, told apart by {}.",
-            whole.words(),
-            period(filter),
-            ask.question.group()?.words
-        ),
+        Some(_) => headline(&whole, &by, filter),
     };
     Ok(Sheet { title: "Study".to_owned(), sentences: vec![sentence], sections })
 }
@@ -253,7 +248,8 @@ fn groups(whole: &Loaded, by: &[Dimension]) -> Section {
     };
     section.note = format!(
         "Quantiles are of all probes together, within 1 %; – where the probe at that place was \
-         lost. Intervals by device are in `underload fleet study`.{left_out}"
+         lost. The command underload fleet study compares them by device, with intervals.\
+         {left_out}"
     );
     section
 }

@@ -3,6 +3,7 @@
 use underload_fleet::bins::{Bins, GAMMA, value_of};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{Archive, Dimension, Filter, Sum};
+use underload_report::one_line;
 
 use super::Ask;
 use super::problem::Problem;
@@ -78,14 +79,27 @@ pub(super) fn cells(sum: &Sum) -> [Cell; 6] {
 
 /// The group of a sum, in words: what was told apart, without the first `skip` dimensions.
 pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
+    let is_alone = by.len() == skip + 1;
     let words = by.iter().zip(&sum.key).skip(skip).map(|(dimension, value)| match dimension {
+        Dimension::Dscp if is_alone => marking_words(value),
         Dimension::Dscp => format!("DSCP {value}"),
+        Dimension::Cohort if value.is_empty() => "no cohort".to_owned(),
         Dimension::Hour => format!("{value:0>2}:00 UTC"),
         Dimension::Attribute(name) if name == "tier" => format!("{value} Mbit/s"),
         _ if value.is_empty() => "not known".to_owned(),
-        _ => value.clone(),
+        _ => one_line(value),
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// A marking with the class that it asks for, where that is known: 45 is the low latency queue's
+/// (RFC 9956), 0 and 8 wait in the classic one.
+pub(super) fn marking_words(dscp: &str) -> String {
+    match dscp {
+        "0" | "8" => format!("DSCP {dscp} (classic)"),
+        "45" => format!("DSCP {dscp} (low latency)"),
+        _ => format!("DSCP {dscp}"),
+    }
 }
 
 /// The fullest load that results are of, unless one is asked for, and what was found of it.

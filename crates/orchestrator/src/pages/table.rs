@@ -77,7 +77,7 @@ impl Cell {
                     rect.f-grid width="100" height="10" {}
                     rect.f-c1 width=(format!("{:.1}", percent.clamp(0.0, 100.0))) height="10" {}
                 }
-                (significant(*percent))
+                span.percent { (significant(*percent)) }
             },
             Self::When(0) => html! { "never" },
             Self::When(at_ms) => match moment(*at_ms) {
@@ -119,7 +119,9 @@ impl Table {
             return html! { p.note { "Nothing yet." } };
         }
         html! {
-            div.scroll tabindex="0" role="region" aria-label=(caption) {
+            // A wide one is scrolled with the keyboard, too.
+            div.scroll.narrow[self.columns.len() <= NARROW] tabindex="0" role="group"
+                aria-label={ (caption) ", table" } {
                 table {
                     thead { tr { @for column in &self.columns { (column.head()) } } }
                     tbody {
@@ -173,6 +175,8 @@ impl Column {
     }
 }
 
+/// So few columns would stand too far apart over the width of a page.
+const NARROW: usize = 5;
 /// Shown in place of a number that does not exist.
 const NOTHING: &str = "–";
 

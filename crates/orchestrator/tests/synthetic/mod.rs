@@ -14,8 +14,10 @@ use underload_fleet::store::{
 
 /// 2026-11-22 12:00 UTC.
 pub const NOW_MS: u64 = 1_795_348_800_000;
-/// The plan that all take part in.
+/// The plan of the newer trial; all lines take part in both.
 pub const PLAN: &str = "low-latency-trial";
+/// The plan that compares lines with and without queue management.
+pub const STUDY: &str = "comcast-study";
 /// A region of so few devices that no viewer is to see it.
 pub const SMALL_REGION: &str = "island";
 /// Devices in it.
@@ -25,7 +27,7 @@ pub const SMALL_REGION_DEVICES: u32 = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub devices: u32,
-    /// Days until now, one run of each device a day.
+    /// Days until now, one run of each device and plan a day.
     pub days: u32,
     /// Probes of a series.
     pub probes: u32,
@@ -38,12 +40,15 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
     for (name, share) in [("east", 40), ("west", 10)] {
         tx.put_server(&server(name, share))?;
     }
-    let text = Plan::built_in(PLAN).expect("it is built in").to_owned();
     let began_ms = NOW_MS - u64::from(size.days) * 86_400_000;
-    let plan = PlanRow { name: PLAN.to_owned(), text, applied_ms: began_ms, stopped_ms: None };
-    tx.put_plan(&plan)?;
-    let what = format!("applied plan {PLAN}");
-    tx.log(&LogEntry { at_ms: began_ms, who: "ana".to_owned(), what })?;
+    for name in [STUDY, PLAN] {
+        let text = Plan::built_in(name).expect("it is built in").to_owned();
+        let applied_ms = began_ms + u64::from(name == PLAN);
+        let plan = PlanRow { name: name.to_owned(), text, applied_ms, stopped_ms: None };
+        tx.put_plan(&plan)?;
+        let what = format!("applied plan {name}");
+        tx.log(&LogEntry { at_ms: began_ms, who: "ana".to_owned(), what })?;
+    }
     tx.commit()?;
     for from in (0..size.devices).step_by(BATCH as usize) {
         let mut tx = store.begin(&Needs::default())?;
@@ -51,7 +56,12 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
         for number in from..size.devices.min(from + BATCH) {
             let device = device(number, &mut rng);
             tx.put_device(&device)?;
-            results.extend((1..=size.days).map(|day| result(&device, number, day, size, &mut rng)));
+            for day in 1..=size.days {
+                results.extend([STUDY, PLAN].map(|plan| {
+                    let run = Run { plan, queue: Queue::of(number), day };
+                    result(&device, run, size, &mut rng)
+                }));
+            }
         }
         tx.append(&results)?;
         tx.commit()?;
@@ -62,7 +72,8 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
 /// Devices of a transaction.
 const BATCH: u32 = 1_000;
 
-fn server(name: &str, reserved_percent: u64) -> Server {
+/// A measurement server, so full.
+pub fn server(name: &str, reserved_percent: u64) -> Server {
     let rate = 10_000_000_000;
     Server {
         address: ServerAddress {
@@ -91,24 +102,83 @@ pub fn id(number: u32) -> DeviceId {
     DeviceId(id)
 }
 
+/// What a line's modem does with its upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    LowLatency,
+    Pie,
+    DropTail,
+}
+
+impl Queue {
+    fn of(number: u32) -> Self {
+        match number % 4 {
+            0 => Self::LowLatency,
+            2 => Self::Pie,
+            _ => Self::DropTail,
+        }
+    }
+
+    /// Round trips with that marking, milliseconds.
+    fn loaded_ms(self, kind: Kind, dscp: u8) -> f64 {
+        match (self, kind, dscp) {
+            (_, Kind::Latency, _) => 11.0,
+            (_, Kind::Download, _) => 34.0,
+            (Self::LowLatency, _, 45) => 13.0,
+            (Self::LowLatency | Self::Pie, ..) => 25.0,
+            (Self::DropTail, ..) => 240.0,
+        }
+    }
+
+    /// The queue as configured and as measured.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::LowLatency => ("low-latency", "dual queue"),
+            Self::Pie => ("docsis-pie", "PIE-like"),
+            Self::DropTail => ("250 ms", "drop-tail"),
+        }
+    }
+}
+
+/// A run that was due.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    plan: &'static str,
+    queue: Queue,
+    /// The first is 1.
+    day: u32,
+}
+
+impl Run {
+    fn cohort(self) -> &'static str {
+        match (self.plan, self.queue) {
+            (PLAN, Queue::LowLatency) => "low-latency",
+            (PLAN, _) => "classic",
+            (_, Queue::DropTail) => "without-aqm",
+            _ => "with-aqm",
+        }
+    }
+}
+
 fn device(number: u32, rng: &mut Rng) -> Device {
     let small = number < SMALL_REGION_DEVICES;
     let regions = ["north", "south", "east"];
     let region = if small { SMALL_REGION } else { regions[number as usize % regions.len()] };
     let (up, down) = if number.is_multiple_of(4) { (10, 300) } else { (35, 800) };
-    let has_aqm = number.is_multiple_of(2);
+    let queue = Queue::of(number);
+    let (configured, measured) = queue.words();
     Device {
         id: id(number),
         public_key: [0; 32],
         attributes: Attributes {
-            model: if has_aqm { "CGM4140COM" } else { "TG3482G" }.to_owned(),
+            model: if queue == Queue::DropTail { "TG3482G" } else { "CGM4140COM" }.to_owned(),
             firmware: if rng.next_u64().is_multiple_of(3) { "6.5" } else { "6.8" }.to_owned(),
             tier_up_bit_per_s: up * 1_000_000,
             tier_down_bit_per_s: down * 1_000_000,
             segment: format!("cmts{}-{:02}", number % 7, number / 300 % 100),
             region: region.to_owned(),
-            configured: if has_aqm { "docsis-pie" } else { "250 ms" }.to_owned(),
-            measured: if has_aqm { "pie-like" } else { "drop-tail" }.to_owned(),
+            configured: configured.to_owned(),
+            measured: measured.to_owned(),
         },
         enrolled_ms: NOW_MS - 40 * 86_400_000,
         seen_ms: NOW_MS - u64::from(number % 3_600) * 1_000,
@@ -131,9 +201,24 @@ fn device(number: u32, rng: &mut Rng) -> Device {
     }
 }
 
-fn result(device: &Device, number: u32, day: u32, size: Size, rng: &mut Rng) -> StoredResult {
+/// A device, and a result of it beyond those that [`fill`] makes.
+#[allow(dead_code, reason = "not every test adds to what there is")]
+pub fn measured(number: u32, size: Size) -> (Device, StoredResult) {
+    let mut rng = Rng::new(9);
+    let device = device(number, &mut rng);
+    let run = Run { plan: PLAN, queue: Queue::of(number), day: size.days + 1 };
+    loop {
+        let result = result(&device, run, size, &mut rng);
+        if result.result.outcome == Outcome::Measured {
+            return (device, result);
+        }
+    }
+}
+
+fn result(device: &Device, run: Run, size: Size, rng: &mut Rng) -> StoredResult {
     let of_day = rng.next_u64() % 86_400_000;
-    let at_ms = NOW_MS / 86_400_000 * 86_400_000 - u64::from(size.days - day) * 86_400_000;
+    let at_ms = NOW_MS / 86_400_000 * 86_400_000
+        - u64::from(size.days.saturating_sub(run.day)) * 86_400_000;
     let at_ms = (at_ms + of_day).min(NOW_MS);
     let (outcome, reason) = match rng.next_u64() % 100 {
         0..90 => (Outcome::Measured, ""),
@@ -143,33 +228,39 @@ fn result(device: &Device, number: u32, day: u32, size: Size, rng: &mut Rng) -> 
         98 => (Outcome::Failed, "the server did not answer"),
         _ => (Outcome::Missed, ""),
     };
-    let loaded_ms = if number.is_multiple_of(2) { 25.0 } else { 240.0 };
-    let mut series = |dscp, middle_ms| series(dscp, middle_ms, size.probes, rng);
-    let step = |name: &str, kind, series| StepResult {
+    let mut step = |name: &str, kind, classes: &[u8]| StepResult {
         step: name.to_owned(),
         kind,
         goodput_bit_per_s: (kind == Kind::Upload).then_some(34_000_000),
         tier_percent: (kind == Kind::Upload).then_some(97.1),
-        series,
+        series: classes
+            .iter()
+            .map(|dscp| series(*dscp, run.queue.loaded_ms(kind, *dscp), size.probes, rng))
+            .collect(),
     };
-    let steps = match outcome {
-        Outcome::Measured => vec![
-            step("idle", Kind::Latency, vec![series(8, 11.0), series(45, 11.0)]),
-            step("loaded", Kind::Upload, vec![series(8, loaded_ms), series(45, 14.0)]),
+    let steps = match (outcome, run.plan) {
+        (Outcome::Measured, PLAN) => vec![
+            step("idle", Kind::Latency, &[0, 8, 45]),
+            step("loaded", Kind::Upload, &[0, 8, 45]),
+        ],
+        (Outcome::Measured, _) => vec![
+            step("idle", Kind::Latency, &[0]),
+            step("down", Kind::Download, &[0]),
+            step("up", Kind::Upload, &[0]),
         ],
         _ => Vec::new(),
     };
     StoredResult {
         device: device.id,
         epoch: 1,
-        sequence: u64::from(day),
+        sequence: u64::from(run.day) * 2 + u64::from(run.plan == PLAN),
         stored_ms: at_ms + 20_000,
         pseudonym: Pseudonym(device.id.0),
-        cohort: if number.is_multiple_of(2) { "aqm" } else { "control" }.to_owned(),
+        cohort: run.cohort().to_owned(),
         attributes: device.attributes.clone(),
         result: RunResult {
-            plan: PLAN.to_owned(),
-            run: u64::from(day),
+            plan: run.plan.to_owned(),
+            run: u64::from(run.day),
             at_ms,
             outcome,
             reason: reason.to_owned(),

@@ -10,6 +10,7 @@ use underload_orchestrator::pages::{self, Action, LEAST_DEVICES, Operate, Settin
 use super::NOW_MS;
 
 /// Pages that are served until this is dropped.
+#[allow(dead_code, reason = "not every test looks at all of it")]
 pub struct Served {
     pub address: SocketAddr,
     /// Of an operator, and of a viewer.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::canvas::Ink;
 use super::chart::{self, Axis};
 use super::{Plot, PlotError};
+use crate::words::significant;
 
 /// Panels below each other, with one legend.
 #[derive(Debug, Clone)]
@@ -117,7 +118,11 @@ impl Scale {
         match self.kind {
             ScaleKind::Linear => chart::number(place),
             ScaleKind::Days => date(place),
-            ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => String::new(),
+            // Over less than two decades the whole ones alone would be too few.
+            ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => {
+                let is_long = self.range.end > self.range.start * 100.0;
+                if is_long { String::new() } else { significant(10_f64.powf(place)) }
+            }
             ScaleKind::Logarithmic if !(-3.5..4.5).contains(&place) => format!("1e{place:.0}"),
             ScaleKind::Logarithmic => chart::number(10_f64.powf(place)),
         }

@@ -1,5 +1,7 @@
 //! The pages, as a browser without a script asks for them.
 
+mod attacks;
+#[path = "../synthetic/mod.rs"]
 mod synthetic;
 
 use std::collections::BTreeMap;
@@ -129,9 +131,9 @@ fn every_page_shows_what_was_collected_with_units_and_counts() {
         ("/study?low_ms=10&high_ms=30", "Bars of "),
         ("/devices", "60 devices enrolled"),
         ("/devices?region=island", "3 devices with region island"),
-        (&device, "docsis-pie"),
+        (&device, "dual queue"),
         ("/servers", "2 of 2 servers answer"),
-        ("/plans", "1 of 1 plans are running"),
+        ("/plans", "2 of 2 plans are running"),
     ] {
         let answer = session.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -159,32 +161,36 @@ fn glue(path: &str) -> &str {
 fn the_same_filters_give_the_same_numbers_as_page_json_and_csv() {
     let served = served();
     let session = Session::of(&served, &served.operator);
-    let all = session.json("/study.json?by=cohort&load=upload&dscp=8");
+    let all = session.json("/study.json?by=cohort&load=upload&dscp=0&plan=comcast-study");
     let p99 = column(&all, "groups", "p99_ms");
     let of = |name: &str| {
         let found = p99.iter().find(|(group, _)| group == name).expect(name);
         found.1.as_f64().expect("a number")
     };
-    assert!(of("aqm") > 25.0 && of("aqm") < 80.0, "{p99:?}");
-    assert!(of("control") > 240.0 && of("control") < 700.0, "{p99:?}");
-    let path = "/study?by=cohort&load=upload&dscp=8";
+    assert!(of("with-aqm") > 25.0 && of("with-aqm") < 80.0, "{p99:?}");
+    assert!(of("without-aqm") > 240.0 && of("without-aqm") < 700.0, "{p99:?}");
+    let path = "/study?by=cohort&load=upload&dscp=0&plan=comcast-study";
     assert_eq!(session.json(&format!("{path}&format=json")), all);
     let csv = session.get(&format!("{path}&format=csv&table=groups"));
     let lines: Vec<&str> = csv.body.lines().collect();
     assert_eq!(lines.len(), 1 + p99.len());
     assert!(lines[0].starts_with("group,p50_ms (ms),p95_ms (ms),p99_ms (ms),"), "{}", lines[0]);
-    assert!(lines[1..].iter().any(|line| line.contains(&of("control").to_string())), "{lines:?}");
-    assert!(session.get(path).body.contains("control"));
-    let one_hour = session.json("/study.json?by=cohort&load=upload&dscp=8&hour=7");
+    assert!(
+        lines[1..].iter().any(|line| line.contains(&of("without-aqm").to_string())),
+        "{lines:?}"
+    );
+    assert!(session.get(path).body.contains("without-aqm"));
+    let one_hour =
+        session.json("/study.json?by=cohort&load=upload&dscp=0&plan=comcast-study&hour=7");
     let series = |page| -> u64 {
         column(page, "groups", "series").iter().filter_map(|(_, count)| count.as_u64()).sum()
     };
     assert!(series(&one_hour) < series(&all) && series(&one_hour) > 0);
-    let runs: u64 = column(&session.json("/overview.json"), "outcomes", "runs")
+    let runs: u64 = column(&session.json("/overview.json?plan=*"), "outcomes", "runs")
         .iter()
         .filter_map(|(_, count)| count.as_u64())
         .sum();
-    assert_eq!(runs, u64::from(SIZE.devices * SIZE.days), "every run has one outcome");
+    assert_eq!(runs, u64::from(2 * SIZE.devices * SIZE.days), "every run has one outcome");
 }
 
 #[test]
