@@ -1,5 +1,5 @@
 //! What the documentation tells to type can be typed: every command line of this program in the
-//! README and in `docs/` is parsed, and every option that prose names exists.
+//! README, in `docs/` and in `packaging/` is parsed, and every option that prose names exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ const OTHERS: [&str; 4] = ["--bidir", "--dscp", "--get-server-output", "--socket
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/queues"] {
+    for folder in ["docs", "docs/queues", "docs/fleet"] {
         let entries = fs::read_dir(root.join(folder)).expect("the documentation is there");
         files.extend(entries.map(|entry| entry.expect("an entry").path()));
     }
@@ -24,6 +24,46 @@ fn pages() -> Vec<(String, String)> {
     let name = |file: &PathBuf| file.strip_prefix(&root).expect("below it").display().to_string();
     let read = |file: PathBuf| (name(&file), fs::read_to_string(&file).expect("a page"));
     files.into_iter().filter(is_page).map(read).collect()
+}
+
+/// The commands of systemd's units and of the compose file, each with its file's name.
+fn packaged() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let mut commands = Vec::new();
+    for entry in fs::read_dir(folder).expect("it is there") {
+        let file = entry.expect("an entry").path();
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        if name.ends_with(".service") || name == "compose.yaml" {
+            // A line goes on after a backslash.
+            let text = fs::read_to_string(&file).expect("a text").replace("\\\n", " ");
+            let starts = text.lines().filter_map(started);
+            commands.extend(starts.map(|command| (name.clone(), command)));
+        }
+    }
+    commands
+}
+
+/// What a line of a unit or of a compose file starts, with values in place of its variables.
+fn started(line: &str) -> Option<String> {
+    let line = line.trim();
+    let of_unit = line
+        .strip_prefix("ExecStart=/usr/local/bin/")
+        .map(|command| command.replacen("underload-agent ", "underload fleet agent ", 1));
+    let of_compose = || Some(format!("underload {}", line.strip_prefix("command: ")?));
+    let key = format!("sha256:{}", "0".repeat(64));
+    let values = [
+        ("%S", "/var/lib"),
+        ("$OPTIONS", ""),
+        ("${ORCHESTRATOR}", "https://one.example"),
+        ("${CODE}", "code"),
+        ("${PASSWORD:?}", "password"),
+        ("${FINGERPRINT-}", &key),
+        ("${EAST-}", "code"),
+        ("${WEST-}", "code"),
+        ("${HOST-}", "host.example"),
+    ];
+    let command = of_unit.or_else(of_compose)?;
+    Some(values.into_iter().fold(command, |command, (name, value)| command.replace(name, value)))
 }
 
 /// The lines of code blocks, fenced or indented, with their numbers; and the prose between them.
@@ -133,6 +173,16 @@ fn every_command_of_the_documentation_is_one() {
 }
 
 #[test]
+fn every_command_that_is_packaged_is_one() {
+    let commands = packaged();
+    assert!(commands.len() >= 6, "only {} commands were found", commands.len());
+    for (name, command) in commands {
+        assert!(!command.contains('$'), "{name}: a variable without a value: {command}");
+        assert_eq!(problem(&command), None, "{name}: {command}");
+    }
+}
+
+#[test]
 fn every_option_that_prose_names_exists() {
     let known = options(&CommandLine::command());
     let mut problems = Vec::new();
@@ -162,6 +212,9 @@ fn what_cannot_be_typed_is_noticed() {
     assert!(problem("underload link --up 5mbit -- underload link --no-such -- true").is_some());
     assert!(problem("underload docsis decode|entcode").is_some());
     assert!(problem("underload replay --link 10mbit --queue").is_some());
+    let wrong = started("    command: serve --fleet https://orchestrator:4870 --nam x");
+    assert!(problem(&wrong.expect("it starts something")).is_some());
+    assert_eq!(started("ExecStart=/bin/true"), None);
     let named = named_options("with `--world=sim` or `underload link --up L -- ls --all` alone");
     let names: Vec<&str> = named.iter().map(|(option, _)| option.as_str()).collect();
     assert_eq!(names, ["--world", "--up"]);
