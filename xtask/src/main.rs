@@ -5,6 +5,7 @@
 mod agent_size;
 mod audit;
 mod bench;
+mod browser;
 mod checks;
 mod commits;
 mod fuzz;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci         everything that CI checks: all of these but bench
+  ci         everything that CI checks: all of these but bench, browser and mutants
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
@@ -36,6 +37,8 @@ usage: cargo xtask COMMAND
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
+  browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
+             takes the pictures of the docs
   mutants    code changed in one place after another, to find what no test holds; by hand
   bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         ["commits"] => commits::check(None),
         ["commits", base] => commits::check(Some(base)),
         ["test", rest @ ..] => test_run::run(rest),
+        ["browser", rest @ ..] => browser::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         _ => {

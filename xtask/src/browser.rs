@@ -1,0 +1,35 @@
+//! The fleet's pages in a browser: with many devices, and as the pictures of the docs.
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::checks::succeed;
+
+/// Devices where nobody says how many.
+const DEVICES: &str = "100000";
+const PICTURES: &str = "docs/images/fleet";
+
+/// Looks at all pages with so many devices in a store, and tells how soon they are painted; or
+/// takes the pictures of the docs.
+pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--locked", "-p", "underload-orchestrator", "--test", "browser", "--"]);
+    command.args(["--nocapture", "--test-threads=1"]);
+    match arguments {
+        ["pictures"] => {
+            std::fs::create_dir_all(PICTURES).context(PICTURES)?;
+            let folder = std::path::absolute(PICTURES)?;
+            command.args(["--ignored", "pictures_for_the_docs"]).env("UNDERLOAD_PICTURES", folder);
+        }
+        [] | [_] => {
+            let devices = arguments.first().copied().unwrap_or(DEVICES);
+            if devices.parse::<u32>().is_err() {
+                bail!("cargo xtask browser [DEVICES | pictures]");
+            }
+            command.env("UNDERLOAD_BROWSER_DEVICES", devices);
+        }
+        _ => bail!("cargo xtask browser [DEVICES | pictures]"),
+    }
+    succeed(&mut command)
+}
