@@ -75,19 +75,45 @@ const BENCHES: &[Bench] = &[
         what: "both papers' plans with simulated lines, through orchestrator and SQLite, into DIR",
         command: &["run", "--release", "-p", "underload", "--example", "papers_fleet", "--"],
     },
+    Bench {
+        name: "fleet-admission",
+        what: "runs that PostgreSQL admits and takes back, beside two plain statements",
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-orchestrator",
+            "--example",
+            "fleet_admission",
+            "--",
+        ],
+    },
+    Bench {
+        name: "fleet-study-size",
+        what: "a study's questions over many millions of stored series",
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-orchestrator",
+            "--example",
+            "fleet_study_size",
+            "--",
+        ],
+    },
 ];
 
 /// Runs the benchmark that is named first, with the other arguments for it.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {
-            println!("{:<15}{}", bench.name, bench.what);
+            println!("{:<18}{}", bench.name, bench.what);
         }
-        println!("{:<15}{}", simulator::NAME, simulator::WHAT);
-        println!("{:<15}{}", measure::NAME, measure::WHAT);
-        println!("{:<15}{}", sim_live::NAME, sim_live::WHAT);
-        println!("{:<15}{}", varying_links::NAME, varying_links::WHAT);
-        println!("{:<15}{}", agent_size::NAME, agent_size::WHAT);
+        println!("{:<18}{}", simulator::NAME, simulator::WHAT);
+        println!("{:<18}{}", measure::NAME, measure::WHAT);
+        println!("{:<18}{}", sim_live::NAME, sim_live::WHAT);
+        println!("{:<18}{}", varying_links::NAME, varying_links::WHAT);
+        println!("{:<18}{}", agent_size::NAME, agent_size::WHAT);
         return Ok(());
     };
     match *name {

@@ -145,7 +145,8 @@ pub trait Archive: Send {
         device: DeviceId,
         limit: usize,
     ) -> Result<Vec<StoredResult>, StoreError>;
-    /// Shows all results that are meant, in the order in which they came, until `see` says false.
+    /// Shows all results that are meant, until `see` says false: those that were moved away first,
+    /// day by day, then the others in the order in which they came.
     fn visit(
         &mut self,
         filter: &Filter,

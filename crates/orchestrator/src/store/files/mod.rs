@@ -79,7 +79,7 @@ impl Files {
     ) -> Result<bool, StoreError> {
         for (day, part) in self.runs(filter) {
             let mut reader = RunsReader::open(&part.path(&self.folder), &day.plan)?;
-            while let Some(kept) = reader.next()? {
+            while let Some(kept) = reader.next_of(filter)? {
                 if filter.meets(&kept.result) && !see(&kept.result)? {
                     return Ok(false);
                 }

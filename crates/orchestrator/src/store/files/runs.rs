@@ -9,7 +9,7 @@ use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind as Load;
-use underload_fleet::store::{StoreError, StoredResult};
+use underload_fleet::store::{Filter, StoreError, StoredResult};
 
 use super::columns::{Column, Kind, Layout, Reader, Value, Writer, Written, damaged};
 use crate::store::encode::{bytes_of_bins, visit_bins};
@@ -184,6 +184,17 @@ impl RunsReader {
     /// # Errors
     /// [`StoreError::Broken`] where the file is damaged.
     pub(in crate::store) fn next(&mut self) -> Result<Option<Numbered>, StoreError> {
+        self.next_of(&Filter::default())
+    }
+
+    /// The next result that is meant, whatever its plan and day are; `None` at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where the file is damaged.
+    pub(in crate::store) fn next_of(
+        &mut self,
+        filter: &Filter,
+    ) -> Result<Option<Numbered>, StoreError> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {
             let row = Row { columns: &self.batch, row: self.row };
@@ -191,6 +202,10 @@ impl RunsReader {
             let (kept, last_step) = match &mut found {
                 Some((kept, _)) if kept.number != number => break,
                 Some((kept, step)) => (kept, step),
+                None if !row.is_meant(filter) => {
+                    self.row += 1;
+                    continue;
+                }
                 None => {
                     let result = row.result(&self.plan).ok_or_else(|| self.wrong())?;
                     let (kept, step) = found.insert((Numbered { number, result }, None));
@@ -257,6 +272,19 @@ impl Row<'_> {
 
     fn real(&self, column: usize) -> Option<f64> {
         self.columns.get(column)?.real(self.row)
+    }
+
+    /// Whether its line, cohort and hour are meant. What cannot be read is, so that it is told.
+    fn is_meant(&self, filter: &Filter) -> bool {
+        let is = |column: usize, wanted: &str| self.text(column).is_none_or(|it| it == wanted);
+        let hour = |at_ms: u64| (at_ms / 3_600_000 % 24) as u8;
+        filter.cohort.as_ref().is_none_or(|cohort| is(6, cohort))
+            && filter.hour.is_none_or(|wanted| self.number(16).is_none_or(|it| hour(it) == wanted))
+            && filter.attributes.iter().all(|(name, wanted)| {
+                let column = LAYOUT.iter().position(|(column, _)| column == name);
+                // The tier is two columns, which whoever asks looks at.
+                name == "tier" || column.is_some_and(|column| is(column, wanted))
+            })
     }
 
     /// The result without its steps.
