@@ -135,7 +135,9 @@ impl Arguments {
             Network::current("demo")?.configure("link set lo up")?;
         }
         eprintln!("building {} lines ...", self.lines);
-        let mut demo = Demo::build(&folder, usize::from(self.lines), &interrupt)?;
+        let built = Demo::build(&folder, usize::from(self.lines), &interrupt);
+        // Ctrl-C reaches the commands that configure networks, too.
+        let mut demo = interrupt.explain(built)?;
         door::open(door, demo.service.address())?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends it)", self.seconds)?;
@@ -221,7 +223,7 @@ impl Demo {
         let mut lines = Vec::new();
         for number in 0..count {
             if interrupt.is_requested() {
-                return Err(interrupt.stopped(anyhow!("the lines were not all built")));
+                return Err(anyhow!("the lines were not all built"));
             }
             lines.push(Arc::new(Line::build(&internet, number)?));
         }
