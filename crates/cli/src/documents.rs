@@ -99,6 +99,7 @@ fn words(command: &str) -> Vec<String> {
     let word = |word: &str| match word {
         "Q" | "QUEUE" => "codel".to_owned(),
         "L" | "LINK" => "10mbit".to_owned(),
+        "DEVICE" => "0".repeat(32),
         word => word.trim_matches(['"', '\'']).trim_end_matches("...").to_owned(),
     };
     command.split_whitespace().map(word).collect()
