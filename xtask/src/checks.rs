@@ -72,7 +72,7 @@ pub fn target() -> PathBuf {
 /// Seconds of `fuzz_time` by hand.
 pub const SECONDS_BY_HAND: u64 = 60;
 /// Seconds of it in CI, as for every fuzz target.
-const CI_SECONDS: u64 = 20;
+const CI_SECONDS: u64 = 10;
 
 /// Conversations of a server with clients that pause at random, for so many seconds.
 pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {

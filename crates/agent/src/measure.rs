@@ -233,7 +233,7 @@ impl Measurer {
         measured: &MeasurementResult,
         (before, after): ([u64; 2], [u64; 2]),
     ) -> bool {
-        let span_ms = step.warm_up_ms + step.duration_ms;
+        let span_ms = step.warm_up_ms.saturating_add(step.duration_ms);
         let probes = (span_ms / step.interval_ms.max(1) + 1)
             * step.classes.len() as u64
             * u64::from(step.probe_bytes.max(100));

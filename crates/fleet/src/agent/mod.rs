@@ -92,7 +92,8 @@ enum Asked {
 /// Nobody asks more often, whatever the orchestrator says.
 const POLL_LEAST: Span = Span::from_secs(1);
 /// Nor less often.
-const POLL_MOST: Span = Span::from_secs(86_400);
+const POLL_MOST: Span = Span::from_millis(POLL_MOST_MS);
+const POLL_MOST_MS: u64 = 86_400_000;
 /// The longest time for which it can be sent away.
 const LATER_MOST_MS: u64 = 3_600_000;
 /// A lease that could not be given back for so long has ended by itself.
@@ -327,7 +328,9 @@ impl Agent {
         self.is_answered = true;
         // Told once.
         self.settings.attributes = None;
-        let from_now = |at_ms: u64| Span::from_millis(at_ms.saturating_sub(answer.now_ms));
+        // Whatever an answer says, it is within what a span can be.
+        let from_now =
+            |at_ms: u64| Span::from_millis(at_ms.saturating_sub(answer.now_ms).min(POLL_MOST_MS));
         self.poll_at = now + from_now(answer.next_poll_ms).clamp(POLL_LEAST, POLL_MOST);
         self.alone = answer.alone;
         if let Some(run) = answer.run {

@@ -383,3 +383,15 @@ fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
     assert_eq!(agent.now_ms(begin + SECOND * 5), WALL_MS + 5_000);
     assert_eq!(agent.now_ms(begin + SECOND * 25), WALL_MS + 25_000);
 }
+
+#[test]
+fn no_instant_that_an_answer_names_is_too_far_away() {
+    let mut driven = Driven::begin(Memory::default());
+    driven.next(&IDLE);
+    let run = Assignment { not_before_ms: u64::MAX, not_after_ms: u64::MAX, ..assignment() };
+    let News::Next(mut answer) = answer(Some(run)) else { panic!("it is one") };
+    answer.next_poll_ms = u64::MAX;
+    driven.hear(News::Next(answer));
+    // It waits for what it was given, but not for ever.
+    assert!(driven.wait(&IDLE) <= SECOND * 86_400);
+}
