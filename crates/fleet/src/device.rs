@@ -19,7 +19,7 @@ pub struct DeviceId(pub [u8; 16]);
 pub struct Pseudonym(pub [u8; 16]);
 
 /// What an operator knows of a line and its device. Every text is at most
-/// [`Attributes::BYTES_MAX`] long; no address of hardware or network belongs here.
+/// [`Attributes::CHARACTERS_MAX`] long; no address of hardware or network belongs here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -43,8 +43,8 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Bytes of a text at most.
-    pub const BYTES_MAX: usize = 64;
+    /// Characters of a text at most.
+    pub const CHARACTERS_MAX: usize = 64;
 
     /// The attributes that a plan may choose cohorts by and a page may filter by.
     pub const NAMES: [&str; 7] =
@@ -77,10 +77,15 @@ impl Attributes {
             &self.configured,
             &self.measured,
         ];
-        texts
-            .iter()
-            .all(|text| text.len() <= Self::BYTES_MAX && !text.chars().any(char::is_control))
+        texts.iter().all(|text| {
+            is_within(text, Self::CHARACTERS_MAX) && !text.chars().any(char::is_control)
+        })
     }
+}
+
+/// Whether a text has so many characters at most. JSON's schemas count them, not bytes.
+pub(crate) fn is_within(text: &str, most: usize) -> bool {
+    text.len() <= most || text.chars().nth(most).is_none()
 }
 
 /// A text that is not 32 hexadecimal digits.

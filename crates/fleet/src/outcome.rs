@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bins::Bins;
+use crate::device::is_within;
 use crate::plan::Kind;
 
 /// What became of a run that was due. Every run that was due has exactly one.
@@ -126,7 +127,7 @@ impl RunResult {
     pub const SERIES_MAX: usize = 64;
     /// Probes of a series at most, so that sums of many series do not overflow.
     pub const PROBES_MAX: u64 = 1 << 40;
-    /// Bytes of a name at most.
+    /// Characters of a name at most.
     pub const NAME_MAX: usize = 128;
 
     /// What is wrong with it that its type lets through; `None` where nothing is.
@@ -134,8 +135,8 @@ impl RunResult {
         let names = [&self.plan, &self.reason, &self.server, &self.version];
         let steps = self.steps.iter().map(|step| &step.step);
         let mut names = names.into_iter().chain(steps);
-        if names.clone().any(|name| name.len() > Self::NAME_MAX) {
-            return Some("a name is longer than 128 bytes");
+        if !names.clone().all(|name| is_within(name, Self::NAME_MAX)) {
+            return Some("a name is longer than 128 characters");
         }
         if names.any(|name| name.contains('\0')) {
             return Some("a name holds the character 0, which no database takes");

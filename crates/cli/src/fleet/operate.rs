@@ -225,8 +225,8 @@ fn lines(path: &Path) -> anyhow::Result<Vec<Attributes>> {
             return Err(anyhow!("more than {LINES_MAX} lines"));
         }
         if !line.is_acceptable() {
-            let most = Attributes::BYTES_MAX;
-            let what = format!("a text is longer than {most} bytes or has control characters");
+            let most = Attributes::CHARACTERS_MAX;
+            let what = format!("a text is longer than {most} characters or has control ones");
             return Err(anyhow!("line {row}: {what}"));
         }
         lines.push(line);

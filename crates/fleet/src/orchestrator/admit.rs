@@ -9,7 +9,7 @@ use super::{
     lasts_ms, span_ms, time,
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
-use crate::device::DeviceId;
+use crate::device::{DeviceId, is_within};
 use crate::lease::SKEW_MS;
 use crate::message::{
     Heartbeat, HeartbeatAnswer, Move, Moved, Release, Released, SERVERS_MAX, ServerAddress,
@@ -26,6 +26,7 @@ const HEARTBEAT_ENDED_MAX: usize = 4_096;
 /// A server of more is a mistake: a petabit per second.
 const CAPACITY_MAX: u64 = 1_000_000_000_000_000;
 const TEXT_MAX: usize = 256;
+const SERVER_NAME_MAX: usize = 64;
 
 /// All servers within a transaction, and which of them have changed.
 pub(super) struct Pool {
@@ -380,11 +381,12 @@ fn fresh_id(tx: &mut dyn Transaction, rng: &mut Rng) -> Result<u64, StoreError> 
 pub(super) fn acceptable(address: &ServerAddress) -> Result<(), Rejection> {
     let bad = |message: &str| Err(Rejection::new(Kind::BadRequest, "bad-address", message));
     let texts = [&address.name, &address.address, &address.fingerprint];
-    if texts.iter().any(|text| text.len() > TEXT_MAX || text.chars().any(char::is_control)) {
-        return bad("a text is longer than 256 bytes or holds control characters");
+    let is_text = |text: &str| is_within(text, TEXT_MAX) && !text.chars().any(char::is_control);
+    if !texts.into_iter().all(|text| is_text(text)) {
+        return bad("a text is longer than 256 characters or holds control characters");
     }
-    if address.name.is_empty() || address.name.len() > 64 {
-        return bad("a server's name has 1 to 64 bytes");
+    if address.name.is_empty() || !is_within(&address.name, SERVER_NAME_MAX) {
+        return bad("a server's name has 1 to 64 characters");
     }
     let port = address.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     if port.is_none_or(|port| port == 0) {

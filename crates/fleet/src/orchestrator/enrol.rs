@@ -72,8 +72,8 @@ pub(super) fn acceptable(attributes: &Attributes) -> Result<(), Rejection> {
     if attributes.is_acceptable() && rates.into_iter().all(is_rate) {
         return Ok(());
     }
-    let message = "an attribute is longer than 64 bytes, holds control characters, or is a rate \
-                   above a petabit per second";
+    let message = "an attribute is longer than 64 characters, holds control characters, or is a \
+                   rate above a petabit per second";
     Err(Rejection::new(Kind::BadRequest, "bad-attributes", message))
 }
 

@@ -76,7 +76,8 @@ impl Listening {
         // Answers are written whole.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else { return self.requests(stream, from).await };
-        let handshake = timeout(HANDSHAKE_MAX, tls.accept(stream)).await;
+        let patience = HANDSHAKE_MAX.min(self.limits.idle_max);
+        let handshake = timeout(patience, tls.accept(stream)).await;
         if let Ok(Ok(stream)) = handshake {
             self.requests(stream, from).await;
         }

@@ -37,6 +37,55 @@ const PROBLEMS: [(&str, &str); 12] = [
     ("503", "Not now: come back after Retry-After seconds; nothing of it was stored"),
 ];
 
+/// What the types do not say: a schema, its fields, and what holds for each of them.
+const LIMITS: [(&str, &[&str], &str); 19] = [
+    (
+        "Attributes",
+        &["model", "firmware", "segment", "region", "configured", "measured"],
+        r#"{"maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}"#,
+    ),
+    (
+        "Attributes",
+        &["tier_up_bit_per_s", "tier_down_bit_per_s"],
+        r#"{"maximum": 1000000000000000}"#,
+    ),
+    ("Enrol", &["public_key"], r#"{"pattern": "^[0-9a-f]{64}$"}"#),
+    ("Enrol", &["proof"], r#"{"pattern": "^[0-9a-f]{128}$"}"#),
+    (
+        "ServerAddress",
+        &["name"],
+        r#"{"minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"}"#,
+    ),
+    ("ServerAddress", &["address"], HOST_AND_PORT),
+    ("ServerAddress", &["fingerprint"], r#"{"pattern": "^sha256:[0-9a-fA-F]{64}$"}"#),
+    ("Next", &["epoch"], r#"{"maximum": 4294967294}"#),
+    ("Move", &["tried"], r#"{"maxItems": 16}"#),
+    ("Results", &["epoch"], r#"{"maximum": 4294967294}"#),
+    ("Results", &["results"], r#"{"maxItems": 256}"#),
+    ("Numbered", &["sequence"], r#"{"minimum": 1, "maximum": 9223372036854775807}"#),
+    (
+        "RunResult",
+        &["plan", "reason", "server", "version"],
+        r#"{"maxLength": 128, "pattern": "^[^\\u0000]*$"}"#,
+    ),
+    ("StepResult", &["step"], r#"{"maxLength": 128, "pattern": "^[^\\u0000]*$"}"#),
+    ("StepResult", &["series"], r#"{"maxItems": 64}"#),
+    ("RunResult", &["steps"], r#"{"maxItems": 64}"#),
+    ("SeriesResult", &["dscp"], r#"{"maximum": 63}"#),
+    (
+        "Heartbeat",
+        &["up_bit_per_s", "down_bit_per_s", "carried_up_bit_per_s", "carried_down_bit_per_s"],
+        r#"{"maximum": 1000000000000000}"#,
+    ),
+    ("Heartbeat", &["ended"], r#"{"maxItems": 4096}"#),
+];
+
+/// `HOST:PORT`, the port from 1 to 65535.
+const HOST_AND_PORT: &str = concat!(
+    r#"{"maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*:([1-9][0-9]{0,3}|"#,
+    r#"[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"}"#
+);
+
 #[derive(Default)]
 struct Description {
     paths: BTreeMap<&'static str, Value>,
@@ -109,7 +158,7 @@ pub fn document() -> Value {
         let place = ("apiKey", "header");
         json!({ "type": place.0, "in": place.1, "name": name, "description": what })
     };
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "underload orchestrator",
@@ -127,5 +176,41 @@ pub fn document() -> Value {
                 "token": { "type": "http", "scheme": "bearer" },
             },
         },
-    })
+    });
+    limit(&mut document["components"]["schemas"]);
+    document
+}
+
+/// Adds [`LIMITS`], and what a type of numbers holds at most.
+fn limit(schemas: &mut Value) {
+    for (schema, fields, limits) in LIMITS {
+        let limits: BTreeMap<String, Value> = serde_json::from_str(limits).unwrap_or_default();
+        for field in fields {
+            for (name, limit) in &limits {
+                schemas[schema]["properties"][field][name] = limit.clone();
+            }
+        }
+    }
+    whole_numbers(schemas);
+}
+
+fn whole_numbers(schema: &mut Value) {
+    let most = match schema.get("format").and_then(Value::as_str) {
+        Some("int32") => u64::from(u32::MAX),
+        Some("int64") => u64::MAX,
+        _ => 0,
+    };
+    // None of them is signed.
+    if most > 0 {
+        let is_short = most == u64::from(u32::MAX);
+        schema["format"] = if is_short { "uint32".into() } else { "uint64".into() };
+        if schema.get("maximum").is_none() {
+            schema["maximum"] = most.into();
+        }
+    }
+    match schema {
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        _ => {}
+    }
 }

@@ -1,8 +1,10 @@
 //! Requests of devices, servers and operators over HTTP, and of those who want to get in.
 
+mod abuse;
 mod client;
 mod hostile;
 mod openapi;
+mod schemathesis;
 mod tls;
 
 use underload_fleet::device::DeviceId;
@@ -36,6 +38,8 @@ duration = "5s"
 count = 1
 capacity = "1gbit"
 "#;
+
+const GO_ON: &[u8; 25] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Of a server with room.
 pub fn heartbeat(name: &str) -> Heartbeat {
@@ -223,10 +227,13 @@ fn what_is_in_flight_is_answered_before_the_end() {
     let fleet = Fleet::new(Limits::default());
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let body = json(&enrol(&code, &key(1), None));
-    let bytes = client::request("POST", "/v1/enrol", &[], &body);
+    let bytes = client::request("POST", "/v1/enrol", &[("expect", "100-continue")], &body);
     let (mut stream, mut idle) = (fleet.connect(), fleet.connect());
-    // All but the last byte: the request has begun.
+    // All but the last byte; once it is told to go on, the request has begun.
     std::io::Write::write_all(&mut stream, &bytes[..bytes.len() - 1]).expect("it is sent");
+    let mut told = [0; GO_ON.len()];
+    std::io::Read::read_exact(&mut stream, &mut told).expect("it is told");
+    assert_eq!(&told, GO_ON);
     let address = fleet.address();
     let Fleet { running, .. } = fleet;
     std::thread::scope(|scope| {

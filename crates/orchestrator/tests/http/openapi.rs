@@ -29,3 +29,25 @@ fn what_is_described_is_there_and_what_is_named_is_described() {
     assert!(missing.is_empty(), "{missing:?}");
     assert!(named.len() > 20, "the premise: {named:?}");
 }
+
+#[test]
+fn each_field_that_is_described_has_a_type() {
+    let fleet = Fleet::new(Limits::default());
+    let answer = fleet.send(&super::client::request("GET", "/v1/openapi.json", &[], ""));
+    let document: Value = answer.good();
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let mut fields = 0;
+    for (name, schema) in schemas {
+        for (field, said) in schema["properties"].as_object().into_iter().flatten() {
+            // A limit of a field that is not there would stand alone.
+            let has_type = ["type", "$ref", "oneOf", "anyOf", "allOf"]
+                .iter()
+                .any(|kind| said.get(kind).is_some());
+            assert!(has_type, "{name}.{field}: {said}");
+            let is_whole = said["type"] == "integer";
+            assert!(!is_whole || said.get("maximum").is_some(), "{name}.{field}: {said}");
+            fields += 1;
+        }
+    }
+    assert!(fields > 60, "the premise: {fields}");
+}

@@ -1,17 +1,43 @@
 //! The same over TLS.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, version};
 use underload_fleet::store::Memory;
-use underload_orchestrator::http::{Config, Core, Limits, serve, system_clock};
+use underload_orchestrator::http::{Config, Core, Limits, Running, serve, system_clock};
 
 use super::client::request;
 
 #[test]
-fn requests_go_over_tls_and_plain_ones_do_not() {
+fn who_is_slow_with_its_handshake_is_not_waited_for() {
+    let brief = Duration::from_millis(300);
+    let limits = Limits { idle_max: brief, ..Limits::default() };
+    let (running, client) = served(limits);
+    // The beginning of a handshake, and then nothing; and not even that.
+    let hello: [&[u8]; 2] = [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b""];
+    for bytes in hello {
+        let mut stream = TcpStream::connect(running.address()).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time");
+        stream.write_all(bytes).expect("it is sent");
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest);
+        let is_closed = ended.is_ok_and(|read| read == 0);
+        assert!(is_closed, "{rest:?}");
+    }
+    // One that sends its head slowly within TLS gets the same time.
+    let mut slow = connected(&running, client);
+    slow.write_all(b"GET /v1/openapi.json HT").expect("it is sent");
+    let mut text = String::new();
+    let _ = slow.read_to_string(&mut text);
+    assert!(!text.contains("200 OK"), "{text}");
+    running.stop();
+}
+
+fn served(limits: Limits) -> (Running, ClientConfig) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -21,7 +47,6 @@ fn requests_go_over_tls_and_plain_ones_do_not() {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a certificate");
-    let limits = Limits::default();
     let store = Box::new(Memory::new());
     let core = Core::start(vec![store], system_clock(), &limits).expect("it starts");
     let listen = "127.0.0.1:0".parse().expect("an address");
@@ -35,16 +60,27 @@ fn requests_go_over_tls_and_plain_ones_do_not() {
         .expect("TLS 1.3")
         .with_root_certificates(roots)
         .with_no_client_auth();
+    (running, client)
+}
+
+fn connected(running: &Running, client: ClientConfig) -> StreamOwned<ClientConnection, TcpStream> {
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::new(client), name).expect("a client");
-    let stream = std::net::TcpStream::connect(running.address()).expect("it listens");
-    let mut stream = StreamOwned::new(connection, stream);
+    let stream = TcpStream::connect(running.address()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time");
+    StreamOwned::new(connection, stream)
+}
+
+#[test]
+fn requests_go_over_tls_and_plain_ones_do_not() {
+    let (running, client) = served(Limits::default());
+    let mut stream = connected(&running, client);
     stream.write_all(&request("GET", "/v1/openapi.json", &[], "")).expect("it is sent");
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
 
-    let mut plain = std::net::TcpStream::connect(running.address()).expect("it listens");
+    let mut plain = TcpStream::connect(running.address()).expect("it listens");
     plain.write_all(&request("GET", "/v1/openapi.json", &[], "")).expect("it is sent");
     let mut bytes = Vec::new();
     let _ = plain.read_to_end(&mut bytes);

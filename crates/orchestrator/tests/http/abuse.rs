@@ -1,0 +1,245 @@
+//! Many connections, requests that are not what they say, and requests that were seen before.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+use underload_fleet::message::{Move, NextAnswer, Release, Stored};
+use underload_fleet::store::CodeFor;
+use underload_orchestrator::http::Limits;
+use underload_orchestrator::operator::Role;
+
+use super::client::{Answer, Fleet, Sender, enrol, json, key, open, read, request};
+use super::{next, results, run_of, with_plan};
+
+fn patient() -> Limits {
+    Limits { strangers_per_minute: 100_000, ..Limits::default() }
+}
+
+/// A connection from another address of loopback's network.
+fn connect_from(fleet: &Fleet, last: u8) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
+    socket.bind(&from.into()).expect("an address of this machine");
+    socket.connect(&fleet.address().into()).expect("it listens");
+    socket.set_read_timeout(Some(Duration::from_mins(1))).expect("a time");
+    socket.into()
+}
+
+fn ask_from(fleet: &Fleet, last: u8, bytes: &[u8]) -> Answer {
+    let mut stream = connect_from(fleet, last);
+    let _ = stream.write_all(bytes);
+    read(&mut stream)
+}
+
+#[test]
+fn ten_thousand_connections_of_one_address_keep_no_other_out() {
+    let limits = Limits { connections: 64, connections_per_network: 32, ..patient() };
+    let long = Duration::from_mins(10);
+    let fleet = Fleet::new(Limits { idle_max: long, ..limits });
+    let describe = request("GET", "/v1/openapi.json", &[], "");
+    let held: Vec<TcpStream> = (0..32).map(|_| fleet.connect()).collect();
+    for number in 0..10_000 {
+        // No word and no place for one more; for others, there is.
+        let mut refused = fleet.connect();
+        if number % 1_000 == 999 {
+            assert_eq!(read(&mut refused).status, 0, "{number}");
+            assert_eq!(ask_from(&fleet, 2, &describe).status, 200, "{number}");
+        }
+    }
+    assert_eq!(fleet.send(&describe).status, 0, "the first 32 are held still");
+    drop(held);
+}
+
+#[test]
+fn requests_that_are_not_what_they_say_reach_no_rule() {
+    let fleet = Fleet::new(patient());
+    let code = fleet.code(CodeFor::Device, 1, 1_000);
+    let body = json(&enrol(&code, &key(1), None));
+    let length = body.len();
+    let with = |head: &str, body: &str| {
+        let head = format!("POST /v1/enrol HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{head}");
+        fleet.send(format!("{head}\r\n\r\n{body}").as_bytes()).status
+    };
+    assert_eq!(with("content-length: -1", &body), 400);
+    assert_eq!(with("content-length: 0x10", &body), 400);
+    assert_eq!(with("content-length: 99999999999999999999999", &body), 400);
+    assert_eq!(with(&format!("content-length: {length}\r\ncontent-length: 1"), &body), 400);
+    let shorter = length - 1;
+    assert_eq!(with(&format!("content-length: {shorter}"), &body), 400, "cut off");
+    for bad in ["zz\r\nx", "-1\r\nx", "ffffffffffffffffff\r\nx", "2\r\n{}}}0\r\n"] {
+        let status = with("transfer-encoding: chunked", &format!("{bad}\r\n"));
+        assert!(matches!(status, 0 | 400), "{bad}: {status}");
+    }
+    assert!(matches!(with("transfer-encoding: gzip", &body), 400 | 411 | 501));
+    let many = "x-many: y\r\n".repeat(200);
+    assert_eq!(with(&format!("{many}content-length: {length}"), &body), 431);
+    // Another protocol, or none.
+    let no_request: [&[u8]; 5] = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        b"POST /v1/enrol HTTP/9.9\r\n\r\n",
+        b"POST  /v1/enrol HTTP/1.1\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+    ];
+    for bytes in no_request {
+        let answer = fleet.send(bytes);
+        assert!(matches!(answer.status, 0 | 400 | 505), "{answer:?}");
+    }
+    assert_eq!(with(&format!("content-length: {length}"), &body), 200, "the code is still good");
+}
+
+#[test]
+fn a_second_request_cannot_be_hidden_in_the_first() {
+    let fleet = Fleet::new(patient());
+    let hidden = String::from_utf8(request("GET", "/v1/openapi.json", &[], "")).expect("text");
+    // Read by its length it has a body, read by its chunks it has none and another follows.
+    let chunks = format!("0\r\n\r\n{hidden}");
+    let both = format!(
+        "POST /v1/enrol HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\
+         transfer-encoding: chunked\r\n\r\n{chunks}",
+        chunks.len()
+    );
+    let answer = fleet.send(both.as_bytes());
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(!answer.body.contains("openapi"), "{answer:?}");
+}
+
+#[test]
+fn what_was_seen_before_changes_nothing_in_any_order() {
+    let fleet = Fleet::new(patient());
+    let server = with_plan(&fleet);
+    let device = fleet.enrolled(1, None);
+    let (request, answer) = run_of(&fleet, &server, &device);
+    let run = answer.run.expect("it has one");
+    let signed = |path: &str, body: String| {
+        let headers = device.headers(fleet.now_ms(), path, &body);
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        super::client::request("POST", path, &headers, &body)
+    };
+    let seen = [
+        signed("/v1/next", json(&next(request))),
+        signed("/v1/results", json(&results(run.run, 1))),
+        signed("/v1/release", json(&Release { lease_id: run.lease_id })),
+        signed("/v1/next", json(&next(request + 1))),
+    ];
+    for bytes in &seen {
+        assert_eq!(fleet.send(bytes).status, 200);
+    }
+    let stands = (fleet.memory.results(), fleet.memory.leases());
+    assert_eq!(stands.1.len(), 0, "the premise: given back");
+    for bytes in seen.iter().rev().chain(&seen) {
+        let status = fleet.send(bytes).status;
+        assert!(matches!(status, 200 | 409), "{status}");
+        assert_eq!((fleet.memory.results(), fleet.memory.leases()), stands);
+    }
+    assert_eq!(fleet.signed(&device, "/v1/next", &next(request)).problem().0, 409, "an old one");
+}
+
+#[test]
+fn a_clock_may_be_five_minutes_off_in_both_directions() {
+    let fleet = Fleet::new(patient());
+    let device = fleet.enrolled(1, None);
+    let at = |offset_ms: i64| {
+        let body = json(&next(1));
+        let at_ms = fleet.now_ms().saturating_add_signed(offset_ms);
+        let headers = device.headers(at_ms, "/v1/next", &body);
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        fleet.post("/v1/next", &headers, &body)
+    };
+    for offset_ms in [-300_000, 300_000] {
+        assert_eq!(at(offset_ms).status, 200, "{offset_ms}");
+    }
+    for offset_ms in [-300_001, 300_001, i64::MAX, -1_800_000_000_000] {
+        assert_eq!(at(offset_ms).problem(), (401, "stale".to_owned()), "{offset_ms}");
+    }
+    for offset_ms in [-300_001_i64, 300_001] {
+        let at_ms = fleet.now_ms().saturating_add_signed(offset_ms);
+        let (status, code) = fleet.ask("/v1/session", &open(&device.key, at_ms)).problem();
+        assert_eq!((status, &*code), (401, "stale"), "{offset_ms}");
+    }
+}
+
+#[test]
+fn a_lease_is_moved_and_seen_by_its_holder_alone() {
+    let fleet = Fleet::new(patient());
+    let server = with_plan(&fleet);
+    let (one, other) = (fleet.enrolled(1, None), fleet.enrolled(2, None));
+    let (_, answer) = run_of(&fleet, &server, &one);
+    let run = answer.run.expect("it has one");
+    let held = fleet.memory.leases();
+    let to_move = Move { lease_id: run.lease_id, tried: vec![] };
+    let refused = fleet.signed(&other, "/v1/move", &to_move);
+    assert_eq!(refused.problem().0, 403);
+    assert!(!refused.body.contains("ull1."), "{refused:?}");
+    // The same number as the holder's request: what it is told is its own.
+    let told: NextAnswer = fleet.signed(&other, "/v1/next", &next(1)).good();
+    assert!(told.run.is_none_or(|run| run.lease_id != held[0].id));
+    assert_eq!(fleet.memory.leases()[0], held[0]);
+}
+
+#[test]
+fn another_session_is_no_second_allowance() {
+    let fleet = Fleet::new(Limits { device_per_minute: 4, ..patient() });
+    let device = fleet.enrolled(1, None);
+    fleet.pass(1);
+    let session = fleet.ask("/v1/session", &open(&device.key, fleet.now_ms())).good();
+    let again = Sender { id: device.id, key: key(1), session };
+    assert_ne!(again.session.session, device.session.session, "the premise");
+    for number in 1..=2 {
+        assert_eq!(fleet.signed(&device, "/v1/next", &next(2 * number)).status, 200);
+        assert_eq!(fleet.signed(&again, "/v1/next", &next(2 * number + 1)).status, 200);
+    }
+    for sender in [&device, &again] {
+        assert_eq!(fleet.signed(sender, "/v1/next", &next(9)).problem().0, 429);
+    }
+}
+
+#[test]
+fn guessing_costs_the_guesser_alone() {
+    let fleet = Fleet::new(Limits { strangers_per_minute: 20, ..Limits::default() });
+    let code = fleet.code(CodeFor::Device, 1, 1_000);
+    let bytes = |code: &str| request("POST", "/v1/enrol", &[], &json(&enrol(code, &key(1), None)));
+    // All that differ in one place: none is told from one that differs everywhere.
+    let near = |place: usize| {
+        let mut near = code.clone().into_bytes();
+        near[place] = if near[place] == b'A' { b'B' } else { b'A' };
+        String::from_utf8(near).expect("letters")
+    };
+    let told = |guess: &str| {
+        let answer = fleet.send(&bytes(guess));
+        (answer.status, answer.body)
+    };
+    let far = told("GUESS");
+    assert_eq!(far.0, 403);
+    for place in 0..19 {
+        assert_eq!(told(&near(place)), far, "{place}");
+    }
+    assert_eq!(told(&code).0, 429, "too many, also with the right one");
+    assert_eq!(ask_from(&fleet, 3, &bytes(&code)).status, 200, "from elsewhere");
+}
+
+#[test]
+fn what_nobody_may_read_is_not_read() {
+    let fleet = Fleet::new(patient());
+    let viewer = fleet.token("viewer", Role::Viewer);
+    // A megabyte is announced, and the answer comes before any of it is sent.
+    let head = |token: &str| {
+        format!(
+            "POST /v1/operator/plans HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+             authorization: Bearer {token}\r\ncontent-length: 100000\r\n\r\n"
+        )
+    };
+    for (token, status) in [("ulo1.viewer.00", 401), (viewer.as_str(), 403)] {
+        let mut stream = fleet.connect();
+        stream.write_all(head(token).as_bytes()).expect("it is sent");
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).expect("an answer");
+        assert_eq!(&first[9..], status.to_string().as_bytes(), "{token}");
+    }
+    let device = fleet.enrolled(1, None);
+    let stored = fleet.signed(&device, "/v1/results", &results(1, 1));
+    let stored: Stored = stored.good();
+    assert_eq!((stored.new, stored.refused), (0, 1));
+}

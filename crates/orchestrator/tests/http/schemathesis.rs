@@ -1,0 +1,69 @@
+//! The description that the orchestrator serves, held against what it does by a tool that nobody
+//! here wrote: schemathesis makes requests of it, good and bad ones, and judges the answers.
+
+use std::path::Path;
+use std::process::Command;
+
+use underload_fleet::message::NextAnswer;
+use underload_orchestrator::http::Limits;
+use underload_orchestrator::operator::Role;
+
+use super::client::{Fleet, Sender};
+use super::{next, with_plan};
+
+/// Requests of each kind at most, and seconds for all of them.
+const EXAMPLES: &str = "40";
+const SECONDS: &str = "120";
+
+/// `None` where the tool is not installed, which is told.
+fn python(test: &str) -> Option<String> {
+    let python = std::env::var("UNDERLOAD_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let found = Command::new(&python).args(["-c", "import schemathesis"]).output();
+    if found.is_ok_and(|found| found.status.success()) {
+        return Some(python);
+    }
+    eprintln!("SKIPPED {test}: schemathesis is not installed (python3 -m venv, pip install");
+    eprintln!("        schemathesis, then UNDERLOAD_PYTHON=VENV/bin/python)");
+    None
+}
+
+fn session(sender: &Sender) -> String {
+    format!("{} {}", sender.session.session, sender.session.key)
+}
+
+#[test]
+fn schemathesis_finds_nothing_that_is_not_as_described() {
+    let test = "schemathesis_finds_nothing_that_is_not_as_described";
+    let Some(python) = python(test) else { return };
+    let (device_per_minute, strangers_per_minute) = (u32::MAX, u32::MAX);
+    let limits = Limits { device_per_minute, strangers_per_minute, ..Limits::default() };
+    let fleet = Fleet::new(limits);
+    let server = with_plan(&fleet);
+    let device = fleet.enrolled(1, None);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http");
+    let scratch = tempfile::tempdir().expect("a folder");
+    let output = Command::new(python)
+        .args(["-m", "schemathesis.cli", "--config-file"])
+        .arg(here.join("schemathesis.toml"))
+        .arg("run")
+        .arg(format!("http://{}/v1/openapi.json", fleet.address()))
+        .args(["--max-examples", EXAMPLES, "--max-time", SECONDS, "--seed", "1", "--no-color"])
+        .args(["--suppress-health-check", "all", "--generation-database", "none"])
+        .args(["--continue-on-failure", "--request-timeout", "60", "--warnings", "off"])
+        // Its headers follow from the body: they are not drawn at random.
+        .args(["--generation-with-security-parameters", "false"])
+        .current_dir(scratch.path())
+        .env("SCHEMATHESIS_HOOKS", here.join("schemathesis_hooks.py"))
+        .env("UNDERLOAD_TOKEN", fleet.token("chief", Role::Operator))
+        .env("UNDERLOAD_DEVICE", session(&device))
+        .env("UNDERLOAD_SERVER", session(&server))
+        .env("UNDERLOAD_NOW_MS", fleet.now_ms().to_string())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{complaints}");
+    assert!(said.contains("Tested: 11"), "the premise: {said}");
+    let other = fleet.enrolled(2, None);
+    let _: NextAnswer = fleet.signed(&other, "/v1/next", &next(1)).good();
+}
