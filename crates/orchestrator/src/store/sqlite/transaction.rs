@@ -1,5 +1,7 @@
 //! Changes that are made together.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,12 +20,23 @@ pub(super) struct SqliteTransaction<'a> {
     connection: &'a Connection,
     is_open: bool,
     seen: Rows,
+    /// Read once for all requests of the transaction, and as they change it.
+    known: Known,
+}
+
+/// What nearly every request asks for. Nobody else changes it meanwhile.
+#[derive(Debug, Default)]
+struct Known {
+    plans: Option<Vec<PlanRow>>,
+    servers: Option<BTreeMap<String, Server>>,
+    settings: BTreeMap<String, Option<Vec<u8>>>,
 }
 
 impl<'a> SqliteTransaction<'a> {
     pub(super) fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
         run(connection, "BEGIN IMMEDIATE")?;
-        Ok(Self { connection, is_open: true, seen: Rows::default() })
+        let (seen, known) = (Rows::default(), Known::default());
+        Ok(Self { connection, is_open: true, seen, known })
     }
 
     fn put(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
@@ -118,12 +131,21 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
-        bodies(self.connection, SERVERS, [])
+        if self.known.servers.is_none() {
+            let servers: Vec<Server> = bodies(self.connection, SERVERS, [])?;
+            let named = servers.into_iter().map(|server| (server.address.name.clone(), server));
+            self.known.servers = Some(named.collect());
+        }
+        Ok(self.known.servers.iter().flat_map(BTreeMap::values).cloned().collect())
     }
 
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
         let sql = "INSERT OR REPLACE INTO servers (name, body) VALUES (?, ?)";
-        self.put(sql, params![server.address.name, json(server)?])
+        self.put(sql, params![server.address.name, json(server)?])?;
+        if let Some(servers) = &mut self.known.servers {
+            servers.insert(server.address.name.clone(), server.clone());
+        }
+        Ok(())
     }
 
     fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError> {
@@ -163,10 +185,14 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
-        bodies(self.connection, PLANS, [])
+        if self.known.plans.is_none() {
+            self.known.plans = Some(bodies(self.connection, PLANS, [])?);
+        }
+        Ok(self.known.plans.clone().unwrap_or_default())
     }
 
     fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError> {
+        self.known.plans = None;
         let sql = "INSERT OR REPLACE INTO plans (name, body) VALUES (?, ?)";
         self.put(sql, params![plan.name, json(plan)?])
     }
@@ -190,12 +216,21 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        if let Some(value) = self.known.settings.get(name) {
+            return Ok(value.clone());
+        }
         let sql = "SELECT value FROM settings WHERE name = ?";
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
-        statement.query_row([name], |row| row.get(0)).optional().map_err(told)
+        let value: Option<Vec<u8>> =
+            statement.query_row([name], |row| row.get(0)).optional().map_err(told)?;
+        if self.known.settings.len() < SETTINGS_KNOWN {
+            self.known.settings.insert(name.to_owned(), value.clone());
+        }
+        Ok(value)
     }
 
     fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.known.settings.remove(name);
         let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)";
         self.put(sql, params![name, value])
     }
@@ -279,6 +314,9 @@ pub(super) fn device_of(row: &Row<'_>) -> Result<Device, StoreError> {
         schedules: crate::store::from_json(schedules)?,
     })
 }
+
+/// Settings that a transaction remembers.
+const SETTINGS_KNOWN: usize = 64;
 
 pub(super) const SERVERS: &str = "SELECT body FROM servers ORDER BY name";
 pub(super) const PLANS: &str = "SELECT body FROM plans ORDER BY name";
