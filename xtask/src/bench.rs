@@ -13,6 +13,14 @@ struct Bench {
     command: &'static [&'static str],
 }
 
+const FLEET_UPLOADS: &[&str] = &fleet_load("uploads");
+const FLEET_STEADY: &[&str] = &fleet_load("steady");
+const FLEET_RETURN: &[&str] = &fleet_load("return");
+
+const fn fleet_load(what: &'static str) -> [&'static str; 8] {
+    ["run", "--release", "-p", "underload-orchestrator", "--example", "fleet_load", "--", what]
+}
+
 const BENCHES: &[Bench] = &[
     Bench {
         name: "queues",
@@ -100,6 +108,21 @@ const BENCHES: &[Bench] = &[
             "fleet_study_size",
             "--",
         ],
+    },
+    Bench {
+        name: "fleet-uploads",
+        what: "durable uploads over 256 TLS connections, beside bare axum and SQLite",
+        command: FLEET_UPLOADS,
+    },
+    Bench {
+        name: "fleet-steady",
+        what: "what ten million devices ask of an orchestrator: processor and memory",
+        command: FLEET_STEADY,
+    },
+    Bench {
+        name: "fleet-return",
+        what: "100,000 agents that come back after an outage, and what was stored",
+        command: FLEET_RETURN,
     },
 ];
 

@@ -1,0 +1,62 @@
+//! How much an orchestrator takes: `fleet_load uploads|steady|return [OPTIONS]`.
+//!
+//! The orchestrator is another process, over TLS on loopback and with SQLite in a scratch folder;
+//! both share the processors of this machine. Limits are those that an orchestrator begins with.
+//!
+//! - `uploads [--seconds N] [--rounds N]`: results as fast as 256 connections hand them in, beside
+//!   a server that stores the bytes of the same requests and does nothing else.
+//! - `steady [--seconds N] [--devices N]`: what ten million devices ask for, at their pace.
+//! - `return [--agents N] [--within SECONDS]`: agents that all come back after an outage.
+
+#![expect(clippy::print_stdout, reason = "an example that prints its tables")]
+
+mod bare;
+mod client;
+mod comeback;
+mod fleet;
+mod host;
+mod steady;
+mod uploads;
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["uploads", rest @ ..] => {
+            uploads::run(number(rest, "--seconds", 5)?, number(rest, "--rounds", 5)?)
+        }
+        ["steady", rest @ ..] => {
+            steady::run(number(rest, "--seconds", 600)?, number(rest, "--devices", 500_000)?)
+        }
+        ["return", rest @ ..] => {
+            comeback::run(number(rest, "--agents", 100_000)?, number(rest, "--within", 60)?)
+        }
+        // What the others start.
+        ["serve", directory] => host::serve(Path::new(directory)),
+        ["serve-bare", directory] => bare::serve(Path::new(directory)),
+        _ => bail!("usage: fleet_load uploads|steady|return [--seconds N] [--rounds N] ..."),
+    }
+}
+
+/// The value of an option, if it is there.
+fn number(arguments: &[&str], name: &str, default: u32) -> anyhow::Result<u32> {
+    let Some(place) = arguments.iter().position(|it| *it == name) else { return Ok(default) };
+    let value = arguments.get(place + 1).with_context(|| format!("{name} needs a value"))?;
+    value.parse().with_context(|| format!("{name} {value}"))
+}
+
+/// The middle one.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The value that this share does not exceed.
+fn quantile(sorted: &[u32], share: f64) -> u32 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
+}
