@@ -19,7 +19,7 @@ use crate::home;
 /// Which orchestrator, and who asks.
 #[derive(Debug, Args)]
 pub(super) struct Reach {
-    /// The orchestrator, https://HOST[:PORT] [default: the one on this machine].
+    /// The orchestrator, https://HOST or https://HOST:PORT [default: the one on this machine].
     #[arg(long, value_name = "URL")]
     orchestrator: Option<String>,
     /// A file with an operator's token [default: that of the orchestrator on this machine].

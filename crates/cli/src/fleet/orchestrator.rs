@@ -57,7 +57,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DAYS", default_value_t = Retention::default().bins_days,
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
     bins_days: u32,
-    /// Where it listens; [::] is IPv4, too.
+    /// Where it listens; the address :: in brackets is all of IPv6 and IPv4.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
     listen: SocketAddr,
     /// The address that people and devices use, if it is another: behind a proxy, or with a name.
