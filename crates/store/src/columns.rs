@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use parquet::basic::{
 };
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -22,9 +21,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use underload_disk::{Access, GrowingFile, NewFile};
 
 use crate::StoreError;
-
-/// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
-const BATCH_ROWS: usize = 1 << 16;
+use crate::values::{guarded, optional, required, with_levels};
 
 /// Type and meaning of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,78 +212,35 @@ fn read_group(
     for (index, (_, kind)) in layout.iter().enumerate() {
         let column = group.get_column_reader(index)?;
         columns.push(match kind {
-            Kind::Long => Column::Long(required::<Int64Type>(column, rows)?),
-            Kind::Text => Column::Text(required::<ByteArrayType>(column, rows)?),
-            Kind::Boolean => Column::Boolean(required::<BoolType>(column, rows)?),
-            Kind::Double => Column::Double(required::<DoubleType>(column, rows)?),
-            Kind::OptionalLong => Column::OptionalLong(optional::<Int64Type>(column, rows)?),
-            Kind::OptionalText => Column::OptionalText(optional::<ByteArrayType>(column, rows)?),
+            Kind::Long => {
+                Column::Long(required(&mut get_typed_column_reader::<Int64Type>(column), rows)?)
+            }
+            Kind::Text => {
+                Column::Text(required(&mut get_typed_column_reader::<ByteArrayType>(column), rows)?)
+            }
+            Kind::Boolean => {
+                Column::Boolean(required(&mut get_typed_column_reader::<BoolType>(column), rows)?)
+            }
+            Kind::Double => {
+                Column::Double(required(&mut get_typed_column_reader::<DoubleType>(column), rows)?)
+            }
+            Kind::OptionalLong => Column::OptionalLong(optional(
+                &mut get_typed_column_reader::<Int64Type>(column),
+                rows,
+            )?),
+            Kind::OptionalText => Column::OptionalText(optional(
+                &mut get_typed_column_reader::<ByteArrayType>(column),
+                rows,
+            )?),
         });
     }
     Ok(columns)
-}
-
-fn required<T: DataType>(
-    column: parquet::column::reader::ColumnReader,
-    rows: usize,
-) -> ParquetResult<Vec<T::T>> {
-    let mut reader = get_typed_column_reader::<T>(column);
-    let mut values = Vec::new();
-    while values.len() < rows {
-        let batch = (rows - values.len()).min(BATCH_ROWS);
-        let (read, _, _) = reader.read_records(batch, None, None, &mut values)?;
-        if read == 0 {
-            return Err(ParquetError::EOF(format!("{} of {rows} rows", values.len())));
-        }
-    }
-    Ok(values)
-}
-
-fn optional<T: DataType>(
-    column: parquet::column::reader::ColumnReader,
-    rows: usize,
-) -> ParquetResult<Vec<Option<T::T>>> {
-    let mut reader = get_typed_column_reader::<T>(column);
-    let (mut levels, mut present) = (Vec::new(), Vec::new());
-    while levels.len() < rows {
-        let batch = (rows - levels.len()).min(BATCH_ROWS);
-        let (read, _, _) = reader.read_records(batch, Some(&mut levels), None, &mut present)?;
-        if read == 0 {
-            return Err(ParquetError::EOF(format!("{} of {rows} rows", levels.len())));
-        }
-    }
-    let mut present = present.into_iter();
-    let filled = levels.iter().map(|level| match level {
-        0 => Ok(None),
-        _ => present
-            .next()
-            .map(Some)
-            .ok_or_else(|| ParquetError::General("fewer values than its levels say".to_owned())),
-    });
-    filled.collect()
-}
-
-/// Runs a step of the Parquet library. On damaged files some of its internal checks panic; the file
-/// is what is wrong, so that becomes an error like any other.
-fn guarded<T>(step: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
-    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
-        let reason = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(ParquetError::General(reason.unwrap_or("unreadable").to_owned()))
-    })
 }
 
 fn single_trial(statistics: Option<&Statistics>) -> Option<i64> {
     let Some(Statistics::Int64(statistics)) = statistics else { return None };
     let (min, max) = (statistics.min_opt()?, statistics.max_opt()?);
     (min == max).then_some(*min)
-}
-
-fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
-    (values.iter().flatten().cloned().collect(), levels)
 }
 
 fn file_writer<W: Write + Send>(

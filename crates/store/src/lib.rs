@@ -20,6 +20,7 @@ mod folder;
 mod packets;
 mod read;
 mod rows;
+pub mod values;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
 };
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -19,6 +18,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
 use underload_fleet::store::StoreError;
+use underload_store::values::{guarded, optional, required, with_levels};
 
 /// Type of a column. An optional one may be absent in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,11 +259,6 @@ fn append(writer: &mut SerializedFileWriter<Summed>, columns: &[Column]) -> Parq
     group.close().map(drop)
 }
 
-fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
-    (values.iter().flatten().cloned().collect(), levels)
-}
-
 fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
@@ -389,50 +384,6 @@ impl Reader {
     }
 }
 
-fn required<T: DataType>(
-    column: &mut ColumnReaderImpl<T>,
-    rows: usize,
-) -> ParquetResult<Vec<T::T>> {
-    let mut values = Vec::with_capacity(rows);
-    while values.len() < rows {
-        let (read, _, _) = column.read_records(rows - values.len(), None, None, &mut values)?;
-        if read == 0 {
-            return Err(ParquetError::EOF(format!("{} of {rows} rows", values.len())));
-        }
-    }
-    Ok(values)
-}
-
-fn optional<T: DataType>(
-    column: &mut ColumnReaderImpl<T>,
-    rows: usize,
-) -> ParquetResult<Vec<Option<T::T>>> {
-    let (mut levels, mut present) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    while levels.len() < rows {
-        let left = rows - levels.len();
-        let (read, _, _) = column.read_records(left, Some(&mut levels), None, &mut present)?;
-        if read == 0 {
-            return Err(ParquetError::EOF(format!("{} of {rows} rows", levels.len())));
-        }
-    }
-    let mut present = present.into_iter();
-    let filled = levels.iter().map(|level| match level {
-        0 => Ok(None),
-        _ => present
-            .next()
-            .map(Some)
-            .ok_or_else(|| ParquetError::General("fewer values than its levels say".to_owned())),
-    });
-    filled.collect()
-}
-
-/// Runs a step of the Parquet library. On damaged files some of its internal checks panic; the file
-/// is what is wrong, so that becomes an error like any other.
-fn guarded<T>(step: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
-    catch_unwind(AssertUnwindSafe(step))
-        .unwrap_or_else(|_| Err(ParquetError::General("it is unreadable".to_owned())))
-}
-
 fn unwritten(path: &Path, error: &ParquetError) -> StoreError {
     StoreError::Temporary { what: format!("{}: {error}", path.display()) }
 }
@@ -457,5 +408,5 @@ pub(super) fn damaged(path: &Path, why: &str) -> StoreError {
 
 /// Rows that are encoded together, and kept in memory until then.
 const ROWS_OF_GROUP: usize = 1 << 16;
-/// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
+/// Rows that are in memory at a time.
 const ROWS_AT_ONCE: usize = 1 << 12;
