@@ -27,7 +27,7 @@ use underload_fleet::message::{Next, Release, ServerAddress};
 use underload_fleet::orchestrator::{Orchestrator, Settings};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::{Device, Needs, PlanRow, Schedule, Server, Store};
-use underload_orchestrator::http::batch::{Clock, Turn, Writers};
+use underload_orchestrator::http::batch::{Clock, Tell, Turn, Writers};
 use underload_orchestrator::store::PostgresStore;
 
 use scratch::Scratch;
@@ -152,7 +152,8 @@ fn shared(url: &str, lasts: Duration) -> Result<f64, Failure> {
         stores.push(Box::new(PostgresStore::connect(url)?));
     }
     let clock: Clock = Arc::new(|| NOW_MS);
-    let writers = Arc::new(Writers::start(stores, 2 * WAITING, &clock)?);
+    let tell: Tell = Arc::new(|words| eprintln!("{words}"));
+    let writers = Arc::new(Writers::start(stores, 2 * WAITING, &clock, &tell)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (next, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
     let start = Instant::now();

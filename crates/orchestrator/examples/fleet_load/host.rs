@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use data_encoding::HEXLOWER;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, version};
-use underload_orchestrator::http::{Config, Core, Limits, serve as serve_core, system_clock};
+use underload_orchestrator::http::{Config, Core, Limits, Tell, serve as serve_core, system_clock};
 use underload_orchestrator::store::SqliteStore;
 
 /// A server that was started.
@@ -110,7 +110,8 @@ pub fn serve(directory: &Path) -> anyhow::Result<()> {
     let store = SqliteStore::open(directory)?;
     let mut keeper = store.keeper()?;
     let limits = Limits::default();
-    let core = Core::start(vec![Box::new(store)], system_clock(), &limits)?;
+    let tell: Tell = std::sync::Arc::new(|words| eprintln!("{words}"));
+    let core = Core::start(vec![Box::new(store)], system_clock(), &limits, &tell)?;
     let (tls, certificate) = identity()?;
     let listen = "127.0.0.1:0".parse()?;
     let running = serve_core(core, Config { listen, tls: Some(tls), limits, pages: None })?;

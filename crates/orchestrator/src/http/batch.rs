@@ -16,6 +16,9 @@ use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 /// Milliseconds since 1970, by the orchestrator's clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Hears what an operator may want to know.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What a request may use while it is its turn.
 pub struct Turn<'a> {
     /// The transaction, which it shares with others of its batch.
@@ -108,7 +111,8 @@ where
 }
 
 impl Writers {
-    /// One thread for each store, with room for so many waiting requests each.
+    /// One thread for each store, with room for so many waiting requests each. `tell` hears when
+    /// a store keeps nothing, with its words, which no stranger is told, and when it does again.
     ///
     /// # Errors
     /// No threads, or no randomness.
@@ -116,11 +120,18 @@ impl Writers {
         stores: Vec<Box<dyn Store>>,
         waiting_max: usize,
         clock: &Clock,
+        tell: &Tell,
     ) -> std::io::Result<Self> {
         let mut writers = Self { queues: Vec::new(), threads: Vec::new() };
         for store in stores {
             let (queue, waiting) = mpsc::channel(waiting_max.max(1));
-            let writer = Writer { store, clock: Arc::clone(clock), rng: Rng::new(seed()?) };
+            let writer = Writer {
+                store,
+                clock: Arc::clone(clock),
+                rng: Rng::new(seed()?),
+                tell: Arc::clone(tell),
+                told: None,
+            };
             let thread = std::thread::Builder::new().name("writer".to_owned());
             writers.threads.push(thread.spawn(move || writer.run(waiting))?);
             writers.queues.push(queue);
@@ -171,7 +182,19 @@ struct Writer {
     store: Box<dyn Store>,
     clock: Clock,
     rng: Rng,
+    tell: Tell,
+    told: Option<Told>,
 }
+
+/// What was told of a failure.
+struct Told {
+    words: String,
+    at_ms: u64,
+    is_over: bool,
+}
+
+/// The same is told again after so long at the earliest.
+const TELL_AGAIN_MS: u64 = 60_000;
 
 impl Writer {
     fn run(mut self, mut waiting: mpsc::Receiver<Box<dyn Work>>) {
@@ -218,10 +241,33 @@ impl Writer {
         // A rule that panics is a bug of ours, which must not end the service for everybody.
         let outcome = catch_unwind(AssertUnwindSafe(all))
             .unwrap_or_else(|_| Err(StoreError::Broken { what: "a rule panicked".to_owned() }));
-        outcome.map_err(|error| match error {
+        let outcome = outcome.map_err(|error| match error {
             StoreError::Temporary { what } => NotDone::Away { what },
             StoreError::Broken { what } => NotDone::Broken { what },
-        })
+        });
+        self.tell(&outcome);
+        outcome
+    }
+
+    /// Says it to the operator: whoever asked is told no more than that it cannot be done now.
+    fn tell(&mut self, outcome: &Result<(), NotDone>) {
+        match (outcome, &mut self.told) {
+            (Ok(()), Some(told)) if !told.is_over => {
+                told.is_over = true;
+                (self.tell)("the store keeps what is asked again");
+            }
+            (Ok(()), _) => {}
+            (Err(error), told) => {
+                let (words, now_ms) = (error.to_string(), (self.clock)());
+                let is_known = told.as_ref().is_some_and(|told| {
+                    told.words == words && now_ms < told.at_ms.saturating_add(TELL_AGAIN_MS)
+                });
+                if !is_known {
+                    (self.tell)(&format!("not kept: {words}"));
+                    *told = Some(Told { words, at_ms: now_ms, is_over: false });
+                }
+            }
+        }
     }
 
     fn try_commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
@@ -273,6 +319,7 @@ mod tests {
         begun: Arc<AtomicUsize>,
         gate: channel::Sender<()>,
         runtime: tokio::runtime::Runtime,
+        words: Arc<Mutex<Vec<String>>>,
     }
 
     fn scene(waiting_max: usize) -> Scene {
@@ -281,9 +328,14 @@ mod tests {
         let gated = Mutex::new(opened);
         let store = Counted { memory: memory.clone(), begun: Arc::clone(&begun), gate: gated };
         let clock: Clock = Arc::new(|| 0);
-        let writers = Writers::start(vec![Box::new(store)], waiting_max, &clock);
+        let words = Arc::<Mutex<Vec<String>>>::default();
+        let heard = Arc::clone(&words);
+        let tell: Tell = Arc::new(move |said| {
+            heard.lock().expect("nobody panicked").push(said.to_owned());
+        });
+        let writers = Writers::start(vec![Box::new(store)], waiting_max, &clock, &tell);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        Scene { writers: writers.expect("a thread"), memory, begun, gate, runtime }
+        Scene { writers: writers.expect("a thread"), memory, begun, gate, runtime, words }
     }
 
     fn kept(memory: &Memory, name: &str) -> bool {
@@ -359,6 +411,11 @@ mod tests {
         }
         assert_eq!(answers[7], Err(NotDone::Away { what: "no".to_owned() }));
         assert!(matches!(answers[9], Err(NotDone::Broken { .. })), "{:?}", answers[9]);
+        let words = scene.words.lock().expect("nobody panicked");
+        let told = |what: &str| words.iter().filter(|said| said.contains(what)).count();
+        assert!((1..=2).contains(&told("not kept: the store is away: no")), "{words:?}");
+        assert!((1..=2).contains(&told("not kept: a rule panicked")), "{words:?}");
+        assert!(told("again") >= 1, "{words:?}");
     }
 
     #[test]

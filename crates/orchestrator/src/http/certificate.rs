@@ -27,7 +27,7 @@ pub enum CertificateError {
         what: String,
     },
     /// The two do not belong together, or cannot be used.
-    #[error("the certificate and its key: {0}")]
+    #[error("the certificate and its key")]
     Tls(#[from] rustls::Error),
 }
 

@@ -31,7 +31,7 @@ use tokio_rustls::TlsAcceptor;
 use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::store::{Store, StoreError};
 
-pub use batch::{Clock, NotDone, Turn, Writers};
+pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, Places};
 pub use operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
 pub(crate) use secrets::random;
@@ -95,10 +95,10 @@ impl std::fmt::Debug for Core {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store.
-    #[error("the store: {0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// The port.
-    #[error("listening at {address}: {source}")]
+    #[error("listening at {address}")]
     Listen {
         /// Which.
         address: SocketAddr,
@@ -106,7 +106,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The machine.
-    #[error("starting its threads: {0}")]
+    #[error("starting its threads")]
     Threads(#[source] io::Error),
     /// Without TLS whoever is in between reads the sessions' keys.
     #[error("plain HTTP is for this machine alone, not for {0}: give a certificate")]
@@ -130,12 +130,13 @@ impl Core {
         mut stores: Vec<Box<dyn Store>>,
         clock: Clock,
         limits: &Limits,
+        tell: &Tell,
     ) -> Result<Arc<Self>, StartError> {
         let (rules, fleet_secret) = match stores.first_mut() {
             Some(store) => secrets::rules(store.as_mut())?,
             None => return Err(StoreError::Broken { what: "there is none".to_owned() }.into()),
         };
-        let writers = Writers::start(stores, limits.waiting, &clock);
+        let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;
         Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
     }

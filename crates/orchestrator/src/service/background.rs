@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Tell;
-use crate::http::Clock;
+use crate::http::{Clock, Tell};
 use crate::store::Housekeeping;
 
 /// A thread that ends when this is dropped.

@@ -13,7 +13,7 @@ use underload_disk::{self as disk, Access};
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError};
 
-use crate::http::{self, Config, Core, Limits, Running, StartError, random, system_clock};
+use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, random, system_clock};
 use crate::operator::{self, Role, TokenName};
 use crate::pages::{self, LEAST_DEVICES};
 use crate::store::{Opened, Place};
@@ -41,9 +41,6 @@ pub struct Setup {
     /// Hears what an operator may want to know.
     pub tell: Tell,
 }
-
-/// Hears what an operator may want to know.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A running orchestrator.
 #[derive(Debug)]
@@ -73,7 +70,7 @@ impl Service {
         if let Some(store) = stores.first_mut() {
             first_operator(store.as_mut(), clock(), &setup.state, &setup.tell)?;
         }
-        let core = Core::start(stores, Arc::clone(&clock), &setup.limits)?;
+        let core = Core::start(stores, Arc::clone(&clock), &setup.limits, &setup.tell)?;
         let pages = pages::router(pages::Settings {
             archives,
             operate: Arc::new(Desk::new(Arc::clone(&core))),

@@ -16,7 +16,7 @@ use underload_fleet::message::{Enrol, Enrolled, OpenSession, Problem, ServerAddr
 use underload_fleet::orchestrator::NewCode;
 use underload_fleet::request::authenticate;
 use underload_fleet::store::{CodeFor, Memory, Needs, Store};
-use underload_orchestrator::http::{Config, Core, Limits, Running, serve};
+use underload_orchestrator::http::{Config, Core, Limits, Running, Tell, serve};
 use underload_orchestrator::operator::{Role, TokenName, new_token};
 
 /// An orchestrator whose clock and whose store the test holds.
@@ -45,6 +45,11 @@ pub const NOW_MS: u64 = 1_800_000_000_000;
 /// Longer than anything here takes on a machine with every core busy.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Nobody listens.
+pub fn nobody() -> Tell {
+    Arc::new(|_| {})
+}
+
 impl Fleet {
     pub fn new(limits: Limits) -> Self {
         let memory = Memory::new();
@@ -55,7 +60,7 @@ impl Fleet {
         let clock = Arc::new(AtomicU64::new(NOW_MS));
         let shown = Arc::clone(&clock);
         let shown = Arc::new(move || shown.load(Ordering::SeqCst));
-        let core = Core::start(vec![store], shown, &limits).expect("it starts");
+        let core = Core::start(vec![store], shown, &limits, &nobody()).expect("it starts");
         let listen = "127.0.0.1:0".parse().expect("an address");
         let config = Config { listen, tls: None, limits, pages: None };
         let running = serve(core, config).expect("it serves");

@@ -18,7 +18,7 @@ use underload_fleet::store::{Archive as _, CodeFor};
 use underload_orchestrator::http::{Codes, Config, Core, Limits, StartError, serve, system_clock};
 use underload_orchestrator::operator::Role;
 
-use client::{Fleet, NOW_MS, Sender, address, enrol, json, key};
+use client::{Fleet, NOW_MS, Sender, address, enrol, json, key, nobody};
 
 /// A plan under which every line is always due.
 pub const PLAN: &str = r#"
@@ -216,7 +216,7 @@ fn two_orchestrators_of_one_store_are_one_fleet() {
 fn plain_http_is_for_this_machine_alone() {
     let memory = Box::new(underload_fleet::store::Memory::new());
     let limits = Limits::default();
-    let core = Core::start(vec![memory], system_clock(), &limits).expect("it starts");
+    let core = Core::start(vec![memory], system_clock(), &limits, &nobody()).expect("it starts");
     let listen = "0.0.0.0:0".parse().expect("an address");
     let refused = serve(core, Config { listen, tls: None, limits, pages: None });
     assert!(matches!(refused, Err(StartError::Plain(_))), "{refused:?}");

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Stream
 use underload_fleet::store::Memory;
 use underload_orchestrator::http::{Config, Core, Limits, Running, serve, system_clock};
 
-use super::client::request;
+use super::client::{nobody, request};
 
 #[test]
 fn who_is_slow_with_its_handshake_is_not_waited_for() {
@@ -48,7 +48,7 @@ fn served(limits: Limits) -> (Running, ClientConfig) {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a certificate");
     let store = Box::new(Memory::new());
-    let core = Core::start(vec![store], system_clock(), &limits).expect("it starts");
+    let core = Core::start(vec![store], system_clock(), &limits, &nobody()).expect("it starts");
     let listen = "127.0.0.1:0".parse().expect("an address");
     let config = Config { listen, tls: Some(Arc::new(server)), limits, pages: None };
     let running = serve(core, config).expect("it serves");
