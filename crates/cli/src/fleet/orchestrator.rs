@@ -58,7 +58,8 @@ pub(super) struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
     bins_days: u32,
     /// Where it listens; the address :: in brackets is all of IPv6 and IPv4.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen(),
+        value_parser = socket_address)]
     listen: SocketAddr,
     /// The address that people and devices use, if it is another: behind a proxy, or with a name.
     #[arg(long, value_name = "URL", value_parser = url)]
@@ -77,6 +78,10 @@ pub(super) struct Arguments {
 
 fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, PORT).into()
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("expected ADDRESS:PORT, such as 0.0.0.0:{PORT} or [::]:443"))
 }
 
 /// An address without a path: requests are told apart by theirs.

@@ -76,8 +76,9 @@ impl Collected {
                 continue;
             };
             let separator = if words.is_empty() { "" } else { ", " };
+            let runs = if sum.tests == 1 { "run" } else { "runs" };
             let tests = sum.tests;
-            let _ = write!(words, "{separator}{cohort} DSCP {dscp} {p99} ({tests} runs)");
+            let _ = write!(words, "{separator}{cohort} DSCP {dscp} {p99} ({tests} {runs})");
         }
         Ok(words)
     }
