@@ -26,17 +26,12 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     }
     sentences.extend(study.classes.iter().filter_map(|class| {
         let (cut, lag) = (class.cut_percent.as_ref()?, class.lag_ms.as_ref()?);
-        let (low, high) = (cut.low?, cut.high?);
+        let than = format!("DSCP {} in step {}", class.against, one_line(&class.step));
         Some(format!(
-            "{}DSCP {} has {} % less lag than DSCP {} in step {} ({} to {} % at 95 %): {} ms of \
-             p99 under load above the idle median, over {} with {}.",
+            "{}DSCP {} {}: {} ms of p99 under load above the idle median, over {} with {}.",
             of_cohort(study, &class.cohort),
             class.dscp,
-            significant(cut.mean),
-            class.against,
-            one_line(&class.step),
-            significant(low),
-            significant(high),
+            lag_words(cut.mean, (cut.low?, cut.high?), &than),
             significant(lag.mean),
             count(class.devices, "device"),
             count(class.days, "day"),
@@ -44,6 +39,17 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     }));
     sentences.truncate(MOST_SENTENCES);
     sentences
+}
+
+/// By how many percent a class cuts its lag, with the interval; more, less, or neither.
+fn lag_words(cut: f64, (low, high): (f64, f64), than: &str) -> String {
+    let [cut, least, most] = if high < 0.0 { [-cut, -high, -low] } else { [cut, low, high] };
+    let [cut, least, most] = [cut, least, most].map(significant);
+    if low <= 0.0 && high >= 0.0 {
+        return format!("shows no difference of lag to {than} ({least} to {most} % less at 95 %)");
+    }
+    let how = if high < 0.0 { "more" } else { "less" };
+    format!("has {cut} % {how} lag than {than} ({least} to {most} % at 95 %)")
 }
 
 /// `With aqm, `; nothing where there is one cohort.
@@ -429,6 +435,21 @@ mod tests {
         for words in ["25.0 % of the devices", "3 runs came", "were failed"] {
             assert!(warnings.contains(words), "{words}: {warnings}");
         }
+    }
+
+    #[test]
+    fn a_lag_is_less_or_more_only_where_its_interval_says_so() {
+        let words = |cut, interval| super::lag_words(cut, interval, "DSCP 0");
+        assert_eq!(
+            words(80.0, (70.0, 90.0)),
+            "has 80.0 % less lag than DSCP 0 (70.0 to 90.0 % at 95 %)"
+        );
+        assert_eq!(
+            words(-20.0, (-30.0, -10.0)),
+            "has 20.0 % more lag than DSCP 0 (10.0 to 30.0 % at 95 %)"
+        );
+        assert!(words(-1.0, (-4.0, 2.0)).starts_with("shows no difference"));
+        assert!(words(1.0, (-2.0, 4.0)).contains("(-2.00 to 4.00 % less at 95 %)"));
     }
 
     #[test]
