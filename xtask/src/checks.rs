@@ -24,9 +24,19 @@ pub fn all() -> anyhow::Result<()> {
     ];
     let start = Instant::now();
     let mut took = Vec::new();
+    // While tests wait for clocks and for each other, the fuzz targets are built.
+    let mut built_aside = None;
     for (name, check) in steps {
         eprintln!("==> {name}");
         let start = Instant::now();
+        if name == "test" {
+            built_aside = crate::fuzz::build_aside();
+        }
+        if name == "fuzz"
+            && let Some(mut build) = built_aside.take()
+        {
+            build.wait().context("building the fuzz targets")?;
+        }
         check().with_context(|| name.to_string())?;
         took.push(format!("{name} {:.0}", start.elapsed().as_secs_f64()));
         eprintln!("    {name}: done in {:.0} s", start.elapsed().as_secs_f64());
@@ -61,6 +71,7 @@ pub fn msrv() -> anyhow::Result<()> {
     }
     let mut command = Command::new("cargo");
     command.args([&toolchain, "check", "--quiet", "--workspace", "--all-targets", "--locked"]);
+    command.args(FEATURES);
     succeed(command.env("CARGO_TARGET_DIR", target().join("msrv")))
 }
 
@@ -68,6 +79,9 @@ pub fn msrv() -> anyhow::Result<()> {
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
+
+/// What no program of ours has and all checks are of.
+pub const FEATURES: [&str; 2] = ["--features", "underload-orchestrator/nats"];
 
 /// Seconds of `fuzz_time` by hand.
 pub const SECONDS_BY_HAND: u64 = 60;
@@ -80,7 +94,8 @@ pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     // Of the whole workspace, as the tests before: of one package alone, other features of its
     // dependencies would be asked for, and everything built a second time.
-    command.args(["test", "--quiet", "--locked", "--workspace", "--lib", "--", "--exact", test]);
+    command.args(["test", "--quiet", "--locked", "--workspace", "--lib"]).args(FEATURES);
+    command.args(["--", "--exact", test]);
     let output = command.env("UNDERLOAD_FUZZ_SECONDS", seconds.to_string()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -98,13 +113,15 @@ pub fn fmt() -> anyhow::Result<()> {
 
 /// Lints of every target, warnings denied.
 pub fn clippy() -> anyhow::Result<()> {
-    cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-Dwarnings"])
+    let mut command = Command::new("cargo");
+    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--locked"]).args(FEATURES);
+    succeed(command.args(["--", "-Dwarnings"]))
 }
 
 /// Documentation, broken links and missing pages denied.
 pub fn doc() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]);
+    command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]).args(FEATURES);
     succeed(command.env("RUSTDOCFLAGS", "-Dwarnings"))
 }
 

@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use anyhow::{Context, bail};
@@ -107,17 +107,33 @@ fn same_versions() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Begins to build the targets behind everything else. What does not begin, or fails, is told when
+/// they are wanted.
+pub fn build_aside() -> Option<Child> {
+    same_versions().ok()?;
+    let folder = target().join("fuzz");
+    let build = build_command("nice", &host().ok()?, &folder).stderr(Stdio::null()).spawn();
+    build.ok()
+}
+
 /// Builds every target and gives the folder of the programs.
 fn build() -> anyhow::Result<PathBuf> {
     same_versions()?;
     let host = host()?;
     let folder = target().join("fuzz");
-    let mut command = Command::new("cargo");
+    succeed(&mut build_command("env", &host, &folder))?;
+    Ok(folder.join(host).join("debug"))
+}
+
+/// By way of another program, which may hold it back.
+fn build_command(way: &str, host: &str, folder: &Path) -> Command {
+    let mut command = Command::new(way);
+    command.arg("cargo");
     command.args(["build", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
     // With a target named, build scripts and macros are not compiled to count branches.
-    command.args(["--target", &host]).env("CARGO_TARGET_DIR", &folder);
-    succeed(command.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
-    Ok(folder.join(host).join("debug"))
+    command.args(["--target", host]).env("CARGO_TARGET_DIR", folder);
+    command.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
 }
 
 /// `x86_64-unknown-linux-gnu` or another.

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::checks;
+
 #[derive(Default)]
 struct Count {
     passed: usize,
@@ -25,7 +27,8 @@ const LOG: &str = "target/test.log";
 /// Runs `cargo test` over the workspace, with `extra` arguments for cargo.
 pub fn run(extra: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(extra);
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(checks::FEATURES).args(extra);
     // The output of passing tests is where skips are told. Cargo names each program on the other
     // stream: both go into one pipe, so that its time stands below its name.
     let (output, input) = std::io::pipe().context("a pipe")?;

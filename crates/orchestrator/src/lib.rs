@@ -1,6 +1,7 @@
 //! Admits runs and collects what they measured.
 //!
 //! - [`http`]: requests of devices, servers and operators.
+//! - `nats`: results by way of a broker (the feature `nats`).
 //! - [`operator`]: who may look and who may act.
 //! - [`pages`]: what was collected, in a browser.
 //! - [`service`]: all of it at work.
@@ -8,6 +9,8 @@
 //! - [`study`]: the cohorts of a plan compared.
 
 pub mod http;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod operator;
 pub mod pages;
 pub mod service;

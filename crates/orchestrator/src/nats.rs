@@ -1,0 +1,257 @@
+//! Results by way of NATS JetStream, for more than one database takes at once.
+//!
+//! An orchestrator that has checked who sends it results hands them to an [`Inbox`] and answers
+//! once JetStream has them. Feeders, as many as databases take, fetch them in batches, treat each
+//! as if its sender had just handed it in, by the same rules and in one transaction, and let
+//! JetStream forget them once that is committed. Whatever comes twice changes nothing: JetStream
+//! knows a message by its results for ten minutes, and the rules know a result by its device,
+//! epoch and number for ever.
+//!
+//! A stream is written to files. What JetStream acknowledged survives its being killed; to survive
+//! a power cut too it needs several servers, with [`Inbox::connect`] told how many copies to keep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::{self, Context, Message};
+use serde::{Deserialize, Serialize};
+use tokio_stream::StreamExt as _;
+use underload_fleet::device::DeviceId;
+use underload_fleet::message::{Numbered, Results};
+use underload_fleet::orchestrator::Orchestrator;
+use underload_fleet::store::{Needs, Store, StoreError};
+
+/// Why results were not handed on. They may come again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatsError {
+    /// JetStream cannot be reached, is full, or did not answer.
+    #[error("NATS: {what}")]
+    Away {
+        /// What it said.
+        what: String,
+    },
+    /// The database failed; JetStream gives the results again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Where results wait for a database.
+#[derive(Debug)]
+pub struct Inbox {
+    context: Context,
+    consumer: PullConsumer,
+}
+
+/// What a feeder did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fed {
+    /// Messages that were fetched.
+    pub messages: u64,
+    /// Results that were new.
+    pub new: u64,
+    /// Results that were there before.
+    pub known: u64,
+    /// Results that the rules do not keep, for example of a device that was removed.
+    pub refused: u64,
+    /// Messages that are none of ours; JetStream keeps them no longer.
+    pub unreadable: u64,
+}
+
+/// What waits: results with who sent them and when.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandedIn {
+    sender: DeviceId,
+    at_ms: u64,
+    results: Results,
+}
+
+impl Inbox {
+    /// Connects to `nats://HOST:PORT` and makes the stream where there is none, with so many
+    /// copies.
+    ///
+    /// # Errors
+    /// [`NatsError::Away`].
+    pub async fn connect(url: &str, copies: usize) -> Result<Self, NatsError> {
+        let client = async_nats::connect(url).await.map_err(away)?;
+        let context = jetstream::new(client);
+        let stream = Config {
+            name: STREAM.to_owned(),
+            subjects: vec![SUBJECT.to_owned()],
+            retention: RetentionPolicy::WorkQueue,
+            storage: StorageType::File,
+            // A full stream says so, and the devices keep what they have.
+            discard: DiscardPolicy::New,
+            max_bytes: BYTES_MAX,
+            duplicate_window: KNOWN_FOR,
+            num_replicas: copies.max(1),
+            ..Config::default()
+        };
+        let stream = context.get_or_create_stream(stream).await.map_err(away)?;
+        let feeders = pull::Config {
+            durable_name: Some(FEEDERS.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: ACKNOWLEDGED_WITHIN,
+            ..pull::Config::default()
+        };
+        let consumer = stream.get_or_create_consumer(FEEDERS, feeders).await.map_err(away)?;
+        Ok(Self { context, consumer })
+    }
+
+    /// Hands in what a device sent at that instant, milliseconds since 1970. JetStream has it when
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`NatsError::Away`]; some of it may have been handed in.
+    pub async fn hand_in(
+        &self,
+        sender: DeviceId,
+        at_ms: u64,
+        results: &Results,
+    ) -> Result<(), NatsError> {
+        let mut waiting = vec![results.results.clone()];
+        while let Some(mut part) = waiting.pop() {
+            let results = Results { epoch: results.epoch, results: part.clone() };
+            let name = name_of(sender, &results);
+            let payload = serde_json::to_vec(&HandedIn { sender, at_ms, results }).map_err(away)?;
+            if payload.len() > PAYLOAD_MAX && part.len() > 1 {
+                waiting.push(part.split_off(part.len() / 2));
+                waiting.push(part);
+                continue;
+            }
+            let mut headers = HeaderMap::new();
+            headers.insert(NATS_MESSAGE_ID, name.as_str());
+            let sent = self.context.publish_with_headers(SUBJECT, headers, payload.into()).await;
+            sent.map_err(away)?.await.map_err(away)?;
+        }
+        Ok(())
+    }
+}
+
+/// Brings results from an inbox to a database.
+pub struct Feeder {
+    inbox: Inbox,
+    rules: Arc<Orchestrator>,
+    store: Option<Box<dyn Store>>,
+}
+
+impl Feeder {
+    /// Into that store.
+    pub fn new(inbox: Inbox, rules: Arc<Orchestrator>, store: Box<dyn Store>) -> Self {
+        Self { inbox, rules, store: Some(store) }
+    }
+
+    /// Fetches what waits, at most [`MESSAGES_MAX`] messages, or waits so long for some, and
+    /// brings it to the database. It may be stopped at any time.
+    ///
+    /// # Errors
+    /// [`NatsError`]; what was not committed is given again after [`ACKNOWLEDGED_WITHIN`].
+    pub async fn feed(&mut self, patience: Duration) -> Result<Fed, NatsError> {
+        let batch = self.inbox.consumer.fetch().max_messages(MESSAGES_MAX).messages().await;
+        let mut batch = batch.map_err(away)?;
+        let mut messages = Vec::new();
+        while let Some(message) = batch.next().await {
+            messages.push(message.map_err(away)?);
+        }
+        if messages.is_empty() {
+            let batch = self.inbox.consumer.batch().max_messages(1).expires(patience);
+            let mut batch = batch.messages().await.map_err(away)?;
+            while let Some(message) = batch.next().await {
+                messages.push(message.map_err(away)?);
+            }
+        }
+        let fed = self.commit(&messages).await?;
+        for message in &messages {
+            // Where it gets lost the message comes again, and changes nothing.
+            message.ack().await.map_err(away)?;
+        }
+        Ok(fed)
+    }
+
+    async fn commit(&mut self, messages: &[Message]) -> Result<Fed, NatsError> {
+        let mut fed = Fed { messages: messages.len() as u64, ..Fed::default() };
+        let read = |message: &Message| serde_json::from_slice::<HandedIn>(&message.payload).ok();
+        let handed_in: Vec<HandedIn> = messages.iter().filter_map(read).collect();
+        fed.unreadable = fed.messages - handed_in.len() as u64;
+        if handed_in.is_empty() {
+            return Ok(fed);
+        }
+        let gone = || StoreError::Broken { what: "the feeder's store is gone".to_owned() };
+        let mut store = self.store.take().ok_or_else(gone)?;
+        let rules = Arc::clone(&self.rules);
+        // A database is waited for, which a thread of asynchronous tasks must not do.
+        let done = tokio::task::spawn_blocking(move || {
+            let done = keep(&rules, &mut *store, &handed_in, &mut fed);
+            (store, done.map(|()| fed))
+        });
+        let (store, done) = done.await.map_err(|_| gone())?;
+        self.store = Some(store);
+        Ok(done?)
+    }
+}
+
+impl std::fmt::Debug for Feeder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeder").field("inbox", &self.inbox).finish_non_exhaustive()
+    }
+}
+
+/// Keeps all of it in one transaction.
+fn keep(
+    rules: &Orchestrator,
+    store: &mut dyn Store,
+    handed_in: &[HandedIn],
+    fed: &mut Fed,
+) -> Result<(), StoreError> {
+    let mut devices: Vec<DeviceId> = handed_in.iter().map(|it| it.sender).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let mut tx = store.begin(&Needs { devices, ..Needs::default() })?;
+    for HandedIn { sender, at_ms, results } in handed_in {
+        match rules.results(&mut *tx, *at_ms, *sender, results)? {
+            Ok(stored) => {
+                fed.new += u64::from(stored.new);
+                fed.known += u64::from(stored.known);
+                fed.refused += u64::from(stored.refused);
+            }
+            Err(_) => fed.refused += results.results.len() as u64,
+        }
+    }
+    tx.commit()
+}
+
+/// What JetStream knows a message by: the same results of a device have the same name.
+fn name_of(sender: DeviceId, results: &Results) -> String {
+    let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
+    for Numbered { sequence, .. } in &results.results {
+        sum.update(&sequence.to_le_bytes());
+    }
+    let sum = data_encoding::HEXLOWER.encode(&sum.finish().as_ref()[..16]);
+    format!("{sender}/{}/{sum}", results.epoch)
+}
+
+fn away(error: impl std::fmt::Display) -> NatsError {
+    NatsError::Away { what: error.to_string() }
+}
+
+/// Messages of a batch at most.
+pub const MESSAGES_MAX: usize = 500;
+/// A message that was fetched and not acknowledged for so long is given again.
+pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(30);
+/// The stream that results wait in.
+pub const STREAM: &str = "UNDERLOAD_RESULTS";
+/// What they are sent to.
+pub const SUBJECT: &str = "underload.results";
+/// Who fetches them.
+pub const FEEDERS: &str = "feeders";
+/// A message is known for so long.
+const KNOWN_FOR: Duration = Duration::from_mins(10);
+/// Bytes that wait at most.
+const BYTES_MAX: i64 = 16 << 30;
+/// Bytes of a message; brokers refuse more than a mebibyte.
+const PAYLOAD_MAX: usize = 512 << 10;
