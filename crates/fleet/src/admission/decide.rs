@@ -32,9 +32,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Whether it was heard of within that time.
+    /// Whether it was heard of within that time. What was heard later than now was heard by
+    /// another clock: a little, of another orchestrator; more, before this one was set back.
     pub fn is_alive(&self, now: Time, timeout: Span) -> bool {
-        self.heard.is_some_and(|heard| heard >= now - timeout)
+        self.heard.is_some_and(|heard| heard >= now - timeout && heard <= now + timeout)
     }
 
     fn has_room(&self, rates: Rates) -> bool {

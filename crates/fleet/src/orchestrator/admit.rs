@@ -321,8 +321,10 @@ impl Orchestrator {
         [server.up_bit_per_s, server.down_bit_per_s] = rates;
         [server.carried_up_bit_per_s, server.carried_down_bit_per_s] = carried;
         server.sessions = it.sessions;
-        // It may come late, after a newer one.
-        server.heard_ms = if it.is_leaving { 0 } else { server.heard_ms.max(now_ms) };
+        // It may come late, after a newer one; what is further ahead is of a clock set back since.
+        let is_known = server.heard_ms <= now_ms.saturating_add(2 * SKEW_MS);
+        let heard_ms = if is_known { server.heard_ms.max(now_ms) } else { now_ms };
+        server.heard_ms = if it.is_leaving { 0 } else { heard_ms };
         *has_changed = true;
         for id in &it.ended {
             if let Some(lease) = tx.lease(*id)?.filter(|it_is| it_is.server == it.address.name) {

@@ -575,6 +575,24 @@ fn a_silent_servers_leases_are_void_once_none_can_begin() {
 }
 
 #[test]
+fn a_server_heard_by_a_clock_that_was_set_back_is_silent_until_it_is_heard_again() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    fleet.until_due(device);
+    let due = fleet.now;
+    fleet.now += 365 * 24 * 60 * MINUTE;
+    fleet.heartbeat(200, "east").expect("it is known");
+    fleet.now = due;
+    assert_eq!(fleet.next(device).refusal, Some(Refusal::NoServer), "heard a year from now");
+    fleet.heartbeat(200, "east").expect("it is known");
+    assert_eq!(fleet.server("east").heard_ms, due);
+    // And a heartbeat that comes late, after a newer one of a clock a little ahead.
+    fleet.now = due - SKEW_MS;
+    fleet.heartbeat(200, "east").expect("it is known");
+    assert_eq!(fleet.server("east").heard_ms, due);
+}
+
+#[test]
 fn a_loaded_line_of_an_unknown_segment_is_refused_where_lines_share_some() {
     let mut fleet = Fleet::new();
     fleet.apply(&PLAN.replace("count = 1000", "count = 1000\nper_segment = 300")).expect("new");
