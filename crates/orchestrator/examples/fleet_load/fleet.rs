@@ -51,6 +51,8 @@ capacity = "1000gbit"
 const FLEET_SECRET: [u8; 32] = [5; 32];
 /// Devices that are put into the store at once.
 const AT_ONCE: u32 = 20_000;
+/// Of ten million devices, 300 each.
+const SEGMENTS: u32 = 33_333;
 const CAPACITY_BIT_PER_S: u64 = 1_000_000_000_000;
 /// Larger than the number of any device.
 pub const SERVER: u32 = u32::MAX;
@@ -75,7 +77,11 @@ fn public_key(number: u32) -> anyhow::Result<[u8; 32]> {
 }
 
 /// A store with so many devices, a server and a plan. `stands` says where a device stands.
+///
+/// As many segments as ten million devices have: where fewer devices do what these do, more of
+/// them share a segment at the same time than would, and are refused.
 pub fn fill(directory: &Path, devices: u32, stands: impl Fn(&mut Device)) -> anyhow::Result<()> {
+    let per_segment = (devices / SEGMENTS).max(1);
     let mut store = SqliteStore::open(directory)?;
     let now_ms = now_ms();
     let mut tx = store.begin(&Needs::default())?;
@@ -92,6 +98,7 @@ pub fn fill(directory: &Path, devices: u32, stands: impl Fn(&mut Device)) -> any
         let mut tx = store.begin(&Needs::default())?;
         for number in begin..devices.min(begin + AT_ONCE) {
             let mut device = device(public_key(number)?, number, now_ms);
+            device.attributes.segment = format!("segment {}", number / per_segment);
             stands(&mut device);
             tx.put_device(&device)?;
         }
@@ -106,7 +113,6 @@ fn device(public_key: [u8; 32], number: u32, now_ms: u64) -> Device {
         firmware: "6.5".to_owned(),
         tier_up_bit_per_s: 10_000_000,
         tier_down_bit_per_s: 100_000_000,
-        segment: format!("segment {}", number / 300),
         region: format!("region {}", number % 10),
         ..Attributes::default()
     };

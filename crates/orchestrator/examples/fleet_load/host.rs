@@ -23,7 +23,7 @@ pub struct Host {
     pub certificate: CertificateDer<'static>,
 }
 
-/// What a process has used so far.
+/// What a process has used.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     pub processor_s: f64,
@@ -58,14 +58,7 @@ impl Host {
     }
 
     pub fn used(&self) -> anyhow::Result<Used> {
-        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.child.id()));
-        let (stat, statm) = (of("stat")?, of("statm")?);
-        // Behind the name, which may hold anything: user and system time are the 12th and 13th.
-        let fields = stat.rsplit_once(')').context("a name")?.1.split_whitespace();
-        let ticks: Vec<f64> = fields.skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
-        let pages: f64 = statm.split(' ').nth(1).context("a second field")?.parse()?;
-        let processor_s = ticks.iter().sum::<f64>() / TICKS;
-        Ok(Used { processor_s, memory_mib: pages * PAGE_MIB })
+        used_by(self.child.id())
     }
 
     /// Ends it in good order.
@@ -75,6 +68,18 @@ impl Host {
         anyhow::ensure!(status.success(), "the server ended with {status}");
         Ok(())
     }
+}
+
+/// What a process has used so far.
+pub fn used_by(process: u32) -> anyhow::Result<Used> {
+    let of = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
+    let (stat, statm) = (of("stat")?, of("statm")?);
+    // Behind the name, which may hold anything: user and system time are the 12th and 13th.
+    let fields = stat.rsplit_once(')').context("a name")?.1.split_whitespace();
+    let ticks: Vec<f64> = fields.skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
+    let pages: f64 = statm.split(' ').nth(1).context("a second field")?.parse()?;
+    let processor_s = ticks.iter().sum::<f64>() / TICKS;
+    Ok(Used { processor_s, memory_mib: pages * PAGE_MIB })
 }
 
 impl Drop for Host {

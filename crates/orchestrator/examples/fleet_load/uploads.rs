@@ -13,7 +13,7 @@ use underload_fleet::store::{Device, OpenRun, Schedule};
 
 use super::client::Target;
 use super::fleet::{self, Sender, now_ms, result};
-use super::host::Host;
+use super::host::{Host, used_by};
 use super::{median, quantile};
 
 const DEVICES: u32 = 200_000;
@@ -38,6 +38,10 @@ struct Round {
     p99_ms: f64,
     /// Processor time of the server for each request.
     us: f64,
+    /// That of this process, which makes the load.
+    load_us: f64,
+    /// Processors that both kept busy.
+    busy: f64,
 }
 
 pub fn run(seconds: u32, rounds: u32) -> anyhow::Result<()> {
@@ -69,7 +73,10 @@ pub fn run(seconds: u32, rounds: u32) -> anyhow::Result<()> {
         sides[0].round(&runtime, &senders, span)?;
     }
     let many = std::mem::replace(&mut sides[0].rounds, alone);
-    println!("{:<30}{:>12}{:>10}{:>10}{:>16}", "", "results/s", "p50 ms", "p99 ms", "us/request");
+    println!(
+        "{:<30}{:>12}{:>10}{:>10}{:>16}{:>12}{:>14}",
+        "", "results/s", "p50 ms", "p99 ms", "us/request", "us of load", "cores of both"
+    );
     for side in &sides {
         print_row(side.name, &side.rounds);
     }
@@ -84,7 +91,8 @@ fn print_row(name: &str, rounds: &[Round]) {
     let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
     let (per_s, us) = (of(|it| it.per_s), of(|it| it.us));
     let (p50, p99) = (of(|it| it.p50_ms), of(|it| it.p99_ms));
-    println!("{name:<30}{per_s:>12.0}{p50:>10.1}{p99:>10.1}{us:>16.0}");
+    let (load_us, busy) = (of(|it| it.load_us), of(|it| it.busy));
+    println!("{name:<30}{per_s:>12.0}{p50:>10.1}{p99:>10.1}{us:>16.0}{load_us:>12.0}{busy:>14.2}");
 }
 
 impl Side {
@@ -96,7 +104,10 @@ impl Side {
     ) -> anyhow::Result<()> {
         let target = Target::new(self.host.address, &self.host.certificate)?;
         let begun = Instant::now();
-        let before = self.host.used()?;
+        let used = || -> anyhow::Result<(f64, f64)> {
+            Ok((self.host.used()?.processor_s, used_by(std::process::id())?.processor_s))
+        };
+        let before = used()?;
         let ends = begun + span;
         let tasks: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
@@ -110,7 +121,8 @@ impl Side {
             took_us.extend(runtime.block_on(task)??);
         }
         let passed = begun.elapsed().as_secs_f64();
-        let used_s = self.host.used()?.processor_s - before.processor_s;
+        let after = used()?;
+        let (used_s, load_s) = (after.0 - before.0, after.1 - before.1);
         took_us.sort_unstable();
         let requests = took_us.len() as f64;
         self.rounds.push(Round {
@@ -118,6 +130,8 @@ impl Side {
             p50_ms: f64::from(quantile(&took_us, 0.5)) / 1e3,
             p99_ms: f64::from(quantile(&took_us, 0.99)) / 1e3,
             us: used_s * 1e6 / requests,
+            load_us: load_s * 1e6 / requests,
+            busy: (used_s + load_s) / passed,
         });
         Ok(())
     }
