@@ -4,15 +4,10 @@ use std::time::Duration;
 
 use underload_aqm::config::{Kind, Value};
 
-/// A time with its unit, `5s` or `4h`: as in SPEC strings, and minutes and hours.
+/// A time with its unit, `5s` or `4h`: as in SPEC strings.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let long = [("min", 60), ("h", 3600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
-        let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        count.checked_mul(seconds).map(Duration::from_secs)
-    });
-    match (long, Kind::Span.read(text)) {
-        (Some(long), _) => Ok(long),
-        (None, Some(Value::Span(span))) => Ok(Duration::from_nanos(span.as_nanos())),
+    match Kind::Span.read(text) {
+        Some(Value::Span(span)) => Ok(Duration::from_nanos(span.as_nanos())),
         _ => Err("expected a time with a unit (us, ms, s, min, h, d), such as 5s".to_owned()),
     }
 }

@@ -43,11 +43,10 @@ impl Source {
             Ok(metadata) if metadata.is_file() => metadata.len(),
             Ok(_) => return Err(SourceError(format!("{scenario}: not a file"))),
             Err(error) => {
-                let known: Vec<&str> = builtin::scenarios().map(|known| known.name).collect();
+                let known = builtin::scenarios().map(|known| known.name);
                 return Err(SourceError(format!(
-                    "{scenario}: neither a scenario file ({error}) nor a built-in scenario; \
-                     built in are {}",
-                    known.join(", ")
+                    "{scenario}: neither a scenario file ({error}) nor a built-in scenario; {}",
+                    builtin::instead(scenario, known)
                 )));
             }
         };

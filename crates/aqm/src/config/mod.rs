@@ -12,6 +12,7 @@
 mod error;
 mod facts;
 mod key;
+mod nearest;
 mod quantity;
 mod rules;
 mod spec;
@@ -23,8 +24,9 @@ pub use key::{
     Bytes, BytesOrSpan, Count, DscpSet, Key, Millionths, Packets, PacketsOrBytes, Probability,
     Quantity,
 };
+pub use nearest::closest;
 pub use quantity::{Kind, Value};
 pub use rules::{REMARK_PROFILES, RemarkProfile};
 pub use spec::{Item, Spec};
+pub(crate) use table::join;
 pub use table::{Definition, Fallback, Param, Profile, Values};
-pub(crate) use table::{closest, join};

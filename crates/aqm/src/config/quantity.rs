@@ -51,7 +51,7 @@ impl Kind {
     /// What a user may write, for help and errors.
     pub const fn expectation(self) -> &'static str {
         match self {
-            Self::Span => "a time with a unit (ns, us, ms, s), such as 5ms",
+            Self::Span => "a time with a unit (ns, us, ms, s, min, h), such as 5ms",
             Self::Rate => "a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit",
             Self::Bytes => "a size with a unit (B, kB, KiB, MB, MiB), such as 256KiB",
             Self::Packets => "a number of packets with the unit p, such as 1000p",
@@ -252,27 +252,48 @@ fn scaled(text: &str, scale: u64) -> Option<u64> {
     whole.checked_add(u64::try_from(rest).ok()?)
 }
 
-/// Splits `text` before the first letter and scales the number by its unit.
+/// Splits `text` before its unit, which may stand apart, and scales the number by it.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);
-    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    let unit = unit.trim_start_matches(' ');
+    let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
     scaled(number, *scale)
 }
 
 fn span(text: &str) -> Option<Span> {
-    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    const SECOND: u64 = 1_000_000_000;
+    let units = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("ms", 1_000_000),
+        ("s", SECOND),
+        ("min", 60 * SECOND),
+        ("h", 3_600 * SECOND),
+        ("d", 86_400 * SECOND),
+    ];
     with_unit(text, &units).map(Span::from_nanos)
 }
 
+/// In bit/s, which `10Mb/s` says too; `10MB/s` and `10mbps` (of `tc`) may be meant in bytes.
 fn rate(text: &str) -> Option<Rate> {
     let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
-    with_unit(text, &units).map(Rate::from_bits_per_second)
+    let (amount, per_second) = match text.strip_suffix("/s") {
+        Some(amount) => (amount, true),
+        None => (text, false),
+    };
+    let short = [("b", 1), ("kb", 1_000), ("mb", 1_000_000), ("gb", 1_000_000_000)];
+    let is_short = per_second && amount.ends_with('b');
+    let read = with_unit(amount, &units).or_else(|| with_unit(amount, &short).filter(|_| is_short));
+    read.map(Rate::from_bits_per_second)
 }
 
+/// In any case but that of the last letter, where a small one would be bits.
 fn bytes(text: &str) -> Option<u64> {
     let units = [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20)];
-    with_unit(text, &units)
+    let is_clear = text.ends_with('B') || text.ends_with("ib") || text.ends_with("Ib");
+    with_unit(text, &units).filter(|_| is_clear)
 }
 
 fn packets(text: &str) -> Option<u32> {
@@ -315,11 +336,25 @@ mod tests {
     fn units_are_mandatory_and_exact() {
         assert_eq!(span("1.5ms"), Some(Span::from_micros(1_500)));
         assert_eq!(span("5"), None);
-        assert_eq!(span("5 ms"), None);
+        assert_eq!(span("5 ms"), Some(Span::from_millis(5)));
+        assert_eq!((span("2min"), span("2 Min")), (span("120s"), span("120s")));
+        assert_eq!((span("1h"), span("36 µs")), (span("60min"), span("36us")));
+        assert_eq!((span("ms"), span("5 m s"), span("99999999999d")), (None, None, None));
         assert_eq!(span("-5ms"), None);
         assert_eq!(rate("0.6mbit"), Some(Rate::from_bits_per_second(600_000)));
-        assert_eq!(rate("20mbps"), None);
-        assert_eq!(bytes("256KiB"), Some(262_144));
+        for same in ["10mbit", "10Mbit", "10 mbit", "10 Mbit/s", "10Mb/s", "10 mb/s", "10000kbit"] {
+            assert_eq!(rate(same), Some(Rate::from_megabits_per_second(10)), "{same}");
+        }
+        // Bytes could be meant, or nothing.
+        for unclear in ["20mbps", "20MB/s", "20mb", "20M", "20/s", "mbit", "20 mbit /s "] {
+            assert_eq!(rate(unclear), None, "{unclear}");
+        }
+        for same in ["256KiB", "256kib", "256 KiB", "256KIB", "262144B"] {
+            assert_eq!(bytes(same), Some(262_144), "{same}");
+        }
+        for unclear in ["256kb", "256b", "256K", "256 "] {
+            assert_eq!(bytes(unclear), None, "{unclear}");
+        }
         assert_eq!(packets("1000p"), Some(1_000));
         assert_eq!(packets("10.5p"), None);
         assert_eq!(probability("50%"), Some(1 << 31));

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::spec::shorten;
-use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value, rules};
+use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value, closest, rules};
 
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +206,7 @@ impl Definition {
             name: self.name.to_string(),
             key: shorten(key),
             known: self.keys(),
-            suggestion: closest(key, self.all_params().map(|param| param.key)),
+            suggestion: closest(key, self.all_params().map(|param| param.key)).map(str::to_string),
         }
     }
 
@@ -327,28 +327,4 @@ fn within(kind: Kind, value: &Value, low: &str, high: &str) -> bool {
 
 pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.collect::<Vec<_>>().join(", ")
-}
-
-/// The known word within two edits of `word`, the nearest first.
-pub(crate) fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    if word.len() > 40 {
-        return None;
-    }
-    let nearest = known.map(|candidate| (distance(word, candidate), candidate)).min()?;
-    (nearest.0 <= 2).then(|| nearest.1.to_string())
-}
-
-/// Levenshtein distance in bytes.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -224,7 +224,7 @@ mod tests {
         for (text, expected) in [
             ("0mbit", "`rate`: `rate=0mbit`: expected 1bit to 400gbit"),
             ("20mbit:dellay=1ms", "did you mean `delay`?"),
-            ("20mbit:delay=1", "expected a time with a unit (ns, us, ms, s), such as 5ms"),
+            ("20mbit:delay=1", "expected a time with a unit (ns, us, ms, s, min, h), such as 5ms"),
             ("20mbit:delay=1ms,delay=2ms", "`delay` is given twice"),
             ("20mbits", "expected a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit"),
             ("mbit", "there is no link `mbit`"),

@@ -21,7 +21,7 @@ fn unknown<'a>(
     ConfigError::UnknownName {
         what,
         name: spec.name.clone(),
-        suggestion: closest(&spec.name, known.clone()),
+        suggestion: closest(&spec.name, known.clone()).map(Into::into),
         known: join(known),
     }
 }

@@ -78,7 +78,7 @@ fn normalise(config: &Config) -> Result<Config, TextError> {
 fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // No name is longer; what a hostile text has in place of one may be.
     let start = |name: &str| name.to_lowercase().chars().take(64).collect::<String>();
-    let distance = |name: &str| strsim::levenshtein(&start(wanted), &start(name));
+    let distance = |name: &str| strsim::damerau_levenshtein(&start(wanted), &start(name));
     let best = names.map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance)?;
     (best.0 <= 2 + wanted.len() / 4).then_some(best.1)
 }

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use super::cohort::{Conditions, fill_table};
-use super::error::{Fault, ScenarioError, alternatives};
+use super::error::{Fault, ScenarioError, alternatives, did_you_mean};
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: usize = 1 << 20;
@@ -244,7 +244,8 @@ fn named_table<'a, 'k>(
         }
         None => {
             let names = alternatives(tables.iter().map(|(name, _)| name.as_str()));
-            let problem = format!("no {what} is named `{name}`; expected {names}");
+            let meant = did_you_mean(name, tables.iter().map(|(name, _)| name.as_str()));
+            let problem = format!("no {what} is named `{name}`; expected {names}{meant}");
             Err(Fault::new(whole_key, problem))
         }
     }

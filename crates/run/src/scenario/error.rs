@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use underload_aqm::config::closest;
+
 /// A fault of a scenario: which file, which line, which key, and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError {
@@ -70,12 +72,7 @@ pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> Stri
 
 /// A question after a message, where one of the known words is close enough to have been meant.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    // No key is longer; what a hostile file has in place of one may be.
-    let word: String = word.chars().take(64).collect();
-    let distance = |known: &&str| strsim::damerau_levenshtein(&word, known);
-    let closest = known.into_iter().min_by_key(distance);
-    let is_close = |known: &&str| distance(known) <= (word.chars().count() / 3).max(1);
-    closest.filter(is_close).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
+    closest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
 }
 
 /// Words that a message lists, at most.

@@ -444,7 +444,10 @@ fn apply_set(
             **used && variant.changes.iter().any(|own| own.key == change.key)
         });
         if let Some((variant, _)) = owner {
-            let problem = format!("`{}` overrides this key itself", variant.name);
+            let problem = format!(
+                "`{}` overrides this key itself; to set it there, too, name the arms with --arm",
+                variant.name
+            );
             return Err(Fault::new(change.key, problem));
         }
         base.set(&change, COMMAND_LINE)?;
@@ -463,7 +466,9 @@ fn select(arms: Vec<Arm>, only: &[String]) -> Result<Vec<Arm>, Fault> {
     for name in only {
         if !arms.iter().any(|arm| arm.name == *name) {
             let known = alternatives(arms.iter().map(|arm| arm.name.as_str()));
-            return Err(Fault::new("arm", format!("no arm is named `{name}`; expected {known}")));
+            let meant = did_you_mean(name, arms.iter().map(|arm| arm.name.as_str()));
+            let problem = format!("no arm is named `{name}`; expected {known}{meant}");
+            return Err(Fault::new("arm", problem));
         }
     }
     let wanted = |arm: &Arm| only.is_empty() || only.contains(&arm.name);
@@ -486,7 +491,8 @@ fn check_published(
         let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
         if let Some(unknown) = patterns.iter().find(unknown) {
             let known = alternatives(all.iter().map(String::as_str));
-            let problem = format!("no arm is named `{unknown}`; expected {known}");
+            let meant = did_you_mean(unknown, all.iter().map(String::as_str));
+            let problem = format!("no arm is named `{unknown}`; expected {known}{meant}");
             return Err(Fault::new(format!("published[{index}].arm"), problem));
         }
     }

@@ -494,7 +494,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("rtt = \"17ms\"", "rtt = \"-17ms\""),
     ("rtt = \"17ms\"", "rtt = 17"),
     ("rtt = \"17ms\"", "rtt = \"17ms\"\nup_delay = \"1ms\""),
-    ("rtt = \"17ms\"", "rtt = \"1h\""),
+    ("rtt = \"17ms\"", "rtt = \"1week\""),
     ("rtt = \"17ms\"", "up_loss = \"150%\""),
     ("rtt = \"17ms\"", "overhead = \"2KiB\""),
     ("load = \"7s\"", "lod = \"7s\""),

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::time::Span;
 
-use super::error::{Fault, alternatives};
+use super::error::{Fault, alternatives, did_you_mean};
 use super::identity;
 use super::quantity::SpanText;
 use super::section::read_section;
@@ -144,7 +144,8 @@ impl Flow {
         let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
         let Some((_, read)) = KINDS.iter().find(|(known, _)| *known == kind) else {
             let known = alternatives(KINDS.iter().map(|(name, _)| *name));
-            let problem = format!("`{kind}` is no kind of flow; expected {known}");
+            let meant = did_you_mean(&kind, KINDS.iter().map(|(name, _)| *name));
+            let problem = format!("`{kind}` is no kind of flow; expected {known}{meant}");
             return Err(at_flow(Fault::new("kind", problem)));
         };
         let kind = read(table);
