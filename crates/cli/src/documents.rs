@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use crate::CommandLine;
 
@@ -173,6 +173,42 @@ fn every_command_of_the_documentation_is_one() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// Every command with those below it, each by the words that call it, and its examples.
+fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<String>)>) {
+    let help = command.get_after_help().or(command.get_after_long_help());
+    let help = help.map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
+    let lines = help.split_once("Examples:\n").map_or("", |(_, lines)| lines);
+    let lines = lines.lines().take_while(|line| line.starts_with("  ")).map(str::to_owned);
+    found.push((called.to_owned(), lines.collect()));
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        examples(below, &format!("{called} {}", below.get_name()), found);
+    }
+}
+
+/// The part of a line that the shell gives to this program.
+fn typed(line: &str) -> Option<&str> {
+    let command = &line[line.find("underload ")?..];
+    let ends = ["  ", " | ", " > ", " && "];
+    let end = ends.iter().filter_map(|end| command.find(end)).min().unwrap_or(command.len());
+    Some(&command[..end])
+}
+
+#[test]
+fn every_command_has_examples_that_can_be_typed() {
+    let mut found = Vec::new();
+    examples(&crate::command(), "underload", &mut found);
+    assert!(found.len() >= 30, "only {} commands were found", found.len());
+    for (called, lines) in found {
+        assert!(!lines.is_empty(), "`{called} --help` has no examples");
+        let own = lines.iter().any(|line| line.contains(&called));
+        assert!(own, "no example of `{called}` calls it: {lines:?}");
+        for line in lines {
+            let command = typed(&line).unwrap_or_else(|| panic!("`{called}`: {line}"));
+            assert_eq!(problem(&command.replace(" \\ ", " ")), None, "`{called}`: {line}");
+        }
+    }
+}
+
 #[test]
 fn every_command_that_is_packaged_is_one() {
     let commands = packaged();
@@ -185,7 +221,7 @@ fn every_command_that_is_packaged_is_one() {
 
 #[test]
 fn every_option_that_prose_names_exists() {
-    let known = options(&CommandLine::command());
+    let known = options(&crate::command());
     let mut problems = Vec::new();
     let mut count = 0;
     for (name, page) in pages() {

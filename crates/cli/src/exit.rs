@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::console;
+
 /// Marks an error as the input's fault: exit status 2 instead of 1.
 #[derive(Debug)]
 pub struct BadInput;
@@ -68,7 +70,7 @@ pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     if stopped.is_none() && is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", message(&error));
+    console::say_error(&error);
     if let Some(stopped) = stopped {
         return ExitCode::from(stopped.status);
     }
@@ -80,13 +82,18 @@ pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| code(Err(error)))
 }
 
-/// The chain of causes, outermost first, without the marks.
+/// The chain of causes on one line, outermost first, without the marks.
+#[cfg(test)]
 pub fn message(error: &anyhow::Error) -> String {
+    causes(error).join(": ")
+}
+
+/// Each cause, outermost first, without the marks.
+pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let marks = [BadInput.to_string(), Stopped::by(0).to_string()];
-    let causes: Vec<String> =
-        error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause)).collect();
+    let causes = error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause));
     // Causes quote files of strangers.
-    underload_report::plain_text(&causes.join(": "))
+    causes.map(|cause| underload_report::plain_text(&cause)).collect()
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -7,15 +7,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
 use underload_record::schema::TrialRecord;
 use underload_report::flent_file;
 use underload_store::{RunData, RunDir, write_samples_csv, write_series_csv};
 
+use crate::console::note;
 use crate::exit::OrBadInput;
 
 /// The command line of `underload export`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload export runs/first --out files
+  underload export runs/first --format csv --arm codel --out tables")]
 pub struct Arguments {
     /// A run directory.
     #[arg(value_name = "RUN")]
@@ -45,8 +51,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let record = RunDir::read_record(&arguments.run).or_bad_input()?;
     let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
     if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
+        let meant = closest(unknown, known.iter().copied());
+        let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         let known: Vec<&str> = known.into_iter().collect();
-        return Err(anyhow!("no arm {unknown:?}; there are: {}", known.join(", "))).or_bad_input();
+        let known = known.join(", ");
+        return Err(anyhow!("no arm {unknown:?}{meant} (there are: {known})")).or_bad_input();
     }
     let is_wanted =
         |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);
@@ -61,7 +70,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         for (ending, content) in contents(arguments.format, &data, trial)? {
             let path = arguments.out.join(file_name(&record.scenario.name, trial) + ending);
             write(&path, &content)?;
-            eprintln!("{}", path.display());
+            note!("{}", path.display());
         }
     }
     Ok(())

@@ -10,11 +10,17 @@ use underload_report::{Figure, figures_markdown, figures_table};
 use underload_run::Settings;
 use underload_run::scenario::{Options, Scenario, builtin};
 
+use crate::console::{self, note};
 use crate::exit::OrBadInput;
 use crate::run;
 
 /// The command line of `underload figures`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload figures
+  underload figures bode kernel --short
+  underload figures buffer-control --markdown")]
 pub struct Arguments {
     /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
     #[arg(value_name = "NAME")]
@@ -35,7 +41,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = arguments.scenarios().or_bad_input()?;
     let mut figures = Vec::new();
     for (position, scenario) in scenarios.iter().enumerate() {
-        eprintln!("[{} of {}]", position + 1, scenarios.len());
+        note!("[{} of {}]", position + 1, scenarios.len());
         figures.push(arguments.figure(scenario)?);
     }
     let mut out = std::io::stdout().lock();
@@ -43,7 +49,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let head = format!("{HEAD}\n    {}\n\n", arguments.command());
         write!(out, "{head}{}", figures_markdown(&figures))
     } else {
-        write!(out, "{}", figures_table(&figures))
+        write!(out, "{}", console::result(&figures_table(&figures)))
     }
     .context("writing the numbers")
 }
@@ -55,6 +61,11 @@ Every published number that the built-in scenarios carry, against what they give
 The band of what counts as met comes from the source or from how exactly it can be read, never from
 our result; each scenario's file says how, and what it does differently. This page is written by
 ";
+
+/// Whether a scenario tells what somebody published.
+fn is_published(builtin: &builtin::BuiltIn) -> bool {
+    builtin.text.lines().any(|line| line.trim() == "[[published]]")
+}
 
 impl Arguments {
     /// The scenarios asked for that have published numbers and run in virtual time.
@@ -71,12 +82,14 @@ impl Arguments {
                 scenarios.push(scenario);
             }
         }
-        if scenarios.is_empty() {
-            let known: Vec<&str> = builtin::scenarios().map(|known| known.name).collect();
-            let (names, known) = (self.names.join(", "), known.join(", "));
-            return Err(anyhow!(
-                "no scenario with published numbers begins with {names}; built in are {known}"
-            ));
+        let is_found = |name: &&String| {
+            scenarios.iter().any(|scenario: &Scenario| scenario.name.starts_with(name.as_str()))
+        };
+        if let Some(name) = self.names.iter().find(|name| !is_found(name)) {
+            let known = builtin::scenarios().filter(is_published).map(|it| it.name);
+            let instead = builtin::instead(name, known.collect::<Vec<_>>().into_iter());
+            let problem = format!("no scenario with published numbers begins with {name}");
+            return Err(anyhow!("{problem}; {instead}"));
         }
         Ok(scenarios)
     }

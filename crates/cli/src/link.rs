@@ -16,7 +16,8 @@ use underload_emu::machine::privilege;
 use underload_run::modem_file;
 use underload_run::source::read_trace;
 
-use crate::exit::{self, OrBadInput};
+use crate::console;
+use crate::exit::OrBadInput;
 
 /// The command line of `underload link`.
 #[derive(Debug, Args)]
@@ -73,7 +74,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(outcome) => outcome,
         Err(error) => {
             let Some(status) = error.exit_status() else { return Err(error.into()) };
-            eprintln!("error: {}", exit::message(&error.into()));
+            console::say_error(&error.into());
             return Ok(ExitCode::from(status));
         }
     };
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match outcome.log_failure {
         Some(failure) if code == 0 => Err(failure.into()),
         Some(failure) => {
-            eprintln!("error: {}", exit::message(&failure.into()));
+            console::say_error(&failure.into());
             Ok(ExitCode::from(code))
         }
         None => Ok(ExitCode::from(code)),

@@ -4,6 +4,7 @@
 //! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130 and 143 stopped by
 //! Ctrl-C or SIGTERM ([`exit`]).
 
+mod console;
 mod docsis;
 #[cfg(test)]
 mod documents;
@@ -11,9 +12,11 @@ mod exit;
 mod export;
 mod figures;
 mod fleet;
+mod help;
 mod home;
 mod interrupt;
 mod link;
+mod manual;
 mod measure;
 mod path;
 mod present;
@@ -28,12 +31,14 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Measures, explains and fixes latency under load.
 #[derive(Parser)]
-#[command(name = "underload", version, max_term_width = 100)]
+#[command(name = "underload", version = VERSION, max_term_width = 100)]
 struct CommandLine {
+    #[command(flatten)]
+    console: console::Options,
     #[command(subcommand)]
     command: Command,
 }
@@ -66,10 +71,30 @@ enum Command {
     Fleet(fleet::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
     Docsis(docsis::Arguments),
+    /// Prints a script that completes commands and options in a shell.
+    Completions(manual::Completions),
+    /// Prints the program's page for `man`, or writes one for each command.
+    Man(manual::Manual),
+}
+
+/// The version, and the commit that it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("UNDERLOAD_COMMIT"), ")");
+
+/// The command line as it is parsed, explained and completed.
+fn command() -> clap::Command {
+    help::grouped(CommandLine::command())
+}
+
+/// What was typed; a mistake, or a wish for help, ends the program.
+fn typed() -> CommandLine {
+    let command = command().color(console::color_asked(std::env::args_os()));
+    let read = CommandLine::from_arg_matches(&command.get_matches());
+    read.unwrap_or_else(|error| error.exit())
 }
 
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse();
+    let command_line = typed();
+    command_line.console.apply();
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
@@ -84,18 +109,18 @@ fn main() -> ExitCode {
         Command::Queues(arguments) => queues::run(arguments),
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Docsis(arguments) => docsis::run(arguments),
+        Command::Completions(arguments) => arguments.run(command()),
+        Command::Man(arguments) => arguments.run(command()),
     };
     exit::code(outcome)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
-    use super::CommandLine;
+    use super::command;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
-        CommandLine::command().debug_assert();
+        command().debug_assert();
     }
 }

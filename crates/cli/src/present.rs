@@ -7,6 +7,8 @@ use anyhow::Context;
 use underload_report::{load, summary_lines, table, warnings, write_report};
 use underload_store::RunData;
 
+use crate::console::{self, note, warning};
+
 /// Writes `report.html`, prints the result (or the record as JSON), names the report.
 pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
     several(path, &load(&[path])?, json)
@@ -25,15 +27,15 @@ pub fn several(directory: &Path, runs: &[RunData], json: bool) -> anyhow::Result
         .context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
-        writeln!(out, "{}", table(runs)).context("writing the table")?;
+        writeln!(out, "{}", console::result(&table(runs))).context("writing the table")?;
         for line in summary_lines(runs) {
-            writeln!(out, "{line}").context("writing the result")?;
+            writeln!(out, "{}", console::result(&line)).context("writing the result")?;
         }
     }
     out.flush().context("writing the result")?;
     for warning in warnings(runs) {
-        eprintln!("{warning}");
+        warning!("{warning}");
     }
-    eprintln!("report: {}", page.display());
+    note!("report: {}", page.display());
     Ok(())
 }

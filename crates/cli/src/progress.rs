@@ -8,6 +8,8 @@ use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
 
+use crate::console::{self, note};
+
 /// Shows the progress of a run on stderr.
 #[derive(Debug, Default)]
 pub struct Terminal {
@@ -32,8 +34,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 impl Progress for Terminal {
     fn world(&mut self, scenario: &Scenario, world: &str) {
-        eprintln!("{}: {}", scenario.name, one_line(&scenario.title));
-        eprintln!("{world}");
+        note!("{}: {}", scenario.name, one_line(&scenario.title));
+        note!("{world}");
     }
 
     fn start(&mut self, trials: usize, estimate: Option<Duration>) {
@@ -43,7 +45,7 @@ impl Progress for Terminal {
     fn say(&mut self, line: &str) {
         match &self.trials {
             Some(trials) => trials.say(line),
-            None => eprintln!("{line}"),
+            None => note!("{line}"),
         }
     }
 
@@ -75,16 +77,16 @@ impl Progress for Terminal {
 impl Trials {
     /// Of a run of so many trials, which will about take so long where that is known.
     fn start(trials: usize, estimate: Option<Duration>) -> Self {
-        let bar = ProgressBar::new(trials as u64);
+        let hidden = console::is_quiet();
+        let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(trials as u64) };
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}");
         if let Ok(style) = style {
             bar.set_style(style);
         }
         let now = Instant::now();
         let progress = Self { bar, of: trials, done: 0, computed: 0, start: now, said: now };
-        let plural = if trials == 1 { "" } else { "s" };
         let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
-        progress.say(&format!("{trials} trial{plural}{time}"));
+        progress.say(&format!("{}{time}", console::count(trials, "trial")));
         progress.bar.enable_steady_tick(Duration::from_millis(500));
         progress
     }
@@ -92,7 +94,7 @@ impl Trials {
     /// A line that stays.
     fn say(&self, line: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{line}");
+            note!("{line}");
         } else {
             self.bar.println(line);
         }
@@ -102,7 +104,8 @@ impl Trials {
     fn finished(&mut self, trial: &TrialRecord) {
         self.bar.inc(1);
         self.done += 1;
-        if self.of > MOST_LINES && trial.validity.is_valid() {
+        let is_brief = self.of > MOST_LINES && !console::is_verbose();
+        if is_brief && trial.validity.is_valid() {
             self.say_how_far();
             return;
         }
@@ -125,7 +128,7 @@ impl Trials {
         self.bar.set_message(left.trim_start_matches(", ").to_owned());
         if self.bar.is_hidden() && self.said.elapsed() >= BETWEEN_LINES {
             self.said = Instant::now();
-            eprintln!("[{}/{}]{left}", self.done, self.of);
+            note!("[{}/{}]{left}", self.done, self.of);
         }
     }
 
@@ -134,7 +137,7 @@ impl Trials {
         self.bar.finish_and_clear();
         let found = self.done.saturating_sub(self.computed);
         if found > 0 {
-            eprintln!("{found} of {} trials came from the cache", self.done);
+            note!("{found} of {} came from the cache", console::count(self.done, "trial"));
         }
     }
 }

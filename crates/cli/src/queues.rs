@@ -5,13 +5,18 @@ use std::io::{self, Write};
 use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
-use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile};
+use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile, closest};
 use underload_aqm::registry::{LINKS, QUEUES};
 
 use crate::exit::OrBadInput;
 
 /// The command line of `underload queues`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload queues
+  underload queues docsis-pie
+  underload queues codel --json")]
 pub struct Arguments {
     /// Only this discipline or link, in full.
     pub name: Option<String>,
@@ -30,7 +35,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         chosen.retain(|(_, definition)| definition.name == name);
         if chosen.is_empty() {
             let known: Vec<_> = all.iter().map(|(_, definition)| definition.name).collect();
-            let error = anyhow!("there is no queue or link `{name}`; known: {}", known.join(", "));
+            let meant = closest(name, known.iter().copied());
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+            let known = known.join(", ");
+            let error = anyhow!("there is no queue or link `{name}`{meant} (known: {known})");
             return Err(error).or_bad_input();
         }
     }

@@ -9,11 +9,18 @@ use underload_report::{Agreement, agreement_table, agreements, load, warnings};
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
 
+use crate::console::{self, warning};
 use crate::exit::OrBadInput;
 use crate::present;
 
 /// The command line of `underload report`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload report runs/first
+  underload report runs/before runs/after --out both
+  underload report tcp_upload.flent.gz irtt.json --out peers
+  underload report --compare runs/simulated runs/live")]
 pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3 (JSON) and
     /// crusader (.crr).
@@ -69,13 +76,14 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &rows).context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
-        write!(out, "{}", agreement_table(&run, &reference)).context("writing the table")?;
+        let table = agreement_table(&run, &reference);
+        write!(out, "{}", console::result(&table)).context("writing the table")?;
     }
     out.flush().context("writing the result")?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
         for warning in warnings(&[run]) {
-            eprintln!("{warning}");
+            warning!("{warning}");
         }
     }
     judge(&rows)

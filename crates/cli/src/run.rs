@@ -12,6 +12,7 @@ use underload_run::source::{Source, load_file};
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
 use underload_store::{RunDir, StoreError};
 
+use crate::console::{self, detail, note, warning};
 use crate::exit::{OrBadInput, bad_input};
 use crate::interrupt::Interrupt;
 use crate::present;
@@ -33,7 +34,13 @@ pub enum World {
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[command(after_help = "\
 Exit status: 0 done, 1 failed or no trial is valid, 2 bad input, 130 stopped by Ctrl-C, 143 by
-SIGTERM: what was finished is kept and shown.")]
+SIGTERM: what was finished is kept and shown.
+
+Examples:
+  underload run comcast/upstream
+  underload run comcast/upstream --short --world live
+  underload run my.toml --arm codel --arm docsis-pie --repeat 10 --out runs/first
+  underload run bode/figure-01-call --set path.up=20mbit --json")]
 pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
@@ -98,9 +105,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario = arguments.scenario()?;
     check_size(scenario.trials(), arguments.yes).or_bad_input()?;
     if let Some(note) = memory_note(scenario.trials()) {
-        eprintln!("{note}");
+        note!("{note}");
     }
     let settings = arguments.settings()?;
+    tell_details(&scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
     match underload_run::run(&scenario, &settings, &mut Terminal::default()) {
@@ -113,7 +121,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
     check_size(scenario.trials(), false).or_bad_input()?;
     if let Some(note) = memory_note(scenario.trials()) {
-        eprintln!("{note}");
+        note!("{note}");
     }
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
@@ -140,6 +148,22 @@ pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
     match made {
         Err(error) if error.is_occupied() => Err(error).or_bad_input(),
         made => Ok(made?),
+    }
+}
+
+/// What a record would tell later, before the run begins.
+fn tell_details(scenario: &Scenario, settings: &Settings) {
+    detail!("underload {}", crate::VERSION);
+    let arms = console::count(scenario.arms.len(), "arm");
+    let repeats = console::count(scenario.repeats as usize, "repeat");
+    detail!("{}: {arms}, {repeats}, seed {}", scenario.name, scenario.seed);
+    for arm in &scenario.arms {
+        detail!("  {}: {}", arm.name, arm.label());
+    }
+    match &settings.destination {
+        Destination::Directory(path) => detail!("run directory: {}", path.display()),
+        Destination::NewIn(folder) => detail!("a new run directory in {}", folder.display()),
+        Destination::Memory => {}
     }
 }
 
@@ -235,7 +259,7 @@ impl Arguments {
             }
             RunError::Failed { source, remains } => {
                 if let Err(second) = self.show_what_is_left(remains) {
-                    eprintln!("no report of it: {second:#}");
+                    warning!("no report of it: {second:#}");
                 }
                 (*source).into()
             }
@@ -249,7 +273,8 @@ impl Arguments {
             return Err(error).context("removing the files of a run without a trial");
         }
         let Some(path) = remains.directory else { return Ok(()) };
-        eprintln!("{} completed trials are kept in {}", remains.trials, path.display());
+        let kept = console::count(remains.trials, "completed trial");
+        note!("{kept} kept in {}", path.display());
         present::run(&path, self.json)
     }
 

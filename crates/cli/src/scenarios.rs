@@ -14,6 +14,11 @@ use crate::progress::words;
 
 /// The command line of `underload scenarios`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload scenarios
+  underload scenarios comcast/upstream > my.toml
+  underload scenarios --json")]
 pub struct Arguments {
     /// Prints this scenario's file, to read or to start one's own from.
     pub name: Option<String>,

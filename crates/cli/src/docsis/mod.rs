@@ -16,6 +16,7 @@ use underload_docsis::modem::{Modem, drain_time_us};
 use underload_docsis::qos::{Direction, ServiceFlow};
 use underload_docsis::{Config, Limits, text};
 
+use crate::console::{count, note, warning};
 use crate::exit::OrBadInput;
 
 /// Where the secret of the CMTS MIC comes from if no file is named.
@@ -23,6 +24,10 @@ const SECRET_VARIABLE: &str = "UNDERLOAD_DOCSIS_SECRET";
 
 /// The command line of `underload docsis`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload docsis decode cm.bin
+  underload docsis check cm.bin --secret-file secret
+  underload docsis recommend --rate 10mbit --aqm docsis-pie")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -161,10 +166,11 @@ impl Decode {
             .with_context(|| self.file.display().to_string())
             .or_bad_input()?;
         for defect in &defects {
-            eprintln!("{}: {defect}", self.file.display());
+            warning!("{}: {defect}", self.file.display());
         }
         if !defects.is_empty() && !self.lenient {
-            let message = format!("{} defects; --lenient reads on past them", defects.len());
+            let message =
+                format!("{}; --lenient reads on past them", count(defects.len(), "defect"));
             return Err(anyhow!("{}: {message}", self.file.display())).or_bad_input();
         }
         let text = if self.json {
@@ -198,14 +204,17 @@ impl Encode {
         let findings = check(&bytes, secret.as_ref());
         let errors: Vec<_> = findings.iter().filter(|f| f.severity == Severity::Error).collect();
         for error in &errors {
-            eprintln!("{error}");
+            warning!("{error}");
         }
         if !errors.is_empty() && !self.force {
-            let message = format!("{} errors; nothing written; --force writes it", errors.len());
+            let message = {
+                let errors = count(errors.len(), "error");
+                format!("{errors}; nothing written; --force writes it")
+            };
             return Err(anyhow!("{name}: {message}")).or_bad_input();
         }
         files::write(&self.out, &bytes)?;
-        eprintln!("{}: {} bytes", self.out.display(), bytes.len());
+        note!("{}: {} bytes", self.out.display(), bytes.len());
         Ok(())
     }
 
@@ -245,16 +254,17 @@ impl Check {
             }
             print(&text)?;
         }
-        let count =
+        let number =
             |severity| findings.iter().filter(|f: &&Finding| f.severity == severity).count();
         let (errors, warnings, notes) =
-            (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
-        let summary =
-            format!("{}: {errors} errors, {warnings} warnings, {notes} notes", file.display());
+            (number(Severity::Error), number(Severity::Warning), number(Severity::Note));
+        let told = [(errors, "error"), (warnings, "warning"), (notes, "note")];
+        let told = told.map(|(number, word)| count(number, word)).join(", ");
+        let summary = format!("{}: {told}", file.display());
         if errors > 0 {
             bail!(summary);
         }
-        eprintln!("{summary}");
+        note!("{summary}");
         Ok(())
     }
 }
@@ -293,7 +303,8 @@ impl Try {
         }
         let rejected = outcomes.iter().filter(|outcome| outcome.rejected.is_some()).count();
         if rejected > 0 {
-            bail!("{}: the modem rejects the file ({rejected} flows)", self.file.display());
+            let flows = count(rejected, "flow");
+            bail!("{}: the modem rejects the file ({flows})", self.file.display());
         }
         Ok(())
     }

@@ -26,6 +26,10 @@ use crate::exit::{OrBadInput, bad_input};
 
 /// The command line of `underload fleet`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet demo
+  underload fleet plan show low-latency-trial
+  underload fleet simulate --plan low-latency-trial --devices 250k")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -34,6 +38,10 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// What to measure on which lines: the load and the cost of it.
+    #[command(after_help = "Examples:
+  underload fleet plan show low-latency-trial > my-plan.toml
+  underload fleet plan check my-plan.toml
+  underload fleet plan apply my-plan.toml")]
     Plan {
         #[command(subcommand)]
         action: PlanAction,
@@ -49,6 +57,10 @@ enum Action {
     /// Removes a device or a server for good.
     Remove(operate::Remove),
     /// A device: measures this line by a plan, as an orchestrator admits it.
+    #[command(after_help = "Examples:
+  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload/agent \\
+    --enrol CODE --model XB7
+  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload/agent")]
     Agent(Box<underload_agent::arguments::Arguments>),
     /// Days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),
@@ -59,6 +71,9 @@ enum Action {
 #[derive(Debug, Subcommand)]
 enum PlanAction {
     /// Tells the load that a plan makes; status 1 where it exceeds a budget of its own.
+    #[command(after_help = "Examples:
+  underload fleet plan check low-latency-trial
+  underload fleet plan check my-plan.toml --json")]
     Check {
         /// A plan's file, or the name of one that is built in.
         plan: String,
@@ -71,6 +86,9 @@ enum PlanAction {
     /// Stops a plan for good. Runs that are under way end.
     Stop(operate::StopPlan),
     /// Prints a plan that is built in, to start one's own from; without a name, lists them.
+    #[command(after_help = "Examples:
+  underload fleet plan show
+  underload fleet plan show comcast-study > my-plan.toml")]
     Show {
         /// Its name.
         plan: Option<String>,

@@ -63,6 +63,9 @@ impl Reach {
 
 /// The command line of `underload fleet plan apply`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet plan apply low-latency-trial
+  underload fleet plan apply my-plan.toml --orchestrator https://fleet.example --token token")]
 pub(super) struct Apply {
     /// A plan's file, or the name of one that is built in.
     pub plan: String,
@@ -85,6 +88,8 @@ impl Apply {
 
 /// The command line of `underload fleet plan stop`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet plan stop low-latency-trial")]
 pub(super) struct StopPlan {
     /// The plan, by its name. It does not begin again.
     name: String,
@@ -101,6 +106,8 @@ impl StopPlan {
 
 /// The command line of `underload fleet remove`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet remove DEVICE --orchestrator https://fleet.example --token token")]
 pub(super) struct Remove {
     /// The device or the server, by its 32 digits.
     device: DeviceId,

@@ -31,6 +31,9 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet token new ana
+  underload fleet token new ben --role operator --valid 30")]
 struct New {
     /// Whose it is; the log of what operators did names it.
     name: TokenName,
@@ -47,6 +50,8 @@ struct New {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet token revoke ana")]
 struct Revoke {
     /// Whose.
     name: TokenName,

@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
 fn wait_until(next: Instant, interrupt: &Interrupt) {
     let left = || next.saturating_duration_since(Instant::now());
     if !interrupt.is_requested() {
-        eprintln!("next in {:.0} s", left().as_secs_f64());
+        crate::console::note!("next in {:.0} s", left().as_secs_f64());
     }
     while left() > Duration::ZERO && !interrupt.is_requested() {
         std::thread::sleep(Duration::from_millis(200));
@@ -100,7 +100,7 @@ fn report(directory: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let page = write_report(directory, &load(latest)?)?;
-    eprintln!("report of {} runs: {}", latest.len(), page.display());
+    crate::console::note!("report of {} runs: {}", latest.len(), page.display());
     Ok(())
 }
 

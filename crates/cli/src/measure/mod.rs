@@ -150,7 +150,7 @@ fn present(
         }
     }
     out.flush().context("writing the result")?;
-    eprintln!("report: {}", page.display());
+    crate::console::note!("report: {}", page.display());
     Ok(())
 }
 

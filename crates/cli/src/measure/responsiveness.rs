@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for direction in directions {
         let mut options = NqOptions::new(direction);
         options.duration_max = arguments.duration.unwrap_or(options.duration_max);
-        eprintln!("loading {} ...", name(direction));
+        crate::console::note!("loading {} ...", name(direction));
         results.push((direction, client.measure(&options)?));
     }
     let mut out = std::io::stdout().lock();

@@ -67,7 +67,7 @@ impl View {
         let probes = step.config.probe.classes.iter();
         self.classes = probes.map(|probe| class(&probe.name)).collect();
         if self.bar.is_hidden() {
-            eprintln!("{}", self.title);
+            crate::console::note!("{}", self.title);
         }
     }
 
@@ -83,7 +83,7 @@ impl View {
             self.bar.tick();
         } else if self.phase != Some(progress.phase) {
             let most = progress.phase_max.as_secs_f64();
-            eprintln!("  {}: up to {most:.0} s", progress.phase);
+            crate::console::note!("  {}: up to {most:.0} s", progress.phase);
         }
         self.phase = Some(progress.phase);
     }
@@ -116,7 +116,7 @@ impl View {
         lines.extend(reasons.map(|reason| format!("  INVALID: {reason}")));
         for text in lines {
             if self.bar.is_hidden() {
-                eprintln!("{text}");
+                crate::console::note!("{text}");
             } else {
                 self.bar.println(text);
             }

@@ -19,6 +19,7 @@ use underload_probe::path::{
 use underload_probe::service::{Ask, ConnectOptions, Remote};
 use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
+use crate::console::{note, warning};
 use crate::exit::OrBadInput;
 use crate::home;
 use crate::interrupt::Interrupt;
@@ -143,7 +144,7 @@ fn examine_target(
         match arguments.marks(&family, interrupt) {
             Ok(marks) => findings.marks.push(marks),
             Err(error) => {
-                eprintln!("markings to {}: {error:#}", family.addresses[0]);
+                warning!("markings to {}: {error:#}", family.addresses[0]);
                 failed.get_or_insert(error);
             }
         }
@@ -214,9 +215,9 @@ impl Arguments {
             Some(self.connect(target, Some(MARKS_RATE), MARKS_DURATION, interrupt)?)
         };
         let reflector = session.as_ref().map_or(target.addresses[0], |it| it.endpoints().reflector);
-        eprintln!("markings to {reflector}");
+        note!("markings to {reflector}");
         let survey = survey_marks(socket_towards(reflector)?, reflector)?;
-        eprintln!("hops to {reflector}");
+        note!("hops to {reflector}");
         let (hops, hops_missing) = match trace_hops(reflector, &worth_tracing(&survey)) {
             Ok(hops) => (Some(hops), None),
             Err(error @ HopsError::Privilege) => (None, Some(error.to_string())),
@@ -264,7 +265,7 @@ impl Arguments {
             let mut tell = |part: Part, phase: Phase| {
                 if last != Some((part, phase)) {
                     last = Some((part, phase));
-                    eprintln!("{direction}: {}, {phase}", print::part_name(part));
+                    note!("{direction}: {}, {phase}", print::part_name(part));
                 }
             };
             let examined = examine(

@@ -23,6 +23,7 @@ use underload_aqm::time::Time;
 use underload_run::modem_file;
 use underload_run::source::read_trace;
 
+use crate::console::warning;
 use crate::exit::OrBadInput;
 use fates::Fates;
 use input::Arrival;
@@ -93,7 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         file.complete().with_context(|| name)?;
     }
     if outcome.is_err() {
-        eprintln!("INCOMPLETE: the input could not be read to its end; up to there:");
+        warning!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
     eprint!("{}", fates.summary(&queue, &arguments.link, &rules));
     outcome.with_context(|| format!("{}", arguments.input.display()))

@@ -8,11 +8,16 @@ use clap::{Args, Subcommand};
 use underload_probe::service::{Fingerprint, TokenKeys, TokenTerms};
 
 use super::server_identity;
+use crate::console::note;
 use crate::exit::OrBadInput;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve token`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload serve token rotate --keys /etc/underload/keys
+  underload serve token new --keys /etc/underload/keys > token")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -27,6 +32,10 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload serve token new --keys /etc/underload/keys > token
+  underload serve token new --keys /etc/underload/keys --uses 100 --lifetime 30d --rate 1gbit")]
 struct New {
     /// The file of keys.
     #[arg(long, value_name = "FILE")]
@@ -52,6 +61,9 @@ struct New {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload serve token rotate --keys /etc/underload/keys")]
 struct Rotate {
     /// The file of keys, made where it does not exist.
     #[arg(long, value_name = "FILE")]
@@ -63,7 +75,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Command::Rotate(rotate) => {
             let keys = TokenKeys::rotate(&rotate.keys).or_bad_input()?;
-            eprintln!("{}: keys {keys:?}, the newest first", rotate.keys.display());
+            note!("{}: keys {keys:?}, the newest first", rotate.keys.display());
             Ok(())
         }
         Command::New(new) => {

@@ -21,6 +21,7 @@ use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_docsis::text;
 
 use super::files;
+use crate::console::note;
 use crate::exit::OrBadInput;
 use crate::quantity;
 use choose::{Outcome, Rule, choose, front};
@@ -200,7 +201,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         super::print(&words::text(&recommendation, &upstream, position))?;
     }
-    eprintln!("settings, picture and run: {}", directory.display());
+    note!("settings, picture and run: {}", directory.display());
     Ok(())
 }
 

@@ -1,0 +1,64 @@
+//! What the help of the program says beyond its arguments: commands by what they are for.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// Commands by what they are for, as the program's help lists them.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Simulate and emulate", &["run", "scenarios", "figures", "replay", "link", "queues"]),
+    ("Measure lines", &["measure", "path", "serve", "fleet"]),
+    ("Results and tools", &["report", "export", "docsis", "completions", "man"]),
+];
+
+const EXAMPLES: &str = "\
+Examples:
+  underload run comcast/upstream                 a published experiment, with its report
+  underload measure example.net                  this line, against `underload serve` there
+  underload link --up 10mbit -- iperf3 -c HOST   any command behind a slow line
+
+`underload COMMAND --help` has the options and examples of each, `underload man DIR` as pages.";
+
+/// The command with its subcommands by groups.
+pub fn grouped(command: Command) -> Command {
+    let width = command.get_subcommands().map(|it| it.get_name().len()).max().unwrap_or(0);
+    let heading = command.get_styles().get_header().to_owned();
+    let literal = command.get_styles().get_literal().to_owned();
+    let mut text = String::new();
+    for (name, members) in GROUPS {
+        let _ = writeln!(text, "{heading}{name}:{heading:#}");
+        for member in members {
+            let known = command.get_subcommands().find(|known| known.get_name() == *member);
+            let about = known.and_then(Command::get_about).map(ToString::to_string);
+            let about = about.unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{member:<width$}{literal:#}  {about}");
+        }
+        text.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\
+         {heading}Options:{heading:#}\n{{options}}\n\n{{after-help}}"
+    );
+    command.help_template(template).after_help(EXAMPLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let members: Vec<&str> = GROUPS.iter().flat_map(|(_, members)| *members).copied().collect();
+        let command = command();
+        for known in command.get_subcommands().filter(|known| !known.is_hide_set()) {
+            let times = members.iter().filter(|member| **member == known.get_name()).count();
+            assert_eq!(times, 1, "{}", known.get_name());
+        }
+        for member in members {
+            assert!(command.find_subcommand(member).is_some(), "{member}");
+        }
+        let help = command.clone().render_help().to_string();
+        assert!(help.contains("\nMeasure lines:\n  measure "), "{help}");
+    }
+}
