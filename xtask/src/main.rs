@@ -5,6 +5,7 @@
 mod agent_size;
 mod audit;
 mod bench;
+mod book;
 mod browser;
 mod checks;
 mod commits;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci         everything that CI checks: all of these but bench, browser and mutants
+  ci         everything that CI checks: all of these but bench, book, browser, mutants and reference
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
@@ -36,6 +37,8 @@ usage: cargo xtask COMMAND
   fuzz-check the fuzz targets still compile; needs no C++ compiler
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
+  book       the documentation as a book with search, in target/book; needs mdbook
+  reference  writes the pages of the book that follow from the program
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
         ["fuzz-check"] => fuzz::check(),
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
+        ["book"] => book::build(),
+        ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),
         ["commits", base] => commits::check(Some(base)),

@@ -15,6 +15,8 @@ const MAX_LINES: usize = 800;
 const MAX_COLUMNS: usize = 100;
 /// The page that every other page of the documentation is named on.
 const INDEX: &str = "docs/README.md";
+/// The book's table of contents, which is no page.
+const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// Checks every file that git tracks.
 pub fn check() -> anyhow::Result<()> {
@@ -38,6 +40,7 @@ pub fn check() -> anyhow::Result<()> {
     }
     let index = fs::read_to_string(INDEX).context(INDEX)?;
     problems.extend(index_problems(&index, &files));
+    problems.extend(crate::book::links::problems(&files));
     problems.extend(Survivors::read()?.problems());
     problems.extend(Names::read(&files, crate::USAGE)?.problems());
     for problem in &problems {
@@ -153,7 +156,7 @@ fn index_problems(index: &str, files: &[&str]) -> Vec<String> {
         .collect();
     let pages: Vec<&str> = files
         .iter()
-        .filter(|file| has_extension(file, "md") && **file != INDEX)
+        .filter(|file| has_extension(file, "md") && ![INDEX, CONTENTS].contains(file))
         .filter_map(|file| file.strip_prefix("docs/"))
         .collect();
     let unnamed = pages.iter().filter(|page| !links.contains(page));

@@ -16,14 +16,19 @@ const OTHERS: [&str; 4] = ["--bidir", "--dscp", "--get-server-output", "--socket
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/queues", "docs/fleet"] {
-        let entries = fs::read_dir(root.join(folder)).expect("the documentation is there");
-        files.extend(entries.map(|entry| entry.expect("an entry").path()));
-    }
+    below(&root.join("docs"), &mut files);
     let is_page = |file: &PathBuf| file.extension().is_some_and(|it| it == "md");
     let name = |file: &PathBuf| file.strip_prefix(&root).expect("below it").display().to_string();
     let read = |file: PathBuf| (name(&file), fs::read_to_string(&file).expect("a page"));
     files.into_iter().filter(is_page).map(read).collect()
+}
+
+/// Every file below a folder.
+fn below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the documentation is there") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { below(&path, files) } else { files.push(path) }
+    }
 }
 
 /// The commands of systemd's units and of the compose file, each with its file's name.
@@ -161,8 +166,9 @@ fn named_options(prose: &str) -> Vec<(String, String)> {
 fn every_command_of_the_documentation_is_one() {
     let (mut count, mut problems) = (0, Vec::new());
     for (name, page) in pages() {
-        for (number, line) in split(&page).0 {
-            let Some(command) = command(line) else { continue };
+        // A line goes on after a backslash. A usage with `<COMMAND>` is no command.
+        for (number, line) in split(&page.replace("\\\n", " ")).0 {
+            let Some(command) = command(line).filter(|it| !it.contains('<')) else { continue };
             count += 1;
             if let Some(problem) = problem(command) {
                 problems.push(format!("{name}:{number}: {command}\n{problem}"));

@@ -23,6 +23,7 @@ mod present;
 mod progress;
 mod quantity;
 mod queues;
+mod reference;
 mod replay;
 mod report;
 mod run;
@@ -75,6 +76,9 @@ enum Command {
     Completions(manual::Completions),
     /// Prints the program's page for `man`, or writes one for each command.
     Man(manual::Manual),
+    /// Prints a page of the book that follows from the program.
+    #[command(hide = true)]
+    Reference(reference::Arguments),
 }
 
 /// The version, and the commit that it was built from.
@@ -111,6 +115,7 @@ fn main() -> ExitCode {
         Command::Docsis(arguments) => docsis::run(arguments),
         Command::Completions(arguments) => arguments.run(command()),
         Command::Man(arguments) => arguments.run(command()),
+        Command::Reference(arguments) => reference::run(arguments),
     };
     exit::code(outcome)
 }

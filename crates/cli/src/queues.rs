@@ -92,16 +92,16 @@ fn print(out: &mut impl Write, what: &str, definition: &Definition) -> io::Resul
 
 /// A parameter as text.
 #[derive(Serialize)]
-struct Row {
-    key: String,
-    unit: String,
-    default: String,
-    range: Option<String>,
-    meaning: String,
+pub struct Row {
+    pub key: String,
+    pub unit: String,
+    pub default: String,
+    pub range: Option<String>,
+    pub meaning: String,
 }
 
 impl Row {
-    fn new(param: &Param, profiles: &[Profile]) -> Self {
+    pub fn new(param: &Param, profiles: &[Profile]) -> Self {
         let default = match param.fallback {
             Fallback::Value(text) => text.to_string(),
             Fallback::PerProfile(texts) => per_profile(texts, profiles),

@@ -20,13 +20,18 @@ struct Step {
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/queues"] {
-        let entries = fs::read_dir(root.join(folder)).expect("the documentation is there");
-        files.extend(entries.map(|entry| entry.expect("an entry").path()));
-    }
+    below(&root.join("docs"), &mut files);
     files.retain(|file| file.extension().is_some_and(|it| it == "md"));
     files.sort();
     files
+}
+
+/// Every file below a folder.
+fn below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the documentation is there") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { below(&path, files) } else { files.push(path) }
+    }
 }
 
 fn steps(page: &str) -> Vec<Step> {

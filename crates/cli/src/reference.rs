@@ -1,0 +1,172 @@
+//! `underload reference`: the pages of the book that follow from the program itself, as Markdown.
+//!
+//! It is hidden from the help: `cargo xtask reference` writes the pages to `docs/reference/`, and a
+//! test holds what is kept there against what the program says today.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use underload_aqm::config::Definition;
+use underload_aqm::registry::{LINKS, QUEUES};
+use underload_record::schema::World;
+use underload_run::scenario::{Scenario, builtin};
+
+use crate::exit::OrBadInput;
+use crate::queues::Row;
+
+/// The command line of `underload reference`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  underload reference commands")]
+pub struct Arguments {
+    /// The page.
+    pub page: Page,
+}
+
+/// A page that the program writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Page {
+    /// Every command with its help.
+    Commands,
+    /// Every queue and link with its parameters.
+    QueuesAndLinks,
+    /// Every built-in scenario.
+    Scenarios,
+}
+
+/// Prints a page.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let text = arguments.page.text()?;
+    std::io::stdout().lock().write_all(text.as_bytes()).context("writing the page")
+}
+
+/// What every page begins with, after its title.
+const NOTE: &str =
+    "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
+/// Columns of the help in the book, whatever the terminal has.
+const COLUMNS: usize = 100;
+
+impl Page {
+    fn text(self) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Commands => commands(),
+            Self::QueuesAndLinks => queues_and_links(),
+            Self::Scenarios => scenarios()?,
+        })
+    }
+}
+
+fn commands() -> String {
+    let mut text = format!(
+        "# Commands\n\n{NOTE}\nEvery command with its options, as `--help` explains them. Data \
+         goes to stdout, progress and prose to stderr.\n"
+    );
+    let mut program = crate::command().term_width(COLUMNS);
+    program.build();
+    section(&mut text, &mut program);
+    text
+}
+
+/// The help of a command, and of those below it.
+fn section(text: &mut String, command: &mut clap::Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
+    let shown = |it: &&mut clap::Command| !it.is_hide_set() && it.get_name() != "help";
+    for below in command.get_subcommands_mut().filter(shown) {
+        section(text, below);
+    }
+}
+
+fn queues_and_links() -> String {
+    let mut text = format!(
+        "# Queues and links\n\n{NOTE}\nWhat a SPEC can say, `NAME[:key=value[,key=value...]]`, for \
+         example `codel:profile=linux,target=5ms,ecn=on`; `underload queues NAME` prints the same. \
+         Where each algorithm comes from and how it was checked is on its own page, see \
+         [the list](../README.md#queues).\n"
+    );
+    let kinds = [
+        ("Queues", QUEUES.iter().map(|entry| entry.definition).collect::<Vec<_>>()),
+        ("Links", LINKS.iter().map(|entry| entry.definition).collect()),
+    ];
+    for (title, definitions) in kinds {
+        let _ = writeln!(text, "\n## {title}");
+        for definition in definitions {
+            describe(&mut text, definition);
+        }
+    }
+    text
+}
+
+fn describe(text: &mut String, definition: &Definition) {
+    let Definition { name, summary, source, profiles, .. } = definition;
+    let _ = writeln!(text, "\n### `{name}`\n\n{}. Source: {}.", cell(summary), cell(source));
+    if !profiles.is_empty() {
+        let _ = writeln!(text, "\n| profile | follows |\n|---|---|");
+    }
+    for (index, profile) in profiles.iter().enumerate() {
+        let default = if index == 0 { " (default)" } else { "" };
+        let _ = writeln!(text, "| `{}`{default} | {} |", profile.name, cell(profile.doc));
+    }
+    if definition.all_params().next().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "\n| key | unit | default | range | meaning |\n|---|---|---|---|---|");
+    for param in definition.all_params() {
+        let Row { key, unit, default, range, meaning } = Row::new(param, profiles);
+        let [unit, default, range, meaning] =
+            [&unit, &default, &range.unwrap_or_default(), &meaning].map(|it| cell(it));
+        let _ = writeln!(text, "| `{key}` | {unit} | {default} | {range} | {meaning} |");
+    }
+}
+
+fn scenarios() -> anyhow::Result<String> {
+    let mut text = format!(
+        "# Built-in scenarios\n\n{NOTE}\n`underload run NAME` runs one, `underload scenarios NAME` \
+         prints its file, and what came out of those with published numbers is in \
+         [figures.md](../figures.md).\n\n\
+         | name | what it asks | reproduces | arms | worlds |\n|---|---|---|---|---|\n"
+    );
+    for builtin in builtin::scenarios() {
+        let scenario = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;
+        let worlds: Vec<_> = scenario.worlds().into_iter().map(World::name).collect();
+        let (title, figure) = (cell(&scenario.title), cell(&scenario.figure));
+        let (name, arms) = (builtin.name, scenario.arms.len());
+        let _ =
+            writeln!(text, "| `{name}` | {title} | {figure} | {arms} | {} |", worlds.join(", "));
+    }
+    Ok(text)
+}
+
+/// A text within a cell of a table: no bars, no tags.
+fn cell(text: &str) -> String {
+    text.trim_end_matches('.').replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kept_pages_say_what_the_program_says() {
+        for page in Page::value_variants() {
+            let name = page.to_possible_value().expect("it has a name");
+            let file = format!("docs/reference/{}.md", name.get_name());
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&file);
+            let kept = std::fs::read_to_string(path).unwrap_or_default();
+            let told = page.text().expect("a page");
+            let line = (1..).zip(kept.lines().zip(told.lines())).find(|(_, (a, b))| a != b);
+            assert!(
+                kept == told,
+                "{file} is not what the program says, first at {line:?}: cargo xtask reference"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cell_stays_one() {
+        assert_eq!(cell("a|b <T>\nc."), "a\\|b &lt;T> c");
+    }
+}

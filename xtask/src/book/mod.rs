@@ -1,0 +1,169 @@
+//! `cargo xtask book`: the documentation as a book with search, built by mdBook.
+//!
+//! The pages in `docs/` are for the forge and for the book alike. What leads out of `docs/` there
+//! (`../ARCHITECTURE.md`) leads to the forge from the book, so the pages are copied first.
+
+pub mod links;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::checks::{succeed, target};
+
+/// What the book is made of.
+const SOURCE: &str = "docs";
+/// The book's first page, which has another name in it.
+const INDEX: &str = "docs/README.md";
+/// Where the book shows what lies outside of it.
+const FORGE: &str = "https://github.com/underload/underload/blob/main";
+/// The pages that the program writes.
+const WRITTEN: [&str; 3] = ["commands", "queues-and-links", "scenarios"];
+
+/// Builds the book into `target/book`; without mdBook it says so and builds none.
+pub fn build() -> anyhow::Result<()> {
+    let version = match Command::new("mdbook").arg("--version").output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("SKIPPED book: mdbook is missing; cargo install --locked mdbook");
+            return Ok(());
+        }
+        output => output.context("mdbook --version")?,
+    };
+    let (folder, book) = (target().join("book-source"), target().join("book"));
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).context(folder.display().to_string());
+        }
+        _ => {}
+    }
+    copy(Path::new(SOURCE), &folder.join(SOURCE))?;
+    fs::copy("book.toml", folder.join("book.toml")).context("book.toml")?;
+    let place = std::path::absolute(&book)?;
+    succeed(Command::new("mdbook").arg("build").arg("--dest-dir").arg(&place).arg(&folder))?;
+    let dead = dead_links(&book)?;
+    for link in &dead {
+        eprintln!("{link}");
+    }
+    if !dead.is_empty() {
+        bail!("{} links of the book lead nowhere", dead.len());
+    }
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    eprintln!("{version}: {}", book.join("index.html").display());
+    Ok(())
+}
+
+/// Copies pages with what they show; a link out of the folder becomes one to the forge.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let (path, place) = {
+            let entry = entry?;
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if path.is_dir() {
+            copy(&path, &place)?;
+        } else if path.extension().is_some_and(|it| it == "md") && !path.ends_with("SUMMARY.md") {
+            let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            fs::write(&place, outward(&page, &path))
+                .with_context(|| place.display().to_string())?;
+        } else {
+            fs::copy(&path, &place).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// A page whose links out of the book lead to the forge.
+fn outward(page: &str, path: &Path) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once("](") {
+        text.push_str(before);
+        text.push_str("](");
+        let link = after.split(')').next().unwrap_or_default();
+        let file = link.split('#').next().unwrap_or_default();
+        let place = links::resolve(&path.to_string_lossy(), file);
+        let leaves = !link.contains("://") && !file.is_empty() && !place.starts_with("docs/");
+        if leaves {
+            text.push_str(FORGE);
+            text.push('/');
+            text.push_str(&place);
+        } else if place == INDEX {
+            text.push_str(&file.replace("README.md", "index.html"));
+        } else {
+            text.push_str(file);
+        }
+        rest = &after[file.len()..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Links and pictures of the built pages whose file is not there.
+fn dead_links(book: &Path) -> anyhow::Result<Vec<String>> {
+    let mut pages = Vec::new();
+    html_below(book, &mut pages)?;
+    let mut dead = Vec::new();
+    // The page that stands for all that are missing is shown at any address.
+    for page in pages.iter().filter(|page| !page.ends_with("404.html")) {
+        let text = fs::read_to_string(page).with_context(|| page.display().to_string())?;
+        let here = page.strip_prefix(book)?.to_string_lossy().into_owned();
+        for attribute in ["href=\"", "src=\""] {
+            for rest in text.split(attribute).skip(1) {
+                let link = rest.split('"').next().unwrap_or_default();
+                let file = link.split(['#', '?']).next().unwrap_or_default();
+                let foreign = link.contains(':') || file.is_empty() || link.contains('{');
+                if !foreign && !book.join(links::resolve(&here, file)).exists() {
+                    dead.push(format!("{here}: {link}"));
+                }
+            }
+        }
+    }
+    Ok(dead)
+}
+
+fn html_below(folder: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            html_below(&path, pages)?;
+        } else if path.extension().is_some_and(|it| it == "html") {
+            pages.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the pages that follow from the program.
+pub fn reference() -> anyhow::Result<()> {
+    for page in WRITTEN {
+        let mut command = Command::new("cargo");
+        command.args(["run", "--quiet", "--locked", "--package", "underload", "--"]);
+        let output = command.args(["reference", page]).output().context("cargo run")?;
+        if !output.status.success() {
+            bail!("{page}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let file = format!("{SOURCE}/reference/{page}.md");
+        fs::write(&file, output.stdout).with_context(|| file.clone())?;
+        eprintln!("{file}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_out_of_the_book_lead_to_the_forge() {
+        let page = "[a](../README.md#b), [c](links.md#d), [e](https://one.example/f), [g](#h)";
+        let told = outward(page, Path::new("docs/measure.md"));
+        let forge = format!("[a]({FORGE}/README.md#b)");
+        assert_eq!(told, page.replace("[a](../README.md#b)", &forge));
+        let inner = outward("[a](../README.md#b)", Path::new("docs/queues/codel.md"));
+        assert_eq!(inner, "[a](../index.html#b)", "this one is the book's own first page");
+    }
+}
