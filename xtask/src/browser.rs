@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::succeed;
+use crate::checks::{FEATURES, succeed};
 
 /// Devices where nobody says how many.
 const DEVICES: &str = "100000";
@@ -14,8 +14,9 @@ const PICTURES: &str = "docs/images/fleet";
 /// takes the pictures of the docs.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "-p", "underload-orchestrator", "--test", "browser", "--"]);
-    command.args(["--nocapture", "--test-threads=1"]);
+    // Of the whole workspace, as all checks: of one package alone, everything would be built again.
+    command.args(["test", "--locked", "--workspace", "--test", "browser"]).args(FEATURES);
+    command.args(["--", "--nocapture", "--test-threads=1"]);
     match arguments {
         ["pictures"] => {
             std::fs::create_dir_all(PICTURES).context(PICTURES)?;

@@ -4,16 +4,17 @@
 //! there is something new and nothing else: the page fetches what it shows, by its own filters
 //! and its own rights.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::WatchStream;
 use underload_fleet::store::{Archive, Filter};
@@ -26,12 +27,14 @@ use super::{Shared, Visitor};
 const EVERY: Duration = Duration::from_secs(5);
 /// Pages that wait for events at once.
 const SEATS: usize = 256;
+/// Of these, of one token: a hung or hostile browser of one person keeps no other's pages still.
+const SEATS_EACH: usize = 32;
 /// After so long a page has to ask again, and to show again who it is.
 const LASTS: Duration = Duration::from_mins(5);
 
 /// Who waits for what.
 pub(super) struct Live {
-    seats: Arc<Semaphore>,
+    seats: Arc<Seats>,
     stamp: watch::Sender<u64>,
     is_asking: AtomicBool,
 }
@@ -39,9 +42,41 @@ pub(super) struct Live {
 impl Default for Live {
     fn default() -> Self {
         Self {
-            seats: Arc::new(Semaphore::new(SEATS)),
+            seats: Arc::default(),
             stamp: watch::Sender::new(0),
             is_asking: AtomicBool::new(false),
+        }
+    }
+}
+
+/// How many pages wait, by the name of their reader's token.
+#[derive(Default)]
+struct Seats(Mutex<BTreeMap<String, usize>>);
+
+/// A place that is free again when this is dropped.
+struct Seat {
+    of: Arc<Seats>,
+    name: String,
+}
+
+impl Seats {
+    fn take(self: &Arc<Self>, name: &str) -> Option<Seat> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (taken.values().sum::<usize>(), taken.get(name).copied().unwrap_or(0));
+        if all >= SEATS || own >= SEATS_EACH {
+            return None;
+        }
+        taken.insert(name.to_owned(), own + 1);
+        Some(Seat { of: Arc::clone(self), name: name.to_owned() })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = taken.remove(&self.name).unwrap_or(0).saturating_sub(1);
+        if left > 0 {
+            taken.insert(std::mem::take(&mut self.name), left);
         }
     }
 }
@@ -49,10 +84,10 @@ impl Default for Live {
 /// Events for one page.
 pub(super) async fn stream(
     State(pages): State<Shared>,
-    _visitor: Visitor,
+    visitor: Visitor,
 ) -> Result<Response, Problem> {
-    let seat = Arc::clone(&pages.live.seats).try_acquire_owned();
-    let seat = seat.map_err(|_| Problem::Busy("Too many pages wait for events.", 60))?;
+    let seat = pages.live.seats.take(&visitor.operator.name);
+    let seat = seat.ok_or(Problem::Busy("Too many pages wait for events.", 60))?;
     let stamps = WatchStream::new(pages.live.stamp.subscribe());
     tokio::spawn(ask_while_somebody_looks(Arc::clone(&pages)));
     let events = stamps.filter(|stamp| *stamp > 0).map(move |stamp| {

@@ -73,6 +73,32 @@ fn a_newer_version_and_a_damaged_file_are_told() {
 }
 
 #[test]
+fn tables_of_the_first_version_become_those_of_this_one_with_all_that_is_in_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let results = many(10, 2);
+    append(&mut store, &results);
+    let tables = |connection: &Connection| -> Vec<String> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+        let mut read = connection.prepare(sql).expect("it reads");
+        let rows = read.query_map([], |row| row.get(0)).expect("it reads");
+        rows.map(|row| row.expect("a row")).collect()
+    };
+    let expected = tables(&store.connection);
+    // What the second version brought is taken away again.
+    let back = "DROP INDEX results_by_day; PRAGMA user_version = 1;";
+    store.connection.execute_batch(back).expect("it is the first version again");
+    assert_ne!(tables(&store.connection), expected);
+    drop(store);
+    let mut store = SqliteStore::open(folder.path()).expect("it is brought to this version");
+    let words = |it: &[String]| -> Vec<String> {
+        it.iter().map(|sql| sql.replace("IF NOT EXISTS ", "")).collect()
+    };
+    assert_eq!(words(&tables(&store.connection)), words(&expected));
+    assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
+}
+
+#[test]
 fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
