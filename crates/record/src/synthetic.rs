@@ -158,6 +158,7 @@ fn trial(index: u32, queue: &Queue, repeat: u32, interval_ns: u64) -> Trial {
         latencies: trial_latencies(&samples, &flows, &phases),
         bottlenecks: vec![bottleneck(queue, phases[2])],
         ce_alarms: Vec::new(),
+        finding: None,
         flows,
         phases,
     };

@@ -2,6 +2,7 @@
 //!
 //! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
 //! - [`diagram`], [`style_sheet`]: plots of anything else, for documentation and other pages.
+//! - [`finding_lines`]: what the steps of a measured line found, in words.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
 //! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
@@ -16,6 +17,7 @@ mod combine;
 mod exchange;
 mod headline;
 mod likeness;
+mod measured;
 mod page;
 mod plot;
 mod published;
@@ -29,6 +31,7 @@ pub use agreement::{Agreement, agreement_table, agreements};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
+pub use measured::finding_lines;
 pub use page::{PageError, cohort_page, plots, render, write_report};
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table};

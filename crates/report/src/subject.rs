@@ -1,9 +1,9 @@
 //! What a report compares: the arms of one run, or of several runs side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use underload_record::schema::{
-    ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord,
+    ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord, World,
 };
 
 use underload_store::RunData;
@@ -11,7 +11,7 @@ use underload_store::RunData;
 /// Name of the arm of a scenario without arms.
 const UNNAMED: &str = "default";
 /// Kinds of flow that are no application.
-const PLAIN_KINDS: [&str; 4] = ["probe", "tcp", "udp", "exec"];
+const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
 
 /// One arm of one run.
 #[derive(Debug, Clone)]
@@ -57,8 +57,26 @@ pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
     match (runs.len(), alike) {
         (0 | 1, _) => String::new(),
         (_, 1) => format!(" ({})", world.name()),
+        // Of one line again and again nobody asks for the number of a run.
+        _ if world == World::Measured && has_times(runs) => {
+            let started = &runs[number].record.host.started;
+            format!(" ({})", started.chars().take(MINUTES).collect::<String>().replace('T', " "))
+        }
         _ => format!(" (run {}, {})", number + 1, world.name()),
     }
+}
+
+/// Characters of a time that tell its minute: `2026-11-21T01:04`.
+const MINUTES: usize = 16;
+
+/// Whether the runs began in different minutes.
+fn has_times(runs: &[RunData]) -> bool {
+    let starts: BTreeSet<String> = runs
+        .iter()
+        .map(|run| run.record.host.started.chars().take(MINUTES).collect::<String>())
+        .filter(|start| start.len() == MINUTES)
+        .collect();
+    starts.len() == runs.len()
 }
 
 impl<'a> Subject<'a> {

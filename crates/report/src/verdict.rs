@@ -15,6 +15,8 @@ use underload_record::stats::hodges_lehmann_ratio;
 use crate::alarms;
 use crate::headline;
 use crate::likeness::{Difference, is_same_arm};
+use crate::measured::finding_lines;
+use crate::page::findings;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
@@ -59,6 +61,9 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {
+        if let Some(findings) = findings(runs) {
+            return finding_lines(&findings).iter().map(|line| one_line(line)).collect();
+        }
         return record.verdict.iter().map(|line| one_line(line)).collect();
     }
     // Arms are compared within one run; runs are compared arm by arm.

@@ -1,203 +1,83 @@
-//! What a step found, as numbers; [`super::verdict`] puts it into words.
+//! What a step found, as numbers; `underload_report` puts it into words.
 
-use serde::Serialize;
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
-    CeAlarm, Direction, Distribution, LatencyMeasure, LatencySummary, Marking, Phase, Quantile,
-    Sample, Validity,
+    ClassLatency, Direction, Distribution, Finding, LatencyMeasure, LatencySummary, Marking,
+    MarkingFate, Phase, Quantile, Rpm, Sample, Validity,
 };
 
 use super::arguments::Tier;
-
-/// What one step of a measurement found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
-    /// [`Step::name`].
-    pub step: String,
-    /// [`Step::label`].
-    pub label: String,
-    /// Whether the machine was punctual enough for the numbers to be the line's.
-    pub valid: bool,
-    /// The reasons why the step is invalid; empty if it is valid.
-    pub invalid_because: Vec<String>,
-    /// Latency of each class, idle and under load.
-    pub latencies: Vec<Latency>,
-    /// Payload in the load phase, Mbit/s, up; `None` where nothing loaded that way.
-    pub goodput_up_mbit_s: Option<f64>,
-    /// Goodput down, Mbit/s.
-    pub goodput_down_mbit_s: Option<f64>,
-    /// Goodput up as a share of the rate that the line is sold with, percent.
-    pub tier_up_percent: Option<f64>,
-    /// Goodput down as a share of the rate that the line is sold with, percent.
-    pub tier_down_percent: Option<f64>,
-    /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
-    /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
-    /// added next to nothing, or there are too few samples for a p99.
-    pub buffer_kib: Option<f64>,
-    /// Round trips per minute under load.
-    pub rpm: Option<Rpm>,
-    /// What happened to the marking of each class on its way.
-    pub markings: Vec<MarkingFate>,
-    /// How far the server's clock was ahead, ms; one-way delays assume this.
-    pub clock_offset_ms: Option<f64>,
-    /// Within this of the truth, ms, as far as one can know.
-    pub clock_error_ms: Option<f64>,
-    /// Flows with too many congestion marks.
-    pub ce_alarms: Vec<CeAlarm>,
-    /// The server's rate limit, not the line, held up the load that way.
-    pub throttled_up: bool,
-    /// Whether the server held the flows down to their granted rate.
-    pub throttled_down: bool,
-}
-
-/// Latency of one class in one phase, round trip.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Latency {
-    /// Name of the probe.
-    pub probe: String,
-    /// Idle or load.
-    pub phase: Phase,
-    /// From the answer to the one before, not on a schedule: a second view, never a headline.
-    pub closed_loop: bool,
-    /// Length of the window, s.
-    pub window_s: f64,
-    /// Probes sent.
-    pub sent: u64,
-    /// Share of these that was lost, percent.
-    pub lost_percent: f64,
-    /// Median, ms; `None` when nothing came back.
-    pub p50_ms: Option<f64>,
-    /// 90th percentile, ms.
-    pub p90_ms: Option<f64>,
-    /// 99th percentile, ms; `None` below 500 samples, which could not tell it.
-    pub p99_ms: Option<f64>,
-    /// 99.9th percentile, ms; `None` below 5000 samples.
-    pub p999_ms: Option<f64>,
-    /// Largest, ms.
-    pub max_ms: Option<f64>,
-    /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
-    /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
-    pub up_variation_ms: Option<[f64; 2]>,
-    /// One-way delay variation down, ms.
-    pub down_variation_ms: Option<[f64; 2]>,
-}
-
-/// Round trips per minute, each value with its formula.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Rpm {
-    /// draft-ietf-ippm-responsiveness-09.
-    pub draft_09: f64,
-    /// As goresponsiveness prints it for 90th percentiles.
-    pub goresponsiveness_p90: f64,
-    /// Responsiveness as goresponsiveness prints it for trimmed means, round trips per minute.
-    pub goresponsiveness_trimmed_mean: f64,
-    /// From UDP probes and TCP's own round trips instead of HTTP exchanges.
-    pub approximated_from_packets: bool,
-}
-
-/// What happened to a class's marking.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MarkingFate {
-    /// Name of the probe.
-    pub probe: String,
-    /// The marking as sent, for example `dscp 45 ect1`.
-    pub sent: String,
-    /// Answers that told.
-    pub answers: u64,
-    /// Arrived at the server unchanged, percent.
-    pub up_kept_percent: f64,
-    /// Arrived there with CE, percent.
-    pub up_ce_percent: f64,
-    /// The marking that arrived most often upstream, if it is another one.
-    pub up_became: Option<String>,
-    /// The answers came back with the same marking, percent; `None` where the server may not send
-    /// it.
-    pub down_kept_percent: Option<f64>,
-    /// Answers came back with CE, percent.
-    pub down_ce_percent: f64,
-    /// What came back most often, if it is something else.
-    pub down_became: Option<String>,
-}
 
 /// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 /// A load that adds less than this fills no buffer worth the name.
 const BUFFER_DELAY_MS: f64 = 5.0;
 
-impl Finding {
-    /// Findings of a step whose summaries are `latencies`.
-    pub fn of(
-        step: &Step,
-        measured: &MeasurementResult,
-        latencies: &[LatencySummary],
-        validity: &Validity,
-        tier: Option<Tier>,
-        news: &SessionNews,
-    ) -> Self {
-        let goodput = |direction| goodput(measured, direction);
-        let (up, down) = (goodput(Direction::Up), goodput(Direction::Down));
-        let percent = |rate: Option<u64>, of: Option<u64>| {
-            rate.zip(of).map(|(rate, of)| rate as f64 * 100.0 / of as f64)
-        };
-        let mbit = |rate: Option<u64>| rate.map(|rate| rate as f64 / 1e6);
-        let ms = |ns: i64| ns as f64 / 1e6;
-        let invalid_because = match validity {
-            Validity::Valid => Vec::new(),
-            Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
-        };
-        let mut finding = Self {
-            step: step.name.clone(),
-            label: step.label.clone(),
-            valid: validity.is_valid(),
-            invalid_because,
-            latencies: round_trips(latencies),
-            goodput_up_mbit_s: mbit(up),
-            goodput_down_mbit_s: mbit(down),
-            tier_up_percent: percent(up, tier.map(|tier| tier.up_bit_per_s)),
-            tier_down_percent: percent(down, tier.map(|tier| tier.down_bit_per_s)),
-            buffer_kib: None,
-            rpm: rpm(measured).map(Rpm::from),
-            markings: markings(step, &measured.samples),
-            clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
-            clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
-            ce_alarms: measured.ce_alarms.clone(),
-            throttled_up: news.throttled_up,
-            throttled_down: news.throttled_down,
-        };
-        finding.buffer_kib = finding.buffer();
-        finding
-    }
-
-    /// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
-    fn buffer(&self) -> Option<f64> {
-        let ((Some(rate), None) | (None, Some(rate))) =
-            (self.goodput_up_mbit_s, self.goodput_down_mbit_s)
-        else {
-            return None;
-        };
-        let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
-        let added_ms = self.headline(Phase::Load)?.p99_ms? - idle_ms;
-        let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
-        (added_ms >= BUFFER_DELAY_MS).then_some(kib)
-    }
-
-    /// The headline: the first open-loop probe in this phase.
-    pub fn headline(&self, phase: Phase) -> Option<&Latency> {
-        self.latencies.iter().find(|latency| !latency.closed_loop && latency.phase == phase)
-    }
+/// Findings of a step whose summaries are `latencies`.
+pub fn finding(
+    step: &Step,
+    measured: &MeasurementResult,
+    latencies: &[LatencySummary],
+    validity: &Validity,
+    tier: Option<Tier>,
+    news: &SessionNews,
+) -> Finding {
+    let goodput = |direction| goodput(measured, direction);
+    let (up, down) = (goodput(Direction::Up), goodput(Direction::Down));
+    let percent = |rate: Option<u64>, of: Option<u64>| {
+        rate.zip(of).map(|(rate, of)| rate as f64 * 100.0 / of as f64)
+    };
+    let mbit = |rate: Option<u64>| rate.map(|rate| rate as f64 / 1e6);
+    let ms = |ns: i64| ns as f64 / 1e6;
+    let invalid_because = match validity {
+        Validity::Valid => Vec::new(),
+        Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
+    };
+    let mut finding = Finding {
+        step: step.name.clone(),
+        label: step.label.clone(),
+        valid: validity.is_valid(),
+        invalid_because,
+        latencies: round_trips(latencies),
+        goodput_up_mbit_s: mbit(up),
+        goodput_down_mbit_s: mbit(down),
+        tier_up_percent: percent(up, tier.map(|tier| tier.up_bit_per_s)),
+        tier_down_percent: percent(down, tier.map(|tier| tier.down_bit_per_s)),
+        buffer_kib: None,
+        rpm: rpm(measured).as_ref().map(rpm_values),
+        markings: markings(step, &measured.samples),
+        clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
+        clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
+        ce_alarms: measured.ce_alarms.clone(),
+        throttled_up: news.throttled_up,
+        throttled_down: news.throttled_down,
+    };
+    finding.buffer_kib = buffer_kib(&finding);
+    finding
 }
 
-impl From<Responsiveness> for Rpm {
-    fn from(value: Responsiveness) -> Self {
-        Self {
-            draft_09: value.draft_09.round(),
-            goresponsiveness_p90: value.goresponsiveness_p90.round(),
-            goresponsiveness_trimmed_mean: value.goresponsiveness_trimmed_mean.round(),
-            approximated_from_packets: true,
-        }
+/// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
+fn buffer_kib(finding: &Finding) -> Option<f64> {
+    let ((Some(rate), None) | (None, Some(rate))) =
+        (finding.goodput_up_mbit_s, finding.goodput_down_mbit_s)
+    else {
+        return None;
+    };
+    let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
+    let added_ms = finding.headline(Phase::Load)?.p99_ms? - idle_ms;
+    let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
+    (added_ms >= BUFFER_DELAY_MS).then_some(kib)
+}
+
+fn rpm_values(value: &Responsiveness) -> Rpm {
+    Rpm {
+        draft_09: value.draft_09.round(),
+        goresponsiveness_p90: value.goresponsiveness_p90.round(),
+        goresponsiveness_trimmed_mean: value.goresponsiveness_trimmed_mean.round(),
+        approximated_from_packets: true,
     }
 }
 
@@ -209,7 +89,7 @@ fn goodput(measured: &MeasurementResult, direction: Direction) -> Option<u64> {
     rates.reduce(|sum, rate| sum + rate)
 }
 
-fn round_trips(latencies: &[LatencySummary]) -> Vec<Latency> {
+fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
     let wanted = |it: &&LatencySummary| {
         it.measure == LatencyMeasure::RoundTrip
             && matches!(it.window.phase, Phase::Idle | Phase::Load)
@@ -230,7 +110,7 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<Latency> {
             let enough = it.distribution.as_ref().filter(|found| found.count >= least)?;
             Some(of(enough) as f64 / 1e6)
         };
-        Latency {
+        ClassLatency {
             probe: it.probe.clone(),
             phase: it.window.phase,
             closed_loop: it.closed_loop,

@@ -4,7 +4,7 @@
 //! - [`target`]: from HOST to addresses.
 //! - [`session`]: one measurement through a session at the server, step by step.
 //! - [`view`]: what the user sees meanwhile.
-//! - [`record`], [`findings`], [`verdict`]: the run's record, its numbers, its words.
+//! - [`record`], [`findings`]: the run's record and its numbers; `underload_report` has the words.
 //! - [`responsiveness`]: a test against a server of Apple's kind.
 //! - [`history`]: the same again and again.
 
@@ -15,7 +15,6 @@ mod record;
 mod responsiveness;
 pub mod session;
 pub mod target;
-mod verdict;
 mod view;
 
 use std::io::Write as _;
@@ -25,8 +24,8 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use underload_disk::{self as disk, Access};
-use underload_record::schema::RunRecord;
-use underload_report::{load, table, write_report};
+use underload_record::schema::{Finding, RunRecord};
+use underload_report::{finding_lines, load, table, write_report};
 use underload_store::RunDir;
 
 pub use arguments::Arguments;
@@ -34,7 +33,6 @@ pub use arguments::Arguments;
 use crate::exit::OrBadInput;
 use crate::interrupt::Interrupt;
 use crate::run::refuse_occupied;
-use findings::Finding;
 
 /// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -98,7 +96,7 @@ fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyho
         gone.context("removing the files of a run without a step")?;
         bail!("interrupted before anything was measured");
     }
-    directory.set_verdict(verdict::lines(&findings));
+    directory.set_verdict(finding_lines(&findings));
     let record = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
     present(&path, &record, &findings, arguments.json)?;
     measured?;

@@ -4,14 +4,14 @@ use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, FlowDirection, FlowRecord, Metric, RunRecord, Sample,
+    ArmRecord, FORMAT_VERSION, Finding, FlowDirection, FlowRecord, Metric, RunRecord, Sample,
     ScenarioRecord, Series, TrialRecord, Validity, World,
 };
 use underload_record::trial_latencies;
 use underload_run::host;
 
 use super::arguments::{Arguments, Tier};
-use super::findings::Finding;
+use super::findings;
 use super::session::Session;
 
 /// The record of a run that is about to begin.
@@ -72,7 +72,7 @@ pub fn trial(
     }
     let validity = Validity::judge(&measured.timeliness, incomplete);
     let latencies = trial_latencies(&measured.samples, &measured.flows, &measured.phases);
-    let finding = Finding::of(step, &measured, &latencies, &validity, tier, news);
+    let finding = findings::finding(step, &measured, &latencies, &validity, tier, news);
     let mut flows = measured.flows;
     flows.push(line_record(&finding));
     let trial = TrialRecord {
@@ -86,6 +86,7 @@ pub fn trial(
         flows,
         latencies,
         ce_alarms: measured.ce_alarms,
+        finding: Some(Box::new(finding.clone())),
         ..TrialRecord::default()
     };
     Kept { trial, samples: measured.samples, series: measured.series, finding }

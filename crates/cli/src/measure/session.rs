@@ -12,10 +12,10 @@ use underload_probe::preset::{Knobs, Step, session_duration};
 use underload_probe::service::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
 };
+use underload_record::schema::Finding;
 use underload_store::RunDir;
 
 use super::arguments::Arguments;
-use super::findings::Finding;
 use super::record;
 use super::target::Target;
 use super::view::View;

@@ -8,9 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_record::schema::Phase;
-
-use super::findings::{Finding, Latency};
+use underload_record::schema::{ClassLatency, Finding, Phase};
 
 /// The view of a run of steps.
 pub struct View {
@@ -129,9 +127,10 @@ impl View {
     }
 }
 
-fn line(latency: &Latency) -> String {
+fn line(latency: &ClassLatency) -> String {
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
-    let Latency { probe, phase, sent, lost_percent, p50_ms, p90_ms, p99_ms, max_ms, .. } = latency;
+    let ClassLatency { probe, phase, sent, lost_percent, p50_ms, p90_ms, p99_ms, max_ms, .. } =
+        latency;
     format!(
         "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {} p90 {} p99 {} max {} ms, {sent} probes, \
          {lost_percent:.1} % lost",

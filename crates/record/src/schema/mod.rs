@@ -20,6 +20,7 @@ mod alarm;
 mod arm;
 mod cohorts;
 mod expectation;
+mod finding;
 mod headline;
 mod packet;
 mod run;
@@ -37,6 +38,7 @@ pub use cohorts::{
     OutcomeStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified, Stratum, TierUse,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
+pub use finding::{ClassLatency, Finding, MarkingFate, Rpm};
 pub use headline::Headline;
 pub use packet::PacketSighting;
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CeAlarm, Timeliness, Validity};
+use super::{CeAlarm, Finding, Timeliness, Validity};
 
 /// Results of one arm in one repeat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct TrialRecord {
     /// Flows with too many congestion marks; left out where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ce_alarms: Vec<CeAlarm>,
+    /// What a step of `underload measure` found; left out of other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<Box<Finding>>,
 }
 
 /// A part of a trial.

@@ -12,7 +12,7 @@ const MOST_ARM_COLUMNS: usize = 5;
 pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     let is_probe = |number: &Number<'_>| {
         let flows = subjects.iter().flat_map(Subject::trials).flat_map(|trial| &trial.flows);
-        flows.into_iter().any(|known| known.name == number.flow && known.kind == "probe")
+        flows.into_iter().any(|known| known.name == number.flow && is_counter(&known.kind))
     };
     let mut numbers: Vec<Number<'_>> = Vec::new();
     for metric in subjects.iter().flat_map(|subject| &subject.summary.metrics) {
@@ -31,6 +31,11 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             (folded("Counters of the probes", false, &tables(subjects, &probes)))
         }
     }
+}
+
+/// Flows that nobody uses: probes, and what was found of a measured line as a whole.
+fn is_counter(kind: &str) -> bool {
+    matches!(kind, "probe" | "line")
 }
 
 /// One thing that a flow counts or computes.

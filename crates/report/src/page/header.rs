@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::measured;
 use crate::plot::style_sheet;
 use crate::subject::Subject;
 use crate::verdict::{sentences, warnings};
@@ -37,8 +38,12 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
             "\n"
             p.kind { (kinds.join(" · ")) } "\n"
             h1 { (title(first)) } "\n"
-            @for (number, line) in sentences(runs, subjects).iter().enumerate() {
-                p.verdict.minor[number > 0] { (line) } "\n"
+            @if let Some(card) = measured::card(runs) {
+                (card)
+            } @else {
+                @for (number, line) in sentences(runs, subjects).iter().enumerate() {
+                    p.verdict.minor[number > 0] { (line) } "\n"
+                }
             }
             @if !warnings.is_empty() {
                 div.warning role="note" {

@@ -6,6 +6,7 @@ mod comparison;
 mod figures;
 mod header;
 mod latency;
+mod measured;
 mod parts;
 mod provenance;
 mod published;
@@ -26,6 +27,7 @@ use crate::plot::{Plot, PlotError, Plots};
 use crate::subject::{Subject, subjects};
 
 pub use cohorts::cohort_page;
+pub(crate) use measured::findings;
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -141,17 +143,21 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
     let first = runs.first().ok_or(PageError::Empty)?;
     // Of many arms nobody reads bar by bar; a study that has published numbers is about those.
     let published_first = subjects.len() > MANY_ARMS;
+    // Who measured a line looks for the moment at which it went wrong.
+    let is_measured = measured::findings(runs).is_some();
     let content = html! {
         (header::header(first, runs, subjects))
         (study::section(runs))
         @if published_first { (published::section(runs)) }
+        (measured::section(runs))
+        @if is_measured { (figures::timeline_section(subjects, plots)) }
         (latency::section(subjects, &plots.overview))
         (figures::distribution_section(plots))
         (comparison::section(subjects))
         (queues::section(subjects))
         (service_flows::section(subjects))
         (applications::section(subjects))
-        (figures::timeline_section(subjects, plots))
+        @if !is_measured { (figures::timeline_section(subjects, plots)) }
         @if !published_first { (published::section(runs)) }
         (trials::section(runs))
         (provenance::section(runs))

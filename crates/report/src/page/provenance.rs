@@ -1,7 +1,7 @@
 //! Where a run comes from: program, scenario, seed, machine.
 
 use maud::{Markup, html};
-use underload_record::schema::HostFacts;
+use underload_record::schema::{HostFacts, World};
 
 use super::parts::folded;
 use crate::subject::run_suffix;
@@ -25,18 +25,22 @@ fn facts(run: &RunData) -> Markup {
         ("Program", format!("underload {}, commit {}", record.tool_version, record.commit)),
         ("Scenario", record.scenario.name.clone()),
         ("World", format!("{} ({})", record.world.name(), record.world.description())),
-        ("Seed", record.seed.to_string()),
+        (SEED, record.seed.to_string()),
         ("Started", format!("{}, took {} s", host.started, significant(host.duration_s))),
         ("Machine", machine(host)),
     ];
+    // A real line draws nothing.
+    let has_seed = record.world != World::Measured;
     html! {
         dl {
             "\n"
-            @for (name, value) in facts { dt { (name) } dd { (value) } "\n" }
+            @for (name, value) in facts.iter().filter(|(name, _)| *name != SEED || has_seed) { dt { (name) } dd { (value) } "\n" }
         }
         "\n"
     }
 }
+
+const SEED: &str = "Seed";
 
 fn machine(host: &HostFacts) -> String {
     let parts = [

@@ -1,6 +1,6 @@
 //! What the bottlenecks carried, dropped and marked, and how long packets waited there.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quantile};
 
 use super::parts::{Least, NOTHING, arm_row, mean, phase_words, table, unit_head, words_head};
@@ -11,26 +11,33 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
         let directions = [Direction::Up, Direction::Down].into_iter();
-        let of_arm: Vec<Markup> =
+        let of_arm: Vec<Row> =
             directions.flat_map(|direction| direction_rows(subject, direction)).collect();
         if !of_arm.is_empty() {
-            rows.push(arm_row(subject, 8));
-            rows.extend(of_arm);
+            rows.push((subject, of_arm));
         }
     }
     if rows.is_empty() {
         return html! {};
     }
+    // Of a real line nobody knows the queue.
+    let cells = || rows.iter().flat_map(|(_, rows)| rows);
+    let is_known = |column: usize| cells().any(|row| row.cells[column].0 != NOTHING);
+    let known: Vec<usize> = (0..COLUMNS.len()).filter(|column| is_known(*column)).collect();
     let head = html! {
         (words_head("bottleneck"))
-        (unit_head("goodput", "Mbit/s"))
-        (unit_head("link", "Mbit/s"))
-        (unit_head("in use", "%"))
-        (unit_head("dropped", "packets, %"))
-        (unit_head("marked", "packets, %"))
-        (unit_head("sojourn p50", "ms"))
-        (unit_head("p99", "ms"))
+        @for column in &known {
+            @let (name, unit) = COLUMNS[*column];
+            (unit_head(name, unit))
+        }
     };
+    let rows: Vec<Markup> = rows
+        .iter()
+        .flat_map(|(subject, rows)| {
+            let name = arm_row(subject, known.len() + 1);
+            std::iter::once(name).chain(rows.iter().map(|row| row.markup(&known)))
+        })
+        .collect();
     html! {
         h2 { "Throughput and queues" } "\n"
         p.note {
@@ -49,8 +56,35 @@ fn has_shares(subject: &Subject<'_>) -> bool {
     subject.summary.throughputs.iter().any(|carried| !carried.ratios.is_empty())
 }
 
+/// What a row has after its words, and in which unit.
+const COLUMNS: [(&str, &str); 7] = [
+    ("goodput", "Mbit/s"),
+    ("link", "Mbit/s"),
+    ("in use", "%"),
+    ("dropped", "packets, %"),
+    ("marked", "packets, %"),
+    ("sojourn p50", "ms"),
+    ("p99", "ms"),
+];
+
+struct Row {
+    words: String,
+    cells: [PreEscaped<String>; COLUMNS.len()],
+}
+
+impl Row {
+    fn markup(&self, known: &[usize]) -> Markup {
+        html! {
+            tr {
+                td.text.wide { (self.words) }
+                @for column in known { td { (self.cells[*column]) } }
+            }
+        }
+    }
+}
+
 /// A row per hop of a direction; one where there is no queue but something was carried.
-fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Markup> {
+fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Row> {
     let hops = subject.summary.hops(direction);
     if hops.is_empty() {
         let carried = subject.summary.throughput(direction);
@@ -59,7 +93,7 @@ fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Markup> {
     hops.into_iter().map(|queue| row(subject, direction, Some(queue))).collect()
 }
 
-fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> Markup {
+fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> Row {
     let carried = subject.summary.throughput(direction);
     let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
     // Of a link in a chain its own rate, of the only one the direction's.
@@ -68,24 +102,22 @@ fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck
         None => carried.map_or((None, None), |it| (it.link_bit_per_s, it.utilisation_percent)),
     };
     let rate = |rate: Option<Interval>| mean(rate.as_ref(), 1e6, Least::Zero);
-    html! {
-        tr {
-            td.text.wide { (described(direction, queue)) }
-            td { (rate(goodput)) (lines(&shares(carried))) }
-            td { (rate(link)) }
-            td { (mean(used.as_ref(), 1.0, Least::Zero)) }
-            td {
-                (share(queue, ArmBottleneck::dropped_packets))
-                @if let Some(queue) = queue { (lines(&reasons(queue))) }
-            }
-            td {
-                (share(queue, ArmBottleneck::marked_packets))
-                @if let Some(queue) = queue { (lines(&remarks(queue))) }
-            }
-            td { (sojourn(subject, direction, queue, Quantile::P50)) }
-            td { (sojourn(subject, direction, queue, Quantile::P99)) }
-        }
-    }
+    let cells = [
+        html! { (rate(goodput)) (lines(&shares(carried))) },
+        rate(link),
+        mean(used.as_ref(), 1.0, Least::Zero),
+        html! {
+            (share(queue, ArmBottleneck::dropped_packets))
+            @if let Some(queue) = queue { (lines(&reasons(queue))) }
+        },
+        html! {
+            (share(queue, ArmBottleneck::marked_packets))
+            @if let Some(queue) = queue { (lines(&remarks(queue))) }
+        },
+        sojourn(subject, direction, queue, Quantile::P50),
+        sojourn(subject, direction, queue, Quantile::P99),
+    ];
+    Row { words: described(direction, queue), cells }
 }
 
 fn described(direction: Direction, queue: Option<&ArmBottleneck>) -> String {

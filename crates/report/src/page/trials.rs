@@ -1,7 +1,7 @@
 //! Every trial in a line, and whether it counts.
 
 use maud::{Markup, html};
-use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord, Validity};
+use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord, Validity, World};
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
 use crate::subject::run_suffix;
@@ -13,13 +13,16 @@ const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let mut rows = Vec::new();
+    // A real line draws nothing.
+    let has_seeds = runs.iter().any(|run| run.record.world != World::Measured);
     for (number, run) in runs.iter().enumerate() {
         let suffix = run_suffix(runs, number);
         let listed = run.record.trials.iter().take(MOST_TRIALS);
-        rows.extend(listed.map(|trial| row(trial, &suffix)));
+        rows.extend(listed.map(|trial| row(trial, &suffix, has_seeds)));
     }
     let head = html! {
-        (head("trial")) (words_head("arm")) (head("repeat")) (head("seed"))
+        (head("trial")) (words_head("arm")) (head("repeat"))
+        @if has_seeds { (head("seed")) }
         (unit_head("load p50", "ms"))
         (unit_head("load p99", "ms"))
         (unit_head("goodput up/down", "Mbit/s"))
@@ -42,7 +45,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     }
 }
 
-fn row(trial: &TrialRecord, suffix: &str) -> Markup {
+fn row(trial: &TrialRecord, suffix: &str, has_seed: bool) -> Markup {
     let up: Vec<u64> = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
     let down: Vec<u64> =
         trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
@@ -52,7 +55,7 @@ fn row(trial: &TrialRecord, suffix: &str) -> Markup {
             td { (trial.index) }
             td.text { (trial.arm) (suffix) }
             td { (trial.repeat) }
-            td { (trial.seed) }
+            @if has_seed { td { (trial.seed) } }
             td { (working_latency(trial, Quantile::P50)) }
             td { (working_latency(trial, Quantile::P99)) }
             td { (sum(&up)) " / " (sum(&down)) }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use plotters::style::text_anchor::{HPos, VPos};
-use underload_record::schema::{Direction, Phase, SeriesKind, SeriesPoint, TrialRecord};
+use underload_record::schema::{
+    Direction, FlowRecord, Phase, Series, SeriesKind, SeriesPoint, TrialRecord,
+};
 
 use super::canvas::Ink;
 use super::chart::{self, Axis, WIDTH};
@@ -45,6 +47,8 @@ enum Kind {
     Sojourn(Direction),
     Backlog(Direction),
     Throughput(Direction),
+    /// What the load flows delivered, all together: where no link was there to be counted at.
+    Goodput(Direction),
     DropsAndMarks(Direction),
 }
 
@@ -55,6 +59,7 @@ impl Kind {
             kinds.push(Kind::Sojourn(direction));
             kinds.push(Kind::Backlog(direction));
             kinds.push(Kind::Throughput(direction));
+            kinds.push(Kind::Goodput(direction));
             kinds.push(Kind::DropsAndMarks(direction));
         }
         kinds
@@ -66,6 +71,7 @@ impl Kind {
             Kind::Sojourn(direction) => format!("sojourn in the {direction} queue, ms"),
             Kind::Backlog(direction) => format!("backlog of the {direction} queue, KiB"),
             Kind::Throughput(direction) => format!("throughput of the {direction} link, Mbit/s"),
+            Kind::Goodput(direction) => format!("goodput {direction}, Mbit/s"),
             Kind::DropsAndMarks(direction) => {
                 format!("packets dropped (red) and marked in the {direction} queue")
             }
@@ -75,7 +81,7 @@ impl Kind {
     /// The recorded series, and what its values are divided by for the panel's unit.
     fn source(self) -> Option<(String, f64)> {
         match self {
-            Kind::RoundTrip | Kind::DropsAndMarks(_) => None,
+            Kind::RoundTrip | Kind::Goodput(_) | Kind::DropsAndMarks(_) => None,
             Kind::Sojourn(direction) => Some((SeriesKind::Sojourn.name(direction), 1e6)),
             Kind::Backlog(direction) => Some((SeriesKind::Backlog.name(direction), 1024.0)),
             Kind::Throughput(direction) => Some((SeriesKind::Throughput.name(direction), 1e6)),
@@ -124,6 +130,9 @@ impl<'a> Timeline<'a> {
 
     /// The curve of a panel in the panel's unit, thinned to its smallest and largest per bucket.
     fn curve(&self, kind: Kind) -> Vec<(f64, f64)> {
+        if let Kind::Goodput(direction) = kind {
+            return self.goodput(direction);
+        }
         match kind.source() {
             None => thin(&self.round_trips, self.end_ns, 1.0),
             Some((name, divisor)) => {
@@ -131,6 +140,29 @@ impl<'a> Timeline<'a> {
                 series.map_or(Vec::new(), |series| thin(&series.points, self.end_ns, divisor))
             }
         }
+    }
+
+    /// The sum of what each load flow delivered, Mbit/s, once per bucket.
+    fn goodput(&self, direction: Direction) -> Vec<(f64, f64)> {
+        let is_of = |flow: &&FlowRecord| match direction {
+            Direction::Up => flow.goodput_up_bit_per_s.is_some(),
+            Direction::Down => flow.goodput_down_bit_per_s.is_some(),
+        };
+        let curve = |flow: &FlowRecord| {
+            let name = format!("{}.goodput", flow.name);
+            self.subject.run.series_of(self.trial.index, &name)
+        };
+        let flows: Vec<&Series> = self.trial.flows.iter().filter(is_of).filter_map(curve).collect();
+        let links = self.series(SeriesKind::Throughput, direction);
+        if flows.is_empty() || !links.is_empty() {
+            return Vec::new();
+        }
+        let at = |bucket: usize| {
+            let time_ns = (self.end_ns as f64 * (bucket as f64 + 0.5) / BUCKETS as f64) as u64;
+            let sum: f64 = flows.iter().map(|flow| rate_at(&flow.points, time_ns)).sum();
+            (time_ns as f64 / 1e9, sum / 1e6)
+        };
+        (0..BUCKETS).map(at).collect()
     }
 
     fn has(&self, kind: Kind) -> bool {
@@ -243,6 +275,14 @@ impl<'a> Timeline<'a> {
         }
         Ok(())
     }
+}
+
+/// The value of the point that ends the interval in which a time is: a rate is of the time before
+/// its point. Before the first and after the last there is nothing.
+fn rate_at(points: &[SeriesPoint], time_ns: u64) -> f64 {
+    let next = points.partition_point(|point| point.time_ns < time_ns);
+    let is_inside = next > 0 && next < points.len();
+    if is_inside && points[next].value.is_finite() { points[next].value } else { 0.0 }
 }
 
 /// Smallest and largest value per bucket of time, in the order in which they came: peaks survive.

@@ -1,39 +1,49 @@
 //! What was found, in plain words with its evidence.
 
-use underload_record::schema::Phase;
+use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase};
 
-use super::findings::{Finding, Latency, MarkingFate};
+use super::grade::{ADVICE_FROM_MS, Grade};
+use super::uses;
 
-/// Added delay up to which nobody notices, ms: the jitter that the RRUL specification still counts
-/// as delivered.
-const GOOD_MS: f64 = 30.0;
-/// Added delay from which calls and games suffer, ms.
-const POOR_MS: f64 = 100.0;
-/// Added delay from which all use of the line suffers, ms.
-const BAD_MS: f64 = 300.0;
 /// Loss of probes under load worth a sentence, percent.
 const LOSS_PERCENT: f64 = 1.0;
+/// A router's queue is in front of the line's where it sends a little less than the line carries.
+const SHAPED: f64 = 0.9;
 
-/// Words for the delay that a load adds.
-fn grade(added_ms: f64) -> &'static str {
-    match added_ms {
-        added if added < GOOD_MS => "good: calls and games keep working while the line is busy",
-        added if added < POOR_MS => "noticeable: games suffer, calls mostly do not",
-        added if added < BAD_MS => "poor: calls stutter while the line is busy",
-        _ => "bad: everything interactive stalls while the line is busy",
-    }
+/// The grade and what it means, sentences about each step, then what to do.
+pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
+    let mut lines: Vec<String> = grade_line(findings).into_iter().collect();
+    lines.extend(uses::of(findings).iter().map(ToString::to_string));
+    lines.extend(findings.iter().flat_map(of_step));
+    lines.extend(advice(findings));
+    lines
 }
 
-/// Sentences about each step, then what to do.
-pub fn lines(findings: &[Finding]) -> Vec<String> {
-    let mut lines: Vec<String> = findings.iter().flat_map(of_step).collect();
-    let worst =
-        |finding: &&Finding| finding.valid && added_ms(finding).is_some_and(|it| it >= GOOD_MS);
-    let bloated: Vec<&Finding> = findings.iter().filter(worst).collect();
-    if !bloated.is_empty() {
-        lines.push(advice(&bloated));
-    }
-    lines
+/// The worst step's grade, of those that may be believed.
+fn grade_line(findings: &[Finding]) -> Option<String> {
+    let (worst, added) = worst(findings)?;
+    let grade = Grade::of(added);
+    let from = match findings.iter().filter(|finding| graded(finding).is_some()).count() {
+        1 => String::new(),
+        steps => format!(" (step {}, the worst of {steps})", worst.step),
+    };
+    Some(format!(
+        "Grade {} for latency under load: the load adds {}{from}; {}.",
+        grade.letter(),
+        added_words(added),
+        grade.words()
+    ))
+}
+
+/// The step whose load adds most, and how much, ms.
+pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, f64)> {
+    let graded = findings.iter().filter_map(|finding| Some((finding, graded(finding)?)));
+    graded.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// What the load of a step adds, ms; `None` of one that cannot be believed.
+pub(crate) fn graded(finding: &Finding) -> Option<f64> {
+    finding.added_ms().filter(|_| finding.valid)
 }
 
 fn of_step(finding: &Finding) -> Vec<String> {
@@ -76,7 +86,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
 }
 
 /// `19.0 Mbit/s up (95 % of the tier)`.
-fn rates(finding: &Finding) -> String {
+pub(crate) fn rates(finding: &Finding) -> String {
     let rates: Vec<String> = [
         (finding.goodput_down_mbit_s, finding.tier_down_percent, "down"),
         (finding.goodput_up_mbit_s, finding.tier_up_percent, "up"),
@@ -90,9 +100,9 @@ fn rates(finding: &Finding) -> String {
     if rates.is_empty() { "no load".to_owned() } else { rates.join(" and ") }
 }
 
-fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
+fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -> String {
     let (name, rates) = (&finding.step, rates(finding));
-    let Some(added) = added_ms(finding) else {
+    let Some(added) = finding.added_ms() else {
         return format!("{name}: {rates}; working latency {}", quantiles(load));
     };
     let idle = idle.map_or(String::new(), |idle| format!(", idle {}", quantiles(idle)));
@@ -102,10 +112,10 @@ fn loaded(finding: &Finding, idle: Option<&Latency>, load: &Latency) -> String {
         String::new()
     };
     format!(
-        "{name}: {rates}; working latency {}{idle}. The load adds {}, which is {}{lost}.",
+        "{name}: {rates}; working latency {}{idle}. The load adds {}: grade {}{lost}.",
         quantiles(load),
         added_words(added),
-        grade(added)
+        Grade::of(added).letter()
     )
 }
 
@@ -115,7 +125,7 @@ fn added_words(added_ms: f64) -> String {
 }
 
 /// p50 and p99 (or p90, where there are too few samples), and how many samples they are of.
-fn quantiles(latency: &Latency) -> String {
+fn quantiles(latency: &ClassLatency) -> String {
     let ms = |value: Option<f64>| match value {
         None => "-".to_owned(),
         Some(value) if value < 1.0 => format!("{value:.2}"),
@@ -125,18 +135,12 @@ fn quantiles(latency: &Latency) -> String {
         Some(p99) => ("p99", Some(p99)),
         None => ("p90", latency.p90_ms),
     };
-    let Latency { sent, window_s, .. } = latency;
+    let ClassLatency { sent, window_s, .. } = latency;
     format!(
         "p50 {} ms, {name} {} ms ({sent} probes in {window_s:.0} s)",
         ms(latency.p50_ms),
         ms(high)
     )
-}
-
-/// What the load adds at its worst: the highest quantile known, above the idle median.
-fn added_ms(finding: &Finding) -> Option<f64> {
-    let (idle, load) = (finding.headline(Phase::Idle)?, finding.headline(Phase::Load)?);
-    Some(load.p99_ms.or(load.p90_ms)? - idle.p50_ms?)
 }
 
 fn throttled(finding: &Finding) -> Option<String> {
@@ -188,20 +192,26 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
     Some(format!("{step}: of {}, {} ({} answers)", fate.sent, parts.join(", "), fate.answers))
 }
 
-fn advice(bloated: &[&Finding]) -> String {
-    let is_up = |it: &&&Finding| it.goodput_up_mbit_s.is_some();
-    let rate = |rate: Option<f64>| rate.map(|rate| rate * 0.9);
-    let up = bloated.iter().filter(is_up).find_map(|it| rate(it.goodput_up_mbit_s));
+/// What to change, where the load adds so much that it is worth it.
+pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
+    let is_bloated =
+        |finding: &&Finding| graded(finding).is_some_and(|added| added >= ADVICE_FROM_MS);
+    let bloated: Vec<&Finding> = findings.iter().filter(is_bloated).collect();
+    if bloated.is_empty() {
+        return None;
+    }
+    let rate = |rate: Option<f64>| rate.map(|rate| rate * SHAPED);
+    let up = bloated.iter().find_map(|it| rate(it.goodput_up_mbit_s));
     let down = bloated.iter().find_map(|it| rate(it.goodput_down_mbit_s));
     let shape: Vec<String> = [(down, "down"), (up, "up")]
         .into_iter()
         .filter_map(|(rate, way)| rate.map(|rate| format!("{rate:.1} Mbit/s {way}")))
         .collect();
-    format!(
+    Some(format!(
         "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped to about \
          {}; or ask the provider for active queue management on the modem.",
         shape.join(" and ")
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -210,8 +220,8 @@ mod tests {
 
     use super::*;
 
-    fn latency(phase: Phase, p50: f64, p99: Option<f64>) -> Latency {
-        Latency {
+    fn latency(phase: Phase, p50: f64, p99: Option<f64>) -> ClassLatency {
+        ClassLatency {
             probe: "probe".to_owned(),
             phase,
             closed_loop: false,
@@ -255,23 +265,32 @@ mod tests {
 
     #[test]
     fn bloat_is_named_with_its_evidence_and_its_cure() {
-        let lines = lines(&[up(399.0)]);
+        let lines = finding_lines(&[up(399.0)]);
         assert_eq!(
-            lines[0],
-            "up: 19.0 Mbit/s up (95 % of the tier); working latency p50 85.0 ms, p99 399.0 ms (500 \
-             probes in 5 s), idle p50 12.0 ms, p99 13.0 ms (500 probes in 5 s). The load adds 387 \
-             ms, which is bad: everything interactive stalls while the line is busy."
+            lines,
+            [
+                "Grade D for latency under load: the load adds 387 ms; calls lag and fast games \
+                 suffer while the line is busy.",
+                "A call on the busy line: poor, 443 ms from mouth to ear.",
+                "A game on the busy line: fair, round trips of 399 ms.",
+                "up: 19.0 Mbit/s up (95 % of the tier); working latency p50 85.0 ms, p99 399.0 ms \
+                 (500 probes in 5 s), idle p50 12.0 ms, p99 13.0 ms (500 probes in 5 s). The load \
+                 adds 387 ms: grade D.",
+                "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped \
+                 to about 17.1 Mbit/s up; or ask the provider for active queue management on the \
+                 modem.",
+            ]
         );
-        assert!(lines[1].contains("17.1 Mbit/s up"), "{}", lines[1]);
     }
 
     #[test]
     fn a_good_line_gets_no_advice_and_a_slow_machine_no_verdict() {
-        assert_eq!(lines(&[up(20.0)]).len(), 1);
+        let lines = finding_lines(&[up(20.0)]);
+        assert!(lines[0].starts_with("Grade A for") && lines.len() == 4, "{lines:?}");
         let mut slow = up(399.0);
         slow.valid = false;
         slow.invalid_because = vec!["the prober was 9 ms late".to_owned()];
-        let lines = lines(&[slow]);
+        let lines = finding_lines(&[slow]);
         assert_eq!(lines.len(), 2);
         assert!(lines[0].contains("INVALID") && lines[0].contains("9 ms late"), "{}", lines[0]);
         assert_eq!(
@@ -279,6 +298,23 @@ mod tests {
             "up: INVALID numbers all the same: 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
              ms, p99 399.0 ms (500 probes in 5 s)."
         );
+    }
+
+    #[test]
+    fn the_worst_step_gives_the_grade_and_steps_are_not_compared() {
+        let down = Finding {
+            step: "down".to_owned(),
+            goodput_up_mbit_s: None,
+            goodput_down_mbit_s: Some(38.0),
+            tier_up_percent: None,
+            ..up(20.0)
+        };
+        let lines = finding_lines(&[down, up(399.0)]);
+        assert!(lines[0].contains("387 ms (step up, the worst of 2)"), "{}", lines[0]);
+        assert_eq!(lines[3], "A video stream: good, 38.0 Mbit/s down carry 4K (15 Mbit/s).");
+        let advice = lines.last().unwrap();
+        assert!(advice.contains("17.1 Mbit/s up") && !advice.contains("down"), "{advice}");
+        assert!(!lines.iter().any(|line| line.contains("against")), "{lines:?}");
     }
 
     #[test]
@@ -295,9 +331,9 @@ mod tests {
             rate_bit_per_s: None,
             fair_share_bit_per_s: None,
         });
-        let lines = lines(&[marked]);
+        let lines = finding_lines(&[marked]);
         assert_eq!(
-            lines[1],
+            lines[4],
             "up: CE alarm: 2.5 % of 200 ECN packets of probe-dscp-0-ect1 up arrived marked in 2 s \
              while nothing was queued: a device marks without reason, and ECN senders slow down \
              for nothing"
@@ -306,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_load_that_adds_nothing_adds_no_negative_zero() {
-        let lines = lines(&[up(11.99)]);
-        assert!(lines[0].contains("The load adds less than 1 ms, which is good"), "{lines:?}");
+        let lines = finding_lines(&[up(11.99)]);
+        assert!(lines[0].starts_with("Grade A+"), "{lines:?}");
+        assert!(lines[3].contains("The load adds less than 1 ms: grade A+"), "{lines:?}");
     }
 }

@@ -1,0 +1,128 @@
+//! What one step of a measurement of a real line found.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CeAlarm, Phase};
+
+/// What one step of a measurement found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its name, that of the arm: `down`, `up`, `loaded`.
+    pub step: String,
+    /// What it does, in a few words.
+    pub label: String,
+    /// Whether the machine was punctual enough for the numbers to be the line's.
+    pub valid: bool,
+    /// The reasons why the step is invalid; empty if it is valid.
+    pub invalid_because: Vec<String>,
+    /// Latency of each class, idle and under load.
+    pub latencies: Vec<ClassLatency>,
+    /// Payload in the load phase, Mbit/s, up; `None` where nothing loaded that way.
+    pub goodput_up_mbit_s: Option<f64>,
+    /// Goodput down, Mbit/s.
+    pub goodput_down_mbit_s: Option<f64>,
+    /// Goodput up as a share of the rate that the line is sold with, percent.
+    pub tier_up_percent: Option<f64>,
+    /// Goodput down as a share of the rate that the line is sold with, percent.
+    pub tier_down_percent: Option<f64>,
+    /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
+    /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
+    /// added next to nothing, or there are too few samples for a p99.
+    pub buffer_kib: Option<f64>,
+    /// Round trips per minute under load.
+    pub rpm: Option<Rpm>,
+    /// What happened to the marking of each class on its way.
+    pub markings: Vec<MarkingFate>,
+    /// How far the server's clock was ahead, ms; one-way delays assume this.
+    pub clock_offset_ms: Option<f64>,
+    /// Within this of the truth, ms, as far as one can know.
+    pub clock_error_ms: Option<f64>,
+    /// Flows with too many congestion marks.
+    pub ce_alarms: Vec<CeAlarm>,
+    /// The server's rate limit, not the line, held up the load that way.
+    pub throttled_up: bool,
+    /// Whether the server held the flows down to their granted rate.
+    pub throttled_down: bool,
+}
+
+/// Latency of one class in one phase, round trip.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassLatency {
+    /// Name of the probe.
+    pub probe: String,
+    /// Idle or load.
+    pub phase: Phase,
+    /// From the answer to the one before, not on a schedule: a second view, never a headline.
+    pub closed_loop: bool,
+    /// Length of the window, s.
+    pub window_s: f64,
+    /// Probes sent.
+    pub sent: u64,
+    /// Share of these that was lost, percent.
+    pub lost_percent: f64,
+    /// Median, ms; `None` when nothing came back.
+    pub p50_ms: Option<f64>,
+    /// 90th percentile, ms.
+    pub p90_ms: Option<f64>,
+    /// 99th percentile, ms; `None` below 500 samples, which could not tell it.
+    pub p99_ms: Option<f64>,
+    /// 99.9th percentile, ms; `None` below 5000 samples.
+    pub p999_ms: Option<f64>,
+    /// Largest, ms.
+    pub max_ms: Option<f64>,
+    /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
+    /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
+    pub up_variation_ms: Option<[f64; 2]>,
+    /// One-way delay variation down, ms.
+    pub down_variation_ms: Option<[f64; 2]>,
+}
+
+/// Round trips per minute, each value with its formula.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rpm {
+    /// draft-ietf-ippm-responsiveness-09.
+    pub draft_09: f64,
+    /// As goresponsiveness prints it for 90th percentiles.
+    pub goresponsiveness_p90: f64,
+    /// Responsiveness as goresponsiveness prints it for trimmed means, round trips per minute.
+    pub goresponsiveness_trimmed_mean: f64,
+    /// From UDP probes and TCP's own round trips instead of HTTP exchanges.
+    pub approximated_from_packets: bool,
+}
+
+/// What happened to a class's marking.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MarkingFate {
+    /// Name of the probe.
+    pub probe: String,
+    /// The marking as sent, for example `dscp 45 ect1`.
+    pub sent: String,
+    /// Answers that told.
+    pub answers: u64,
+    /// Arrived at the server unchanged, percent.
+    pub up_kept_percent: f64,
+    /// Arrived there with CE, percent.
+    pub up_ce_percent: f64,
+    /// The marking that arrived most often upstream, if it is another one.
+    pub up_became: Option<String>,
+    /// The answers came back with the same marking, percent; `None` where the server may not send
+    /// it.
+    pub down_kept_percent: Option<f64>,
+    /// Answers came back with CE, percent.
+    pub down_ce_percent: f64,
+    /// What came back most often, if it is something else.
+    pub down_became: Option<String>,
+}
+
+impl Finding {
+    /// The headline: the first open-loop probe in this phase.
+    pub fn headline(&self, phase: Phase) -> Option<&ClassLatency> {
+        self.latencies.iter().find(|latency| !latency.closed_loop && latency.phase == phase)
+    }
+
+    /// What the load adds at its worst, ms: the highest quantile known, above the idle median.
+    pub fn added_ms(&self) -> Option<f64> {
+        let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
+        Some(load.p99_ms.or(load.p90_ms)? - idle.p50_ms?)
+    }
+}

@@ -1,0 +1,68 @@
+//! A letter for what a load adds to the delay.
+//!
+//! The limits are those that DSLReports published for its speed test and that other tests took over.
+//! They put the mean there; we put the 99th percentile, because calls and games suffer from the
+//! worst moments, so a letter of ours is never better than theirs.
+
+/// Added delay worth an advice, ms: from grade B on.
+pub(crate) const ADVICE_FROM_MS: f64 = 30.0;
+
+/// From A+ to F.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grade {
+    APlus,
+    A,
+    B,
+    C,
+    D,
+    F,
+}
+
+impl Grade {
+    /// For p99 under load above p50 idle, ms.
+    pub(crate) fn of(added_ms: f64) -> Self {
+        match added_ms {
+            added if added < 5.0 => Self::APlus,
+            added if added < ADVICE_FROM_MS => Self::A,
+            added if added < 60.0 => Self::B,
+            added if added < 200.0 => Self::C,
+            added if added < 400.0 => Self::D,
+            _ => Self::F,
+        }
+    }
+
+    pub(crate) fn letter(self) -> &'static str {
+        match self {
+            Self::APlus => "A+",
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::D => "D",
+            Self::F => "F",
+        }
+    }
+
+    /// What somebody at this line notices.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::APlus => "nobody notices that the line is busy",
+            Self::A => "calls and games keep working while the line is busy",
+            Self::B => "fast games notice that the line is busy, calls do not",
+            Self::C => "fast games suffer while the line is busy, calls may lag",
+            Self::D => "calls lag and fast games suffer while the line is busy",
+            Self::F => "everything interactive stalls while the line is busy",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_belong_to_the_worse_grade() {
+        let letters = [-1.0, 4.99, 5.0, 29.99, 30.0, 60.0, 199.9, 200.0, 399.9, 400.0, f64::NAN];
+        let letters = letters.map(|added| Grade::of(added).letter());
+        assert_eq!(letters, ["A+", "A+", "A", "A", "B", "C", "C", "D", "D", "F", "F"]);
+    }
+}

@@ -1,0 +1,10 @@
+//! A measured line in words: for a terminal, for the page, for whoever keeps them.
+
+mod grade;
+mod lines;
+mod uses;
+
+pub(crate) use grade::Grade;
+pub use lines::finding_lines;
+pub(crate) use lines::{advice, graded, rates, worst};
+pub(crate) use uses::{Suits, of as uses_of};

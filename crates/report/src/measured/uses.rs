@@ -1,0 +1,129 @@
+//! What a line's numbers mean for a call, a game and a video.
+//!
+//! Rules and sources, as `docs/measure.md` has them:
+//!
+//! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices, and
+//!   400 ms as the most to plan for. Of ours: half the idle round trip, what the load adds at p99
+//!   (all of it one way), and 50 ms in the two devices.
+//! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool, "Latency
+//!   and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400 there and back,
+//!   as the limit of interactive games.
+//! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
+//! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers seconds,
+//!   so that delay hardly matters.
+
+use std::fmt;
+
+use underload_record::schema::{Finding, Phase};
+
+use super::lines::graded;
+
+/// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, the receiver's buffer.
+const DEVICES_MS: f64 = 50.0;
+const CALL_MS: (f64, f64) = (150.0, 400.0);
+const GAME_MS: (f64, f64) = (100.0, 400.0);
+const LOSS_PERCENT: (f64, f64) = (1.0, 3.0);
+/// Rates of streams, Mbit/s.
+const STREAMS: [(f64, &str); 3] = [(15.0, "4K"), (5.0, "1080p"), (3.0, "720p")];
+
+/// How well a line suits a use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Suits {
+    Good,
+    Fair,
+    Poor,
+}
+
+impl Suits {
+    fn of(value: f64, (good, fair): (f64, f64)) -> Self {
+        match value {
+            value if value <= good => Self::Good,
+            value if value <= fair => Self::Fair,
+            _ => Self::Poor,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Fair => "fair",
+            Self::Poor => "poor",
+        }
+    }
+}
+
+/// A use of the line, while others load it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Use {
+    /// `call`, `game` or `video stream`.
+    pub(crate) name: &'static str,
+    pub(crate) suits: Suits,
+    /// The number behind it.
+    pub(crate) because: String,
+}
+
+impl Use {
+    /// A stream is judged by the rate, whatever the line does meanwhile.
+    pub(crate) fn when(&self) -> &'static str {
+        if self.name == VIDEO { "" } else { " on the busy line" }
+    }
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, suits, because } = self;
+        write!(f, "A {name}{}: {}, {because}.", self.when(), suits.name())
+    }
+}
+
+const VIDEO: &str = "video stream";
+
+/// The uses of which something is known, each by the worst step that may be believed.
+pub(crate) fn of(findings: &[Finding]) -> Vec<Use> {
+    let of_steps = |judge: fn(&Finding) -> Option<(f64, Use)>| {
+        let judged = findings.iter().filter_map(judge);
+        judged.max_by(|a, b| a.1.suits.cmp(&b.1.suits).then(a.0.total_cmp(&b.0)))
+    };
+    let interactive = [of_steps(call), of_steps(game)];
+    interactive.into_iter().flatten().map(|(_, it)| it).chain(video(findings)).collect()
+}
+
+fn call(finding: &Finding) -> Option<(f64, Use)> {
+    let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
+    let delay_ms = idle_ms / 2.0 + graded(finding)?.max(0.0) + DEVICES_MS;
+    let because = format!("{delay_ms:.0} ms from mouth to ear");
+    Some((delay_ms, with_loss(finding, "call", Suits::of(delay_ms, CALL_MS), because)))
+}
+
+fn game(finding: &Finding) -> Option<(f64, Use)> {
+    graded(finding)?;
+    let load = finding.headline(Phase::Load)?;
+    let delay_ms = load.p99_ms.or(load.p90_ms)?;
+    let because = format!("round trips of {delay_ms:.0} ms");
+    Some((delay_ms, with_loss(finding, "game", Suits::of(delay_ms, GAME_MS), because)))
+}
+
+fn with_loss(finding: &Finding, name: &'static str, suits: Suits, because: String) -> Use {
+    let lost = finding.headline(Phase::Load).map_or(0.0, |load| load.lost_percent);
+    let by_loss = Suits::of(lost, LOSS_PERCENT);
+    let because = match by_loss {
+        Suits::Good => because,
+        _ => format!("{because} and {lost:.1} % of the packets lost"),
+    };
+    Use { name, suits: suits.max(by_loss), because }
+}
+
+/// By the most that the line carried down.
+fn video(findings: &[Finding]) -> Option<Use> {
+    let rates = findings.iter().filter(|it| it.valid).filter_map(|it| it.goodput_down_mbit_s);
+    let rate = rates.reduce(f64::max)?;
+    let carried = STREAMS.into_iter().find(|(needed, _)| rate >= *needed);
+    let (suits, because) = match carried {
+        Some((needed, name)) => {
+            let suits = if needed >= STREAMS[1].0 { Suits::Good } else { Suits::Fair };
+            (suits, format!("{rate:.1} Mbit/s down carry {name} ({needed:.0} Mbit/s)"))
+        }
+        None => (Suits::Poor, format!("{rate:.1} Mbit/s down carry no 720p (3 Mbit/s)")),
+    };
+    Some(Use { name: VIDEO, suits, because })
+}

@@ -1,0 +1,147 @@
+//! A measured line: the grade, what it means, what to change, and what each step found.
+
+use maud::{Markup, html};
+use underload_record::schema::{Finding, MarkingFate, Phase};
+use underload_store::RunData;
+
+use super::parts::{NOTHING, head, table, unit_head, words_head};
+use crate::measured::{self, Grade, Suits};
+use crate::words::{one_line, significant, thousands};
+
+/// The grade beside its sentence, what it means, and the advice. `None` where the run is no
+/// measurement whose steps are known.
+pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
+    let findings = findings(runs)?;
+    let lines = measured::finding_lines(&findings);
+    let graded = measured::worst(&findings);
+    let uses = measured::uses_of(&findings);
+    let advice = measured::advice(&findings);
+    // What stands in the card is not said again below it.
+    let in_card = usize::from(graded.is_some()) + uses.len();
+    let rest = lines.iter().skip(in_card).filter(|line| Some(*line) != advice.as_ref());
+    Some(html! {
+        @if let Some((_, added)) = graded {
+            @let grade = Grade::of(added);
+            div.card {
+                span.grade.(class(grade)) { (grade.letter()) }
+                p.verdict { @if let Some(line) = lines.first() { (one_line(line)) } }
+            }
+            "\n"
+        }
+        @if !uses.is_empty() {
+            ul.uses {
+                "\n"
+                @for it in &uses {
+                    li {
+                        span.suits.(suits_class(it.suits)) { (it.suits.name()) }
+                        (one_line(&it.to_string()))
+                    }
+                    "\n"
+                }
+            }
+            "\n"
+        }
+        @if let Some(advice) = &advice { p.advice { (one_line(advice)) } "\n" }
+        @for line in rest { p.verdict.minor { (one_line(line)) } "\n" }
+    })
+}
+
+/// The findings of a single measured run, in order of its steps.
+pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
+    let [run] = runs else { return None };
+    let trials = run.record.trials.iter();
+    let found: Vec<Finding> =
+        trials.filter_map(|trial| trial.finding.as_deref().cloned()).collect();
+    (!found.is_empty()).then_some(found)
+}
+
+/// A row per step, and what happened to the markings.
+pub(super) fn section(runs: &[RunData]) -> Markup {
+    let Some(findings) = findings(runs) else { return html! {} };
+    let heads = html! {
+        (words_head("step")) (words_head("carried"))
+        (unit_head("idle p50", "ms")) (unit_head("working p50", "ms")) (unit_head("p99", "ms"))
+        (unit_head("added", "ms")) (head("grade"))
+        (unit_head("buffer", "KiB")) (unit_head("responsiveness", "RPM, draft-09"))
+    };
+    let rows: Vec<Markup> = findings.iter().map(step_row).collect();
+    let marked: Vec<Markup> = findings
+        .iter()
+        .flat_map(|finding| finding.markings.iter().map(move |fate| marking_row(finding, fate)))
+        .collect();
+    let marking_heads = html! {
+        (words_head("step")) (words_head("probe")) (words_head("sent as")) (head("answers"))
+        (unit_head("kept up", "%")) (words_head("became")) (unit_head("CE up", "%"))
+        (unit_head("kept down", "%")) (words_head("became")) (unit_head("CE down", "%"))
+    };
+    html! {
+        h2 { "Step by step" } "\n"
+        p.note {
+            "Added: p99 under load (p90 with too few samples) above the idle p50. Grades are those "
+            "of DSLReports' test, for p99 instead of the mean: A+ below 5 ms, A below 30, B below "
+            "60, C below 200, D below 400. Buffer: what a plain buffer would hold. Steps load the "
+            "line in different ways and are not compared with each other."
+        }
+        "\n"
+        (table(&heads, &rows))
+        @if !marked.is_empty() {
+            h3 { "What became of markings" } "\n"
+            (table(&marking_heads, &marked))
+        }
+    }
+}
+
+fn step_row(finding: &Finding) -> Markup {
+    let value = |value: Option<f64>| value.map_or(NOTHING.to_owned(), significant);
+    let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
+    let added = finding.added_ms();
+    let grade = measured::graded(finding).map(Grade::of);
+    html! {
+        tr {
+            th.text {
+                (finding.step)
+                @if !finding.valid { " " span.missed { "INVALID" } }
+                @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
+            }
+            td.text { (measured::rates(finding)) }
+            td { (value(idle.and_then(|idle| idle.p50_ms))) }
+            td { (value(load.and_then(|load| load.p50_ms))) }
+            td { b { (value(load.and_then(|load| load.p99_ms))) } }
+            td { (added.map_or(NOTHING.to_owned(), |added| significant(added.max(0.0)))) }
+            td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
+            td { (value(finding.buffer_kib)) }
+            td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
+        }
+    }
+}
+
+fn marking_row(finding: &Finding, fate: &MarkingFate) -> Markup {
+    let percent = |value: f64| significant(value);
+    let became = |became: &Option<String>| became.clone().unwrap_or_default();
+    html! {
+        tr {
+            th.text { (finding.step) }
+            td.text { (fate.probe) }
+            td.text { (fate.sent) }
+            td { (thousands(fate.answers)) }
+            td { (percent(fate.up_kept_percent)) }
+            td.text { (became(&fate.up_became)) }
+            td { (percent(fate.up_ce_percent)) }
+            td { (fate.down_kept_percent.map_or(NOTHING.to_owned(), percent)) }
+            td.text { (became(&fate.down_became)) }
+            td { (percent(fate.down_ce_percent)) }
+        }
+    }
+}
+
+fn class(grade: Grade) -> &'static str {
+    match grade {
+        Grade::APlus | Grade::A => "good",
+        Grade::B | Grade::C => "fair",
+        Grade::D | Grade::F => "poor",
+    }
+}
+
+fn suits_class(suits: Suits) -> &'static str {
+    suits.name()
+}
