@@ -73,6 +73,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
             title: "A busy cable upstream".to_owned(),
             text: "# 10 Mbit/s up, 17 ms base round trip\n[path]\nup = \"10mbit\"\n".to_owned(),
             headline: None,
+            plots: Vec::new(),
         },
         seed: 1,
         world,

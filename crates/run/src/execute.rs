@@ -143,6 +143,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
             title: scenario.title.clone(),
             text: scenario.text.clone(),
             headline: scenario.headline.clone(),
+            plots: scenario.plots.clone(),
         },
         seed: scenario.seed,
         world,

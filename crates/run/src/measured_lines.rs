@@ -233,6 +233,7 @@ fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
             title,
             text: text.to_owned(),
             headline: None,
+            plots: Vec::new(),
         },
         arms: vec![ArmRecord { name: ARM.to_owned(), ..ArmRecord::default() }],
         trials: Vec::new(),

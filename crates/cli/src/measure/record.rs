@@ -33,6 +33,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
             title: format!("Latency under load to {name}"),
             text: format!("{}\n{}", arguments.command_line(), notes.concat()),
             headline: None,
+            plots: Vec::new(),
         },
         seed: 0,
         world: World::Measured,

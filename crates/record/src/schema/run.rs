@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArmSummary, Expectation, Headline, StudyRecord, TrialRecord};
+use super::{ArmSummary, Expectation, Headline, PlotRecord, StudyRecord, TrialRecord};
 
 /// The version of the run directory's format that this crate writes; readers refuse a newer one.
 pub const FORMAT_VERSION: u32 = 1;
@@ -51,7 +51,7 @@ pub struct RunRecord {
 }
 
 /// The scenario as it was given.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
     /// The scenario's name, for example `comcast/upstream`.
     pub name: String,
@@ -63,6 +63,9 @@ pub struct ScenarioRecord {
     /// The comparison that it is about; `None` where it declares none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,
+    /// The pictures that it asks for; not written where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plots: Vec<PlotRecord>,
 }
 
 /// The worlds that can execute a scenario.

@@ -54,6 +54,7 @@ mod identity;
 mod lines;
 mod path;
 mod phases;
+mod plots;
 mod published;
 pub(crate) mod quantity;
 pub(crate) mod section;
@@ -66,7 +67,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, Headline, World, names_arm};
+use underload_record::schema::{Expectation, Headline, PlotRecord, World, names_arm};
 
 pub use arm::Arm;
 pub use builder::{Builder, Keys};
@@ -107,6 +108,8 @@ pub struct Scenario {
     /// The comparison that it is about, of these arms; `None` where it declares none, or where its
     /// arms were not chosen.
     pub headline: Option<Headline>,
+    /// The pictures that it asks for, of these arms.
+    pub plots: Vec<PlotRecord>,
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
     /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn.
@@ -177,6 +180,7 @@ impl Scenario {
         let mut dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
         let mut published = published::take_published(&mut root).map_err(plain)?;
         let headline = headline::take_headline(&mut root).map_err(plain)?;
+        let plots = plots::take_plots(&mut root).map_err(plain)?;
         let short = Short::take(&mut root).map_err(plain)?;
         let mut cohort = Cohort::take(&mut root).map_err(plain)?;
         refuse_rest(&root).map_err(plain)?;
@@ -201,6 +205,7 @@ impl Scenario {
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
         let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;
+        let plots = plots::chosen(plots, &arms, &own).map_err(plain)?;
         let seed = options.seed.unwrap_or(head.seed);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
         let from_lines = runs_of_lines(cohort.as_mut(), &arms, (seed, has_repeats), asked);
@@ -217,6 +222,7 @@ impl Scenario {
             arms,
             cohort,
             headline,
+            plots,
             published,
             templates,
             document,
@@ -367,7 +373,7 @@ fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, F
 }
 
 fn refuse_rest(root: &Table) -> Result<(), Fault> {
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 14] = [
         "title",
         "description",
         "figure",
@@ -380,6 +386,7 @@ fn refuse_rest(root: &Table) -> Result<(), Fault> {
         "arm",
         "sweep",
         "headline",
+        "plot",
         "published",
     ];
     match root.keys().next() {
