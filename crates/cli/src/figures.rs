@@ -2,13 +2,16 @@
 //! time.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_record::schema::World;
-use underload_report::{Figure, figures_markdown, figures_table};
-use underload_run::Settings;
+use underload_report::{
+    Figure, FigurePage, figures_markdown, figures_table, load, write_figure_pages,
+};
 use underload_run::scenario::{Options, Scenario, builtin};
+use underload_run::{Destination, Settings};
 
 use crate::console::{self, note};
 use crate::exit::OrBadInput;
@@ -31,6 +34,9 @@ pub struct Arguments {
     /// Prints Markdown, as in docs/figures.md.
     #[arg(long)]
     pub markdown: bool,
+    /// Writes a page per paper into this folder: each figure drawn, beside its numbers.
+    #[arg(long, value_name = "DIR", conflicts_with = "markdown")]
+    pub html: Option<PathBuf>,
     /// Computes every trial, also those that an earlier run kept in the cache.
     #[arg(long)]
     pub no_cache: bool,
@@ -39,6 +45,9 @@ pub struct Arguments {
 /// Runs the scenarios and prints the numbers.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = arguments.scenarios().or_bad_input()?;
+    if let Some(folder) = &arguments.html {
+        return arguments.write_pages(&scenarios, folder);
+    }
     let mut figures = Vec::new();
     for (position, scenario) in scenarios.iter().enumerate() {
         note!("[{} of {}]", position + 1, scenarios.len());
@@ -104,6 +113,41 @@ impl Arguments {
             figure: scenario.figure.clone(),
             expectations: record.expectations,
         })
+    }
+
+    /// A page per paper. Of each scenario a run directory is made, drawn and removed again.
+    fn write_pages(&self, scenarios: &[Scenario], folder: &Path) -> anyhow::Result<()> {
+        let work = folder.join(format!(".runs-{}", std::process::id()));
+        let pages = self.pages(scenarios, &work);
+        // Nothing but what was just made lies there.
+        let removed = match std::fs::remove_dir_all(&work) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        let first = write_figure_pages(folder, &pages?).context("writing the pages")?;
+        removed.with_context(|| work.display().to_string())?;
+        println!("{}", first.display());
+        Ok(())
+    }
+
+    fn pages(&self, scenarios: &[Scenario], work: &Path) -> anyhow::Result<Vec<FigurePage>> {
+        let mut pages = Vec::new();
+        for (position, scenario) in scenarios.iter().enumerate() {
+            eprintln!("[{} of {}]", position + 1, scenarios.len());
+            let path = work.join(position.to_string());
+            let settings = Settings {
+                uses_cache: !self.no_cache,
+                commit: run::COMMIT,
+                destination: Destination::Directory(path.clone()),
+                ..Settings::default()
+            };
+            run::record(scenario, settings).with_context(|| scenario.name.clone())?;
+            let runs = load(&[&path]).with_context(|| scenario.name.clone())?;
+            let Some(data) = runs.first() else { continue };
+            pages.push(FigurePage::of(data, &scenario.figure, &scenario.description)?);
+            std::fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
+        }
+        Ok(pages)
     }
 
     /// The command that writes the same page again.

@@ -47,6 +47,17 @@ pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
         .or_else(|| run.study.as_ref()?.cut(arm, name))
 }
 
+/// A metric of each valid trial of an arm, as if it were the only one.
+pub fn metric_over_trials(run: &RunRecord, arm: &str, name: &str) -> Vec<f64> {
+    let trials = run.trials.iter();
+    let own = trials.filter(|trial| trial.arm == arm && trial.validity.is_valid());
+    let value = |trial: &TrialRecord| {
+        let alone = summary(arm, &[trial], &LatencyPools::default());
+        metric(&alone, name)
+    };
+    own.filter_map(value).collect()
+}
+
 /// Summarises the trials of an arm.
 fn summary(arm: &str, trials: &[&TrialRecord], pools: &LatencyPools) -> ArmSummary {
     let of_arm = trials.iter().copied();

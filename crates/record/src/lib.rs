@@ -26,6 +26,6 @@ mod shares;
 mod study;
 mod summarise;
 
-pub use arms::{conclude, metric, metric_of};
+pub use arms::{conclude, metric, metric_of, metric_over_trials};
 pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

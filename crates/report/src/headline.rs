@@ -78,7 +78,7 @@ impl<'a> Number<'a> {
 const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
 
 /// `load.rtt.` and p99 of `load.rtt.p99`.
-fn statistic(name: &str) -> (&str, Option<Quantile>) {
+pub(crate) fn statistic(name: &str) -> (&str, Option<Quantile>) {
     let start = name.rfind(['.', '_']).map_or(0, |at| at + 1);
     // `p99.9` has a point of its own.
     let start = if name.ends_with("p99.9") { name.len() - "p99.9".len() } else { start };

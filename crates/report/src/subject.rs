@@ -95,6 +95,21 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// As a heading has it: the name, or what says more where that says nothing.
+    pub(crate) fn heading(&self) -> String {
+        if self.arm.name == UNNAMED { self.title() } else { self.name.clone() }
+    }
+
+    /// What it is made of, before the words of a caption; empty where the heading says it.
+    pub(crate) fn label_words(&self) -> String {
+        let label = &self.arm.label;
+        if label.is_empty() || self.arm.name == UNNAMED || *label == self.arm.name {
+            String::new()
+        } else {
+            format!("{label}. ")
+        }
+    }
+
     /// As a sentence calls it: by its name, or by its disciplines where the name says less and no
     /// other arm stands beside it.
     pub(crate) fn called(&self) -> String {

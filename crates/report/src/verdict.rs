@@ -459,7 +459,11 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
         let load = working(other)?;
         let others = load.value_ns(Quantile::P50)?;
         let change = (others as f64 / (p50 as f64).max(1.0) - 1.0) * 100.0;
-        Some(format!("{} {}", other.name, words(load, others, format!(" ({change:+.0} %)"))))
+        Some(format!(
+            "{} {}",
+            other.name,
+            words(load, others, format!(" ({} %)", signed_percent(change)))
+        ))
     };
     let others: Vec<String> = all.iter().filter(same).filter_map(line).take(MOST_LINES).collect();
     (!others.is_empty()).then(|| {
@@ -560,6 +564,11 @@ fn expectations(runs: &[RunData]) -> Option<String> {
             format!("Of {all} published numbers {met} {are} met and {missed} missed{unmeasured}.")
         }
     })
+}
+
+/// `+12`; of next to nothing no sign.
+fn signed_percent(change: f64) -> String {
+    if change.abs() < 0.5 { "0".to_owned() } else { format!("{change:+.0}") }
 }
 
 fn times(value: u64, of: u64) -> String {

@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 use underload_record::schema::ArmMetric;
 
-use super::parts::{Least, arm_name, folded, mean, table, unit_head, words_head};
+use super::parts::{Least, arm_name, folded, folded_if, mean, table, unit_head, words_head};
 use crate::subject::Subject;
 
 /// Arms that have a column each; more have a row each.
 const MOST_ARM_COLUMNS: usize = 5;
 
-pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let is_probe = |number: &Number<'_>| {
         let flows = subjects.iter().flat_map(Subject::trials).flat_map(|trial| &trial.flows);
         flows.into_iter().any(|known| known.name == number.flow && is_counter(&known.kind))
@@ -25,7 +25,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     html! {
         @if !applications.is_empty() {
             h2 { "What the applications felt" } "\n"
-            (tables(subjects, &applications))
+            (folded_if(is_many, "All applications", tables(subjects, &applications)))
         }
         @if !probes.is_empty() {
             (folded("Counters of the probes", false, &tables(subjects, &probes)))

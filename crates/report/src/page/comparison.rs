@@ -8,14 +8,14 @@ use underload_record::stats::{
     Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
 
-use super::parts::{arm_row, below, head, signed, table, unit_head, words_head};
+use super::parts::{arm_row, below, folded_if, head, signed, table, unit_head, words_head};
 use crate::likeness;
 use crate::subject::Subject;
 
 /// Trials per arm from which a comparison says something.
 const FEWEST_TRIALS: usize = 5;
 
-pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let Some((first, others)) = subjects.split_first() else { return html! {} };
     let mut rows = Vec::new();
     for other in others.iter().filter(|other| likeness::is_like(first, other)) {
@@ -38,7 +38,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
         (head("p-value"))
     };
     html! {
-        h2 { "Compared with " (first.title()) } "\n"
+        h2 { "Compared with " (first.heading()) } "\n"
         p.note {
             "The arms that differ from it in one thing. One value per valid trial. Difference and "
             "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
@@ -46,7 +46,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             "in which this arm's trial is the slower one."
         }
         "\n"
-        (table(&head, &rows))
+        (folded_if(is_many, "All comparisons", table(&head, &rows)))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::plot::{MOST_TIMELINES, Plot, Plots};
+use super::parts::folded_if;
+use crate::plot::{MOST_HISTOGRAMS, MOST_TIMELINES, Plot, Plots};
 use crate::subject::Subject;
 
 /// Whether figures carry their title as a heading.
@@ -12,7 +13,22 @@ pub(super) enum Headings {
     Hidden,
 }
 
-pub(super) fn distribution_section(plots: &Plots) -> Markup {
+/// What the scenario itself asks for, before all that every run has.
+pub(super) fn asked_for_section(plots: &Plots) -> Markup {
+    if plots.figures.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "What this scenario shows" } "\n"
+        (figures(&plots.figures, Headings::Shown))
+    }
+}
+
+pub(super) fn distribution_section(
+    subjects: &[Subject<'_>],
+    plots: &Plots,
+    is_many: bool,
+) -> Markup {
     if plots.distributions.is_empty() {
         return html! {};
     }
@@ -23,12 +39,19 @@ pub(super) fn distribution_section(plots: &Plots) -> Markup {
             "others."
         }
         "\n"
-        (figures(&plots.distributions, Headings::Shown))
-        (figures(&plots.histograms, Headings::Shown))
+        (folded_if(is_many, "Curves of all arms", figures(&plots.distributions, Headings::Shown)))
+        @if subjects.len() > MOST_HISTOGRAMS {
+            p.note {
+                "Histograms of the first " (MOST_HISTOGRAMS) " of " (subjects.len()) " arms; the "
+                "samples of all are in " code { "samples.parquet" } "."
+            }
+            "\n"
+        }
+        (folded_if(is_many, "Histograms", figures(&plots.histograms, Headings::Shown)))
     }
 }
 
-pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots) -> Markup {
+pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots, is_many: bool) -> Markup {
     if plots.timelines.is_empty() {
         return html! {};
     }
@@ -46,7 +69,7 @@ pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots) -> Marku
             }
             "\n"
         }
-        (figures(&plots.timelines, Headings::Shown))
+        (folded_if(is_many, "Curves over time", figures(&plots.timelines, Headings::Shown)))
     }
 }
 
@@ -58,7 +81,7 @@ pub(super) fn figures(plots: &[Plot], headings: Headings) -> Markup {
         div.figures {
             "\n"
             @for plot in plots {
-                figure {
+                figure class=[(headings == Headings::Shown).then_some("headed")] {
                     "\n"
                     @if headings == Headings::Shown { h3 { (plot.title) } "\n" }
                     (PreEscaped(plot.inline()))

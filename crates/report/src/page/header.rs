@@ -9,8 +9,17 @@ use crate::verdict::{sentences, warnings};
 use crate::words::count;
 use underload_store::RunData;
 
-/// A whole document around what it shows.
+/// A whole document around what it shows, without a script.
 pub(super) fn document(title: &str, content: &Markup) -> Markup {
+    around(title, content, "")
+}
+
+/// The same with what sorts tables and answers to whoever points at plots.
+pub(super) fn interactive(title: &str, content: &Markup) -> Markup {
+    around(title, content, include_str!("page.js"))
+}
+
+fn around(title: &str, content: &Markup, script: &str) -> Markup {
     let style = format!("\n{}", style_sheet());
     html! {
         (DOCTYPE) "\n"
@@ -24,7 +33,11 @@ pub(super) fn document(title: &str, content: &Markup) -> Markup {
                 style { (PreEscaped(style)) } "\n"
             }
             "\n"
-            body { "\n" main { "\n" (content) } "\n" } "\n"
+            body {
+                "\n" main { "\n" (content) } "\n"
+                @if !script.is_empty() { script { (PreEscaped(format!("\n{script}"))) } "\n" }
+            }
+            "\n"
         }
         "\n"
     }

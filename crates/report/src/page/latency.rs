@@ -5,7 +5,8 @@ use underload_record::schema::{ArmLatency, ArmMetric, LatencyMeasure, Phase, Qua
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, arm_row, below, folded, head, phase_words, range, table, unit_head, words_head,
+    Least, NOTHING, arm_row, below, folded, folded_if, head, phase_words, range, table, unit_head,
+    wide_head, words_head,
 };
 use crate::plot::Plot;
 use crate::subject::Subject;
@@ -17,7 +18,7 @@ const SHOWN_METRICS: usize = 3;
 /// Columns after the one that says what a row is about: quantiles, samples, lost, window.
 const COLUMNS: usize = Quantile::ALL.len() + 3;
 
-pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> Markup {
+pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
         let phases = [Phase::Idle, Phase::Load];
@@ -35,8 +36,8 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot]) -> Markup {
             "quantiles (Student's t)."
         }
         "\n"
-        (figures(overview, Headings::Hidden))
-        (table(&heads("phase"), &rows))
+        (folded_if(is_many, "All arms as bars", figures(overview, Headings::Hidden)))
+        (folded_if(is_many, "All arms in numbers", table(&heads("phase"), &rows)))
         (other_probes(subjects))
     }
 }
@@ -102,7 +103,10 @@ fn other_probes(subjects: &[Subject<'_>]) -> Markup {
 fn heads(what: &str) -> Markup {
     html! {
         (words_head(what))
-        @for quantile in Quantile::ALL { (unit_head(quantile.name(), "ms")) }
+        @for quantile in Quantile::ALL {
+            @if is_strong(quantile) { (unit_head(quantile.name(), "ms")) }
+            @else { (wide_head(quantile.name(), "ms")) }
+        }
         (head("samples")) (head("lost")) (unit_head("window", "s"))
     }
 }
@@ -120,7 +124,9 @@ fn arm_rows(
         rows.push(html! {
             tr {
                 td.text { (describe(latency)) }
-                @for quantile in Quantile::ALL { td { (quantile_value(latency, quantile)) } }
+                @for quantile in Quantile::ALL {
+                    td class=[width(quantile)] { (quantile_value(latency, quantile)) }
+                }
                 td { (thousands(latency.sent)) }
                 td { (thousands(latency.lost)) }
                 td { (significant(latency.window_ns as f64 / 1e9)) }
@@ -142,19 +148,30 @@ fn time_weighted_row(latency: &ArmLatency) -> Markup {
     html! {
         tr {
             td.text { (latency.probe) ", by time" }
-            @for quantile in Quantile::ALL { td { (mean(quantile)) } }
+            @for quantile in Quantile::ALL {
+                td class=[width(quantile)] { (mean(quantile)) }
+            }
             td {} td {} td {}
         }
     }
 }
 
+/// The usual and the bad moment, which a phone shows too.
+fn is_strong(quantile: Quantile) -> bool {
+    matches!(quantile, Quantile::P50 | Quantile::P99)
+}
+
+/// The class of a cell that a phone has no room for.
+fn width(quantile: Quantile) -> Option<&'static str> {
+    (!is_strong(quantile)).then_some("wide-only")
+}
+
 fn quantile_value(latency: &ArmLatency, quantile: Quantile) -> Markup {
     let Some(value_ns) = latency.told_ns(quantile) else { return html! { (NOTHING) } };
-    let is_strong = matches!(quantile, Quantile::P50 | Quantile::P99);
     let interval = latency.told_over_repeats(quantile);
     let interval = interval.and_then(|interval| range(interval, 1e6, Least::Zero));
     html! {
-        @if is_strong { b { (ms(value_ns)) } } @else { (ms(value_ns)) }
+        @if is_strong(quantile) { b { (ms(value_ns)) } } @else { (ms(value_ns)) }
         @if let Some(interval) = interval { (below(&interval)) }
     }
 }

@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use underload_record::schema::{Finding, MarkingFate, Phase};
 use underload_store::RunData;
 
-use super::parts::{NOTHING, head, table, unit_head, words_head};
+use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
 use crate::measured::{self, Grade, Suits};
 use crate::words::{one_line, significant, thousands};
 
 /// The grade beside its sentence, what it means, and the advice. `None` where the run is no
-/// measurement whose steps are known.
+/// measurement whose steps are known. What each step found in words is in [`section`].
 pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let findings = findings(runs)?;
     let lines = measured::finding_lines(&findings);
@@ -17,8 +17,6 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let uses = measured::uses_of(&findings);
     let advice = measured::advice(&findings);
     // What stands in the card is not said again below it.
-    let in_card = usize::from(graded.is_some()) + uses.len();
-    let rest = lines.iter().skip(in_card).filter(|line| Some(*line) != advice.as_ref());
     Some(html! {
         @if let Some((_, added)) = graded {
             @let grade = Grade::of(added);
@@ -27,6 +25,8 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
                 p.verdict { @if let Some(line) = lines.first() { (one_line(line)) } }
             }
             "\n"
+        } @else {
+            p.verdict { "No step can be believed, so the line has no grade." } "\n"
         }
         @if !uses.is_empty() {
             ul.uses {
@@ -34,7 +34,7 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
                 @for it in &uses {
                     li {
                         span.suits.(suits_class(it.suits)) { (it.suits.name()) }
-                        (one_line(&it.to_string()))
+                        "A " (it.name) (it.when()) ": " (it.because)
                     }
                     "\n"
                 }
@@ -42,7 +42,6 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
             "\n"
         }
         @if let Some(advice) = &advice { p.advice { (one_line(advice)) } "\n" }
-        @for line in rest { p.verdict.minor { (one_line(line)) } "\n" }
     })
 }
 
@@ -59,15 +58,29 @@ pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let Some(findings) = findings(runs) else { return html! {} };
     let heads = html! {
-        (words_head("step")) (words_head("carried"))
-        (unit_head("idle p50", "ms")) (unit_head("working p50", "ms")) (unit_head("p99", "ms"))
-        (unit_head("added", "ms")) (head("grade"))
+        (words_head("step")) (head("grade")) (unit_head("p99 under load", "ms"))
+        (unit_head("added", "ms")) (unit_head("p50 under load", "ms")) (unit_head("idle p50", "ms"))
         (unit_head("buffer", "KiB")) (unit_head("responsiveness", "RPM, draft-09"))
+        (words_head("carried"))
     };
     let rows: Vec<Markup> = findings.iter().map(step_row).collect();
     let marked: Vec<Markup> = findings
         .iter()
         .flat_map(|finding| finding.markings.iter().map(move |fate| marking_row(finding, fate)))
+        .collect();
+    let mut fates = findings.iter().flat_map(|finding| &finding.markings);
+    let changed = fates.any(|fate| {
+        let is_marked = fate.up_ce_percent > 0.0 || fate.down_ce_percent > 0.0;
+        is_marked || fate.up_became.is_some() || fate.down_became.is_some()
+    });
+    // The grade, the uses and the advice stand above.
+    let uses = measured::uses_of(&findings).len();
+    let in_card = usize::from(measured::worst(&findings).is_some()) + uses;
+    let advice = measured::advice(&findings);
+    let said: Vec<String> = measured::finding_lines(&findings)
+        .into_iter()
+        .skip(in_card)
+        .filter(|line| Some(line) != advice.as_ref())
         .collect();
     let marking_heads = html! {
         (words_head("step")) (words_head("probe")) (words_head("sent as")) (head("answers"))
@@ -84,9 +97,13 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         }
         "\n"
         (table(&heads, &rows))
+        ul.said {
+            "\n"
+            @for line in &said { li { (one_line(line)) } "\n" }
+        }
+        "\n"
         @if !marked.is_empty() {
-            h3 { "What became of markings" } "\n"
-            (table(&marking_heads, &marked))
+            (folded("What became of markings", changed, &table(&marking_heads, &marked)))
         }
     }
 }
@@ -103,14 +120,14 @@ fn step_row(finding: &Finding) -> Markup {
                 @if !finding.valid { " " span.missed { "INVALID" } }
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
             }
-            td.text { (measured::rates(finding)) }
-            td { (value(idle.and_then(|idle| idle.p50_ms))) }
-            td { (value(load.and_then(|load| load.p50_ms))) }
+            td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
             td { b { (value(load.and_then(|load| load.p99_ms))) } }
             td { (added.map_or(NOTHING.to_owned(), |added| significant(added.max(0.0)))) }
-            td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
+            td { (value(load.and_then(|load| load.p50_ms))) }
+            td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
+            td.text.wide { (measured::rates(finding)) }
         }
     }
 }

@@ -1,8 +1,12 @@
-//! `report.html`: one page that needs no network, no script and no explanation.
+//! `report.html`: one page that needs no network, no script and no explanation. With a script its
+//! tables are sorted and its plots tell values; without one nothing is missing.
 
 mod applications;
+mod arms;
+mod book;
 mod cohorts;
 mod comparison;
+mod contents;
 mod figures;
 mod header;
 mod latency;
@@ -26,6 +30,9 @@ use underload_store::RunData;
 use crate::plot::{Plot, PlotError, Plots};
 use crate::subject::{Subject, subjects};
 
+use contents::with_contents;
+
+pub use book::{FigurePage, write_figure_pages};
 pub use cohorts::cohort_page;
 pub(crate) use measured::findings;
 
@@ -141,28 +148,30 @@ const MANY_ARMS: usize = 12;
 
 fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<String, PageError> {
     let first = runs.first().ok_or(PageError::Empty)?;
-    // Of many arms nobody reads bar by bar; a study that has published numbers is about those.
-    let published_first = subjects.len() > MANY_ARMS;
+    // Of many arms nobody reads bar by bar: a line for each, what was published, details folded.
+    let is_many = subjects.len() > MANY_ARMS;
     // Who measured a line looks for the moment at which it went wrong.
     let is_measured = measured::findings(runs).is_some();
     let content = html! {
         (header::header(first, runs, subjects))
         (study::section(runs))
-        @if published_first { (published::section(runs)) }
+        (figures::asked_for_section(plots))
+        @if is_many { (arms::section(subjects)) (published::section(runs)) }
         (measured::section(runs))
-        @if is_measured { (figures::timeline_section(subjects, plots)) }
-        (latency::section(subjects, &plots.overview))
-        (figures::distribution_section(plots))
-        (comparison::section(subjects))
-        (queues::section(subjects))
+        @if is_measured { (figures::timeline_section(subjects, plots, is_many)) }
+        (latency::section(subjects, &plots.overview, is_many))
+        (figures::distribution_section(subjects, plots, is_many))
+        (comparison::section(subjects, is_many))
+        (queues::section(subjects, is_many))
         (service_flows::section(subjects))
-        (applications::section(subjects))
-        @if !is_measured { (figures::timeline_section(subjects, plots)) }
-        @if !published_first { (published::section(runs)) }
+        (applications::section(subjects, is_many))
+        @if !is_measured { (figures::timeline_section(subjects, plots, is_many)) }
+        @if !is_many { (published::section(runs)) }
         (trials::section(runs))
         (provenance::section(runs))
     };
-    Ok(without_controls(header::document(header::title(first), &content).into_string()))
+    let page = header::interactive(header::title(first), &content).into_string();
+    Ok(without_controls(with_contents(&page)))
 }
 
 /// The templates escape what would be markup. What is left of a stranger's text could still move

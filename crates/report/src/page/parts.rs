@@ -26,6 +26,28 @@ pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
     }
 }
 
+/// A table that the page's script sorts by a click on a head, and filters by its first column.
+pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table.sortable {
+                "\n" thead { tr { (head) } } "\n"
+                tbody {
+                    "\n"
+                    @for row in rows { (row) "\n" }
+                }
+                "\n"
+            }
+        }
+        "\n"
+    }
+}
+
+/// What is read by few where there is much: folded then, else as it is.
+pub(super) fn folded_if(is_much: bool, summary: &str, content: Markup) -> Markup {
+    if is_much && !content.0.is_empty() { folded(summary, false, &content) } else { content }
+}
+
 /// The head of a column of words.
 pub(super) fn words_head(name: &str) -> Markup {
     html! { th.text { (name) } }
@@ -55,6 +77,11 @@ pub(super) fn arm_row(subject: &Subject<'_>, columns: usize) -> Markup {
             }
         }
     }
+}
+
+/// The head of a column that a phone has no room for.
+pub(super) fn wide_head(name: &str, unit: &str) -> Markup {
+    html! { th.wide-only { (name) br; span.unit { (unit) } } }
 }
 
 /// The name of an arm after a piece of its line.

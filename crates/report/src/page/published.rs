@@ -23,19 +23,31 @@ pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
     of_rows(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
 }
 
+/// Those of a figure, whose heading stands above them already.
+pub(super) fn numbers(expectations: &[Expectation]) -> Markup {
+    if expectations.is_empty() {
+        return html! {};
+    }
+    bare(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
+}
+
 fn of_rows(rows: &[Markup]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
+    html! {
+        h2 { "Against published numbers" } "\n"
+        p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
+        (bare(rows))
+    }
+}
+
+fn bare(rows: &[Markup]) -> Markup {
     let head = html! {
         (words_head("number")) (head("published")) (head("ours")) (words_head("unit"))
         (words_head("outcome")) (words_head("source and note"))
     };
-    html! {
-        h2 { "Against published numbers" } "\n"
-        p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
-        (table(&head, rows))
-    }
+    table(&head, rows)
 }
 
 fn row(expected: &Expectation, suffix: &str) -> Markup {

@@ -3,11 +3,13 @@
 use maud::{Markup, PreEscaped, html};
 use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quantile};
 
-use super::parts::{Least, NOTHING, arm_row, mean, phase_words, table, unit_head, words_head};
+use super::parts::{
+    Least, NOTHING, arm_row, folded_if, mean, phase_words, table, unit_head, words_head,
+};
 use crate::subject::Subject;
 use crate::words::{shares, significant, thousands};
 
-pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
         let directions = [Direction::Up, Direction::Down].into_iter();
@@ -48,7 +50,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             @if subjects.iter().any(has_shares) { " A : B is A's goodput over B's." }
         }
         "\n"
-        (table(&head, &rows))
+        (folded_if(is_many, "All queues", table(&head, &rows)))
     }
 }
 

@@ -21,6 +21,9 @@ const COLOURS: usize = 8;
 /// Line patterns; together with the colours they tell 32 arms apart, in grey too.
 const DASHES: [&str; 4] = ["none", "6 3", "1.5 2.5", "8 3 1.5 3"];
 
+/// Shades of a heat map.
+pub(super) const HEATS: usize = 10;
+
 /// Role of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
@@ -42,6 +45,10 @@ pub(super) enum Ink {
     Solid(usize),
     /// An arm's area or range: as the arm, paler.
     Pale(usize),
+    /// Of a heat map, from 0 for the palest to [`HEATS`] - 1.
+    Heat(usize),
+    /// Not seen: what the pixels of a panel stand for.
+    Frame,
     /// The band around an arm's curve: so pale that a curve shows through two of them.
     Faint(usize),
 }
@@ -69,12 +76,14 @@ enum Role {
     Pale,
     Solid,
     Faint,
+    Heat,
+    Frame,
 }
 
 impl Role {
-    const WITHOUT_ARM: [Self; 6] =
-        [Self::Text, Self::Muted, Self::Grid, Self::Axis, Self::Band, Self::Alert];
-    const OF_ARM: [Self; 4] = [Self::Arm, Self::Pale, Self::Solid, Self::Faint];
+    const WITHOUT_ARM: [Self; 7] =
+        [Self::Text, Self::Muted, Self::Grid, Self::Axis, Self::Band, Self::Alert, Self::Frame];
+    const OF_ARM: [Self; 5] = [Self::Arm, Self::Pale, Self::Solid, Self::Faint, Self::Heat];
 
     fn name(self) -> &'static str {
         match self {
@@ -88,6 +97,8 @@ impl Role {
             Self::Pale => "p",
             Self::Solid => "c",
             Self::Faint => "b",
+            Self::Heat => "h",
+            Self::Frame => "frame",
         }
     }
 }
@@ -115,6 +126,8 @@ impl Class {
             Ink::Solid(arm) => of_arm(Role::Solid, arm, COLOURS),
             Ink::Pale(arm) => of_arm(Role::Pale, arm, COLOURS),
             Ink::Faint(arm) => of_arm(Role::Faint, arm, COLOURS),
+            Ink::Heat(shade) => of_arm(Role::Heat, shade.min(HEATS - 1), HEATS),
+            Ink::Frame => plain(Role::Frame),
         }
     }
 
@@ -149,7 +162,8 @@ impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
 /// The rules that give every ink its colour, for up to 32 arms. The variables are in `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
-    for name in Role::WITHOUT_ARM.map(Role::name) {
+    let seen = Role::WITHOUT_ARM.into_iter().filter(|role| *role != Role::Frame);
+    for name in seen.map(Role::name) {
         let _ = write!(css, ".s-{name}{{stroke:var(--{name})}}.f-{name}{{fill:var(--{name})}}");
     }
     for colour in 0..COLOURS {
@@ -157,6 +171,10 @@ pub(crate) fn ink_rules() -> String {
         let _ = write!(css, ".f-c{colour}{{fill:var(--c{colour})}}");
         let _ = write!(css, ".f-p{colour}{{fill:var(--c{colour});opacity:.35}}");
         let _ = write!(css, ".f-b{colour}{{fill:var(--c{colour});opacity:.13}}");
+    }
+    for shade in 0..HEATS {
+        let opacity = 0.06 + 0.54 * shade as f64 / (HEATS - 1) as f64;
+        let _ = write!(css, ".f-h{shade}{{fill:var(--c1);opacity:{opacity:.2}}}");
     }
     for arm in 0..COLOURS * DASHES.len() {
         let (colour, dash) = (arm % COLOURS, DASHES[(arm + arm / COLOURS) % DASHES.len()]);
@@ -310,6 +328,10 @@ impl DrawingBackend for Canvas<'_> {
             FontStyle::Bold => r#" font-weight="600""#,
             _ => "",
         };
+        if Class::from_color(style.color())?.role == Role::Frame {
+            let _ = writeln!(self.body, "<metadata>{}</metadata>", escape(text));
+            return Ok(());
+        }
         let (paint, text) = (filled(style.color())?, escape(text));
         let _ = write!(self.body, r#"<text {paint} x="{x}" y="{y:.1}" font-size="{size:.1}""#);
         let _ = writeln!(self.body, r#" text-anchor="{anchor}"{weight}{turn}>{text}</text>"#);
@@ -363,9 +385,10 @@ mod tests {
     #[test]
     fn every_ink_comes_back_from_its_color_and_no_other_color_is_one() {
         let arms = [0, 7, 8, 31, 32, 100];
-        let of_arm = [Ink::Arm, Ink::Solid, Ink::Pale, Ink::Faint];
+        let of_arm = [Ink::Arm, Ink::Solid, Ink::Pale, Ink::Faint, Ink::Heat];
         let inks = arms.iter().flat_map(|arm| of_arm.map(|ink| ink(*arm)));
-        let plain = [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert];
+        let plain =
+            [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert, Ink::Frame];
         let through = |RGBColor(red, green, blue)| {
             Class::from_color(BackendColor { alpha: 1.0, rgb: (red, green, blue) })
         };

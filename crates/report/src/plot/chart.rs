@@ -59,7 +59,28 @@ pub(super) fn panel<'a>(
     x: &Axis<'_>,
     y: &Axis<'_>,
 ) -> Result<Panel<'a>, String> {
-    panel_with_ticks(area, (top, bottom), x, y, (&number, &number))
+    let panel = panel_with_ticks(area, (top, bottom), x, y, (&number, &number))?;
+    frame(area, &panel, (x, y), (false, false), &[])?;
+    Ok(panel)
+}
+
+/// Tells whoever points at a panel which values its pixels have: edges, values there, whether an
+/// axis grows by factors of ten, names; and of places to the right with names of their own, those.
+pub(super) fn frame(
+    area: &Area<'_>,
+    panel: &Panel<'_>,
+    (x, y): (&Axis<'_>, &Axis<'_>),
+    (x_log, y_log): (bool, bool),
+    places: &[(f64, &str)],
+) -> Result<(), String> {
+    let ((left, right), (top, bottom)) = pixels_of(panel);
+    let edges = format!("{left} {right} {top} {bottom}");
+    let values = format!("{} {} {} {}", x.range.start, x.range.end, y.range.start, y.range.end);
+    let logs = format!("{} {}", u8::from(x_log), u8::from(y_log));
+    let mut lines = vec![edges, values, logs, x.name.to_owned(), y.name.to_owned()];
+    lines.extend(places.iter().map(|(at, name)| format!("{at} {name}")));
+    let told: Vec<String> = lines.iter().map(|line| line.replace('\n', " ")).collect();
+    text(area, &told.join("\n"), (0, 0), style(1.0, Ink::Frame, HPos::Left, VPos::Top))
 }
 
 /// Gives the label of a tick.
@@ -134,6 +155,135 @@ pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Resu
         x += width + 12;
     }
     Ok(y + LINE_HEIGHT + 2)
+}
+
+/// A chart below a legend; `draw` gets the rows between which it stands, pixels.
+pub(super) fn with_legend(
+    name: &str,
+    title: &str,
+    caption: String,
+    height: u32,
+    names: &[(Ink, String)],
+    draw: impl FnOnce(&Area<'_>, u32, u32) -> Result<(), String>,
+) -> Result<Plot, PlotError> {
+    let measured = if names.is_empty() { Ok(0) } else { legend(None, names) };
+    let top = *measured.as_ref().unwrap_or(&0);
+    plot(name, title.to_owned(), caption, top + height, |area| {
+        measured?;
+        if !names.is_empty() {
+            legend(Some(area), names)?;
+        }
+        draw(area, top, top + height)
+    })
+}
+
+/// Words below the places of an axis that has none of its own, and its name below them. Words
+/// that would run into each other are left out.
+pub(super) fn ticks_below(
+    area: &Area<'_>,
+    panel: &Panel<'_>,
+    at: &[f64],
+    names: &[String],
+    axis: &str,
+) -> Result<(), String> {
+    let (_, (_, bottom)) = pixels_of(panel);
+    let top = bottom as i32 + 9;
+    let mut free_from = f64::NEG_INFINITY;
+    for (at, name) in at.iter().zip(names) {
+        let name = shorten(name, 18);
+        let (x, half) = (place(panel, *at, 0.0).0, f64::from(text_width(&name, 11.0)) / 2.0);
+        if x - half < free_from {
+            continue;
+        }
+        free_from = x + half + 4.0;
+        let muted = style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Center, VPos::Top);
+        text(area, &name, (x as i32, top), muted)?;
+    }
+    let below = ((WIDTH - RIGHT) as i32, top + 15);
+    text(area, axis, below, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Right, VPos::Top))
+}
+
+/// The pixel of a value of a panel.
+fn place(panel: &Panel<'_>, x: f64, y: f64) -> (f64, f64) {
+    let (columns, rows) = pixels_of(panel);
+    let (across, along) = (panel.x_range(), panel.y_range());
+    let share = |value: f64, range: &Range<f64>| {
+        (value - range.start) / (range.end - range.start).max(f64::MIN_POSITIVE)
+    };
+    let right = columns.0 + share(x, &across) * (columns.1 - columns.0);
+    // Rows count from the top.
+    let down = rows.1 - share(y, &along) * (rows.1 - rows.0);
+    (right, down)
+}
+
+/// A published number at its place of an axis: a value, or a band of which an end may be open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Told {
+    pub(super) value: Option<f64>,
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+}
+
+/// A published number above the place `x` of a panel: a diamond, or a bracket that is open where
+/// no end was given.
+pub(super) fn published(
+    area: &Area<'_>,
+    panel: &Panel<'_>,
+    x: f64,
+    told: Told,
+) -> Result<(), String> {
+    let at = |y: f64| place(panel, x, y);
+    let turned = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
+    mark(area, told.value.map(at), told.low.map(at), told.high.map(at), turned, -1.0)
+}
+
+/// The same to the right of the place `y`.
+pub(super) fn published_across(
+    area: &Area<'_>,
+    panel: &Panel<'_>,
+    y: f64,
+    told: Told,
+) -> Result<(), String> {
+    // A mark is drawn upright and turned.
+    let at = |x: f64| {
+        let (x, y) = place(panel, x, y);
+        (y, x)
+    };
+    let turned = |(y, x): (f64, f64)| (x.round() as i32, y.round() as i32);
+    mark(area, told.value.map(at), told.low.map(at), told.high.map(at), turned, 1.0)
+}
+
+/// `up` is the sign of what is more.
+fn mark(
+    area: &Area<'_>,
+    value: Option<(f64, f64)>,
+    low: Option<(f64, f64)>,
+    high: Option<(f64, f64)>,
+    turned: impl Fn((f64, f64)) -> (i32, i32),
+    up: f64,
+) -> Result<(), String> {
+    let line = |points: &[(f64, f64)]| {
+        let points: Vec<(i32, i32)> = points.iter().map(|point| turned(*point)).collect();
+        polyline(area, &points, Ink::Text, 1.4)
+    };
+    if let Some((x, y)) = value {
+        let corners = [(x - 5.0, y), (x, y - 5.0), (x + 5.0, y), (x, y + 5.0), (x - 5.0, y)];
+        line(&corners)?;
+    }
+    for (end, inwards) in [(low, up), (high, -up)] {
+        let Some((x, y)) = end else { continue };
+        line(&[(x - 5.0, y), (x + 5.0, y)])?;
+        if low.is_none() || high.is_none() {
+            // Where the other end is open, towards what would have been met.
+            let tip = y + inwards * 9.0;
+            line(&[(x, y), (x, tip)])?;
+            line(&[(x - 3.0, tip - inwards * 4.0), (x, tip), (x + 3.0, tip - inwards * 4.0)])?;
+        }
+    }
+    match (low, high) {
+        (Some(low), Some(high)) => line(&[low, high]),
+        _ => Ok(()),
+    }
 }
 
 /// Text at a place of the area, pixels.

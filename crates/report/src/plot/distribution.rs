@@ -8,16 +8,16 @@ use super::canvas::Ink;
 use super::chart::{self, Axis};
 use super::{Plot, PlotError};
 use crate::subject::Subject;
-use crate::words::thousands;
+use crate::words::{significant, thousands};
 
 /// With fewer trials per arm than this, a CDF over trials is a few steps that say nothing.
 const FEW_TRIALS: usize = 10;
 
-/// Width of the paper's bars.
-const BIN_NS: u64 = 15_000_000;
+/// Arms beyond this many have no histogram: nobody would compare them.
+pub(crate) const MOST_HISTOGRAMS: usize = 12;
 
 /// Bars that fit side by side.
-const BINS: usize = 40;
+const BINS: u64 = 40;
 
 /// Curves that may have bands around them; more would cover one another.
 const MOST_BANDS: usize = 4;
@@ -173,8 +173,8 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// A bar chart per arm of the mean working latency in bins of 15 ms: over trials as the paper has
-/// it, over samples when there are few trials.
+/// A bar chart per arm of the mean working latency: over trials as the paper has it (its bars are 15
+/// ms wide, as they are here for its range), over samples when there are few trials.
 pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
         .iter()
@@ -189,44 +189,76 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotErro
         .filter(|(_, values, _)| !values.is_empty())
         .collect();
     // One scale for all, so that the bars can be compared; it leaves a long tail to the last words.
-    let longest = values.iter().filter_map(|(_, values, _)| {
+    let ends = values.iter().filter_map(|(_, values, _)| {
         let mut sorted = values.clone();
         sorted.sort_unstable();
-        underload_record::stats::nearest_rank(&sorted, 0.995)
+        let rank = |share| underload_record::stats::nearest_rank(&sorted, share);
+        Some((*sorted.first()?, rank(0.995)?))
     });
-    let bins = longest.max().map_or(0, |longest| (longest / BIN_NS + 1) as usize).clamp(4, BINS);
+    let Some((least, most)) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+        return Ok(Vec::new());
+    };
+    let (start_ns, width_ns, bins) = bins(least, most);
     let counted: Vec<(&Subject<'_>, FixedBins, &str)> = values
         .into_iter()
-        .map(|(subject, values, of)| (subject, FixedBins::count(values, BIN_NS, bins), of))
+        .map(|(subject, values, of)| {
+            let above = values.into_iter().map(|value| value.saturating_sub(start_ns));
+            (subject, FixedBins::count(above, width_ns, bins), of)
+        })
         .collect();
     let highest = counted.iter().flat_map(|(_, bins, _)| shares(bins)).fold(0.0, f64::max);
-    counted.iter().map(|(subject, bins, of)| histogram(subject, bins, of, highest)).collect()
+    let draw = |(subject, bins, of): &(&Subject<'_>, FixedBins, &str)| {
+        histogram(subject, (bins, start_ns), of, highest)
+    };
+    counted.iter().map(draw).collect()
+}
+
+/// Where bins begin, how wide they are and how many, for values from `least` to `most`: from 0 on,
+/// unless the values are far from it and close to each other; of a width that is a round number.
+fn bins(least: u64, most: u64) -> (u64, u64, usize) {
+    let start = if least / 2 > most - least { least } else { 0 };
+    let span = (most - start).max(1);
+    let is_enough = |width: &u64| span / width < BINS;
+    let widths = (0..14).flat_map(|power| {
+        let unit = 10_000_u64.saturating_mul(10_u64.saturating_pow(power));
+        [unit, unit.saturating_mul(3) / 2, unit.saturating_mul(2), unit.saturating_mul(5)]
+    });
+    let width = widths.into_iter().find(is_enough).unwrap_or(span);
+    let start = start / width * width;
+    (start, width, ((most - start) / width + 1) as usize)
 }
 
 fn histogram(
     subject: &Subject<'_>,
-    bins: &FixedBins,
+    (bins, start_ns): (&FixedBins, u64),
     of: &str,
     highest: f64,
 ) -> Result<Plot, PlotError> {
-    let what = if of == "trials" { "mean round trip per trial" } else { "round trip per sample" };
+    let what = if of == "trials" { "Mean round trip per trial" } else { "Round trip per sample" };
     let count: u64 = bins.counts.iter().sum::<u64>() + bins.beyond;
     let beyond = match bins.beyond {
         0 => String::new(),
         beyond => format!("; {} beyond the axis", thousands(beyond)),
     };
-    let caption = format!("{what} under load, 15 ms bins, {} {of}{beyond}.", thousands(count));
+    let width = significant(bins.width_ns as f64 / 1e6);
+    let caption = format!(
+        "{}{what} under load, bins of {width} ms, {} {of}{beyond}.",
+        subject.label_words(),
+        thousands(count)
+    );
     let name = format!("histogram-{}", subject.position);
-    chart::plot(&name, subject.title(), caption, 200, |area| {
+    chart::plot(&name, subject.heading(), caption, 200, |area| {
         let width_ms = bins.width_ns as f64 / 1e6;
-        let end = width_ms * bins.counts.len() as f64;
-        let x = Axis { name: "round-trip time, ms", range: 0.0..end };
+        let start = start_ns as f64 / 1e6;
+        let end = start + width_ms * bins.counts.len() as f64;
+        let x = Axis { name: "round-trip time, ms", range: start..end };
         let y_name = if of == "trials" { "% of trials" } else { "% of samples" };
         let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
         let mut panel = chart::panel(area, 0, 184, &x, &y)?;
         for (bin, share) in shares(bins).into_iter().enumerate().filter(|(_, share)| *share > 0.0) {
             let gap = width_ms * 0.06;
-            let (from, to) = (width_ms * bin as f64 + gap, width_ms * (bin + 1) as f64 - gap);
+            let from = start + width_ms * bin as f64 + gap;
+            let to = start + width_ms * (bin + 1) as f64 - gap;
             chart::bar(&mut panel, (from, 0.0), (to, share), Ink::Arm(subject.position))?;
         }
         Ok(())
@@ -245,5 +277,21 @@ fn range_of(counts: impl Iterator<Item = usize> + Clone) -> String {
         thousands(most)
     } else {
         format!("{} to {}", thousands(least), thousands(most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_follow_the_values() {
+        const MS: u64 = 1_000_000;
+        assert_eq!(bins(20 * MS, 599 * MS), (0, 15 * MS, 40), "the paper's");
+        assert_eq!(bins(20 * MS, 43 * MS), (0, 3 * MS / 2, 29));
+        assert_eq!(bins(950 * MS, 1_000 * MS), (950 * MS - 950 * MS % 1_500_000, 1_500_000, 34));
+        assert_eq!(bins(7, 7), (0, 10_000, 1));
+        let (start, width, count) = bins(0, u64::MAX);
+        assert!(start == 0 && width > 0 && count <= 41, "{width} {count}");
     }
 }

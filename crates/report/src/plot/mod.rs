@@ -5,12 +5,14 @@ mod chart;
 mod cohorts;
 pub mod diagram;
 mod distribution;
+mod figure;
 mod overview;
 mod timeline;
 
 pub(crate) use canvas::escape;
 use canvas::ink_rules;
 pub(crate) use cohorts::plots as cohort_plots;
+pub(crate) use distribution::MOST_HISTOGRAMS;
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;
@@ -75,24 +77,38 @@ pub struct PlotError {
 /// The groups of plots in a report; a group without data is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Plots {
+    /// Those that the scenario asks for.
+    pub(crate) figures: Vec<Plot>,
     pub(crate) overview: Vec<Plot>,
     pub(crate) distributions: Vec<Plot>,
     pub(crate) histograms: Vec<Plot>,
     pub(crate) timelines: Vec<Plot>,
 }
 
+/// The first so many.
+fn first<'s, 'a>(subjects: &'s [Subject<'a>], most: usize) -> &'s [Subject<'a>] {
+    &subjects[..subjects.len().min(most)]
+}
+
 impl Plots {
     pub(crate) fn of(subjects: &[Subject<'_>]) -> Result<Plots, PlotError> {
         Ok(Plots {
+            figures: figure::figures(subjects)?,
             overview: overview::working_latency(subjects)?.into_iter().collect(),
             distributions: distribution::cdfs(subjects)?,
-            histograms: distribution::histograms(subjects)?,
+            histograms: distribution::histograms(first(subjects, MOST_HISTOGRAMS))?,
             timelines: timeline::timelines(subjects)?,
         })
     }
 
+    /// Those that the scenario asks for, alone.
+    pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+        figure::figures(subjects)
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Plot> {
-        let groups = [&self.overview, &self.distributions, &self.histograms, &self.timelines];
+        let groups =
+            [&self.figures, &self.overview, &self.distributions, &self.histograms, &self.timelines];
         groups.into_iter().flatten()
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Row<'a> {
         let (arm, pale) = (Ink::Arm(position), Ink::Pale(position));
         let middle = top + 23;
         let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
-        chart::text(area, &chart::shorten(&self.subject.title(), 50), (LEFT, top), name)?;
+        chart::text(area, &chart::shorten(&self.subject.heading(), 50), (LEFT, top), name)?;
         let values = match self.p99_ns {
             Some(p99_ns) => format!("{} / {} ms", words::ms(self.p50_ns), words::ms(p99_ns)),
             None => format!("{} / – ms", words::ms(self.p50_ns)),

@@ -188,6 +188,12 @@ impl<'a> Timeline<'a> {
     }
 
     fn plot(&self, shown: &[(Kind, f64)]) -> Result<Plot, PlotError> {
+        // A step that loads one way has nothing to show of the other.
+        let is_own = |(kind, _): &&(Kind, f64)| match kind {
+            Kind::Goodput(_) => self.has(*kind),
+            _ => true,
+        };
+        let shown: Vec<(Kind, f64)> = shown.iter().filter(is_own).copied().collect();
         let name = format!("timeline-{}", self.subject.position);
         let TrialRecord { index, repeat, .. } = self.trial;
         let lost = match self.lost_ns.len() {
@@ -198,10 +204,11 @@ impl<'a> Timeline<'a> {
             1 => "the only valid one",
             _ => "the one with the middle median working latency",
         };
+        let label = self.subject.label_words();
         let caption =
-            format!("Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{lost}");
+            format!("{label}Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{lost}");
         let height = 8 + PANEL * shown.len() as u32 + 34;
-        chart::plot(&name, self.subject.title(), caption, height, |area| {
+        chart::plot(&name, self.subject.heading(), caption, height, |area| {
             for (number, (kind, limit)) in shown.iter().enumerate() {
                 let top = 8 + PANEL * number as u32;
                 let is_last = number + 1 == shown.len();

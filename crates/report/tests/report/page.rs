@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use underload_record::schema::{ArmRecord, RunRecord, Validity, World};
+use underload_record::schema::{
+    ArmRecord, ClassLatency, Finding, Phase, RunRecord, Validity, World,
+};
 use underload_record::{LatencyPools, conclude};
-use underload_report::{plots, render, summary_lines, warnings, write_report};
+use underload_report::{finding_lines, plots, render, summary_lines, warnings, write_report};
 use underload_store::RunData;
 
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
@@ -48,8 +50,74 @@ fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
     assert!(both[0].contains("working latency"), "{both:?}");
 }
 
+/// What a step of a measurement found: a load that adds so much.
+fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
+    let latency = |phase, p50_ms, p99_ms| ClassLatency {
+        probe: "probe".to_owned(),
+        phase,
+        closed_loop: false,
+        window_s: 5.0,
+        sent: 500,
+        lost_percent: 0.0,
+        p50_ms: Some(p50_ms),
+        p90_ms: Some(p50_ms),
+        p99_ms: Some(p99_ms),
+        p999_ms: None,
+        max_ms: None,
+        up_variation_ms: None,
+        down_variation_ms: None,
+    };
+    Finding {
+        step: step.to_owned(),
+        label: "TCP <cubic>".to_owned(),
+        valid: true,
+        invalid_because: Vec::new(),
+        latencies: vec![latency(Phase::Idle, 12.0, 13.0), latency(Phase::Load, 80.0, p99_ms)],
+        goodput_up_mbit_s: None,
+        goodput_down_mbit_s: down_mbit_s,
+        tier_up_percent: None,
+        tier_down_percent: None,
+        buffer_kib: Some(251.0),
+        rpm: None,
+        markings: Vec::new(),
+        clock_offset_ms: None,
+        clock_error_ms: None,
+        ce_alarms: Vec::new(),
+        throttled_up: false,
+        throttled_down: false,
+    }
+}
+
+#[test]
+fn a_measured_line_opens_with_its_grade_and_what_to_change() {
+    let mut data = run(World::Measured, &[DOCSIS_PIE, FQ_CODEL], 1, 10_000_000);
+    let findings = [finding("down", Some(38.5), 40.0), finding("up", None, 450.0)];
+    for (trial, finding) in data.record.trials.iter_mut().zip(findings.clone()) {
+        trial.finding = Some(Box::new(finding));
+    }
+    data.record.verdict = finding_lines(&findings);
+    let page = render(std::slice::from_ref(&data)).expect("a page");
+    expect_well_formed(&page);
+    let opening = page.split("<h2").next().unwrap_or_default();
+    for part in [
+        "<span class=\"grade poor\">F</span>",
+        "the load adds 438 ms (step up, the worst of 2)",
+        "A game on the busy line: round trips of 450 ms",
+        "38.5 Mbit/s down carry 4K",
+        "What to change: smart queue management",
+    ] {
+        assert!(opening.contains(part), "{part} is not in the opening\n{opening}");
+    }
+    assert!(page.contains("TCP &lt;cubic&gt;") && !page.contains("<dt>Seed</dt>"));
+    let said = summary_lines(std::slice::from_ref(&data));
+    assert_eq!(said, data.record.verdict, "the words of the terminal");
+}
+
 /// Tags must nest; that is all a browser needs to show every part where it belongs.
 fn expect_well_formed(markup: &str) {
+    // A script is no markup.
+    let (before, rest) = markup.split_once("<script>").unwrap_or((markup, ""));
+    let markup = &format!("{before}{}", rest.split_once("</script>").map_or("", |parts| parts.1));
     let mut open: Vec<&str> = Vec::new();
     for tag in markup.split('<').skip(1) {
         let name_end = tag.find([' ', '>', '/', '\n']).unwrap_or(tag.len());
@@ -71,7 +139,8 @@ fn the_page_is_whole_self_contained_and_small() -> Result<(), Box<dyn Error>> {
     let html = render(&[run(World::Live, &queues, 5, 1_000_000)])?;
     expect_well_formed(&html);
     assert!(html.len() < 1_500_000, "{} bytes", html.len());
-    for remote in ["<script", "<link", "<img", "@import", "url(", "src="] {
+    assert_eq!(html.matches("<script").count(), 1, "the page's own, inside it");
+    for remote in ["<script ", "<link", "<img", "@import", "url(", "src="] {
         assert!(!html.contains(remote), "{remote} in a page that must stand alone");
     }
     let links = html.matches("http").count() - html.matches("http://www.w3.org/2000/svg").count();
@@ -253,7 +322,7 @@ fn names_from_files_cannot_become_markup() -> Result<(), Box<dyn Error>> {
     let data = [conclude_all(record, trials)];
     let html = render(&data)?;
     expect_well_formed(&html);
-    assert!(!html.contains("<script"));
+    assert_eq!(html.matches("<script").count(), 1, "no other than the page's own");
     for plot in plots(&data)? {
         expect_well_formed(&plot.svg());
         assert!(!plot.svg().contains("<script"));

@@ -1,0 +1,195 @@
+//! Reproduced figures as a small book: a page per paper, each figure beside its numbers.
+
+use std::path::{Path, PathBuf};
+
+use maud::{Markup, html};
+use underload_disk::{self as disk, Access};
+use underload_record::schema::{Expectation, Verdict};
+use underload_store::RunData;
+
+use super::figures::{Headings, figures};
+use super::parts::folded;
+use super::{PAGE_MARK, PageError, check_replaceable, header, published, without_controls};
+use crate::plot::{Plot, Plots};
+use crate::subject::subjects;
+
+/// A figure of a paper, as a scenario reproduces it.
+#[derive(Debug, Clone)]
+pub struct FigurePage {
+    scenario: String,
+    title: String,
+    figure: String,
+    description: String,
+    plots: Vec<Plot>,
+    expectations: Vec<Expectation>,
+}
+
+impl FigurePage {
+    /// What is to be shown of a run; `figure` and `description` are the scenario's.
+    ///
+    /// # Errors
+    ///
+    /// [`PageError::Plot`] when a picture cannot be laid out.
+    pub fn of(run: &RunData, figure: &str, description: &str) -> Result<Self, PageError> {
+        let runs = std::slice::from_ref(run);
+        let plots = Plots::asked_for(&subjects(runs))?;
+        Ok(Self {
+            scenario: run.record.scenario.name.clone(),
+            title: header::title(run).to_owned(),
+            figure: figure.to_owned(),
+            description: description.to_owned(),
+            plots,
+            expectations: run.record.expectations.clone(),
+        })
+    }
+
+    /// The paper, by the folder of its scenarios.
+    fn paper(&self) -> &str {
+        let folder = self.scenario.split_once('/').map(|(folder, _)| folder);
+        // It becomes a file's name.
+        let is_plain = |folder: &&str| {
+            folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
+        };
+        folder.filter(is_plain).unwrap_or("figures")
+    }
+
+    fn anchor(&self) -> String {
+        self.scenario.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+    }
+}
+
+/// Writes `index.html` and a page per paper into a directory, and gives the path of the first.
+/// Files of an earlier book are replaced, each whole or not at all.
+///
+/// # Errors
+///
+/// [`PageError::Io`] with what the disk said, [`PageError::NotOurs`] where a file of such a name is
+/// something else.
+pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<PathBuf, PageError> {
+    let mut papers: Vec<&str> = Vec::new();
+    for page in pages {
+        if !papers.contains(&page.paper()) {
+            papers.push(page.paper());
+        }
+    }
+    let of_paper = |paper: &str| -> Vec<&FigurePage> {
+        pages.iter().filter(|page| page.paper() == paper).collect()
+    };
+    let mut files = vec![(directory.join("index.html"), index(&papers, pages))];
+    for paper in &papers {
+        files.push((directory.join(format!("{paper}.html")), paper_page(&of_paper(paper))));
+    }
+    files.iter().try_for_each(|(path, _)| check_replaceable(path, PAGE_MARK))?;
+    disk::create_directory(directory, Access::Usual).map_err(PageError::io(directory, "create"))?;
+    for (path, html) in &files {
+        disk::write_whole(path, html.as_bytes(), Access::Usual)
+            .map_err(PageError::io(path, "write"))?;
+    }
+    Ok(directory.join("index.html"))
+}
+
+/// What a paper is called: the name of its figures without the figure.
+fn paper_name(figures: &[&FigurePage]) -> String {
+    let name = figures.first().map_or("", |page| page.figure.as_str());
+    match name.find(", Figure").or_else(|| name.find(", section")).or_else(|| name.find(", Table"))
+    {
+        Some(end) => name[..end].to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+fn index(papers: &[&str], pages: &[FigurePage]) -> String {
+    let content = html! {
+        header { "\n" h1 { "Published figures, reproduced" } "\n" }
+        p.note {
+            "Each paper has a page: its figures as this program draws them from its own runs, with "
+            "the published numbers in them, and every number beside ours. " (counted(pages.iter()))
+        }
+        "\n"
+        @for paper in papers {
+            @let own: Vec<&FigurePage> =
+                pages.iter().filter(|page| page.paper() == *paper).collect();
+            h2 { a href=(format!("{paper}.html")) { (paper_name(&own)) } } "\n"
+            p.note { (counted(own.iter().copied())) } "\n"
+            ul {
+                "\n"
+                @for page in own {
+                    li {
+                        a href=(format!("{paper}.html#{}", page.anchor())) { (page.figure) }
+                        ": " (page.title)
+                    }
+                    "\n"
+                }
+            }
+            "\n"
+        }
+    };
+    finished("Published figures", &content)
+}
+
+fn paper_page(figures_of_paper: &[&FigurePage]) -> String {
+    let name = paper_name(figures_of_paper);
+    let content = html! {
+        header {
+            "\n"
+            p.kind { a href="index.html" { "All papers" } } "\n"
+            h1 { (name) } "\n"
+            p.verdict.minor { (counted(figures_of_paper.iter().copied())) } "\n"
+        }
+        "\n"
+        nav.contents aria-label="Figures" {
+            "\n"
+            @for page in figures_of_paper {
+                a href=(format!("#{}", page.anchor())) { (short_name(&name, &page.figure)) } "\n"
+            }
+        }
+        "\n"
+        @for page in figures_of_paper { (section(page)) }
+    };
+    finished(&name, &content)
+}
+
+/// The figure without its paper; all of it where nothing would be left.
+fn short_name<'a>(paper: &str, figure: &'a str) -> &'a str {
+    let rest = figure.strip_prefix(paper).unwrap_or(figure).trim_start_matches([',', ' ']);
+    if rest.is_empty() { figure } else { rest }
+}
+
+fn section(page: &FigurePage) -> Markup {
+    html! {
+        section id=(page.anchor()) {
+            "\n"
+            h2 { (page.figure) } "\n"
+            p { (page.title) ". " code { "underload run " (page.scenario) } } "\n"
+            (figures(&page.plots, Headings::Shown))
+            @if page.plots.is_empty() {
+                p.note { "Numbers alone: the source has no picture of it." } "\n"
+            }
+            (published::numbers(&page.expectations))
+            @if !page.description.is_empty() {
+                (folded("What this run is, and what it does differently", false, &html! {
+                    @for paragraph in page.description.split("\n\n") { p { (paragraph) } "\n" }
+                }))
+            }
+        }
+        "\n"
+    }
+}
+
+/// `Of 35 published numbers 30 are met, 5 missed.`
+fn counted<'a>(pages: impl Iterator<Item = &'a FigurePage>) -> String {
+    let verdicts: Vec<Verdict> =
+        pages.flat_map(|page| &page.expectations).map(|expected| expected.verdict).collect();
+    let met = verdicts.iter().filter(|verdict| **verdict == Verdict::Met).count();
+    let unmeasured = verdicts.iter().filter(|verdict| **verdict == Verdict::NotMeasured).count();
+    let missed = verdicts.len() - met - unmeasured;
+    let unmeasured = match unmeasured {
+        0 => String::new(),
+        number => format!(", {number} not measured"),
+    };
+    format!("Of {} published numbers {met} are met, {missed} missed{unmeasured}.", verdicts.len())
+}
+
+fn finished(title: &str, content: &Markup) -> String {
+    without_controls(header::interactive(title, content).into_string())
+}

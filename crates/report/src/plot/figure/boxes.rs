@@ -1,0 +1,99 @@
+//! Box plots: how far repeats lie apart.
+
+use underload_record::metric_over_trials;
+use underload_record::schema::{PlotAxis, names_arm};
+use underload_record::stats::nearest_rank;
+
+use super::grid::{Grid, Scale, arms};
+use super::{Picture, X_ROWS};
+use crate::plot::canvas::Ink;
+use crate::plot::chart::{self, Axis};
+use crate::plot::{Plot, PlotError};
+
+const HEIGHT: u32 = 260;
+const FILLED: f64 = 0.7;
+
+/// Extremes, quartiles and median.
+struct Spread {
+    line: usize,
+    x: usize,
+    five: [f64; 5],
+}
+
+pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+    let plot = picture.plot;
+    let grid = Grid::of(picture, &plot.metric);
+    let arms = arms(picture.run);
+    let mut repeats: Option<(usize, usize)> = None;
+    let mut spreads = Vec::new();
+    for cell in &grid.cells {
+        let named = arms.iter().filter(|arm| names_arm(&cell.point.arms, arm));
+        let mut values: Vec<f64> = named
+            .flat_map(|arm| metric_over_trials(&picture.run.record, arm, &plot.metric))
+            .filter(|value| value.is_finite())
+            .collect();
+        values.sort_by(f64::total_cmp);
+        let Some(five) = five(&values) else { continue };
+        let (least, most) = repeats.unwrap_or((usize::MAX, 0));
+        repeats = Some((least.min(values.len()), most.max(values.len())));
+        spreads.push(Spread { line: cell.line, x: cell.x, five });
+    }
+    let Some((least, most)) = repeats else { return Ok(None) };
+    let count = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+    let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
+    let scale = Scale::of_plot(plot, PlotAxis::Y, all);
+    let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
+    let caption = format!(
+        "Each box is of {count} trials: median, quartiles, smallest and largest.{}",
+        if grid.has_published() { " Diamonds and brackets: published." } else { "" }
+    );
+    chart::with_legend(
+        &picture.name,
+        &plot.title,
+        caption,
+        HEIGHT,
+        &grid.plain_legend(),
+        |area, top, bottom| {
+            let x = Axis { name: "", range: 0.0..grid.xs.len() as f64 };
+            let y = Axis { name: &plot.says, range: scale.range() };
+            let tick = |at: f64| scale.tick(at);
+            let rows = (top, bottom - X_ROWS);
+            let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
+            chart::ticks_below(area, &panel, &middles, &grid.xs, &plot.x_says)?;
+            let named: Vec<(f64, &str)> =
+                middles.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
+            chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+            let width = FILLED / grid.lines.len() as f64;
+            for Spread { line, x, five } in &spreads {
+                let [least, low, middle, high, most] = five.map(|value| scale.at(value));
+                let from = *x as f64 + (1.0 - FILLED) / 2.0 + width * *line as f64;
+                let (from, to, centre) =
+                    (from + width * 0.1, from + width * 0.9, from + width / 2.0);
+                let (pale, ink) = (Ink::Pale(*line), Ink::Solid(*line));
+                chart::bar(&mut panel, (from, low), (to, high), pale)?;
+                chart::curve(&mut panel, vec![(from, middle), (to, middle)], ink, 2.5)?;
+                for (near, far) in [(low, least), (high, most)] {
+                    chart::curve(&mut panel, vec![(centre, near), (centre, far)], ink, 1.2)?;
+                    let cap = (to - from) / 4.0;
+                    let ends = vec![(centre - cap, far), (centre + cap, far)];
+                    chart::curve(&mut panel, ends, ink, 1.2)?;
+                }
+            }
+            for cell in &grid.cells {
+                let middle =
+                    cell.x as f64 + (1.0 - FILLED) / 2.0 + width * (cell.line as f64 + 0.5);
+                for told in &cell.published {
+                    chart::published(area, &panel, middle, told.map(|value| scale.at(value)))?;
+                }
+            }
+            Ok(())
+        },
+    )
+    .map(Some)
+}
+
+fn five(sorted: &[f64]) -> Option<[f64; 5]> {
+    let (first, last) = (*sorted.first()?, *sorted.last()?);
+    let rank = |share: f64| nearest_rank(sorted, share);
+    Some([first, rank(0.25)?, rank(0.5)?, rank(0.75)?, last])
+}

@@ -1,0 +1,166 @@
+//! Families of cumulative distributions: over trials, over samples, or through known quantiles.
+
+use underload_record::schema::{Phase, PlotAxis, Quantile, names_arm};
+use underload_record::stats::Ecdf;
+use underload_record::{metric_of, metric_over_trials};
+
+use super::Picture;
+use super::grid::{Published, Scale, arms, position};
+use crate::headline::statistic;
+use crate::plot::canvas::Ink;
+use crate::plot::chart::{self, Axis};
+use crate::plot::distribution::staircase;
+use crate::plot::{Plot, PlotError};
+use crate::subject::Subject;
+
+const HEIGHT: u32 = 290;
+/// Quantiles that a curve goes through where single values are not kept.
+const KNOWN: [Quantile; 6] =
+    [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99, Quantile::P999, Quantile::Max];
+
+struct Family {
+    lines: Vec<String>,
+    /// Line and steps.
+    curves: Vec<(usize, Vec<(f64, f64)>)>,
+    told: Vec<(f64, Published)>,
+    of: Of,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Trials,
+    Samples,
+    Quantiles,
+}
+
+pub(super) fn draw(
+    picture: &Picture<'_>,
+    subjects: &[Subject<'_>],
+) -> Result<Option<Plot>, PlotError> {
+    let plot = picture.plot;
+    let family = family(picture, subjects);
+    let values = family.curves.iter().flat_map(|(_, curve)| curve.iter().map(|(value, _)| *value));
+    let told = family.told.iter().flat_map(|(_, told)| told.ends());
+    let scale = Scale::of_plot(plot, PlotAxis::X, values.chain(told));
+    if family.curves.iter().all(|(_, curve)| curve.is_empty()) {
+        return Ok(None);
+    }
+    let share = match family.of {
+        Of::Trials => "share of trials",
+        Of::Samples => "share of samples",
+        Of::Quantiles => "share of packets",
+    };
+    let caption = match family.of {
+        Of::Trials => "One value per valid trial.".to_owned(),
+        Of::Samples => "All samples, valid trials pooled.".to_owned(),
+        Of::Quantiles => "Drawn through the 50th, 90th, 95th, 99th and 99.9th percentile and the \
+                          largest value (rings), which is what is kept of each packet."
+            .to_owned(),
+    };
+    let named = family.lines.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    let names: Vec<(Ink, String)> =
+        named.map(|(line, name)| (Ink::Arm(line), name.clone())).collect();
+    chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
+        let x = Axis { name: &plot.says, range: scale.range() };
+        let y = Axis { name: share, range: 0.0..1.0 };
+        let tick = |at: f64| scale.tick(at);
+        let rows = (top, bottom - 16);
+        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&tick, &chart::number))?;
+        chart::frame(area, &panel, (&x, &y), (scale.is_log(), false), &[])?;
+        for (line, steps) in &family.curves {
+            let at = |(value, share): &(f64, f64)| (scale.at(*value), *share);
+            let placed: Vec<(f64, f64)> = steps.iter().map(at).collect();
+            if family.of == Of::Quantiles {
+                chart::curve(&mut panel, placed.clone(), Ink::Arm(*line), 2.0)?;
+                chart::rings(&mut panel, placed, Ink::Solid(*line))?;
+            } else {
+                let range = scale.range();
+                let stairs = staircase(&placed, range.end);
+                chart::curve(&mut panel, stairs, Ink::Arm(*line), 2.0)?;
+            }
+        }
+        for (share, told) in &family.told {
+            chart::published_across(area, &panel, *share, told.map(|value| scale.at(value)))?;
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
+fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
+    let (plot, record) = (picture.plot, &picture.run.record);
+    let arms = arms(picture.run);
+    let (stem, quantile) = statistic(&plot.metric);
+    let phase = stem.strip_suffix(".rtt").and_then(Phase::from_name);
+    let of = match (quantile, phase) {
+        (Some(_), _) => Of::Trials,
+        (None, Some(_)) => Of::Samples,
+        (None, None) => Of::Quantiles,
+    };
+    let mut family = Family { lines: Vec::new(), curves: Vec::new(), told: Vec::new(), of };
+    for point in plot.points(&arms) {
+        // A point of this picture is one curve, whatever stands for `{x}`.
+        let name = [point.line.as_str(), point.x.as_str()];
+        let name: Vec<&str> = name.into_iter().filter(|part| !part.is_empty()).collect();
+        let line = position(&mut family.lines, &name.join(", "));
+        let named: Vec<&str> =
+            arms.iter().copied().filter(|arm| names_arm(&point.arms, arm)).collect();
+        let steps = match of {
+            Of::Trials => {
+                let values =
+                    named.iter().flat_map(|arm| metric_over_trials(record, arm, &plot.metric));
+                Ecdf::new(values).map_or(Vec::new(), |ecdf| ecdf.steps())
+            }
+            Of::Samples => {
+                let of_arm = |subject: &&Subject<'_>| named.contains(&subject.arm.name.as_str());
+                let phase = phase.unwrap_or_default();
+                let values = subjects.iter().filter(of_arm).flat_map(|it| it.round_trips(phase));
+                let ms = values.map(|ns| ns as f64 / 1e6);
+                Ecdf::new(ms).map_or(Vec::new(), |ecdf| ecdf.steps())
+            }
+            Of::Quantiles => through_known(picture, &named),
+        };
+        family.curves.push((line, steps));
+        family.told.extend(told(picture, &point.arms));
+    }
+    family
+}
+
+/// `load.queuing.down` and `download/delivery`, with a statistic.
+fn with_statistic(metric: &str, quantile: Quantile) -> String {
+    let joint = if metric.contains('/') && !metric.contains('.') { '_' } else { '.' };
+    format!("{metric}{joint}{}", quantile.name())
+}
+
+fn share_of(quantile: Quantile) -> f64 {
+    match quantile {
+        Quantile::P50 => 0.5,
+        Quantile::P90 => 0.9,
+        Quantile::P95 => 0.95,
+        Quantile::P99 => 0.99,
+        Quantile::P999 => 0.999,
+        _ => 1.0,
+    }
+}
+
+fn through_known(picture: &Picture<'_>, named: &[&str]) -> Vec<(f64, f64)> {
+    let Some(arm) = named.first() else { return Vec::new() };
+    let value = |quantile: Quantile| {
+        let name = with_statistic(&picture.plot.metric, quantile);
+        metric_of(&picture.run.record, arm, &name).map(|value| (value, share_of(quantile)))
+    };
+    KNOWN.into_iter().filter_map(value).collect()
+}
+
+/// What was published of these arms' distribution: values or bands, each with its share.
+fn told(picture: &Picture<'_>, arms: &str) -> Vec<(f64, Published)> {
+    let mut told = Vec::new();
+    for quantile in KNOWN {
+        let name = with_statistic(&picture.plot.metric, quantile);
+        let expectations = picture.run.record.expectations.iter();
+        let own = expectations.filter(|it| it.metric == name && it.arm == arms);
+        let plain = own.filter(|it| it.relative_to.is_none() && it.choice.is_none());
+        told.extend(plain.map(|it| (share_of(quantile), Published::of(it, false))));
+    }
+    told
+}

@@ -1,0 +1,69 @@
+//! A heat map: a cell for each line and place.
+
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::Picture;
+use super::grid::Grid;
+use crate::plot::canvas::{HEATS, Ink};
+use crate::plot::chart::{self, WIDTH};
+use crate::plot::{Plot, PlotError};
+use crate::words::significant;
+
+const ROW: i32 = 30;
+const TOP: i32 = 24;
+const LEFT: i32 = 112;
+const RIGHT: i32 = 8;
+/// Least room for a number, pixels.
+const NUMBER: i32 = 30;
+
+pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+    let plot = picture.plot;
+    let grid = Grid::of(picture, &plot.metric);
+    if grid.is_empty() {
+        return Ok(None);
+    }
+    let values = || grid.cells.iter().filter_map(|cell| cell.value);
+    let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let by_factors = least > 0.0 && most / least >= 20.0;
+    let place = |value: f64| if by_factors { value.ln() } else { value };
+    let heat = |value: f64| {
+        let span = (place(most) - place(least)).max(f64::MIN_POSITIVE);
+        ((place(value) - place(least)) / span * (HEATS - 1) as f64).round() as usize
+    };
+    let height = TOP + ROW * grid.lines.len() as i32 + 40;
+    let caption = format!(
+        "{}: from {} (palest) to {}{}.",
+        plot.says,
+        significant(least),
+        significant(most),
+        if by_factors { ", shaded by factors" } else { "" }
+    );
+    chart::plot(&picture.name, plot.title.clone(), caption, height as u32, |area| {
+        let width = (WIDTH as i32 - LEFT - RIGHT) / grid.xs.len() as i32;
+        for (row, line) in grid.lines.iter().enumerate() {
+            let at = (LEFT - 8, TOP + ROW * row as i32 + ROW / 2);
+            let style = chart::style(12.0, Ink::Text, HPos::Right, VPos::Center);
+            chart::text(area, &chart::shorten(line, 17), at, style)?;
+        }
+        for cell in &grid.cells {
+            let (left, top) = (LEFT + width * cell.x as i32, TOP + ROW * cell.line as i32);
+            let Some(value) = cell.value else { continue };
+            let (from, to) = ((left + 1, top + 1), (left + width - 1, top + ROW - 1));
+            chart::rectangle(area, from, to, Ink::Heat(heat(value)))?;
+            if width >= NUMBER {
+                let middle = (left + width / 2, top + ROW / 2);
+                let style = chart::style(11.0, Ink::Text, HPos::Center, VPos::Center);
+                chart::text(area, &significant(value), middle, style)?;
+            }
+        }
+        let below = TOP + ROW * grid.lines.len() as i32 + 4;
+        for (column, x) in grid.xs.iter().enumerate() {
+            let at = (LEFT + width * column as i32 + width / 2, below);
+            let style = chart::style(11.0, Ink::Muted, HPos::Center, VPos::Top);
+            chart::text(area, &chart::shorten(x, (width / 6).max(3) as usize), at, style)?;
+        }
+        let style = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
+        chart::text(area, &plot.x_says, (WIDTH as i32 - RIGHT, below + 16), style)
+    })
+    .map(Some)
+}

@@ -1,0 +1,78 @@
+//! Pictures that a scenario asks for, in the form of a published figure and with its numbers.
+
+mod bars;
+mod boxes;
+mod curves;
+mod grid;
+mod heat;
+mod scatter;
+mod sweep;
+
+use underload_record::schema::{PlotKind, PlotRecord, names_arm};
+use underload_store::RunData;
+
+use super::{Plot, PlotError, distribution, timeline};
+use crate::subject::Subject;
+
+/// The pictures of a single run. Several runs side by side have none: a figure is of one.
+pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    let Some(first) = subjects.first() else { return Ok(Vec::new()) };
+    if subjects.iter().any(|subject| subject.run_number != 0) {
+        return Ok(Vec::new());
+    }
+    let mut drawn = Vec::new();
+    for (number, plot) in first.run.record.scenario.plots.iter().enumerate() {
+        let picture = Picture { name: format!("figure-{number}"), plot, run: first.run };
+        drawn.extend(draw(&picture, subjects)?);
+    }
+    Ok(drawn)
+}
+
+/// What a picture is drawn from.
+pub(super) struct Picture<'a> {
+    pub(super) name: String,
+    pub(super) plot: &'a PlotRecord,
+    pub(super) run: &'a RunData,
+}
+
+fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    let one = |plot: Result<Option<Plot>, PlotError>| Ok(plot?.into_iter().collect());
+    match picture.plot.kind {
+        PlotKind::Sweep => one(sweep::draw(picture)),
+        PlotKind::Bars => one(bars::draw(picture)),
+        PlotKind::Scatter => one(scatter::draw(picture)),
+        PlotKind::Box => one(boxes::draw(picture)),
+        PlotKind::Heat => one(heat::draw(picture)),
+        PlotKind::Cdf => one(curves::draw(picture, subjects)),
+        PlotKind::Histogram => {
+            let of_arms = distribution::histograms(&meant(picture, subjects))?;
+            Ok(renamed(picture, of_arms))
+        }
+        PlotKind::Time => {
+            let of_arms = timeline::timelines(&meant(picture, subjects))?;
+            Ok(renamed(picture, of_arms))
+        }
+    }
+}
+
+/// The arms that a picture is of.
+fn meant<'a>(picture: &Picture<'_>, subjects: &[Subject<'a>]) -> Vec<Subject<'a>> {
+    let arms: Vec<&str> = subjects.iter().map(|subject| subject.arm.name.as_str()).collect();
+    let points = picture.plot.points(&arms);
+    let is_meant = |subject: &&Subject<'_>| {
+        points.iter().any(|point| names_arm(&point.arms, &subject.arm.name))
+    };
+    subjects.iter().filter(is_meant).cloned().collect()
+}
+
+fn renamed(picture: &Picture<'_>, plots: Vec<Plot>) -> Vec<Plot> {
+    let rename = |(number, plot): (usize, Plot)| Plot {
+        name: format!("{}-{number}", picture.name),
+        title: format!("{}: {}", picture.plot.title, plot.title),
+        ..plot
+    };
+    plots.into_iter().enumerate().map(rename).collect()
+}
+
+/// Rows that the ticks of an axis to the right and its name take.
+const X_ROWS: u32 = 36;

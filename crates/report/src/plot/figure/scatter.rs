@@ -1,0 +1,111 @@
+//! One metric against another, a point per arm: throughput over delay, with lines of equal power.
+
+use underload_record::schema::{PlotAxis, names_arm};
+
+use super::Picture;
+use super::grid::{Cell, Grid, Published, Scale, arms};
+use crate::plot::canvas::Ink;
+use crate::plot::chart::{self, Axis};
+use crate::plot::{Plot, PlotError};
+
+const HEIGHT: u32 = 320;
+/// Points of a line of equal power.
+const POWER_POINTS: usize = 80;
+
+pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+    let plot = picture.plot;
+    let up = Grid::of(picture, &plot.metric);
+    let right = across(picture, &up);
+    if up.is_empty() || right.iter().all(|(value, _)| value.is_none()) {
+        return Ok(None);
+    }
+    let ends = right.iter().flat_map(|(_, told)| told.iter().flat_map(Published::ends));
+    let across_scale = right.iter().filter_map(|(value, _)| *value).chain(ends);
+    let across = Scale::of_plot(plot, PlotAxis::X, across_scale);
+    let along = Scale::of_plot(plot, PlotAxis::Y, up.values());
+    let points: Vec<(&Cell, f64, f64)> = up
+        .cells
+        .iter()
+        .zip(&right)
+        .filter_map(|(cell, (x, _))| Some((cell, (*x)?, cell.value?)))
+        .collect();
+    // Power is throughput over delay: both have to be measured.
+    let power = points.iter().filter(|(_, x, _)| *x > 0.0).map(|(_, x, y)| y / x);
+    let best = if plot.x_metric.is_empty() { 0.0 } else { power.fold(0.0, f64::max) };
+    let caption = caption(&up, &right, best > 0.0);
+    let names = up.plain_legend();
+    chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
+        let x = Axis { name: &plot.x_says, range: across.range() };
+        let y = Axis { name: &plot.says, range: along.range() };
+        let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
+        let rows = (top, bottom - 16);
+        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
+        chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+        if best > 0.0 {
+            chart::curve(&mut panel, equal_power(&across, &along, best), Ink::Axis, 1.2)?;
+        }
+        for (cell, x, y) in &points {
+            chart::rings(&mut panel, vec![(across.at(*x), along.at(*y))], Ink::Solid(cell.line))?;
+        }
+        for (cell, (x, told)) in up.cells.iter().zip(&right) {
+            let at = (x.map(|x| across.at(x)), cell.value.map(|y| along.at(y)));
+            for told in &cell.published {
+                let Some(x) = at.0 else { continue };
+                chart::published(area, &panel, x, told.map(|value| along.at(value)))?;
+            }
+            for told in told {
+                let Some(y) = at.1 else { continue };
+                chart::published_across(area, &panel, y, told.map(|value| across.at(value)))?;
+            }
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
+/// For each cell where it stands to the right, and what was published of that.
+fn across(picture: &Picture<'_>, up: &Grid) -> Vec<(Option<f64>, Vec<Published>)> {
+    let plot = picture.plot;
+    if !plot.x_metric.is_empty() {
+        let right = Grid::of(picture, &plot.x_metric);
+        return right.cells.into_iter().map(|cell| (cell.value, cell.published)).collect();
+    }
+    let arms = arms(picture.run);
+    let given = |cell: &Cell| {
+        let named = arms.iter().find(|arm| names_arm(&cell.point.arms, arm))?;
+        let mut values = plot.x_values.iter();
+        values.find(|(pattern, _)| names_arm(pattern, named)).map(|(_, value)| *value)
+    };
+    up.cells.iter().map(|cell| (given(cell), Vec::new())).collect()
+}
+
+fn caption(up: &Grid, right: &[(Option<f64>, Vec<Published>)], has_power: bool) -> String {
+    let mut parts = Vec::new();
+    if has_power {
+        parts.push(
+            "Up and to the left is better. The line joins what has the same power (upwards over \
+             rightwards) as the best point."
+                .to_owned(),
+        );
+    }
+    if up.xs.len() > 1 {
+        parts.push(format!("A point for each of {}.", up.xs.join(", ")));
+    }
+    if up.has_published() || right.iter().any(|(_, told)| !told.is_empty()) {
+        parts.push("Diamonds and brackets: published.".to_owned());
+    }
+    parts.join(" ")
+}
+
+/// Where upwards is `power` times rightwards, as far as the picture goes.
+fn equal_power(across: &Scale, along: &Scale, power: f64) -> Vec<(f64, f64)> {
+    let range = across.range();
+    let step = (range.end - range.start) / POWER_POINTS as f64;
+    let at = (0..=POWER_POINTS).map(|point| range.start + step * point as f64);
+    at.filter_map(|at| {
+        let up = across.value(at) * power;
+        let inside = along.value(along.range().start)..=along.value(along.range().end);
+        inside.contains(&up).then(|| (at, along.at(up)))
+    })
+    .collect()
+}

@@ -1,0 +1,101 @@
+//! Lines over a parameter.
+
+use underload_record::schema::{Expectation, PlotAxis};
+
+use super::grid::{Grid, Scale, arms, places};
+use super::{Picture, X_ROWS};
+use crate::plot::canvas::Ink;
+use crate::plot::chart::{self, Axis};
+use crate::plot::{Plot, PlotError};
+
+const HEIGHT: u32 = 280;
+
+pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+    let plot = picture.plot;
+    let grid = Grid::of(picture, &plot.metric);
+    if grid.is_empty() {
+        return Ok(None);
+    }
+    let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
+    let at = places(&grid.xs);
+    let best = best_places(picture, &grid);
+    let mut caption = String::from("A ring for each point; over several arms their mean.");
+    if grid.has_published() {
+        caption += " Diamonds and brackets: published.";
+    }
+    if !best.is_empty() {
+        caption += " Bars at the top: where the best was published to be.";
+    }
+    chart::with_legend(
+        &picture.name,
+        &plot.title,
+        caption,
+        HEIGHT,
+        &grid.legend(),
+        |area, top, bottom| {
+            let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
+            let x = Axis { name: "", range: at[0] - margin..at[at.len() - 1] + margin };
+            let y = Axis { name: &plot.says, range: scale.range() };
+            let tick = |at: f64| scale.tick(at);
+            let rows = (top, bottom - X_ROWS);
+            let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
+            chart::ticks_below(area, &panel, &at, &grid.xs, &plot.x_says)?;
+            let named: Vec<(f64, &str)> =
+                at.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
+            chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+            for line in 0..grid.lines.len() {
+                let own = grid.cells.iter().filter(|cell| cell.line == line);
+                let mut points: Vec<(f64, f64)> =
+                    own.filter_map(|cell| Some((at[cell.x], scale.at(cell.value?)))).collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                chart::curve(&mut panel, points.clone(), Ink::Arm(line), 2.0)?;
+                chart::rings(&mut panel, points, Ink::Solid(line))?;
+            }
+            for cell in &grid.cells {
+                for told in &cell.published {
+                    chart::published(area, &panel, at[cell.x], told.map(|value| scale.at(value)))?;
+                }
+            }
+            for (row, (line, low, high)) in best.iter().enumerate() {
+                let height = scale.range().end - scale.range().start;
+                let up = scale.range().end - height * 0.02 * (row + 1) as f64;
+                chart::curve(&mut panel, vec![(*low, up), (*high, up)], Ink::Solid(*line), 4.0)?;
+            }
+            Ok(())
+        },
+    )
+    .map(Some)
+}
+
+/// For each line, between which places the best was published to be.
+fn best_places(picture: &Picture<'_>, grid: &Grid) -> Vec<(usize, f64, f64)> {
+    let at = places(&grid.xs);
+    let arms = arms(picture.run);
+    let of = |expected: &Expectation| {
+        let choice = expected.choice.as_ref().filter(|_| expected.metric == picture.plot.metric)?;
+        let plain = |name: &str| Expectation {
+            arm: expected.arm.replace("{}", name),
+            choice: None,
+            ..expected.clone()
+        };
+        let mut found = None;
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for (name, number) in &choice.among {
+            let cell = grid.cells.iter().find(|cell| {
+                let own = picture.plot.expectation(&picture.plot.metric, &cell.point);
+                plain(name).is_inverse_of(&own, &arms) == Some(false)
+            })?;
+            if found.is_some_and(|line| line != cell.line) {
+                return None;
+            }
+            found = Some(cell.line);
+            let is_above = expected.low.is_none_or(|low| *number >= low);
+            if is_above && expected.high.is_none_or(|high| *number <= high) {
+                (low, high) = (low.min(at[cell.x]), high.max(at[cell.x]));
+            }
+        }
+        let reach = (at[at.len() - 1] - at[0]) * 0.012;
+        found.filter(|_| low <= high).map(|line| (line, low - reach, high + reach))
+    };
+    picture.run.record.expectations.iter().filter_map(of).collect()
+}

@@ -1,0 +1,262 @@
+//! Reports in a real browser: large and small ones, by day and night, on a desk and in a hand,
+//! pointed at, sorted, printed, and without a script.
+//!
+//! Without Chromium these tests are skipped. What `axe` finds is looked at where `UNDERLOAD_AXE`
+//! names its `axe.min.js`, or `npm install --prefix ~/.cache/underload axe-core` put it there.
+
+#[expect(dead_code, reason = "shared with the fleet's pages, which need more of it")]
+#[path = "../../../orchestrator/tests/browser/chromium.rs"]
+mod chromium;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use underload_record::schema::{ArmRecord, PlotKind, PlotRecord, RunRecord, World};
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
+use underload_record::{LatencyPools, conclude};
+use underload_report::write_report;
+use underload_store::RunData;
+
+use chromium::{Browser, Screen};
+
+/// `None` where there is no browser, which is told.
+fn browser(test: &str) -> Option<Browser> {
+    let program = chromium::program();
+    if program.is_none() {
+        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+    }
+    program.map(|program| Browser::start(&program))
+}
+
+/// The text of axe-core; `None` where it is not installed, which is told.
+fn axe(test: &str) -> Option<String> {
+    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
+    let path = named.or_else(|| Some(home?.join(usual)));
+    let found = path.and_then(|path| std::fs::read_to_string(path).ok());
+    if found.is_none() {
+        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
+    }
+    found
+}
+
+/// A run of these arms, each with the same queue, concluded.
+fn run_of(names: &[String], queue: Queue, change: impl Fn(&mut RunRecord)) -> RunData {
+    let mut record = synthetic::record(World::Sim, &[]);
+    let mut pools = LatencyPools::default();
+    let (mut samples, mut series) = (Vec::new(), Vec::new());
+    for name in names {
+        let mut factors = std::collections::BTreeMap::new();
+        factors.insert("path.up_queue".to_owned(), name.clone());
+        record.arms.push(ArmRecord {
+            name: name.clone(),
+            label: format!("{name}:profile=long,target=10ms before 10mbit:delay=8.5ms"),
+            factors,
+        });
+        for mut trial in synthetic::trials(&[queue], 1, 100_000_000) {
+            let index = record.trials.len() as u32;
+            (trial.record.index, trial.record.arm) = (index, name.clone());
+            trial.samples.iter_mut().for_each(|sample| sample.trial = index);
+            trial.series.iter_mut().for_each(|series| series.trial = index);
+            pools.add(&trial.record, &trial.samples);
+            record.trials.push(trial.record);
+            samples.extend(trial.samples);
+            series.extend(trial.series);
+        }
+    }
+    change(&mut record);
+    conclude(&mut record, &pools);
+    record.complete = true;
+    RunData { record, samples, series, left_out: Vec::new() }
+}
+
+/// As many arms as the largest of the built-in scenarios has.
+fn large() -> RunData {
+    let rate = |number: usize| format!("{}mbit", 1 << (number % 7));
+    let names: Vec<String> =
+        (0..126).map(|number| format!("queue-{}/{}", number / 7, rate(number))).collect();
+    run_of(&names, DOCSIS_PIE, |record| {
+        record.scenario.plots = vec![PlotRecord {
+            kind: PlotKind::Sweep,
+            title: "Round trip over rate".to_owned(),
+            arms: "{line}/{x}".to_owned(),
+            metric: "load.rtt.p99".to_owned(),
+            says: "round trip, ms".to_owned(),
+            x_says: "rate".to_owned(),
+            ..PlotRecord::default()
+        }];
+    })
+}
+
+fn small() -> RunData {
+    let names = ["docsis-pie".to_owned(), "buffer-control".to_owned()];
+    run_of(&names, BUFFER_CONTROL, |_| {})
+}
+
+/// The report of a run, and its address.
+fn written(run: RunData) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = write_report(folder.path(), &[run]).expect("a page");
+    let address = format!("file://{}", page.display());
+    (folder, address)
+}
+
+/// What makes a page hard to use for some, with the elements.
+fn obstacles(browser: &mut Browser, axe: &str) -> Vec<Value> {
+    browser.value(&format!("{axe}; undefined"));
+    let found = browser.value(
+        "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
+            .filter((it) => it.impact === 'serious' || it.impact === 'critical')
+            .map((it) => [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
+    );
+    found.as_array().expect("a list").clone()
+}
+
+#[test]
+fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
+    let test = "reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
+    let Some(mut browser) = browser(test) else { return };
+    let axe = axe(test);
+    let mut faults = Vec::new();
+    for (name, run) in [("small", small()), ("large", large())] {
+        let (_folder, address) = written(run);
+        for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
+            let what = format!("{name} {screen:?} dark: {is_dark}");
+            browser.screen(screen, is_dark);
+            browser.open(&address);
+            let beside = "document.documentElement.scrollWidth - innerWidth";
+            if browser.value(beside).as_f64().is_none_or(|pixels| pixels > 0.0) {
+                faults.push(format!("{what}: wider than the screen"));
+            }
+            if let Some(axe) = &axe {
+                let found = obstacles(&mut browser, axe);
+                faults.extend(found.iter().map(|found| format!("{what}: {found}")));
+            }
+            let complaints = std::mem::take(&mut browser.complaints);
+            faults.extend(complaints.iter().map(|complaint| format!("{what}: {complaint}")));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Screens of 900 pixels that the page of many arms may have.
+const MOST_SCREENS: f64 = 12.0;
+
+#[test]
+fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
+    let test = "a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered";
+    let Some(mut browser) = browser(test) else { return };
+    let (_folder, address) = written(large());
+    browser.screen(Screen::Desktop, false);
+    browser.open(&address);
+    let height = browser.value("document.documentElement.scrollHeight").as_f64();
+    let screens = height.expect("a height") / 900.0;
+    eprintln!("126 arms: {screens:.1} screens of 900 pixels");
+    assert!(screens < MOST_SCREENS, "{screens} screens");
+
+    let first = "document.querySelector('table.sortable tbody tr:not([hidden]) th').textContent";
+    assert!(browser.text(first).contains("queue-0/1mbit"));
+    let click = "document.querySelector('table.sortable th button').click()";
+    browser.value(click);
+    browser.value(click);
+    assert!(browser.text(first).contains("queue-17/64mbit"), "{}", browser.text(first));
+    let sorted = "document.querySelector('table.sortable th').getAttribute('aria-sort')";
+    assert_eq!(browser.text(sorted), "descending");
+
+    browser.value(
+        "(() => { const input = document.querySelector('p.filter input');
+            input.value = 'QUEUE-3/ 8mbit'; input.dispatchEvent(new Event('input')); })()",
+    );
+    let shown = "document.querySelectorAll('table.sortable tbody tr:not([hidden])').length";
+    assert_eq!(browser.value(shown), 1);
+    assert!(browser.text("document.querySelector('output.filter').textContent").contains("1 of"));
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+#[test]
+fn curves_are_pointed_at_and_switched_off() {
+    let Some(mut browser) = browser("curves_are_pointed_at_and_switched_off") else { return };
+    let (_folder, address) = written(small());
+    browser.screen(Screen::Desktop, false);
+    browser.open(&address);
+    let plot = "svg.plot:has(metadata)";
+    let middle = browser.middle_of(plot);
+    let tip = "document.querySelector('.tip').textContent";
+    // Where both distributions have begun.
+    let right = (middle.0 + 170.0, middle.1);
+    browser.mouse("mouseMoved", right, 0);
+    let told = browser.text(tip);
+    assert!(told.contains("docsis-pie") && told.contains("buffer-control"), "{told}");
+    assert!(told.contains("round-trip time, ms"), "{told}");
+    browser.value("document.querySelector('.curves button').click()");
+    browser.mouse("mouseMoved", (right.0 + 3.0, right.1), 0);
+    let told = browser.text(tip);
+    assert!(!told.contains("docsis-pie") && told.contains("buffer-control"), "{told}");
+    browser.mouse("mouseMoved", (2.0, 2.0), 0);
+    assert_eq!(browser.value("document.querySelector('.tip').hidden"), true);
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+#[test]
+fn without_a_script_everything_is_there_and_on_paper_nothing_is_folded() {
+    let test = "without_a_script_everything_is_there_and_on_paper_nothing_is_folded";
+    let Some(mut browser) = browser(test) else { return };
+    let (_folder, address) = written(small());
+    browser.screen(Screen::Desktop, false);
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&address);
+    assert_eq!(browser.value("document.querySelector('p.filter, .curves, .tip')"), Value::Null);
+    assert!(browser.value("document.querySelectorAll('nav.contents a').length").as_u64() > Some(2));
+    let links = "[...document.querySelectorAll('nav.contents a')].every((link) =>
+        document.getElementById(link.getAttribute('href').slice(1)))";
+    assert_eq!(browser.value(links), true, "each leads somewhere");
+    let folded = "[...document.querySelectorAll('details')].filter((details) =>
+        !details.lastElementChild.checkVisibility()).length";
+    assert!(browser.value(folded).as_u64() > Some(0), "on a screen details are folded");
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    assert_eq!(browser.value(folded), 0, "and on paper they are not");
+}
+
+/// Words that would do something if they were ever markup or a script.
+const HOSTILE: &str = "</metadata><img src=x onerror=\"document.title='owned'\">/<b>";
+
+#[test]
+fn words_of_strangers_stay_words_in_what_the_script_writes() {
+    let test = "words_of_strangers_stay_words_in_what_the_script_writes";
+    let Some(mut browser) = browser(test) else { return };
+    let names: Vec<String> = (0..14).map(|number| format!("{number}{HOSTILE}")).collect();
+    let run = run_of(&names, DOCSIS_PIE, |record| {
+        record.scenario.plots = vec![PlotRecord {
+            title: HOSTILE.to_owned(),
+            arms: "{x}/*/*".to_owned(),
+            metric: "load.rtt.p99".to_owned(),
+            says: format!("{HOSTILE}\n0 0"),
+            x_says: HOSTILE.to_owned(),
+            ..PlotRecord::default()
+        }];
+    });
+    let (_folder, address) = written(run);
+    browser.screen(Screen::Desktop, false);
+    browser.open(&address);
+    for _ in 0..2 {
+        browser.value("document.querySelectorAll('table.sortable th button')[0].click()");
+    }
+    let count = browser.value("document.querySelectorAll('svg.plot:has(metadata)').length");
+    for number in 0..count.as_u64().expect("a count") {
+        let select = format!("document.querySelectorAll('svg.plot:has(metadata)')[{number}]");
+        let place = browser.value(&format!(
+            "(() => {{ const it = {select}; it.closest('details')?.setAttribute('open', '');
+                it.scrollIntoView({{ block: 'center' }}); const box = it.getBoundingClientRect();
+                return [box.left + box.width / 2, box.top + box.height / 2]; }})()"
+        ));
+        let at = |which: usize| place[which].as_f64().expect("a number");
+        browser.mouse("mouseMoved", (at(0), at(1)), 0);
+    }
+    let tip = browser.text("document.querySelector('.tip').textContent");
+    assert!(!tip.is_empty());
+    assert_eq!(browser.value("document.querySelectorAll('img, b img, main script').length"), 0);
+    assert!(!browser.text("document.title").contains("owned"));
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
