@@ -1,4 +1,4 @@
-//! The fleet's pages in a browser: with many devices, and as the pictures of the docs.
+//! Pages in a browser: reports of runs, the fleet's with many devices and as the pictures of the docs.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::checks::{FEATURES, succeed};
 const DEVICES: &str = "100000";
 const PICTURES: &str = "docs/images/fleet";
 
-/// Looks at all pages with so many devices in a store, and tells how soon they are painted; or
+/// Looks at reports, then at all pages of a fleet with so many devices in a store, and tells how soon they are painted; or
 /// takes the pictures of the docs.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
@@ -29,6 +29,9 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
                 bail!("cargo xtask browser [DEVICES | pictures]");
             }
             command.env("UNDERLOAD_BROWSER_DEVICES", devices);
+            let mut reports = Command::new("cargo");
+            reports.args(["test", "--locked", "-p", "underload-report", "--test", "browser"]);
+            succeed(reports.args(["--", "--nocapture"]))?;
         }
         _ => bail!("cargo xtask browser [DEVICES | pictures]"),
     }
