@@ -23,7 +23,8 @@ use crate::run;
 Examples:
   underload figures
   underload figures bode kernel --short
-  underload figures buffer-control --markdown")]
+  underload figures buffer-control --markdown
+  underload figures buffer-control --html figures")]
 pub struct Arguments {
     /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
     #[arg(value_name = "NAME")]
@@ -133,7 +134,7 @@ impl Arguments {
     fn pages(&self, scenarios: &[Scenario], work: &Path) -> anyhow::Result<Vec<FigurePage>> {
         let mut pages = Vec::new();
         for (position, scenario) in scenarios.iter().enumerate() {
-            eprintln!("[{} of {}]", position + 1, scenarios.len());
+            note!("[{} of {}]", position + 1, scenarios.len());
             let path = work.join(position.to_string());
             let settings = Settings {
                 uses_cache: !self.no_cache,
