@@ -1,4 +1,5 @@
-//! Pages in a browser: reports of runs, the fleet's with many devices and as the pictures of the docs.
+//! Pages in a browser: reports of runs, the fleet's with many devices, and those as the pictures of
+//! the docs.
 
 use std::process::Command;
 
@@ -10,8 +11,8 @@ use crate::checks::{FEATURES, succeed};
 const DEVICES: &str = "100000";
 const PICTURES: &str = "docs/images/fleet";
 
-/// Looks at reports, then at all pages of a fleet with so many devices in a store, and tells how soon they are painted; or
-/// takes the pictures of the docs.
+/// Looks at reports, then at all pages of a fleet with so many devices in a store, and tells how
+/// soon they are painted; or takes the pictures of the docs.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     // Of the whole workspace, as all checks: of one package alone, everything would be built again.

@@ -1,8 +1,8 @@
 //! A letter for what a load adds to the delay.
 //!
-//! The limits are those that DSLReports published for its speed test and that other tests took over.
-//! They put the mean there; we put the 99th percentile, because calls and games suffer from the
-//! worst moments, so a letter of ours is never better than theirs.
+//! The limits are those that DSLReports published for its speed test and that other tests took
+//! over. They put the mean there; we put the 99th percentile, because calls and games suffer from
+//! the worst moments, so a letter of ours is never better than theirs.
 
 /// Added delay worth an advice, ms: from grade B on.
 pub(crate) const ADVICE_FROM_MS: f64 = 30.0;

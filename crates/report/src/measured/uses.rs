@@ -2,15 +2,15 @@
 //!
 //! Rules and sources, as `docs/measure.md` has them:
 //!
-//! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices, and
-//!   400 ms as the most to plan for. Of ours: half the idle round trip, what the load adds at p99
-//!   (all of it one way), and 50 ms in the two devices.
-//! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool, "Latency
-//!   and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400 there and back,
-//!   as the limit of interactive games.
+//! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices,
+//!   and 400 ms as the most to plan for. Of ours: half the idle round trip, what the load adds at
+//!   p99 (all of it one way), and 50 ms in the two devices.
+//! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool,
+//!   "Latency and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400
+//!   there and back, as the limit of interactive games.
 //! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
-//! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers seconds,
-//!   so that delay hardly matters.
+//! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers
+//!   seconds, so that delay hardly matters.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use underload_record::schema::{Finding, Phase};
 
 use super::lines::graded;
 
-/// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, the receiver's buffer.
+/// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
 const DEVICES_MS: f64 = 50.0;
 const CALL_MS: (f64, f64) = (150.0, 400.0);
 const GAME_MS: (f64, f64) = (100.0, 400.0);

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn every_heading_is_linked_once() {
         let page = with_contents(
-            "<header></header><h2>Over time</h2><p>a<h2>A &lt;b&gt;</h2><h2>Over time</h2><h2></h2>",
+            "<header></header><h2>Over time</h2><p><h2>A &lt;b&gt;</h2><h2>Over time</h2><h2></h2>",
         );
         assert!(page.contains("<a href=\"#over-time\">Over time</a>"), "{page}");
         assert!(page.contains("<h2 id=\"a-lt-b-gt\">A &lt;b&gt;</h2>"), "{page}");

@@ -34,7 +34,9 @@ fn facts(run: &RunData) -> Markup {
     html! {
         dl {
             "\n"
-            @for (name, value) in facts.iter().filter(|(name, _)| *name != SEED || has_seed) { dt { (name) } dd { (value) } "\n" }
+            @for (name, value) in facts.iter().filter(|(name, _)| *name != SEED || has_seed) {
+                dt { (name) } dd { (value) } "\n"
+            }
         }
         "\n"
     }

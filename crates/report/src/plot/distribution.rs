@@ -173,8 +173,8 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// A bar chart per arm of the mean working latency: over trials as the paper has it (its bars are 15
-/// ms wide, as they are here for its range), over samples when there are few trials.
+/// A bar chart per arm of the mean working latency: over trials as the paper has it (its bars are
+/// 15 ms wide, as they are here for its range), over samples when there are few trials.
 pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
         .iter()
