@@ -127,8 +127,7 @@ impl Arguments {
         };
         let first = write_figure_pages(folder, &pages?).context("writing the pages")?;
         removed.with_context(|| work.display().to_string())?;
-        println!("{}", first.display());
-        Ok(())
+        writeln!(std::io::stdout(), "{}", first.display()).context("writing where they are")
     }
 
     fn pages(&self, scenarios: &[Scenario], work: &Path) -> anyhow::Result<Vec<FigurePage>> {

@@ -40,10 +40,7 @@ fn anchor(title: &str, known: &[String]) -> String {
         .collect();
     let words: Vec<&str> = plain.split_whitespace().collect();
     let anchor = if words.is_empty() { "section".to_owned() } else { words.join("-") };
-    match known.contains(&anchor) {
-        true => format!("{anchor}-{}", known.len()),
-        false => anchor,
-    }
+    if known.contains(&anchor) { format!("{anchor}-{}", known.len()) } else { anchor }
 }
 
 const MOST_CHARACTERS: usize = 60;

@@ -165,11 +165,12 @@ impl Scale {
 
     /// Where a value is; what a logarithm does not have is at the start.
     pub(super) fn at(&self, value: f64) -> f64 {
-        match self.is_log {
-            true if value > 0.0 => value.log10().clamp(self.from, self.to),
-            true => self.from,
-            false => value.clamp(self.from, self.to),
-        }
+        let at = match (self.is_log, value > 0.0) {
+            (true, true) => value.log10(),
+            (true, false) => self.from,
+            (false, _) => value,
+        };
+        at.clamp(self.from, self.to)
     }
 
     /// The value of a place, the inverse of [`Scale::at`].
@@ -232,15 +233,15 @@ mod tests {
 
     #[test]
     fn places_follow_the_numbers_of_their_names() {
-        let of =
-            |names: &[&str]| places(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&["1mbit", "2mbit", "4mbit"]), [1e6, 2e6, 4e6]);
-        let sizes = of(&["8KiB", "16KiB", "256KiB"]);
-        assert!(
-            (sizes[1] - sizes[0] - 1.0).abs() < 1e-9 && (sizes[2] - sizes[1] - 4.0).abs() < 1e-9
-        );
-        assert_eq!(of(&["skype", "hangouts"]), [0.0, 1.0]);
-        assert_eq!(of(&["20ms", "10ms"]), [0.0, 1.0], "in the order of the arms");
+        let of = |names: &[&str]| {
+            let at = places(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+            at.into_iter().map(|at| format!("{at:.3}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["1mbit", "2mbit", "4mbit"]), ["1000000.000", "2000000.000", "4000000.000"]);
+        assert_eq!(of(&["8KiB", "16KiB", "256KiB"]), of(&["8", "16", "256"]).as_slice());
+        assert_eq!(of(&["8", "16", "256"]), ["3.000", "4.000", "8.000"], "by factors");
+        assert_eq!(of(&["skype", "hangouts"]), ["0.000", "1.000"]);
+        assert_eq!(of(&["20ms", "10ms"]), ["0.000", "1.000"], "in the order of the arms");
     }
 
     #[test]
