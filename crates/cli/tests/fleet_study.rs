@@ -59,7 +59,16 @@ fn fill(directory: &Path) {
     let text = Plan::built_in("comcast-study").expect("it is built in").to_owned();
     let name = "comcast-study".to_owned();
     tx.put_plan(&PlanRow { name, text, applied_ms: 0, stopped_ms: None }).expect("it is kept");
-    let results: Vec<StoredResult> = (0..60).map(result).collect();
+    let mut results: Vec<StoredResult> = (0..60).map(result).collect();
+    for (place, reason) in ["no answer", "late\u{1b}[31m", "no answer"].into_iter().enumerate() {
+        let mut failed = result(place as u8);
+        failed.sequence = 2;
+        failed.result.run = 2;
+        failed.result.outcome = Outcome::Failed;
+        reason.clone_into(&mut failed.result.reason);
+        failed.result.steps.clear();
+        results.push(failed);
+    }
     tx.append(&results).expect("they are kept");
     tx.commit().expect("it is on disk");
 }
@@ -81,6 +90,10 @@ fn a_store_becomes_sentences_a_page_and_json() {
     assert!(told.status.success(), "{told:?}");
     assert!(text.contains("treated has 7.") && text.contains("times less latency under upload"));
     assert!(text.contains("over 30 and 30 devices") && text.contains("within like region"));
+    let reasons = text.split_once("why runs did not measure\n").expect("reasons").1;
+    let reasons: Vec<&str> = reasons.lines().map(str::trim).collect();
+    assert_eq!(reasons.first(), Some(&"2  failed: no answer"));
+    assert!(reasons.len() == 2 && !text.contains('\u{1b}'), "what a device wrote is text");
     let page = std::fs::read_to_string(folder.path().join("study.html")).expect("a page");
     assert!(page.contains("treated has 7.") && page.contains("<svg class=\"plot\""));
     let json = with(&["--json"]);

@@ -1,15 +1,19 @@
 //! `underload fleet study`: the cohorts of a plan compared, from what was collected.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_disk::Access;
-use underload_fleet::store::Filter;
+use underload_fleet::outcome::Outcome;
+use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
-use underload_report::{cohort_page, cohort_table};
+use underload_report::{cohort_page, cohort_table, one_line};
 
 use super::orchestrator;
 use crate::exit::{OrBadInput, bad_input};
@@ -73,7 +77,12 @@ impl Arguments {
             serde_json::to_writer_pretty(&mut out, &study).context("writing the study")?;
             return writeln!(out).context("writing the study");
         }
-        out.write_all(cohort_table(&study).as_bytes()).context("writing the study")
+        let mut text = cohort_table(&study);
+        // Counts of outcomes are of whole cohorts, not of lines with something in common.
+        if self.only.is_empty() {
+            text += &why_not(archive.as_mut(), &self.plan)?;
+        }
+        out.write_all(text.as_bytes()).context("writing the study")
     }
 
     fn filter(&self) -> anyhow::Result<Filter> {
@@ -89,4 +98,34 @@ impl Arguments {
         }
         Ok(filter)
     }
+}
+
+/// Reasons that are told at most.
+const REASONS: usize = 5;
+
+/// Why runs did not measure, the most frequent first.
+fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
+    let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
+    let mut reasons: BTreeMap<(Outcome, String), u64> = BTreeMap::new();
+    let counts = archive.outcomes(&filter).context("reading the store")?;
+    for of in counts.into_iter().filter(|of| of.outcome != Outcome::Measured) {
+        if !of.reason.is_empty() {
+            let runs = reasons.entry((of.outcome, of.reason)).or_default();
+            *runs = runs.saturating_add(of.count);
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, runs)| Reverse(*runs));
+    let mut text = String::new();
+    if !reasons.is_empty() {
+        text += "\nwhy runs did not measure\n";
+    }
+    for ((outcome, reason), runs) in reasons.iter().take(REASONS) {
+        let _ = writeln!(text, "  {runs:>8}  {}: {}", outcome.words(), one_line(reason));
+    }
+    if let Some(others) = reasons.get(REASONS..).filter(|others| !others.is_empty()) {
+        let runs: u64 = others.iter().map(|(_, runs)| runs).sum();
+        let _ = writeln!(text, "  {runs:>8}  for other reasons");
+    }
+    Ok(text)
 }
