@@ -13,8 +13,10 @@ mod fuzz;
 mod measure;
 mod mutants;
 mod names;
+mod playground;
 mod sim_live;
 mod simulator;
+mod targets;
 mod test_run;
 mod tidy;
 mod varying_links;
@@ -38,6 +40,7 @@ usage: cargo xtask COMMAND
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   book       the documentation as a book with search, in target/book; needs mdbook
+  playground the simulator as WebAssembly, for the book's page with sliders
   reference  writes the pages of the book that follow from the program
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
         ["book"] => book::build(),
+        ["playground"] => playground::build(),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),

@@ -1,6 +1,9 @@
 //! What the processor is asked for directly.
 
-#![expect(unsafe_code, reason = "stable Rust has no other way to fetch memory ahead")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "stable Rust has no other way to fetch memory ahead")
+)]
 
 /// Asks for `value` to be fetched into the nearest cache, without waiting for it. Changes nothing
 /// but the time that a later access takes.

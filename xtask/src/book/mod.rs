@@ -40,6 +40,7 @@ pub fn build() -> anyhow::Result<()> {
         _ => {}
     }
     copy(Path::new(SOURCE), &folder.join(SOURCE))?;
+    crate::playground::into_book(&folder.join(SOURCE).join("playground"))?;
     fs::copy("book.toml", folder.join("book.toml")).context("book.toml")?;
     let place = std::path::absolute(&book)?;
     succeed(Command::new("mdbook").arg("build").arg("--dest-dir").arg(&place).arg(&folder))?;

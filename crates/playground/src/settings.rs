@@ -1,0 +1,164 @@
+//! What the sliders say: as a trial, and as the scenario file that the program runs alike.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use underload_aqm::config::{ConfigError, Spec};
+use underload_aqm::packet::Ecn;
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_sim::congestion::Algorithm;
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig};
+use underload_sim::flow::{UDP_HEADER_BYTES, UdpPattern};
+use underload_sim::net::HopConfig;
+use underload_sim::tcp::{EcnUse, TcpConfig};
+use underload_sim::trial::{Phases, SimConfig, TrialLabel};
+
+/// The page's settings.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Rate of the line upstream, kbit/s.
+    pub rate_kbit_per_s: u32,
+    /// Round trip without load, ms.
+    pub rtt_ms: u32,
+    /// The queue in front of the line, as a SPEC.
+    pub queue: String,
+    /// Uploads at the same time.
+    pub uploads: u32,
+    /// Their congestion control.
+    pub congestion_control: String,
+    /// Whether they use ECN.
+    pub ecn: bool,
+    /// A stream beside them that does not slow down, kbit/s; 0 for none.
+    pub stream_kbit_per_s: u32,
+    /// The scenario's seed.
+    pub seed: u64,
+}
+
+/// Bounds of what a page may ask for, so that a trial stays one of moments.
+const RATE_KBIT_MOST: u32 = 200_000;
+const RTT_MS_MOST: u32 = 1_000;
+const UPLOADS_MOST: u32 = 16;
+const PHASES_S: [u64; 4] = [2, 3, 14, 1];
+const PROBE_INTERVAL: Span = Span::from_millis(10);
+const STREAM_PACKET_BYTES: u32 = 1_200;
+/// Distance of the points of the curves, as the program has it.
+const CURVE_INTERVAL: Span = Span::from_millis(100);
+/// The name of the only arm of a scenario without arms.
+const ARM: &str = "default";
+
+impl Settings {
+    /// The settings of a JSON document.
+    ///
+    /// # Errors
+    /// What is missing, unknown or out of bounds, in words.
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        let settings: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        let bounds = [
+            ("rate", settings.rate_kbit_per_s, 1, RATE_KBIT_MOST),
+            ("round trip", settings.rtt_ms, 0, RTT_MS_MOST),
+            ("uploads", settings.uploads, 0, UPLOADS_MOST),
+            ("stream", settings.stream_kbit_per_s, 0, RATE_KBIT_MOST),
+        ];
+        match bounds.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            Some((what, value, low, high)) => {
+                Err(format!("{what}: {value} is not from {low} to {high}"))
+            }
+            None => Ok(settings),
+        }
+    }
+
+    /// The scenario file that gives the same trial.
+    pub fn scenario(&self) -> String {
+        let Self { rate_kbit_per_s, rtt_ms, queue, uploads, congestion_control, ecn, seed, .. } =
+            self;
+        let [idle, ramp, load, drain] = PHASES_S;
+        let mut text = format!(
+            "title = \"From the playground\"\nseed = {seed}\n\n\
+             [path]\nup = \"{rate_kbit_per_s}kbit\"\nup_queue = \"{queue}\"\n\
+             rtt = \"{rtt_ms}ms\"\n\n\
+             [phases]\nidle = \"{idle}s\"\nramp = \"{ramp}s\"\nload = \"{load}s\"\n\
+             drain = \"{drain}s\"\n\n\
+             [[flow]]\nname = \"upload\"\nkind = \"tcp\"\ndirection = \"up\"\ncount = {uploads}\n\
+             congestion_control = \"{congestion_control}\"\necn = {ecn}\n\n"
+        );
+        if self.stream_kbit_per_s > 0 {
+            let _ = write!(
+                text,
+                "[[flow]]\nname = \"stream\"\nkind = \"udp\"\ndirection = \"up\"\n\
+                 rate = \"{}kbit\"\npacket = \"{STREAM_PACKET_BYTES}B\"\n\n",
+                self.stream_kbit_per_s
+            );
+        }
+        text + "[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"\n"
+    }
+
+    /// The trial.
+    ///
+    /// # Errors
+    /// What the registry refuses of the queue, and a congestion control that does not exist.
+    pub fn trial(&self) -> Result<SimConfig, String> {
+        let told = |error: ConfigError| error.to_string();
+        let [idle, ramp, load, drain] = PHASES_S.map(Span::from_secs);
+        let (up, down) = self.halves();
+        let line = format!("{}kbit", self.rate_kbit_per_s);
+        Ok(SimConfig {
+            up: vec![hop(&self.queue, &line, up).map_err(told)?],
+            down: vec![hop("fifo:limit=1000p", "1gbit", down).map_err(told)?],
+            flows: self.flows(Time::ZERO + idle)?,
+            phases: Phases { idle, ramp, load, drain },
+            // The first repeat of a run with this seed.
+            seed: Rng::new(self.seed).child("repeat").child("0").next_u64(),
+            sample_interval: Some(CURVE_INTERVAL),
+            label: TrialLabel { arm: ARM.to_owned(), ..TrialLabel::default() },
+        })
+    }
+
+    /// The delay of each direction.
+    fn halves(&self) -> (Span, Span) {
+        let rtt = Span::from_millis(u64::from(self.rtt_ms));
+        let up = Span::from_nanos(rtt.as_nanos() / 2);
+        (up, rtt.saturating_sub(up))
+    }
+
+    fn flows(&self, ramp: Time) -> Result<Vec<FlowConfig>, String> {
+        let algorithm = Algorithm::from_name(&self.congestion_control).ok_or_else(|| {
+            let (name, known) = (&self.congestion_control, Algorithm::names());
+            format!("there is no congestion control `{name}`; known: {known}")
+        })?;
+        let ecn = algorithm.ecn(if self.ecn { EcnUse::Classic } else { EcnUse::Off });
+        let tcp = TcpConfig { ecn, ..TcpConfig::of(algorithm) };
+        let name = |number: u32| match self.uploads {
+            1 => "upload".to_owned(),
+            _ => format!("upload-{number}"),
+        };
+        let upload = |number| FlowConfig {
+            start: Some(ramp),
+            ..FlowConfig::new(name(number), FlowKind::Tcp(tcp.clone()))
+        };
+        let mut flows: Vec<FlowConfig> = (0..self.uploads).map(upload).collect();
+        if self.stream_kbit_per_s > 0 {
+            let udp = UdpConfig {
+                rate: Rate::from_bits_per_second(u64::from(self.stream_kbit_per_s) * 1_000),
+                payload_bytes: (STREAM_PACKET_BYTES - UDP_HEADER_BYTES) as u16,
+                pattern: UdpPattern::Constant,
+                ecn: Ecn::NotEct,
+            };
+            let stream = FlowConfig::new("stream", FlowKind::Udp(udp));
+            flows.push(FlowConfig { start: Some(ramp), ..stream });
+        }
+        let schedule = ProbeSchedule::Open { interval: PROBE_INTERVAL };
+        let probe = ProbeConfig { schedule, ..ProbeConfig::default() };
+        flows.push(FlowConfig::new("probe", FlowKind::Probe(probe)));
+        Ok(flows)
+    }
+}
+
+fn hop(queue: &str, link: &str, delay: Span) -> Result<HopConfig, ConfigError> {
+    let link = LinkSetup::from_spec(&Spec::parse(link)?.with("delay", &delay.to_string()))?;
+    let queue = QueueSetup::parse(queue, &link.facts())?;
+    Ok(HopConfig { name: String::new(), queue, link })
+}

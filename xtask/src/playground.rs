@@ -1,0 +1,59 @@
+//! `cargo xtask playground`: the simulator as WebAssembly, for the book's page with sliders.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::checks::{succeed, target};
+use crate::targets;
+
+/// What a browser runs.
+const TARGET: &str = "wasm32-unknown-unknown";
+/// The page's script and style.
+const PAGE: &str = "crates/playground/page";
+
+/// Where the module lies once it is built.
+fn module() -> PathBuf {
+    target().join("playground/playground.wasm")
+}
+
+/// Builds the module; where nothing builds for the target, says so and builds none.
+pub fn build() -> anyhow::Result<()> {
+    let mut cargo = match targets::cargo(TARGET) {
+        Ok(cargo) => cargo,
+        Err(missing) => {
+            eprintln!("SKIPPED playground: {missing}");
+            return Ok(());
+        }
+    };
+    let folder = target().join("playground");
+    cargo.args(["build", "--quiet", "--locked", "--package", "underload-playground", "--lib"]);
+    cargo.args(["--profile", "playground", "--target", TARGET, "--target-dir"]).arg(&folder);
+    succeed(&mut cargo)?;
+    let built = folder.join(TARGET).join("playground/underload_playground.wasm");
+    let module = module();
+    fs::copy(&built, &module).with_context(|| built.display().to_string())?;
+    let kib = fs::metadata(&module)?.len() / 1024;
+    eprintln!("{}: {kib} KiB", module.display());
+    Ok(())
+}
+
+/// Puts the page's script, its style and, if it was built, the module into the book's sources.
+pub fn into_book(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for name in ["playground.js", "playground.css"] {
+        let from = Path::new(PAGE).join(name);
+        fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
+    }
+    // As text in a script, because a page from a disk may fetch nothing.
+    let text = match fs::read(module()) {
+        Ok(module) => {
+            let text = data_encoding::BASE64.encode(&module);
+            format!("window.UNDERLOAD_PLAYGROUND = \"{text}\";\n")
+        }
+        Err(_) => "// Built without the simulator: see `cargo xtask playground`.\n".to_owned(),
+    };
+    let place = folder.join("playground-module.js");
+    fs::write(&place, text).with_context(|| place.display().to_string())
+}

@@ -1,0 +1,49 @@
+//! What builds for other machines: a toolchain's own targets, or what the environment offers.
+//!
+//! `UNDERLOAD_CARGO_TARGET_NAME` names a program that stands for `cargo` for that target, with the
+//! linker, the C compiler and the standard library that it takes; `packaging/cargo-zig` is one.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Cargo for a target, or why there is none and what would help.
+pub fn cargo(target: &str) -> Result<Command, String> {
+    let variable = variable(target);
+    if let Some(program) = std::env::var_os(&variable) {
+        return Ok(Command::new(program));
+    }
+    if is_installed(target) {
+        return Ok(Command::new("cargo"));
+    }
+    Err(format!(
+        "this Rust has no {target}; rustup target add {target}, or {variable}=PROGRAM, which \
+         stands for cargo"
+    ))
+}
+
+/// The variable that names what stands for Cargo.
+fn variable(target: &str) -> String {
+    format!("UNDERLOAD_CARGO_{}", target.to_uppercase().replace('-', "_"))
+}
+
+/// Whether the toolchain has the target's standard library.
+pub fn is_installed(target: &str) -> bool {
+    let asked = ["--print", "target-libdir", "--target", target];
+    let output = Command::new("rustc").args(asked).output();
+    output.is_ok_and(|output| {
+        let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success() && Path::new(&folder).is_dir()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_is_not_there_is_told_with_what_helps() {
+        let told = cargo("z80-unknown-none").unwrap_err();
+        assert!(told.contains("rustup target add z80-unknown-none"), "{told}");
+        assert!(told.contains("UNDERLOAD_CARGO_Z80_UNKNOWN_NONE="), "{told}");
+    }
+}
