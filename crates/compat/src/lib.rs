@@ -1,7 +1,9 @@
 //! Speaking to what people already run: servers for clients of other tools.
 //!
+//! - [`https`]: questions and messages to servers of others, without a runtime.
 //! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
 //! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
+//! - [`ndt7`]: a client of M-Lab's servers, and of anybody's that speak as they do.
 //! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
 //!   servers.
 //! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
@@ -15,8 +17,10 @@
 //! clock, no amplification, payload that is generated here and never echoed, and no panic on any
 //! bytes. `docs/interoperability.md` has the transcripts.
 
+pub mod https;
 pub mod iperf3;
 pub mod irtt;
+pub mod ndt7;
 pub mod nq;
 mod places;
 pub mod stamp;

@@ -182,7 +182,7 @@ impl NqClient {
             .enable_all()
             .build()
             .map_err(|source| connect("starting threads for", &target, source))?;
-        let tls = trust.client_config()?;
+        let tls = trust.client_config(b"h2")?;
         let peer = Peer { address: resolve(&target)?, target: target.clone(), tls };
         let config = runtime.block_on(async {
             let mut connection = peer.connect().await?;

@@ -3,6 +3,7 @@
 //!
 //! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one byte at `/small`,
 //!   much at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
+//!   [`NqServer::start_page`] serves browsers instead: a page, and the same resources for it.
 //! - [`NqClient`]: loads one direction with ever more connections until it is saturated, probes on
 //!   the loaded connections and on fresh ones.
 //!
@@ -21,6 +22,7 @@ mod answer;
 mod client;
 mod config;
 mod connection;
+mod page;
 mod server;
 mod stability;
 mod trust;

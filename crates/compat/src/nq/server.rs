@@ -27,6 +27,7 @@ use underload_record::schema::Direction;
 use super::NqLimits;
 use super::answer::{Content, InFlight, Lease};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
+use super::page::{self, Uploads};
 use crate::{CompatError, Places};
 
 /// A running responsiveness server. Dropping it ends its connections.
@@ -59,6 +60,8 @@ struct Host {
     busy: AtomicU64,
     requests: AtomicU64,
     sent: Arc<AtomicU64>,
+    /// What browsers have uploaded; `None` where there is no page.
+    page: Option<Uploads>,
 }
 
 impl std::fmt::Debug for Host {
@@ -90,11 +93,39 @@ impl NqServer {
         limits: NqLimits,
         ledger: CompatLedger,
     ) -> Result<Self, NqStartError> {
-        let failed = |step| move |source| CompatError::Socket { protocol: "nq", step, source };
+        Self::serve(listener, identity, limits, ledger, None)
+    }
+
+    /// As [`NqServer::start`], for browsers: the page that measures, and what it measures with.
+    /// Without HTTP/2, in which probes would share a connection with the load.
+    ///
+    /// # Errors
+    /// As [`NqServer::start`].
+    pub fn start_page(
+        listener: TcpListener,
+        identity: Identity,
+        limits: NqLimits,
+        ledger: CompatLedger,
+    ) -> Result<Self, NqStartError> {
+        Self::serve(listener, identity, limits, ledger, Some(Uploads::default()))
+    }
+
+    fn serve(
+        listener: TcpListener,
+        identity: Identity,
+        limits: NqLimits,
+        ledger: CompatLedger,
+        page: Option<Uploads>,
+    ) -> Result<Self, NqStartError> {
+        let protocol = if page.is_some() { "web" } else { "nq" };
+        let failed = |step| move |source| CompatError::Socket { protocol, step, source };
         let address = listener.local_addr().map_err(failed("reading its address"))?;
         listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
         let mut tls = identity.server_config()?.as_ref().clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        if page.is_some() {
+            tls.alpn_protocols.remove(0);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("nq")
@@ -110,6 +141,7 @@ impl NqServer {
             busy: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             sent: Arc::default(),
+            page,
         });
         let listener = {
             let _entered = runtime.enter();
@@ -225,7 +257,16 @@ impl Host {
         let path = request.uri().path().to_owned();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(*request.method(), Method::POST | Method::PUT);
+        if let Some(uploads) = &self.page {
+            if page::is_of_others(&request) {
+                return Ok(status(StatusCode::FORBIDDEN));
+            }
+            if reads && let Some(answer) = uploads.answer(&path, request.uri().query()) {
+                return Ok(answer);
+            }
+        }
         let answer = match path.as_str() {
+            WELL_KNOWN | OLD if self.page.is_some() => status(StatusCode::NOT_FOUND),
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
             SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
             LARGE | UPLOAD if !self.may_load(in_flight.lease(), from) => busy(),
@@ -233,7 +274,12 @@ impl Host {
                 let sent = Arc::clone(&self.sent);
                 payload_response(Content::generated(LARGE_BYTES, in_flight, sent), LARGE_BYTES)
             }
-            UPLOAD if writes => return swallow(request.into_body(), in_flight.lease()).await,
+            UPLOAD if writes => {
+                let query = request.uri().query();
+                let counter = self.page.as_ref().and_then(|uploads| uploads.counter(query));
+                let counter = counter.unwrap_or_default();
+                return swallow(request.into_body(), in_flight.lease(), &counter).await;
+            }
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
             _ => status(StatusCode::NOT_FOUND),
         };
@@ -263,10 +309,15 @@ impl Host {
 }
 
 /// Reads an upload to its end, or to the end of the lease.
-async fn swallow(mut body: Incoming, lease: &Lease) -> Result<Response<Content>, hyper::Error> {
+async fn swallow(
+    mut body: Incoming,
+    lease: &Lease,
+    counter: &AtomicU64,
+) -> Result<Response<Content>, hyper::Error> {
     while let Some(frame) = body.frame().await {
         let mut arrived = frame?.data_ref().map_or(0, bytes_len);
         lease.spend(arrived);
+        counter.fetch_add(arrived as u64, Ordering::Relaxed);
         // What is not read yet fills the client's window, which slows it down.
         while arrived > 0 && !lease.is_over() {
             match lease.take(Direction::Up, arrived) {
@@ -285,7 +336,7 @@ fn bytes_len(data: &hyper::body::Bytes) -> usize {
     data.len()
 }
 
-fn payload_response(content: Content, len: u64) -> Response<Content> {
+pub(super) fn payload_response(content: Content, len: u64) -> Response<Content> {
     let mut response = Response::new(content);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

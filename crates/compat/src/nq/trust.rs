@@ -18,8 +18,9 @@ pub enum NqTrust {
 }
 
 impl NqTrust {
-    /// For a client's connections: TLS 1.3, whose handshake takes one round trip, and HTTP/2.
-    pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, NqError> {
+    /// For a client's connections: TLS 1.3, whose handshake takes one round trip, and the protocol
+    /// inside it.
+    pub(crate) fn client_config(self, protocol: &[u8]) -> Result<Arc<ClientConfig>, NqError> {
         let mut config = match self {
             Self::Pinned(fingerprint) => fingerprint.client_config()?.as_ref().clone(),
             Self::System => ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -28,7 +29,7 @@ impl NqTrust {
                 .with_root_certificates(system_authorities()?)
                 .with_no_client_auth(),
         };
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         // Every fresh connection makes its handshake in full.
         config.resumption = rustls::client::Resumption::disabled();
         Ok(Arc::new(config))

@@ -1,0 +1,141 @@
+//! Questions and messages to servers of others: believed by the system's authorities, or this
+//! machine's own without TLS; bounded in time and size.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring::default_provider;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::nq::{NqError, NqTarget};
+
+/// A question with its answer takes at most so long.
+const ASK_MAX: Duration = Duration::from_secs(15);
+
+/// Why a message did not arrive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The text is no address that anything is sent to.
+    #[error("accepted is https://HOST[:PORT]/PATH, or http:// to this machine")]
+    Url,
+    /// There is no certificate authority to trust.
+    #[error(transparent)]
+    Trust(#[from] NqError),
+    /// The network said no.
+    #[error("sending to {host}")]
+    Send {
+        /// The server.
+        host: String,
+        /// The error of the HTTP library.
+        source: Box<ureq::Error>,
+    },
+    /// The server does not want it.
+    #[error("{host} answers {status}")]
+    Status {
+        /// The server.
+        host: String,
+        /// HTTP status.
+        status: u16,
+    },
+}
+
+/// Checks that an address is one that [`post_json`] would send to.
+///
+/// # Errors
+/// [`PostError::Url`].
+pub fn check_url(url: &str) -> Result<(), PostError> {
+    host_of(url).map(|_| ()).ok_or(PostError::Url)
+}
+
+/// Sends a JSON document. The answer's body is not read, and nobody is redirected.
+///
+/// # Errors
+/// [`PostError`].
+pub fn post_json(url: &str, document: &str) -> Result<(), PostError> {
+    let host = host_of(url).ok_or(PostError::Url)?;
+    let request = agent(0)?.post(url).header("Content-Type", "application/json");
+    match request.send(document) {
+        Ok(answer) if answer.status().is_success() => Ok(()),
+        Ok(answer) => Err(PostError::Status { host, status: answer.status().as_u16() }),
+        Err(source) => Err(PostError::Send { host, source: source.into() }),
+    }
+}
+
+/// The host to name to the user; `None` for what is asked without TLS and is not this machine.
+pub(crate) fn host_of(url: &str) -> Option<String> {
+    if let Some(rest) = url.strip_prefix("http://") {
+        let target = NqTarget::parse(&format!("https://{rest}")).ok()?;
+        let is_here = target.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        return is_here.then_some(target.host);
+    }
+    NqTarget::parse(url).map(|target| target.host).ok()
+}
+
+pub(crate) fn agent(redirects_max: u32) -> Result<Agent, NqError> {
+    let loaded = rustls_native_certs::load_native_certs().certs;
+    if loaded.is_empty() {
+        return Err(NqError::NoAuthorities);
+    }
+    let known: Vec<Certificate<'static>> =
+        loaded.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&known))
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .build();
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(redirects_max)
+        .proxy(None)
+        .tls_config(tls)
+        .user_agent(concat!("underload/", env!("CARGO_PKG_VERSION")))
+        .timeout_global(Some(ASK_MAX));
+    Ok(config.build().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_message_goes_to_this_machine_and_a_refusal_is_told() {
+        for wrong in ["http://192.0.2.1/", "ftp://a/", "", "http://localhost/x"] {
+            assert!(check_url(wrong).is_err(), "{wrong}");
+        }
+        if rustls_native_certs::load_native_certs().certs.is_empty() {
+            eprintln!(
+                "SKIPPED a_message_goes_to_this_machine_and_a_refusal_is_told: no authorities"
+            );
+            return;
+        }
+        for (status, is_taken) in [("200 OK", true), ("500 No", false), ("302 There", false)] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/hook", listener.local_addr().unwrap());
+            let answering = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut line, mut length) = (String::new(), 0);
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    let lower = line.to_lowercase();
+                    if let Some(value) = lower.strip_prefix("content-length:") {
+                        length = value.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                std::io::Read::read_exact(&mut reader, &mut body).unwrap();
+                let head = "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(format!("HTTP/1.1 {status}\r\n{head}").as_bytes()).unwrap();
+                body
+            });
+            let outcome = post_json(&url, "{\"a\":1}");
+            assert_eq!(outcome.is_ok(), is_taken, "{status}: {outcome:?}");
+            assert_eq!(answering.join().unwrap(), b"{\"a\":1}");
+        }
+    }
+}

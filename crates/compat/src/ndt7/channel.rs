@@ -1,0 +1,160 @@
+//! One connection of a test: TCP, TLS, WebSocket, without a step that waits for ever.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use socket2::SockRef;
+use tungstenite::client::{ClientRequestBuilder, client_with_config};
+use tungstenite::handshake::HandshakeError;
+use tungstenite::protocol::{WebSocket, WebSocketConfig};
+use underload_probe::load::NOT_SENT_BYTES;
+use underload_probe::network::{connect_first, current_network, wait_for};
+
+use super::{Ndt7Error, SUBPROTOCOL};
+use crate::nq::NqTarget;
+
+/// TCP, TLS and WebSocket together may take so long.
+const OPENING_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at time limit and interruption.
+const LOOK: Duration = Duration::from_millis(50);
+/// The protocol's largest message, which both ends must take.
+const FRAME_BYTES_MAX: usize = 1 << 24;
+
+pub(super) type Web = WebSocket<Counting<StreamOwned<ClientConnection, TcpStream>>>;
+
+/// An open connection.
+pub(super) struct Channel {
+    pub web: Web,
+    /// A second handle, for waiting and for what the kernel knows of the connection.
+    pub socket: OwnedFd,
+    /// The address that answered.
+    pub address: SocketAddr,
+    /// What the TCP handshake took.
+    pub handshake: Duration,
+}
+
+/// Counts what comes out of TLS: it shows progress in the middle of a message of 16 MiB.
+pub(super) struct Counting<S> {
+    inner: S,
+    pub read_bytes: u64,
+}
+
+impl<S: Read> Read for Counting<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.read_bytes += count as u64;
+        Ok(count)
+    }
+}
+
+impl<S: Write> Write for Counting<S> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self.inner.write(buffer)? {
+            // TLS took nothing because its buffer is full, not because the connection is over.
+            0 if !buffer.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Channel {
+    /// Connects to `target` and opens the WebSocket, in ten seconds at most.
+    pub fn open(
+        target: &NqTarget,
+        tls: Arc<ClientConfig>,
+        cancelled: &AtomicBool,
+    ) -> Result<Self, Ndt7Error> {
+        let host = || target.authority();
+        let failed =
+            |step| move |source: io::Error| Ndt7Error::Connect { step, host: host(), source };
+        let until = Instant::now() + OPENING_MAX;
+        let found = (target.host.as_str(), target.port).to_socket_addrs();
+        let found: Vec<SocketAddr> = found.map_err(failed("resolving"))?.collect();
+        let stop = || cancelled.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let won = connect_first(&found, &*current_network(), OPENING_MAX, &stop);
+        let (stream, address) = won.map_err(|silence| {
+            let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            failed("connecting to")(silence.map_or_else(none, |silence| silence.source))
+        })?;
+        let handshake = start.elapsed();
+        let socket = stream.as_fd().try_clone_to_owned().map_err(failed("connecting to"))?;
+        stream.set_nodelay(true).map_err(failed("connecting to"))?;
+        stream.set_nonblocking(true).map_err(failed("connecting to"))?;
+        // What is written and not sent waits here, not in the network.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES);
+        let name = ServerName::try_from(target.host.clone()).map_err(|_| Ndt7Error::Protocol {
+            host: host(),
+            what: "this is no name for a certificate",
+        })?;
+        let connection = ClientConnection::new(tls, name)
+            .map_err(|error| failed("the TLS handshake with")(io::Error::other(error)))?;
+        let stream = Counting { inner: StreamOwned::new(connection, stream), read_bytes: 0 };
+        let web = upgrade(target, stream, &socket, &|| stop() || Instant::now() >= until)?;
+        Ok(Self { web, socket, address, handshake })
+    }
+
+    /// Waits a moment at most until the socket can be read, or also written.
+    pub fn wait(&self, also_write: bool) {
+        let flags =
+            if also_write { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+        // An early end costs one more turn.
+        let _ = wait_for(self.socket.as_fd(), flags, LOOK);
+    }
+}
+
+fn upgrade(
+    target: &NqTarget,
+    stream: Counting<StreamOwned<ClientConnection, TcpStream>>,
+    socket: &OwnedFd,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Web, Ndt7Error> {
+    let host = || target.authority();
+    let refused =
+        |source: tungstenite::Error| Ndt7Error::WebSocket { host: host(), source: source.into() };
+    let url = format!("wss://{}{}", target.authority(), target.path);
+    let url = url.parse().map_err(|_| Ndt7Error::Protocol {
+        host: host(),
+        what: "its address is none that can be asked for",
+    })?;
+    let request = ClientRequestBuilder::new(url)
+        .with_sub_protocol(SUBPROTOCOL)
+        .with_header("User-Agent", concat!("underload/", env!("CARGO_PKG_VERSION")));
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(FRAME_BYTES_MAX))
+        .max_frame_size(Some(FRAME_BYTES_MAX));
+    let mut outcome = client_with_config(request, stream, Some(config));
+    loop {
+        match outcome {
+            Ok((web, _)) => return Ok(web),
+            Err(HandshakeError::Failure(tungstenite::Error::Io(source))) => {
+                return Err(Ndt7Error::Connect {
+                    step: "the TLS handshake with",
+                    host: host(),
+                    source,
+                });
+            }
+            Err(HandshakeError::Failure(source)) => return Err(refused(source)),
+            Err(HandshakeError::Interrupted(half)) => {
+                if is_over() {
+                    let source = io::ErrorKind::TimedOut.into();
+                    return Err(Ndt7Error::Connect { step: "opening", host: host(), source });
+                }
+                // An early end costs one more turn.
+                let _ = wait_for(socket.as_fd(), PollFlags::POLLIN, LOOK);
+                outcome = half.handshake();
+            }
+        }
+    }
+}

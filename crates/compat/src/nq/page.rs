@@ -1,0 +1,138 @@
+//! The page that measures in a browser: its files, and what its uploads have brought.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Request, Response};
+
+use super::answer::Content;
+use super::server::payload_response;
+
+const PAGE: &str = include_str!("../web/page.html");
+const SCRIPT: &str = include_str!("../web/page.js");
+const STYLE: &str = include_str!("../web/page.css");
+
+/// Nothing but what comes from here; nobody may put the page into another.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Counts of uploads that are kept, the latest ones.
+const UPLOADS_MAX: usize = 1024;
+/// A measurement takes less.
+const UPLOAD_KEPT: Duration = Duration::from_mins(2);
+
+/// Counters of uploads by the number that a page chose for itself. Who guesses another's learns how
+/// fast a line is, of nobody knows whom.
+#[derive(Default)]
+pub(super) struct Uploads(Mutex<BTreeMap<u64, (Arc<AtomicU64>, Instant)>>);
+
+impl Uploads {
+    /// The counter of an upload; `None` if the address has no number, or there are too many.
+    pub fn counter(&self, query: Option<&str>) -> Option<Arc<AtomicU64>> {
+        let number: u64 = query?.parse().ok()?;
+        let now = Instant::now();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
+            kept.retain(|_, (_, since)| now.duration_since(*since) < UPLOAD_KEPT);
+        }
+        if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
+            return None;
+        }
+        let (counter, since) = kept.entry(number).or_insert_with(|| (Arc::default(), now));
+        *since = now;
+        Some(Arc::clone(counter))
+    }
+
+    /// What is asked for by reading, if it is the page's.
+    pub fn answer(&self, path: &str, query: Option<&str>) -> Option<Response<Content>> {
+        let (bytes, kind) = match path {
+            "/" => (PAGE.to_owned(), "text/html; charset=utf-8"),
+            "/page.js" => (SCRIPT.to_owned(), "text/javascript; charset=utf-8"),
+            "/page.css" => (STYLE.to_owned(), "text/css; charset=utf-8"),
+            "/received" => (self.received(query).to_string(), "text/plain; charset=utf-8"),
+            _ => return None,
+        };
+        let length = bytes.len() as u64;
+        let mut answer = payload_response(Content::of(bytes), length);
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in [
+            ("content-security-policy", POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-embedder-policy", "require-corp"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        Some(answer)
+    }
+
+    fn received(&self, query: Option<&str>) -> u64 {
+        let number = query.and_then(|query| query.parse::<u64>().ok());
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = number.and_then(|number| kept.get(&number));
+        counter.map_or(0, |(counter, _)| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// A page of somebody else that lets its visitors load this server: browsers say so.
+pub(super) fn is_of_others<B>(request: &Request<B>) -> bool {
+    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let own: [&[u8]; 2] = [b"same-origin", b"none"];
+    let is_foreign = site.is_some_and(|site| !own.contains(&site));
+    // A link to the page is none of the page's requests.
+    is_foreign && request.uri().path() != "/"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_are_counted_by_number_and_bounded() {
+        let uploads = Uploads::default();
+        let counter = uploads.counter(Some("7")).unwrap();
+        counter.fetch_add(5, Ordering::Relaxed);
+        assert_eq!((uploads.received(Some("7")), uploads.received(Some("8"))), (5, 0));
+        for wrong in [None, Some(""), Some("-1"), Some("99999999999999999999")] {
+            assert!(uploads.counter(wrong).is_none(), "{wrong:?}");
+        }
+        for number in 0..2 * UPLOADS_MAX {
+            let _ = uploads.counter(Some(&number.to_string()));
+        }
+        assert_eq!(uploads.0.lock().unwrap().len(), UPLOADS_MAX);
+        assert!(uploads.counter(Some("7")).is_some(), "who is counted stays so");
+    }
+
+    #[test]
+    fn pages_of_others_load_nothing_here() {
+        let request = |path: &str, site: Option<&str>| {
+            let mut request = Request::builder().uri(path);
+            if let Some(site) = site {
+                request = request.header("Sec-Fetch-Site", site);
+            }
+            request.body(()).unwrap()
+        };
+        assert!(is_of_others(&request("/large", Some("cross-site"))));
+        assert!(is_of_others(&request("/upload?1", Some("same-site"))));
+        for site in [None, Some("same-origin"), Some("none")] {
+            assert!(!is_of_others(&request("/large", site)), "{site:?}");
+        }
+        assert!(!is_of_others(&request("/", Some("cross-site"))), "a link");
+    }
+
+    /// The policy forbids script and style in the page itself.
+    #[test]
+    fn the_page_has_no_script_or_style_in_it() {
+        assert_eq!(PAGE.matches("<script").count(), 1);
+        assert!(PAGE.contains("<script src=\"page.js\" defer></script>"));
+        assert!(!PAGE.contains("style=") && !PAGE.contains("<style") && !PAGE.contains("onclick"));
+        assert!(SCRIPT.lines().count() < 400 && !SCRIPT.contains("innerHTML"));
+    }
+}

@@ -1,0 +1,298 @@
+// Measures latency under load with nothing but fetch: probes on a fixed schedule, load beside them.
+"use strict";
+
+const PHASES = [
+  { name: "idle", seconds: 3 },
+  { name: "down", seconds: 10 },
+  { name: "up", seconds: 10 },
+];
+const PROBE_MS = 50;          // from one probe to the next
+const PROBES_OPEN_MAX = 40;   // more than this many under way are counted as late and not sent
+const PROBE_LOST_MS = 5000;
+const RAMP_S = 3;             // what a load's start shows counts for nothing
+const LOADS = 3;              // connections; a browser opens six to one server
+const UPLOAD_BYTES = 64 << 20;
+const BUCKET_S = 0.25;
+const DRAW_MS = 500;
+const GRADES = [[30, "good"], [100, "noticeable"], [300, "poor"], [Infinity, "bad"]];
+
+const at = (id) => document.getElementById(id);
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+let run = null;
+
+class Run {
+  constructor() {
+    this.start = performance.now();
+    this.stopped = new AbortController();
+    this.probes = [];
+    this.rates = [];
+    this.pending = new Map();
+    this.open = 0;
+    this.number = 0;
+    this.phase = "idle";
+    this.unsent = 0;
+    this.drawn = 0;
+    this.observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) this.note(entry);
+    });
+    this.observer.observe({ type: "resource" });
+  }
+
+  seconds() { return (performance.now() - this.start) / 1000; }
+
+  // The browser's own times: without the wait for a free connection, and without a handshake.
+  note(entry) {
+    const probe = this.pending.get(entry.name);
+    if (!probe || !entry.responseStart) return;
+    this.pending.delete(entry.name);
+    probe.ms = entry.responseStart - entry.requestStart;
+    probe.lateMs = Math.max(0, entry.requestStart - probe.due);
+  }
+
+  async probeForEver(signal) {
+    for (let turn = 0; !signal.aborted; turn += 1) {
+      const due = this.start + turn * PROBE_MS;
+      const ahead = due - performance.now();
+      if (ahead > 0) await wait(ahead);
+      if (signal.aborted) break;
+      if (this.open >= PROBES_OPEN_MAX) { this.unsent += 1; continue; }
+      this.probe(due);
+    }
+  }
+
+  async probe(due) {
+    const url = new URL(`small?${this.number++}`, location.href).href;
+    const probe = { at: (due - this.start) / 1000, due, phase: this.phase, ms: null, lateMs: 0, lost: false };
+    this.probes.push(probe);
+    this.pending.set(url, probe);
+    this.open += 1;
+    try {
+      const limit = AbortSignal.timeout(PROBE_LOST_MS);
+      const answer = await fetch(url, { cache: "no-store", signal: limit });
+      await answer.arrayBuffer();
+    } catch {
+      probe.lost = true;
+      this.pending.delete(url);
+    }
+    this.open -= 1;
+  }
+
+  async load(phase, seconds) {
+    const end = new AbortController();
+    this.stopped.signal.addEventListener("abort", () => end.abort());
+    const flows = [];
+    const count = { bytes: 0 };
+    const session = Math.floor(Math.random() * 2 ** 48);
+    for (let flow = 0; flow < LOADS && phase !== "idle"; flow += 1) {
+      flows.push(phase === "down" ? download(count, end.signal) : upload(session, end.signal));
+    }
+    const until = performance.now() + seconds * 1000;
+    while (performance.now() < until && !end.signal.aborted) {
+      await wait(200);
+      if (phase === "up") await received(session, count, end.signal);
+      this.rates.push({ at: this.seconds(), phase, bytes: count.bytes });
+      if (performance.now() - this.drawn >= DRAW_MS) {
+        this.drawn = performance.now();
+        draw(this);
+      }
+    }
+    end.abort();
+    await Promise.allSettled(flows);
+  }
+}
+
+async function download(count, signal) {
+  while (!signal.aborted) {
+    try {
+      const answer = await fetch("large", { cache: "no-store", signal });
+      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      const reader = answer.body.getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        count.bytes += value.byteLength;
+      }
+    } catch (error) {
+      if (!signal.aborted) await wait(200);
+    }
+  }
+}
+
+async function upload(session, signal) {
+  const body = new Blob([new Uint8Array(UPLOAD_BYTES)]);
+  while (!signal.aborted) {
+    try {
+      await fetch(`upload?${session}`, { method: "POST", body, signal });
+    } catch {
+      if (!signal.aborted) await wait(200);
+    }
+  }
+}
+
+// What the server has: what waits in this machine's buffers counts for nothing.
+async function received(session, count, signal) {
+  try {
+    const answer = await fetch(`received?${session}`, { cache: "no-store", signal });
+    if (answer.ok) count.bytes = Number(await answer.text());
+  } catch { /* the next answer tells */ }
+}
+
+function quantile(sorted, share) {
+  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
+}
+
+function summary(run, phase) {
+  const starts = run.rates.filter((it) => it.phase === phase);
+  const first = starts.length ? starts[0].at - 0.2 : 0;
+  const from = phase === "idle" ? 0.5 : first + RAMP_S;
+  const probes = run.probes.filter((it) => it.phase === phase && it.at >= from);
+  const values = probes.filter((it) => it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
+  const counted = starts.filter((it) => it.at >= from);
+  const [a, b] = [counted[0], counted[counted.length - 1]];
+  const rate = phase !== "idle" && a && b && b.at > a.at
+    ? (b.bytes - a.bytes) * 8 / 1e6 / (b.at - a.at) : null;
+  return {
+    phase, rate, probes: probes.length,
+    lost: probes.filter((it) => it.lost).length,
+    late: probes.filter((it) => it.lateMs > PROBE_MS).length,
+    p50: values.length ? quantile(values, 0.5) : null,
+    p90: values.length >= 20 ? quantile(values, 0.9) : null,
+    p99: values.length >= 100 ? quantile(values, 0.99) : null,
+    largest: values.length ? values[values.length - 1] : null,
+  };
+}
+
+function verdict(rows) {
+  const idle = rows.find((row) => row.phase === "idle");
+  const words = [];
+  for (const row of rows) {
+    if (row.phase === "idle" || row.p99 === null || !idle || idle.p50 === null) continue;
+    const added = Math.max(0, row.p99 - idle.p50);
+    const grade = GRADES.find(([most]) => added < most)[1];
+    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added, ${grade}.`);
+  }
+  return words.join(" ");
+}
+
+function cell(row, text) {
+  const td = document.createElement("td");
+  td.textContent = text;
+  row.append(td);
+}
+
+function show(rows) {
+  at("rows").replaceChildren(...rows.map((values) => {
+    const row = document.createElement("tr");
+    const number = (value, digits) => (value === null ? "–" : value.toFixed(digits));
+    cell(row, values.phase === "idle" ? "idle" : `loaded ${values.phase}`);
+    for (const name of ["p50", "p90", "p99", "largest"]) cell(row, number(values[name], 1));
+    cell(row, String(values.probes));
+    cell(row, String(values.lost));
+    cell(row, number(values.rate, 1));
+    return row;
+  }));
+  at("verdict").textContent = verdict(rows);
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+function shape(name, attributes, text) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function frame(height, most, unit) {
+  const parts = [];
+  for (const share of [0, 0.5, 1]) {
+    const y = height - 18 - share * (height - 34);
+    parts.push(shape("line", { class: "grid", x1: 44, x2: 716, y1: y, y2: y }));
+    parts.push(shape("text", { x: 40, y: y + 4, "text-anchor": "end" }, (most * share).toFixed(most < 10 ? 1 : 0)));
+  }
+  parts.push(shape("text", { x: 716, y: 11, "text-anchor": "end" }, unit));
+  return parts;
+}
+
+const TOTAL_S = PHASES.reduce((sum, phase) => sum + phase.seconds, 0) + 1;
+const column = (seconds) => 44 + Math.min(1, seconds / TOTAL_S) * 672;
+
+// Drawing takes the processor that the probes need: a curve of medians, twice a second.
+function draw(run) {
+  const buckets = new Map();
+  for (const probe of run.probes) {
+    if (probe.ms === null) continue;
+    const bucket = Math.floor(probe.at / BUCKET_S);
+    if (!buckets.has(bucket)) buckets.set(bucket, { phase: probe.phase, values: [] });
+    buckets.get(bucket).values.push(probe.ms);
+  }
+  const medians = [...buckets].sort((a, b) => a[0] - b[0]).map(([bucket, { phase, values }]) => (
+    { phase, at: (bucket + 0.5) * BUCKET_S, ms: quantile(values.sort((a, b) => a - b), 0.5) }));
+  const mostMs = Math.max(10, ...medians.map((it) => it.ms)) * 1.05;
+  const curves = PHASES.map(({ name }) => shape("polyline", {
+    class: name,
+    points: medians.filter((it) => it.phase === name)
+      .map((it) => `${column(it.at).toFixed(1)},${(222 - it.ms / mostMs * 206).toFixed(1)}`).join(" "),
+  }));
+  at("latency").replaceChildren(...frame(240, mostMs, "ms"), ...curves);
+  const lines = [];
+  const rates = [];
+  for (const phase of ["down", "up"]) {
+    const of = run.rates.filter((it) => it.phase === phase);
+    const curve = of.slice(1).map((it, index) => [it.at,
+      Math.max(0, it.bytes - of[index].bytes) * 8 / 1e6 / Math.max(1e-3, it.at - of[index].at)]);
+    rates.push(...curve.map((it) => it[1]));
+    lines.push([phase, curve]);
+  }
+  const mostRate = Math.max(1, ...rates) * 1.05;
+  at("rate").replaceChildren(...frame(160, mostRate, "Mbit/s"), ...lines.map(([phase, curve]) => shape("polyline", {
+    class: phase,
+    points: curve.map(([s, rate]) => `${column(s).toFixed(1)},${(142 - rate / mostRate * 126).toFixed(1)}`).join(" "),
+  })));
+}
+
+async function measure() {
+  run = new Run();
+  at("start").hidden = true;
+  at("stop").hidden = false;
+  at("keep").hidden = true;
+  performance.setResourceTimingBufferSize(100);
+  const probing = run.probeForEver(run.stopped.signal);
+  for (const phase of PHASES) {
+    if (run.stopped.signal.aborted) break;
+    run.phase = phase.name;
+    at("state").textContent = phase.name === "idle" ? "idle …" : `loading ${phase.name} …`;
+    await run.load(phase.name, phase.seconds);
+  }
+  const isWhole = !run.stopped.signal.aborted;
+  run.stopped.abort();
+  await probing;
+  await wait(300);
+  run.observer.disconnect();
+  finish(isWhole);
+}
+
+function finish(isWhole) {
+  const phases = PHASES.map((phase) => phase.name).filter((name) => run.probes.some((it) => it.phase === name));
+  const rows = phases.map((phase) => summary(run, phase));
+  draw(run);
+  show(rows);
+  at("state").textContent = isWhole ? "done" : "stopped";
+  at("start").hidden = false;
+  at("stop").hidden = true;
+  const kept = {
+    version: 1, kind: "underload web", started: new Date(performance.timeOrigin + run.start).toISOString(),
+    complete: isWhole, probe: "HTTP/1.1 request of one byte over TLS, browser's own times", probe_ms: PROBE_MS,
+    unsent: run.unsent, summary: rows,
+    probes: run.probes.map((it) => ({ at_s: it.at, phase: it.phase, ms: it.ms, late_ms: it.lateMs, lost: it.lost })),
+    rates: run.rates.map((it) => ({ at_s: it.at, phase: it.phase, bytes: it.bytes })),
+  };
+  const link = at("keep");
+  if (link.href) URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(kept, null, 1)], { type: "application/json" }));
+  link.download = "underload-result.json";
+  link.hidden = false;
+  window.underloadResult = kept;
+}
+
+at("start").addEventListener("click", measure);
+at("stop").addEventListener("click", () => run.stopped.abort());
