@@ -11,6 +11,7 @@
 //! - [`rpm`]: responsiveness, by formula.
 //! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
 //!   connection.
+//! - [`survey`]: round trips to many hosts, a few probes each.
 
 mod clock;
 pub mod endpoint;
@@ -22,6 +23,7 @@ pub mod preset;
 pub mod rpm;
 pub mod service;
 pub mod session;
+pub mod survey;
 mod sys;
 pub mod wire;
 

@@ -1,0 +1,186 @@
+//! One probe of one address.
+
+use std::io::{self, Read as _};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::quic::{is_negotiation, opening};
+
+/// How a host is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// A TCP handshake with the port, closed at once. A refusal is an answer as good.
+    Tcp,
+    /// An ICMP echo of 56 bytes, as `ping` sends it.
+    Icmp,
+    /// A question for the versions of QUIC that the port speaks.
+    Quic,
+}
+
+/// No round trip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing came back in time.
+    Lost,
+    /// It could not be asked; why, in words.
+    Trouble(String),
+}
+
+impl Asking {
+    /// Its name, as options and records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Icmp => "icmp",
+            Self::Quic => "quic",
+        }
+    }
+
+    /// Asks once; the round trip, by this program's clock.
+    ///
+    /// # Errors
+    /// [`Silence`].
+    pub fn ask(self, address: SocketAddr, allowed: Duration) -> Result<Duration, Silence> {
+        let answer = match self {
+            Self::Tcp => handshake(address, allowed),
+            Self::Icmp => echo(address, allowed),
+            Self::Quic => versions(address, allowed),
+        };
+        answer.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Silence::Lost,
+            io::ErrorKind::PermissionDenied if self == Self::Icmp => {
+                let words = "this user may not send echoes (net.ipv4.ping_group_range)";
+                Silence::Trouble(words.to_owned())
+            }
+            _ => Silence::Trouble(error.to_string()),
+        })
+    }
+}
+
+fn handshake(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    let start = Instant::now();
+    match socket.connect_timeout(&address.into(), allowed) {
+        Ok(()) => Ok(start.elapsed()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(start.elapsed()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Payload of `ping`.
+const ECHO_BYTES: usize = 56;
+
+fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
+    // Type of a question and of its answer.
+    let (protocol, question, answer) = match address {
+        SocketAddr::V4(_) => (Protocol::ICMPV4, 8, 0),
+        SocketAddr::V6(_) => (Protocol::ICMPV6, 128, 129),
+    };
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(protocol))?;
+    socket.connect(&address.into())?;
+    let mut packet = [0; 8 + ECHO_BYTES];
+    packet[0] = question;
+    packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
+    fill(&mut packet[8..])?;
+    // The kernel writes identifier and checksum.
+    let start = Instant::now();
+    socket.send(&packet)?;
+    until(start, allowed, &mut |left| {
+        socket.set_read_timeout(Some(left))?;
+        let mut buffer = [0; 512];
+        let count = (&socket).read(&mut buffer)?;
+        let received = &buffer[..count];
+        Ok(received.first() == Some(&answer) && received.get(8..) == Some(&packet[8..]))
+    })
+}
+
+fn versions(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
+    let mut names = [[0; 8]; 2];
+    for name in &mut names {
+        fill(name)?;
+    }
+    let any: SocketAddr =
+        if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    let start = Instant::now();
+    socket.send(&opening(names))?;
+    until(start, allowed, &mut |left| {
+        socket.set_read_timeout(Some(left))?;
+        let mut buffer = [0; 1500];
+        let count = socket.recv(&mut buffer)?;
+        Ok(is_negotiation(&buffer[..count], names))
+    })
+}
+
+/// Receives until it is the answer; strangers' datagrams do not prolong the wait.
+fn until(
+    start: Instant,
+    allowed: Duration,
+    receive: &mut dyn FnMut(Duration) -> io::Result<bool>,
+) -> io::Result<Duration> {
+    loop {
+        let left = allowed.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match receive(left) {
+            Ok(true) => return Ok(start.elapsed()),
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    let filled = SystemRandom::new().fill(bytes);
+    filled.map_err(|_| io::Error::other("no random numbers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn an_echo_comes_back_from_this_machine() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            match Asking::Icmp.ask(address.parse().unwrap(), SHORT) {
+                Ok(round_trip) => assert!(round_trip < SHORT),
+                Err(Silence::Trouble(why)) => {
+                    eprintln!("SKIPPED an_echo_comes_back_from_this_machine: {address}: {why}");
+                }
+                Err(Silence::Lost) => panic!("{address}: no echo from this machine"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_quic_server_is_known_and_noise_is_passed_over() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(SHORT)).unwrap();
+        let address = server.local_addr().unwrap();
+        let answering = std::thread::spawn(move || {
+            let mut buffer = [0; 1500];
+            let (count, from) = server.recv_from(&mut buffer).unwrap();
+            assert_eq!(count, 1200);
+            server.send_to(b"noise", from).unwrap();
+            let mut answer = vec![0x80, 0, 0, 0, 0];
+            // The names change places.
+            answer.extend(&buffer[14..23]);
+            answer.extend(&buffer[5..14]);
+            answer.extend([0, 0, 0, 1]);
+            server.send_to(&answer, from).unwrap();
+        });
+        assert!(Asking::Quic.ask(address, SHORT).is_ok());
+        answering.join().unwrap();
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let silence = Asking::Quic.ask(silent.local_addr().unwrap(), Duration::from_millis(50));
+        assert_eq!(silence, Err(Silence::Lost));
+    }
+}

@@ -1,0 +1,74 @@
+//! The smallest question that a QUIC server answers: a version that nobody speaks (RFC 9000,
+//! section 6). The answer lists those that it does speak, keeps no state there, and is shorter than
+//! the question.
+
+/// Bytes of a connection's name.
+const NAME_BYTES: usize = 8;
+/// Shorter openings are not answered (RFC 9000, section 14.1).
+const OPENING_BYTES: usize = 1200;
+/// A version of the form that is kept for this (RFC 9000, section 15).
+const VERSION: u32 = 0x1a2a_3a4a;
+
+/// A datagram that asks for versions; `names` are the ends' names for the connection.
+pub fn opening(names: [[u8; NAME_BYTES]; 2]) -> Vec<u8> {
+    // Long header, fixed bit, and bits that mean nothing in a version that nobody speaks.
+    let mut datagram = vec![0xc0];
+    datagram.extend(VERSION.to_be_bytes());
+    for name in names {
+        datagram.push(NAME_BYTES as u8);
+        datagram.extend(name);
+    }
+    datagram.resize(OPENING_BYTES, 0);
+    datagram
+}
+
+/// Whether a datagram is the answer to [`opening`]: version 0, the names exchanged.
+pub fn is_negotiation(datagram: &[u8], names: [[u8; NAME_BYTES]; 2]) -> bool {
+    let [asked, asking] = names;
+    let Some((first, rest)) = datagram.split_first() else { return false };
+    let Some(rest) = rest.strip_prefix(&[0; 4]) else { return false };
+    let name = |rest: &[u8], name: [u8; NAME_BYTES]| {
+        let rest = rest.strip_prefix(&[NAME_BYTES as u8])?;
+        rest.strip_prefix(&name).map(<[u8]>::to_vec)
+    };
+    let versions = name(rest, asking).and_then(|rest| name(&rest, asked));
+    // At least one version, each of four bytes.
+    first & 0x80 != 0
+        && versions.is_some_and(|versions| !versions.is_empty() && versions.len() % 4 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: [[u8; 8]; 2] = [[1; 8], [2; 8]];
+
+    fn answer() -> Vec<u8> {
+        let mut answer = vec![0x80, 0, 0, 0, 0, 8];
+        answer.extend([2; 8]);
+        answer.push(8);
+        answer.extend([1; 8]);
+        answer.extend(1_u32.to_be_bytes());
+        answer
+    }
+
+    #[test]
+    fn the_answer_is_known_by_its_names() {
+        assert_eq!(opening(NAMES).len(), 1200);
+        assert!(is_negotiation(&answer(), NAMES));
+        assert!(!is_negotiation(&answer(), [[1; 8], [3; 8]]));
+        assert!(!is_negotiation(&opening(NAMES), NAMES), "our own words thrown back");
+        for cut in 0..answer().len() {
+            assert!(!is_negotiation(&answer()[..cut], NAMES), "{cut}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = is_negotiation(&bytes, NAMES);
+        }
+    }
+}
