@@ -10,11 +10,13 @@
 //! - [`metric`]: one number of an arm by its name.
 //! - [`link`]: what a link did, as every world records it.
 //! - [`cohorts`]: from the lines of a plan to what its cohorts show, compared by line.
+//! - [`history`]: one line over weeks: what is usual, what has changed.
 //! - [`ce_excess`]: which flows received more congestion marks than congestion explains.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod ce_excess;
 pub mod cohorts;
+pub mod history;
 pub mod link;
 pub mod schema;
 pub mod stats;

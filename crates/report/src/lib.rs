@@ -7,6 +7,7 @@
 //! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
+//! - [`history_page`]: one line over weeks.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the same for the cohorts of a plan.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`agreements`]: how well one run of a scenario foretells another.
@@ -34,7 +35,8 @@ pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
-    FigurePage, PageError, cohort_page, plots, render, write_figure_pages, write_report,
+    FigurePage, PageError, cohort_page, history_page, plots, render, write_figure_pages,
+    write_history, write_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table};

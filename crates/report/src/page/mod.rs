@@ -9,6 +9,7 @@ mod comparison;
 mod contents;
 mod figures;
 mod header;
+mod history;
 mod latency;
 mod measured;
 mod parts;
@@ -34,6 +35,7 @@ use contents::with_contents;
 
 pub use book::{FigurePage, write_figure_pages};
 pub use cohorts::cohort_page;
+pub use history::{history_page, write_history};
 pub(crate) use measured::findings;
 
 /// Why a report could not be made.

@@ -1,0 +1,235 @@
+//! The same line measured again and again: what is usual, what has changed, at what hour.
+//!
+//! Values come with their time and the step that they are of; nothing here knows a file or a clock.
+//! The first days are the baseline; the latest are held against it by their medians, because single
+//! runs of a home's line differ by what else the home does.
+
+use serde::Serialize;
+
+use crate::stats::nearest_rank;
+
+const DAY_S: i64 = 86_400;
+/// Fewer runs than this say nothing of a change.
+pub const RUNS_MIN: usize = 3;
+
+/// A number of a line that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Followed {
+    /// Round trip under load, 99th percentile, ms.
+    LoadP99,
+    /// Round trip under load, median, ms.
+    LoadP50,
+    /// Round trip without load, median, ms.
+    IdleP50,
+    /// Payload up, Mbit/s.
+    GoodputUp,
+    /// Payload down, Mbit/s.
+    GoodputDown,
+}
+
+impl Followed {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::LoadP99, Self::LoadP50, Self::IdleP50, Self::GoodputUp, Self::GoodputDown];
+
+    /// As options and files name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LoadP99 => "load-p99",
+            Self::LoadP50 => "load-p50",
+            Self::IdleP50 => "idle-p50",
+            Self::GoodputUp => "goodput-up",
+            Self::GoodputDown => "goodput-down",
+        }
+    }
+
+    /// In words, with its unit.
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::LoadP99 => ("p99 of latency under load", "ms"),
+            Self::LoadP50 => ("median latency under load", "ms"),
+            Self::IdleP50 => ("median idle latency", "ms"),
+            Self::GoodputUp => ("goodput up", "Mbit/s"),
+            Self::GoodputDown => ("goodput down", "Mbit/s"),
+        }
+    }
+
+    /// Whether more of it is worse.
+    pub fn more_is_worse(self) -> bool {
+        !matches!(self, Self::GoodputUp | Self::GoodputDown)
+    }
+}
+
+/// A run's value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Point {
+    /// When the run began, seconds since 1970.
+    pub at_s: i64,
+    /// The value, in the unit of its [`Followed`].
+    pub value: f64,
+}
+
+/// How runs are held against each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// The baseline: runs that began so long after the first.
+    pub baseline_s: i64,
+    /// What is held against it: runs that began so long before the latest.
+    pub recent_s: i64,
+}
+
+/// What runs of a time showed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Level {
+    /// Runs.
+    pub runs: usize,
+    /// 10th percentile.
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+}
+
+impl Level {
+    /// Of these values; `None` without any.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |q| nearest_rank(&sorted, q);
+        Some(Self { runs: sorted.len(), p10: at(0.1)?, p50: at(0.5)?, p90: at(0.9)? })
+    }
+}
+
+/// One number of one step over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trend {
+    /// Name of the step.
+    pub step: String,
+    /// What is followed.
+    pub followed: Followed,
+    /// The runs' values, oldest first.
+    pub points: Vec<Point>,
+    /// The first days.
+    pub baseline: Option<Level>,
+    /// The latest runs; `None` while they are those of the baseline.
+    pub recent: Option<Level>,
+    /// The median of the latest above that of the baseline, percent; `None` where either has fewer
+    /// than [`RUNS_MIN`] runs.
+    pub change_percent: Option<f64>,
+    /// By hour of the day, UTC.
+    pub hours: Vec<Option<Level>>,
+    /// By day of the week, Monday first, UTC.
+    pub days: Vec<Option<Level>>,
+}
+
+impl Trend {
+    /// Of values in any order.
+    pub fn of(step: &str, followed: Followed, mut points: Vec<Point>, windows: Windows) -> Self {
+        points.retain(|point| point.value.is_finite());
+        points.sort_by(|a, b| a.at_s.cmp(&b.at_s).then(a.value.total_cmp(&b.value)));
+        let first = points.first().map_or(0, |point| point.at_s);
+        let last = points.last().map_or(0, |point| point.at_s);
+        let baseline_end = first.saturating_add(windows.baseline_s);
+        let recent_start = last.saturating_sub(windows.recent_s).max(baseline_end);
+        let level = |wanted: &dyn Fn(&Point) -> bool| {
+            Level::of(points.iter().filter(|point| wanted(point)).map(|point| point.value))
+        };
+        let baseline = level(&|point| point.at_s < baseline_end);
+        let recent = level(&|point| point.at_s >= recent_start);
+        let enough = |level: Option<Level>| level.filter(|level| level.runs >= RUNS_MIN);
+        let change_percent = enough(baseline)
+            .zip(enough(recent))
+            .filter(|(baseline, _)| baseline.p50 > 0.0)
+            .map(|(baseline, recent)| (recent.p50 / baseline.p50 - 1.0) * 100.0);
+        let of_hour = |hour: i64| level(&|point| point.at_s.rem_euclid(DAY_S) / 3600 == hour);
+        // 1970 began on a Thursday.
+        let of_day =
+            |day: i64| level(&|point| (point.at_s.div_euclid(DAY_S) + 3).rem_euclid(7) == day);
+        let (hours, days) = ((0..24).map(of_hour).collect(), (0..7).map(of_day).collect());
+        let step = step.to_owned();
+        Self { step, followed, points, baseline, recent, change_percent, hours, days }
+    }
+
+    /// Whether the latest runs are worse than the baseline by `percent` at least, and than all but
+    /// a tenth of the baseline's own runs.
+    pub fn is_worse_by(&self, percent: f64) -> bool {
+        let Some(((baseline, recent), change)) =
+            self.baseline.zip(self.recent).zip(self.change_percent)
+        else {
+            return false;
+        };
+        if self.followed.more_is_worse() {
+            change >= percent && recent.p50 > baseline.p90
+        } else {
+            change <= -percent && recent.p50 < baseline.p10
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEEK: Windows = Windows { baseline_s: 7 * DAY_S, recent_s: DAY_S };
+
+    /// A run every six hours for `days`, of which the last one is `late`.
+    fn points(days: i64, usual: impl Fn(i64) -> f64, late: f64) -> Vec<Point> {
+        (0..days * 4)
+            .map(|run| {
+                let value = if run >= (days - 1) * 4 { late } else { usual(run) };
+                Point { at_s: 1_790_000_000 + run * 6 * 3600, value }
+            })
+            .collect()
+    }
+
+    fn trend(points: Vec<Point>) -> Trend {
+        Trend::of("loaded", Followed::LoadP99, points, WEEK)
+    }
+
+    #[test]
+    fn a_change_is_of_medians_and_beyond_what_the_baseline_showed() {
+        let usual = |run: i64| 40.0 + (run % 5) as f64;
+        let worse = trend(points(14, usual, 63.0));
+        assert_eq!(worse.baseline.unwrap().runs, 28);
+        assert_eq!(worse.change_percent.map(f64::round), Some(50.0));
+        assert!(worse.is_worse_by(50.0) && !worse.is_worse_by(51.0));
+        // Within what the baseline itself showed in one of ten runs, it is no change.
+        let wide = trend(points(14, |run| if run % 5 == 0 { 90.0 } else { 42.0 }, 63.0));
+        assert!(wide.change_percent.unwrap() >= 49.0 && !wide.is_worse_by(10.0));
+        let better = trend(points(14, usual, 20.0));
+        assert!(!better.is_worse_by(0.0));
+    }
+
+    #[test]
+    fn less_throughput_is_worse_and_more_is_not() {
+        let of = |late: f64| {
+            Trend::of("up", Followed::GoodputUp, points(14, |_| 10.0, late), WEEK).is_worse_by(20.0)
+        };
+        assert!(of(7.9) && !of(8.5) && !of(13.0));
+    }
+
+    #[test]
+    fn few_runs_say_nothing_and_the_baseline_is_not_held_against_itself() {
+        let young = trend(points(5, |_| 40.0, 400.0));
+        assert_eq!((young.recent, young.change_percent), (None, None));
+        assert!(!young.is_worse_by(0.0));
+        let empty = trend(Vec::new());
+        assert_eq!((empty.baseline, empty.recent), (None, None));
+        let strange = trend(vec![Point { at_s: i64::MAX, value: f64::NAN }]);
+        assert!(strange.points.is_empty());
+        let far =
+            trend(vec![Point { at_s: i64::MIN, value: 1.0 }, Point { at_s: i64::MAX, value: 2.0 }]);
+        assert_eq!(far.points.len(), 2);
+    }
+
+    #[test]
+    fn hours_and_days_are_told_apart() {
+        // 2026-11-23, a Monday, 13:30 UTC: date -ud '2026-11-23 13:30' +%s
+        let trend = trend(vec![Point { at_s: 1_795_440_600, value: 5.0 }]);
+        assert_eq!(trend.hours[13].map(|level| level.p50), Some(5.0));
+        assert_eq!(trend.days[0].map(|level| level.runs), Some(1));
+        assert_eq!(trend.hours.iter().flatten().count() + trend.days.iter().flatten().count(), 2);
+    }
+}

@@ -1,0 +1,219 @@
+//! The page of one line over weeks.
+
+use std::path::Path;
+
+use maud::{Markup, html};
+use underload_disk::{self as disk, Access};
+use underload_record::history::{Followed, Level, Trend};
+
+use super::figures::{Headings, figures};
+use super::parts::{head, table, unit_head, words_head};
+use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
+use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
+use crate::plot::{Plot, PlotError};
+use crate::words::{count, significant};
+
+const DAY_S: f64 = 86_400.0;
+const DAY_NAMES: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+/// Hours and days are told from this many runs on.
+const PATTERN_RUNS: usize = 12;
+
+/// The page of a history: its sentences, each number over time, and by hour and day. `skipped` are
+/// runs that could not be read, each with its reason.
+///
+/// # Errors
+///
+/// [`PlotError`] when a plot cannot be laid out.
+pub fn history_page(
+    title: &str,
+    sentences: &[String],
+    trends: &[Trend],
+    skipped: &[String],
+) -> Result<String, PlotError> {
+    let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends));
+    let plots: Vec<Plot> = plots.collect::<Result<_, _>>()?;
+    let hours: Vec<Plot> =
+        Followed::ALL.into_iter().filter_map(|it| by_hour(it, trends)).collect::<Result<_, _>>()?;
+    let content = html! {
+        header {
+            "\n"
+            h1 { (title) } "\n"
+            @for (number, line) in sentences.iter().enumerate() {
+                p.verdict.minor[number > 0] { (line) } "\n"
+            }
+            @if !skipped.is_empty() {
+                div.warning role="note" {
+                    "\n"
+                    p { strong { "Left out." } " " (count(skipped.len() as u64, "run")) ":" } "\n"
+                    @for line in skipped { p { (line) } "\n" }
+                }
+                "\n"
+            }
+        }
+        "\n"
+        h2 { "Over time" } "\n"
+        (figures(&plots, Headings::Shown))
+        (levels(trends))
+        @if !hours.is_empty() {
+            h2 { "By hour of the day, UTC" } "\n"
+            (figures(&hours, Headings::Shown))
+            (weekdays(trends))
+        }
+    };
+    Ok(without_controls(header::document(title, &content).into_string()))
+}
+
+/// Writes the page as a file, which may replace an earlier page of ours.
+///
+/// # Errors
+///
+/// [`PageError`].
+pub fn write_history(path: &Path, page: &str) -> Result<(), PageError> {
+    check_replaceable(path, PAGE_MARK)?;
+    disk::write_whole(path, page.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
+}
+
+/// Runs as rings, the baseline's median as a line through all of it.
+fn over_time(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotError>> {
+    let of: Vec<&Trend> = with_runs(followed, trends).collect();
+    let points = || of.iter().flat_map(|trend| &trend.points);
+    let days = |at_s: i64| at_s as f64 / DAY_S;
+    let first = points().map(|point| days(point.at_s)).reduce(f64::min)?;
+    let last = points().map(|point| days(point.at_s)).reduce(f64::max)?;
+    // A single run still has a width.
+    let margin = ((last - first) * 0.02).max(0.02);
+    let most = points().map(|point| point.value).reduce(f64::max)?;
+    let mut curves = Vec::new();
+    for trend in &of {
+        let values = trend.points.iter().map(|point| (days(point.at_s), point.value)).collect();
+        curves.push(Curve::rings(&trend.step, values));
+        if let Some(baseline) = trend.baseline {
+            let flat = vec![(first, baseline.p50), (last, baseline.p50)];
+            curves.push(Curve::line(&trend.step, flat));
+        }
+    }
+    let (words, unit) = followed.words();
+    let panel = Panel {
+        x: Scale::days("date, UTC", first - margin..last + margin),
+        y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
+        curves,
+    };
+    let name = format!("history-{}", followed.name());
+    let title = format!("{}, each run; the line is the baseline's median", capital(words));
+    Some(Diagram { name, title, panels: vec![panel] }.plot())
+}
+
+fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotError>> {
+    let of: Vec<&Trend> =
+        with_runs(followed, trends).filter(|it| it.points.len() >= PATTERN_RUNS).collect();
+    let levels = |trend: &Trend| -> Vec<(f64, f64)> {
+        let hours = trend.hours.iter().enumerate();
+        hours.filter_map(|(hour, level)| Some((hour as f64, (*level)?.p50))).collect()
+    };
+    let most = of.iter().flat_map(|trend| levels(trend)).map(|(_, it)| it).reduce(f64::max)?;
+    let (words, unit) = followed.words();
+    let panel = Panel {
+        x: Scale::linear("hour, UTC", -0.5..23.5),
+        y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
+        curves: of.iter().map(|trend| Curve::line(&trend.step, levels(trend))).collect(),
+    };
+    let name = format!("hours-{}", followed.name());
+    let title = format!("{}, median of the runs that began in each hour", capital(words));
+    Some(Diagram { name, title, panels: vec![panel] }.plot())
+}
+
+fn with_runs(followed: Followed, trends: &[Trend]) -> impl Iterator<Item = &Trend> {
+    trends.iter().filter(move |it| it.followed == followed && !it.points.is_empty())
+}
+
+fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn levels(trends: &[Trend]) -> Markup {
+    let heading = html! {
+        (words_head("number"))
+        (words_head("step"))
+        (head("runs"))
+        (unit_head("baseline", "median"))
+        (unit_head("baseline", "p10 to p90"))
+        (unit_head("latest", "median"))
+        (unit_head("change", "%"))
+    };
+    let cell = |text: Option<String>| html! { td.num { (text.unwrap_or_else(|| "–".to_owned())) } };
+    let range = |level: Level| format!("{}–{}", significant(level.p10), significant(level.p90));
+    let rows: Vec<Markup> = trends
+        .iter()
+        .filter(|trend| !trend.points.is_empty())
+        .map(|trend| {
+            let (words, unit) = trend.followed.words();
+            html! {
+                tr {
+                    th scope="row" { (words) ", " (unit) }
+                    td { (trend.step) }
+                    td.num { (trend.points.len()) }
+                    (cell(trend.baseline.map(|it| significant(it.p50))))
+                    (cell(trend.baseline.map(range)))
+                    (cell(trend.recent.map(|it| significant(it.p50))))
+                    (cell(trend.change_percent.map(|it| format!("{it:+.0}"))))
+                }
+                "\n"
+            }
+        })
+        .collect();
+    table(&heading, &rows)
+}
+
+fn weekdays(trends: &[Trend]) -> Markup {
+    let heading = html! {
+        (words_head("median by day"))
+        (words_head("step"))
+        @for day in DAY_NAMES { (head(day)) }
+    };
+    let rows: Vec<Markup> = trends
+        .iter()
+        .filter(|trend| trend.points.len() >= PATTERN_RUNS)
+        .map(|trend| {
+            let (words, unit) = trend.followed.words();
+            html! {
+                tr {
+                    th scope="row" { (words) ", " (unit) }
+                    td { (trend.step) }
+                    @for day in &trend.days {
+                        td.num { (day.map_or("–".to_owned(), |level| significant(level.p50))) }
+                    }
+                }
+                "\n"
+            }
+        })
+        .collect();
+    table(&heading, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::history::{Point, Windows};
+
+    use super::*;
+
+    #[test]
+    fn a_page_shows_numbers_over_time_and_escapes_strangers() {
+        let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
+        let points = (0..60)
+            .map(|run| Point { at_s: 1_790_000_000 + run * 6 * 3600, value: 40.0 + run as f64 })
+            .collect();
+        let trend = Trend::of("<b>up", Followed::LoadP99, points, windows);
+        let one = vec![Point { at_s: 1_790_000_000, value: 0.0 }];
+        let lonely = Trend::of("down", Followed::IdleP50, one, windows);
+        let skipped = vec!["runs/<script>: no run.json".to_owned()];
+        let sentences = ["up is worse".to_owned()];
+        let page = history_page("A line", &sentences, &[trend, lonely], &skipped).unwrap();
+        assert!(!page.contains("<b>up") && page.contains("&lt;b&gt;up"));
+        assert!(!page.contains("<script>") && page.contains("Left out."));
+        assert!(page.matches("<svg").count() >= 3, "{}", page.matches("<svg").count());
+        assert!(page.contains("Wednesday") && page.contains("hour, UTC"));
+        assert!(history_page("Nothing", &[], &[], &[]).is_ok());
+    }
+}
