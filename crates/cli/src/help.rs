@@ -7,7 +7,7 @@ use clap::Command;
 /// Commands by what they are for, as the program's help lists them.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Simulate and emulate", &["run", "scenarios", "figures", "replay", "link", "queues"]),
-    ("Measure lines", &["measure", "path", "serve", "fleet"]),
+    ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
     ("Results and tools", &["report", "export", "docsis", "completions", "man"]),
 ];
 

@@ -13,6 +13,7 @@ mod export;
 mod figures;
 mod fleet;
 mod help;
+mod history;
 mod home;
 mod interrupt;
 mod link;
@@ -29,6 +30,7 @@ mod report;
 mod run;
 mod scenarios;
 mod serve;
+mod survey;
 
 use std::process::ExitCode;
 
@@ -56,6 +58,10 @@ enum Command {
     Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
     Measure(Box<measure::Arguments>),
+    /// A line over weeks: what is usual, what has changed, at what hour.
+    History(history::Arguments),
+    /// Round trips to many hosts, a few probes each, as a table and a distribution.
+    Survey(survey::Arguments),
     /// Which markings survive a path and which queue is at its bottleneck, with a server's help.
     Path(path::Arguments),
     /// The far end of `underload measure`, on a machine of yours.
@@ -105,6 +111,8 @@ fn main() -> ExitCode {
         Command::Figures(arguments) => figures::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
+        Command::History(arguments) => return exit::own_code(history::run(arguments)),
+        Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Export(arguments) => export::run(arguments),

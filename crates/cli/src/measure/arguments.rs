@@ -28,10 +28,12 @@ Examples:
   underload measure example.net
   underload measure [2001:db8::1]:4862 --preset npms-lul --tier 40mbit/10mbit
   underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
-  underload measure example.net --class 0 --class 45 --class 45/ect1 --json")]
+  underload measure example.net --class 0 --class 45 --class 45/ect1 --json
+  underload measure ndt7 --accept-terms")]
 pub struct Arguments {
-    /// The server: a name or an address, with its port if it is another than 4862; or the URL
-    /// `https://HOST[:PORT][/PATH]` of a responsiveness server, of whose options --up, --down,
+    /// The server: a name or an address, with its port if it is another than 4862. Without a server
+    /// of your own: the URL `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the
+    /// nearest of M-Lab's public servers, or `ndt7://HOST[:PORT]`; with these --up, --down,
     /// --duration, --trust and --json are used.
     pub host: String,
     /// What to measure.
@@ -108,6 +110,12 @@ pub struct Arguments {
     /// The run directory, which must not hold a run yet [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Accepts the terms of M-Lab's public servers, once: they publish results and your address.
+    #[arg(long)]
+    pub accept_terms: bool,
+    /// With ndt7: who is asked for the nearest server [default: M-Lab's locate service].
+    #[arg(long, value_name = "URL")]
+    pub locate: Option<String>,
     /// Prints the result as one JSON document.
     #[arg(long)]
     pub json: bool,
@@ -138,6 +146,29 @@ impl Arguments {
         self.knobs()?;
         if self.udp.is_none() {
             check_congestion_control(&self.congestion_control).context("--congestion-control")?;
+        }
+        Ok(())
+    }
+
+    /// Refuses options that a test against a server of another kind would pass over in silence.
+    pub fn check_foreign(&self) -> anyhow::Result<()> {
+        let given = [
+            ("--both", self.both),
+            ("--flows", self.flows.is_some()),
+            ("--udp", self.udp.is_some()),
+            ("--class", !self.classes.is_empty()),
+            ("--idle", self.idle.is_some()),
+            ("--interval", self.interval.is_some()),
+            ("--tier", self.tier.is_some()),
+            ("--token-file", self.token_file.is_some()),
+            ("--wait", self.wait.is_some()),
+            ("--every", self.every.is_some()),
+            ("--out", self.out.is_some()),
+            ("--ipv4", self.ipv4),
+            ("--ipv6", self.ipv6),
+        ];
+        if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            bail!("{name}: only against `underload serve`, which {} is not", self.host);
         }
         Ok(())
     }

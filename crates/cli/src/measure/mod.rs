@@ -6,11 +6,13 @@
 //! - [`view`]: what the user sees meanwhile.
 //! - [`record`], [`findings`]: the run's record and its numbers; `underload_report` has the words.
 //! - [`responsiveness`]: a test against a server of Apple's kind.
+//! - [`ndt7`]: a test against M-Lab's servers, or others that speak as they do.
 //! - [`history`]: the same again and again.
 
 mod arguments;
 mod findings;
 mod history;
+mod ndt7;
 mod record;
 mod responsiveness;
 pub mod session;
@@ -36,6 +38,9 @@ use crate::run::refuse_occupied;
 
 /// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if ndt7::is_wanted(&arguments.host) {
+        return ndt7::run(arguments);
+    }
     if responsiveness::is_wanted(&arguments.host) {
         return responsiveness::run(arguments);
     }

@@ -6,7 +6,9 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
 
-use super::Arguments;
+use underload_probe::service::Trust;
+
+use super::{Arguments, session};
 use crate::exit::OrBadInput;
 
 /// True if HOST names a responsiveness server.
@@ -16,12 +18,8 @@ pub fn is_wanted(host: &str) -> bool {
 
 /// Tests down, then up (or only one of them), and prints the result.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let trust = match arguments.trust.as_str() {
-        // Public servers prove themselves to authorities; there is no first use to remember.
-        "first-use" => NqTrust::System,
-        pinned => NqTrust::Pinned(pinned.parse().context("--trust").or_bad_input()?),
-    };
-    let client = NqClient::open(&arguments.host, trust)?;
+    arguments.check_foreign().or_bad_input()?;
+    let client = NqClient::open(&arguments.host, trust(&arguments.trust)?)?;
     let directions = match (arguments.up, arguments.down) {
         (true, _) => vec![LoadDirection::Up],
         (_, true) => vec![LoadDirection::Down],
@@ -47,7 +45,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     out.flush().context("writing the result")
 }
 
-fn name(direction: LoadDirection) -> &'static str {
+/// Public servers prove themselves to authorities: there is no first use to remember.
+pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
+    Ok(match session::trust(text)? {
+        Trust::Pinned(fingerprint) => NqTrust::Pinned(fingerprint),
+        Trust::FirstUse { .. } => NqTrust::System,
+    })
+}
+
+/// The direction's name.
+pub fn name(direction: LoadDirection) -> &'static str {
     match direction {
         LoadDirection::Up => "up",
         LoadDirection::Down => "down",

@@ -58,7 +58,11 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
 }
 
 fn split(host: &str) -> anyhow::Result<(String, u16)> {
-    let default = ServiceConfig::PORT;
+    split_with(host, ServiceConfig::PORT)
+}
+
+/// Name and port; the port is `default` where none is named.
+pub fn split_with(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((address.to_string(), default));
     }

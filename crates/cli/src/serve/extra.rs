@@ -26,6 +26,10 @@ pub struct Listeners {
     /// irtt and stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
+    /// Serves a page that measures in any browser, a phone's too, at this port. As --compat's
+    /// clients, browsers show no tokens.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
+    web: Option<u16>,
     /// Answers irtt's clients only if they have this key (`irtt client --hmac`).
     #[arg(long, value_name = "FILE", requires = "compat")]
     irtt_key: Option<PathBuf>,
@@ -42,16 +46,21 @@ pub struct Listeners {
 impl Listeners {
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.compat.is_empty()
+        self.compat.is_empty() && self.web.is_none()
+    }
+
+    fn all(&self) -> Vec<Listener> {
+        let web = self.web.map(|port| Listener { tool: Tool::Web, port });
+        self.compat.iter().copied().chain(web).collect()
     }
 
     /// Names of listeners that answer whoever reaches them.
     fn for_everybody(&self) -> impl Iterator<Item = &'static str> {
-        self.compat.iter().map(|listener| listener.tool).filter_map(|tool| {
+        self.all().into_iter().map(|listener| listener.tool).filter_map(|tool| {
             let is_closed = match tool {
                 Tool::Irtt => self.irtt_key.is_some(),
                 Tool::Stamp => self.stamp_key.is_some() || !self.stamp_from.is_empty(),
-                Tool::Iperf3 | Tool::Nq => false,
+                Tool::Iperf3 | Tool::Nq | Tool::Web => false,
             };
             (!is_closed).then(|| tool.name())
         })
@@ -66,10 +75,10 @@ impl Listeners {
         let names: Vec<_> = self.for_everybody().collect();
         ensure!(
             is_local || is_for_strangers || names.is_empty(),
-            "--compat: clients of {} cannot show tokens, and beyond loopback everybody could use \
-             the server: say with --anonymous-quota SIZE how much a network may move per hour \
-             without a token, or leave them out (irtt: --irtt-key, stamp: --stamp-key or \
-             --stamp-from)",
+            "--compat, --web: clients of {} cannot show tokens, and beyond loopback everybody \
+             could use the server: say with --anonymous-quota SIZE how much a network may move \
+             per hour without a token, or leave them out (irtt: --irtt-key, stamp: --stamp-key \
+             or --stamp-from)",
             names.join(", "),
         );
         Ok(())
@@ -89,9 +98,11 @@ enum Tool {
     Iperf3,
     Nq,
     Stamp,
+    Web,
 }
 
 impl Tool {
+    /// Those that `--compat` names.
     const ALL: [Self; 4] = [Self::Irtt, Self::Iperf3, Self::Nq, Self::Stamp];
 
     fn name(self) -> &'static str {
@@ -100,6 +111,7 @@ impl Tool {
             Self::Iperf3 => "iperf3",
             Self::Nq => "nq",
             Self::Stamp => "stamp",
+            Self::Web => "web",
         }
     }
 
@@ -109,6 +121,7 @@ impl Tool {
             Self::Iperf3 => IPERF3_PORT,
             Self::Nq => NQ_PORT,
             Self::Stamp => STAMP_PORT,
+            Self::Web => WEB_PORT,
         }
     }
 }
@@ -128,6 +141,9 @@ impl FromStr for Listener {
         Ok(Self { tool, port })
     }
 }
+
+/// The usual port of the page, beside the service's own.
+const WEB_PORT: u16 = 4863;
 
 /// The running ones.
 #[derive(Debug)]
@@ -170,12 +186,13 @@ pub fn start(
         identity,
     };
     let mut running = Vec::new();
-    for listener in &listeners.compat {
+    for listener in listeners.all() {
         for address in addresses {
             let at = SocketAddr::new(*address, listener.port);
             let started = host.listen(listener.tool, at);
             let name = listener.tool.name();
-            running.push(started.with_context(|| format!("--compat {name} at {at}"))?);
+            let option = if listener.tool == Tool::Web { "--web" } else { "--compat" };
+            running.push(started.with_context(|| format!("{option} {name} at {at}"))?);
         }
     }
     Ok(Extra { _running: running })
@@ -216,15 +233,21 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let server = Iperf3Server::start(listener, socket, limits, ledger)?;
                 Ok(Running::Iperf3 { _server: server })
             }
-            Tool::Nq => {
+            Tool::Nq | Tool::Web => {
                 let listener = TcpListener::bind(at)?;
-                eprintln!("responsiveness clients at {}", listener.local_addr()?);
+                let at = listener.local_addr()?;
+                if tool == Tool::Web {
+                    eprintln!("browsers at https://{at}/");
+                } else {
+                    eprintln!("responsiveness clients at {at}");
+                }
                 let identity = (self.identity)()?;
                 let base = NqLimits::default();
                 // A tenth of a second's worth: uploads are held back by what is read.
                 let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
                 let limits = NqLimits { window_bytes: window as u32, ..base };
-                let server = NqServer::start(listener, identity, limits, ledger)?;
+                let start = if tool == Tool::Web { NqServer::start_page } else { NqServer::start };
+                let server = start(listener, identity, limits, ledger)?;
                 Ok(Running::Nq { _server: server })
             }
             Tool::Stamp => {

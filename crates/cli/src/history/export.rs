@@ -1,0 +1,168 @@
+//! The numbers for whoever collects numbers.
+
+use std::fmt::Write as _;
+
+use underload_record::history::{Followed, Trend};
+
+use super::collect::Collected;
+
+/// The latest run of each step, in Prometheus' text format.
+pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
+    let mut text = String::new();
+    let latest: Vec<(&str, i64, f64, Followed)> = trends
+        .iter()
+        .filter_map(|trend| {
+            let last = trend.points.last()?;
+            Some((trend.step.as_str(), last.at_s, last.value, trend.followed))
+        })
+        .collect();
+    let mut family = |name: &str, help: &str, rows: Vec<(String, f64)>| {
+        if rows.is_empty() {
+            return;
+        }
+        // A String takes everything.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, value) in rows {
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+    };
+    let latency = latest.iter().filter_map(|(step, _, value, followed)| {
+        let (phase, quantile) = match followed {
+            Followed::LoadP99 => ("load", "0.99"),
+            Followed::LoadP50 => ("load", "0.5"),
+            Followed::IdleP50 => ("idle", "0.5"),
+            _ => return None,
+        };
+        let step = label(step);
+        let labels = format!("step=\"{step}\",phase=\"{phase}\",quantile=\"{quantile}\"");
+        Some((labels, value / 1e3))
+    });
+    family("underload_latency_seconds", "Round trip in the latest valid run.", latency.collect());
+    let goodput = latest.iter().filter_map(|(step, _, value, followed)| {
+        let direction = match followed {
+            Followed::GoodputUp => "up",
+            Followed::GoodputDown => "down",
+            _ => return None,
+        };
+        Some((format!("step=\"{}\",direction=\"{direction}\"", label(step)), value * 1e6))
+    });
+    let help = "Payload in the latest valid run.";
+    family("underload_goodput_bits_per_second", help, goodput.collect());
+    let change = trends.iter().filter_map(|trend| {
+        let labels =
+            format!("step=\"{}\",metric=\"{}\"", label(&trend.step), trend.followed.name());
+        Some((labels, 1.0 + trend.change_percent? / 100.0))
+    });
+    let help = "Latest median by the baseline's.";
+    family("underload_change_ratio", help, change.collect());
+    let last = collected.runs.iter().map(|run| run.at_s).max();
+    let time = last.map(|at_s| (String::new(), at_s as f64)).into_iter();
+    let help = "When the latest run began, seconds since 1970.";
+    family("underload_run_timestamp_seconds", help, time.collect());
+    text.replace("{}", "")
+}
+
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// All runs, in InfluxDB's line protocol.
+pub fn influx(collected: &Collected) -> String {
+    let mut text = String::new();
+    for run in &collected.runs {
+        for (step, values) in &run.steps {
+            let fields: Vec<String> =
+                values.iter().map(|(it, value)| format!("{}={value}", field(*it))).collect();
+            if !fields.is_empty() {
+                let (step, at_s) = (tag(step), run.at_s);
+                // A String takes everything.
+                let _ =
+                    writeln!(text, "underload,step={step} {} {at_s}000000000", fields.join(","));
+            }
+        }
+    }
+    text
+}
+
+/// Each field with its unit.
+fn field(followed: Followed) -> &'static str {
+    match followed {
+        Followed::LoadP99 => "load_p99_ms",
+        Followed::LoadP50 => "load_p50_ms",
+        Followed::IdleP50 => "idle_p50_ms",
+        Followed::GoodputUp => "goodput_up_mbit_s",
+        Followed::GoodputDown => "goodput_down_mbit_s",
+    }
+}
+
+fn tag(text: &str) -> String {
+    let mut tag = String::new();
+    for letter in text.chars() {
+        match letter {
+            ',' | '=' | ' ' => tag.extend(['\\', letter]),
+            // A backslash at the end would join the tag with what follows.
+            '\\' => tag.push('/'),
+            control if control.is_control() => tag.push('_'),
+            other => tag.push(other),
+        }
+    }
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::history::Windows;
+
+    use super::super::collect::Run;
+    use super::*;
+
+    fn collected() -> Collected {
+        let steps = vec![(
+            "loaded, \"up\"\n".to_owned(),
+            vec![(Followed::LoadP99, 42.5), (Followed::GoodputUp, 9.5)],
+        )];
+        Collected { runs: vec![Run { at_s: 1_790_000_000, steps }], skipped: Vec::new() }
+    }
+
+    #[test]
+    fn names_of_strangers_stay_within_their_labels() {
+        let collected = collected();
+        let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
+        let text = prometheus(&collected, &trends);
+        let row = "underload_latency_seconds{step=\"loaded, \\\"up\\\"\\n\",phase=\"load\",\
+                   quantile=\"0.99\"} 0.0425";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("direction=\"up\"} 9500000"), "{text}");
+        assert!(text.contains("underload_run_timestamp_seconds 1790000000"), "{text}");
+        assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("underload_")));
+        assert_eq!(
+            influx(&collected),
+            "underload,step=loaded\\,\\ \"up\"_ load_p99_ms=42.5,goodput_up_mbit_s=9.5 \
+             1790000000000000000\n"
+        );
+    }
+
+    /// The dashboard asks for numbers that are written.
+    #[test]
+    fn the_dashboard_names_numbers_that_there_are() {
+        let text = include_str!("../../../../packaging/grafana-history.json");
+        let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let known = [
+            "underload_latency_seconds",
+            "underload_goodput_bits_per_second",
+            "underload_change_ratio",
+            "underload_run_timestamp_seconds",
+        ];
+        let mut asked = 0;
+        for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+            let expression = target["expr"].as_str().unwrap();
+            let name = expression
+                .split(|it: char| !it.is_ascii_alphanumeric() && it != '_')
+                .find(|word| word.starts_with("underload_"));
+            assert!(known.contains(&name.unwrap()), "{expression}");
+            asked += 1;
+        }
+        assert!(asked >= known.len(), "{asked}");
+    }
+}

@@ -1,0 +1,199 @@
+//! `underload history`: the runs of `measure --every` over weeks.
+//!
+//! - [`collect`]: from run directories to numbers over time.
+//! - [`words`]: sentences about them.
+//! - [`export`]: the same for Prometheus and InfluxDB.
+
+mod collect;
+mod export;
+mod words;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use serde_json::json;
+use underload_compat::https;
+use underload_disk::{self as disk, Access};
+use underload_record::history::{Followed, Trend, Windows};
+use underload_report::{history_page, plain_text, write_history};
+
+use crate::exit::OrBadInput;
+use crate::quantity::duration;
+
+/// The command line of `underload history`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 0 done, 3 with --alert if the line is worse, 2 bad input, 1 failed.
+
+Examples:
+  underload history runs/history
+  underload history runs/history --alert 50 --webhook https://hooks.example/line
+  underload history runs/history --prometheus /var/lib/node_exporter/underload.prom
+  underload history runs/history --influx - --metric goodput-down --alert 20")]
+pub struct Arguments {
+    /// The directory of runs, as `underload measure --every` leaves it.
+    pub directory: PathBuf,
+    /// The number that is judged: load-p99, load-p50, idle-p50, goodput-up or goodput-down.
+    #[arg(long, value_name = "NAME", value_parser = followed, default_value = "load-p99")]
+    pub metric: Followed,
+    /// How long from the first run on is the baseline.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "7d")]
+    pub baseline: Duration,
+    /// How long until the latest run is held against it.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1d")]
+    pub recent: Duration,
+    /// Exit status 3 if the latest median is worse than the baseline's by so much, in percent, and
+    /// than nine of ten of its runs.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub alert: Option<u32>,
+    /// Sends such an alert as JSON to this address: https, or http to this machine.
+    #[arg(long, value_name = "URL", requires = "alert")]
+    pub webhook: Option<String>,
+    /// Writes the latest numbers as Prometheus reads them from a file; - is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Writes all numbers in InfluxDB's line protocol; - is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub influx: Option<PathBuf>,
+    /// The page [default: history.html in the directory].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Prints the numbers as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The line is worse than it was.
+const WORSE: u8 = 3;
+
+fn followed(text: &str) -> Result<Followed, String> {
+    let known = || Followed::ALL.map(Followed::name).join(", ");
+    Followed::ALL
+        .into_iter()
+        .find(|it| it.name() == text)
+        .ok_or_else(|| format!("there are {}", known()))
+}
+
+/// Reads, judges, prints, draws, and says by its exit status whether the line is worse.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(url) = &arguments.webhook {
+        https::check_url(url).context("--webhook").or_bad_input()?;
+    }
+    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
+    let outputs = [is_stdout(&arguments.prometheus), is_stdout(&arguments.influx), arguments.json];
+    if outputs.into_iter().filter(|wanted| *wanted).count() > 1 {
+        return Err(crate::exit::bad_input(anyhow!("only one of the outputs can be stdout")));
+    }
+    let collected = collect::collect(&arguments.directory).or_bad_input()?;
+    for line in &collected.skipped {
+        eprintln!("left out: {}", plain_text(line));
+    }
+    if collected.runs.is_empty() {
+        bail!("{}: no run that can be read", arguments.directory.display());
+    }
+    let windows = Windows {
+        baseline_s: arguments.baseline.as_secs() as i64,
+        recent_s: arguments.recent.as_secs() as i64,
+    };
+    let trends = collected.trends(windows);
+    let sentences = words::sentences(&trends, arguments.metric, collected.runs.len());
+    draw(arguments, &trends, &sentences, &collected.skipped)?;
+    let files = [
+        (&arguments.prometheus, export::prometheus(&collected, &trends)),
+        (&arguments.influx, export::influx(&collected)),
+    ];
+    for (path, text) in files {
+        if let Some(path) = path {
+            written(path, &text)?;
+        }
+    }
+    print(arguments, &trends, &sentences, &collected.skipped, outputs.contains(&true))?;
+    alert(arguments, &trends)
+}
+
+fn draw(
+    arguments: &Arguments,
+    trends: &[Trend],
+    sentences: &[String],
+    skipped: &[String],
+) -> anyhow::Result<()> {
+    let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
+    let html = history_page("A line over time", sentences, trends, skipped);
+    write_history(&page, &html.context("drawing the page")?)?;
+    eprintln!("page: {}", page.display());
+    Ok(())
+}
+
+fn written(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+    if path.as_os_str() == "-" {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the numbers")
+    } else {
+        // Whole or not at all: whoever collects the file never sees half of it.
+        disk::write_whole(path, text.as_bytes(), Access::Usual)
+            .with_context(|| path.display().to_string())
+    }
+}
+
+fn print(
+    arguments: &Arguments,
+    trends: &[Trend],
+    sentences: &[String],
+    skipped: &[String],
+    stdout_is_taken: bool,
+) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let document = json!({
+            "version": 1,
+            "sentences": sentences,
+            "trends": trends,
+            "left_out": skipped,
+        });
+        serde_json::to_writer_pretty(&mut out, &document).context("writing JSON")?;
+        writeln!(out).context("writing JSON")?;
+    } else if stdout_is_taken {
+        for line in sentences {
+            eprintln!("{}", plain_text(line));
+        }
+    } else {
+        for line in sentences {
+            writeln!(out, "{}", plain_text(line)).context("writing the result")?;
+        }
+    }
+    out.flush().context("writing the result")
+}
+
+fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
+    let Some(percent) = arguments.alert else { return Ok(ExitCode::SUCCESS) };
+    let judged = || trends.iter().filter(|it| it.followed == arguments.metric);
+    if judged().next().is_none() {
+        bail!("--alert: no valid run tells {}", arguments.metric.name());
+    }
+    let worse: Vec<&Trend> = judged().filter(|it| it.is_worse_by(f64::from(percent))).collect();
+    if worse.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for trend in &worse {
+        eprintln!("ALERT: {}", plain_text(&words::sentence(trend)));
+    }
+    if let Some(url) = &arguments.webhook {
+        let alerts = worse.iter().map(|trend| {
+            json!({
+                "step": trend.step,
+                "metric": trend.followed,
+                "says": words::sentence(trend),
+                "baseline": trend.baseline,
+                "recent": trend.recent,
+                "change_percent": trend.change_percent,
+            })
+        });
+        let document = json!({ "version": 1, "alerts": alerts.collect::<Vec<_>>() });
+        https::post_json(url, &document.to_string()).context("--webhook")?;
+    }
+    Ok(ExitCode::from(WORSE))
+}

@@ -1,0 +1,402 @@
+//! `underload survey`: round trips to many hosts, as a table and a distribution.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use underload_disk::{self as disk, Access};
+use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Survey};
+use underload_record::stats::Ecdf;
+use underload_report::diagram::{Curve, Diagram, Panel, Scale};
+use underload_report::plain_text;
+
+use crate::exit::{OrBadInput, bad_input};
+use crate::interrupt::Interrupt;
+use crate::quantity::duration;
+
+/// The command line of `underload survey`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[command(after_help = "\
+Examples:
+  underload survey servers.txt --may-ask --out servers
+  underload survey a.example b.example:8443 --may-ask --probes 10 --json
+  underload survey 127.0.0.1 --probe icmp --probes 1")]
+pub struct Arguments {
+    /// Names or addresses, with `:PORT` if it is another than 443; or a file with one of them a
+    /// line, comments after `#`.
+    #[arg(required = true, value_name = "HOST|FILE")]
+    pub hosts: Vec<String>,
+    /// Says that these hosts may be asked: they are yours, or who runs them agreed.
+    #[arg(long)]
+    pub may_ask: bool,
+    /// What a host is asked for.
+    #[arg(long, value_name = "KIND", default_value = "tcp")]
+    pub probe: Kind,
+    /// Probes of each host, by IPv4 and by IPv6 each, where it has both.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub probes: u32,
+    /// From one probe of a host to its next; 30s at least.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub pause: Duration,
+    /// Only over IPv4.
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// Only over IPv6.
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+    /// A new directory for survey.json and cdf.svg.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Prints the result as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a host is asked for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Kind {
+    /// A TCP handshake, closed at once.
+    Tcp,
+    /// An ICMP echo, where this user may send one.
+    Icmp,
+    /// A question for the versions of QUIC.
+    Quic,
+}
+
+/// A list of hosts is a small file.
+const LIST_BYTES_MAX: u64 = 64 << 10;
+const PORT: u16 = 443;
+
+/// The result as one document.
+#[derive(Debug, Serialize)]
+struct Document {
+    version: u32,
+    probe: &'static str,
+    pause_s: f64,
+    rows: Vec<Row>,
+    all: Vec<Row>,
+}
+
+/// One host by one family, or all of a family.
+#[derive(Debug, Serialize)]
+struct Row {
+    host: String,
+    family: &'static str,
+    sent: u32,
+    answered: usize,
+    min_ms: Option<f64>,
+    p50_ms: Option<f64>,
+    mean_ms: Option<f64>,
+    max_ms: Option<f64>,
+    /// Standard deviation of the answers; none of fewer than two.
+    deviation_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+}
+
+/// Asks, prints, and draws.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let survey = prepared(arguments).or_bad_input()?;
+    if !survey.is_local() && !arguments.may_ask {
+        return Err(bad_input(anyhow!(
+            "other people's hosts are asked only with --may-ask: they are yours, or who runs them \
+             agreed"
+        )));
+    }
+    if let Some(out) = arguments.out.as_deref()
+        && !disk::create_directory(out, Access::Usual).with_context(|| shown(out))?
+    {
+        return Err(bad_input(anyhow!("{}: it is there already", out.display())));
+    }
+    let interrupt = Interrupt::watch()?;
+    let (hosts, least) = (survey.hosts.len(), survey.duration().as_secs());
+    eprintln!(
+        "{hosts} hosts, at most one probe each {:.0} s: {} min",
+        survey.pause.as_secs_f64(),
+        least.div_ceil(60)
+    );
+    let mut told = 0;
+    let watch = &mut |ended: usize, all: usize| {
+        if ended * 10 / all > told {
+            told = ended * 10 / all;
+            eprintln!("{ended} of {all} probes");
+        }
+    };
+    let answers = survey.run(watch, interrupt.flag()).or_bad_input()?;
+    if answers.iter().all(|answers| answers.sent == 0) {
+        return interrupt.explain(Err(anyhow!("interrupted before anybody was asked")));
+    }
+    let document = document(&survey, &answers);
+    if let Some(out) = arguments.out.as_deref() {
+        keep(out, &document, &survey, &answers)?;
+    }
+    print(&document, arguments.json)?;
+    if interrupt.is_requested() {
+        return interrupt.explain(Err(anyhow!("interrupted; the table is of what was asked")));
+    }
+    if answers.iter().all(|answers| answers.round_trips_ns.is_empty()) {
+        bail!("nobody answered");
+    }
+    Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn prepared(arguments: &Arguments) -> anyhow::Result<Survey> {
+    let mut names = Vec::new();
+    for text in &arguments.hosts {
+        let path = Path::new(text);
+        if path.is_file() {
+            names.extend(listed(path)?);
+        } else {
+            names.push(text.clone());
+        }
+        if names.len() > HOSTS_MAX {
+            bail!("more than {HOSTS_MAX} hosts");
+        }
+    }
+    let wanted = |address: &SocketAddr| match (arguments.ipv4, arguments.ipv6) {
+        (true, _) => address.is_ipv4(),
+        (_, true) => address.is_ipv6(),
+        _ => true,
+    };
+    let hosts: anyhow::Result<Vec<Host>> =
+        names.iter().map(|name| resolved(name, &wanted)).collect();
+    let asking = match arguments.probe {
+        Kind::Tcp => Asking::Tcp,
+        Kind::Icmp => Asking::Icmp,
+        Kind::Quic => Asking::Quic,
+    };
+    if arguments.pause < PAUSE_MIN {
+        bail!("--pause: 30s at least: a host is asked twice a minute at most");
+    }
+    let (probes, pause) = (arguments.probes, arguments.pause);
+    let survey = Survey { hosts: hosts?, asking, probes, pause };
+    survey.check()?;
+    Ok(survey)
+}
+
+/// The hosts that a file names.
+fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
+    if fs::metadata(path).with_context(|| shown(path))?.len() > LIST_BYTES_MAX {
+        bail!("{}: a list of hosts has 64 KiB at most", path.display());
+    }
+    let text = fs::read_to_string(path).with_context(|| shown(path))?;
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let name = line.split('#').next().unwrap_or_default().trim();
+        if name.contains(char::is_whitespace) {
+            bail!("{}:{}: one host a line", path.display(), number + 1);
+        }
+        if !name.is_empty() && seen.insert(name.to_owned()) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// The first address of each family.
+fn resolved(name: &str, wanted: &dyn Fn(&SocketAddr) -> bool) -> anyhow::Result<Host> {
+    if name.contains('/') {
+        bail!("{name:?}: neither a host nor a file; networks are not asked as a whole");
+    }
+    let target = crate::measure::target::split_with(name, PORT)?;
+    let found = target.to_socket_addrs().with_context(|| format!("{name:?}"))?;
+    let found: Vec<SocketAddr> = found.filter(wanted).collect();
+    let first = |is: fn(&SocketAddr) -> bool| found.iter().copied().find(is);
+    let addresses: Vec<SocketAddr> =
+        [first(SocketAddr::is_ipv4), first(SocketAddr::is_ipv6)].into_iter().flatten().collect();
+    if addresses.is_empty() {
+        bail!("{name:?} has no address of the family asked for");
+    }
+    Ok(Host { name: name.to_owned(), addresses })
+}
+
+fn family(address: &SocketAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+fn document(survey: &Survey, answers: &[Answers]) -> Document {
+    let rows = answers.iter().map(|it| {
+        let values: Vec<f64> = it.round_trips_ns.iter().map(|ns| *ns as f64 / 1e6).collect();
+        let mut row = row(survey.hosts[it.host].name.clone(), family(&it.address), it.sent, values);
+        row.trouble.clone_from(&it.trouble);
+        row
+    });
+    let all = ["IPv4", "IPv6"].into_iter().filter_map(|name| {
+        let of: Vec<&Answers> = answers.iter().filter(|it| family(&it.address) == name).collect();
+        let sent = of.iter().map(|it| it.sent).sum();
+        let values = of.iter().flat_map(|it| &it.round_trips_ns).map(|ns| *ns as f64 / 1e6);
+        (!of.is_empty()).then(|| row("all".to_owned(), name, sent, values.collect()))
+    });
+    Document {
+        version: 1,
+        probe: survey.asking.name(),
+        pause_s: survey.pause.as_secs_f64(),
+        rows: rows.collect(),
+        all: all.collect(),
+    }
+}
+
+fn row(host: String, family: &'static str, sent: u32, mut values: Vec<f64>) -> Row {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    let mean = (count > 0).then(|| values.iter().sum::<f64>() / count as f64);
+    let deviation = mean.filter(|_| count > 1).map(|mean| {
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (squares / (count - 1) as f64).sqrt()
+    });
+    Row {
+        host,
+        family,
+        sent,
+        answered: count,
+        min_ms: values.first().copied(),
+        // The lower of the two in the middle: a value that was seen.
+        p50_ms: values.get(count.saturating_sub(1) / 2).copied(),
+        mean_ms: mean,
+        max_ms: values.last().copied(),
+        deviation_ms: deviation,
+        trouble: None,
+    }
+}
+
+fn print(document: &Document, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, document).context("writing JSON")?;
+        writeln!(out).context("writing JSON")?;
+    } else {
+        write!(out, "{}", as_text(document)).context("writing the table")?;
+    }
+    out.flush().context("writing the table")
+}
+
+fn as_text(document: &Document) -> String {
+    let rows = || document.rows.iter().chain(&document.all);
+    let width = rows().map(|row| row.host.chars().count()).max().unwrap_or(0).clamp(4, 40);
+    let mut text = format!(
+        "round trips by {}, ms\n{:<width$}  family  sent  lost     min     p50    mean     max     \
+         std\n",
+        document.probe, "host"
+    );
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.3}"));
+    for row in rows() {
+        let name: String = plain_text(&row.host).chars().take(width).collect();
+        let lost = row.sent as usize - row.answered.min(row.sent as usize);
+        // A String takes everything.
+        let _ = write!(text, "{name:<width$}  {:<6} {:>5} {lost:>5}", row.family, row.sent);
+        for value in [row.min_ms, row.p50_ms, row.mean_ms, row.max_ms, row.deviation_ms] {
+            let _ = write!(text, " {:>7}", number(value));
+        }
+        let trouble = row.trouble.as_ref().map_or(String::new(), |it| format!("  {it}"));
+        let _ = writeln!(text, "{}", plain_text(&trouble));
+    }
+    text
+}
+
+fn keep(
+    out: &Path,
+    document: &Document,
+    survey: &Survey,
+    answers: &[Answers],
+) -> anyhow::Result<()> {
+    let path = out.join("survey.json");
+    let text = serde_json::to_vec_pretty(document)?;
+    disk::write_new(&path, &text, Access::Usual).with_context(|| shown(&path))?;
+    if let Some(picture) = picture(survey, answers)? {
+        let path = out.join("cdf.svg");
+        disk::write_new(&path, picture.as_bytes(), Access::Usual).with_context(|| shown(&path))?;
+        eprintln!("picture: {}", path.display());
+    }
+    Ok(())
+}
+
+/// Share of hosts at or below a median round trip, and of all round trips; a curve per family.
+fn picture(survey: &Survey, answers: &[Answers]) -> anyhow::Result<Option<String>> {
+    let ms = |ns: &u64| *ns as f64 / 1e6;
+    let mut panels = Vec::new();
+    let all: Vec<f64> = answers.iter().flat_map(|it| &it.round_trips_ns).map(ms).collect();
+    let Some(ecdf) = Ecdf::new(all.iter().copied()) else { return Ok(None) };
+    let (low, high) = (ecdf.sorted()[0], ecdf.sorted()[ecdf.sorted().len() - 1]);
+    for (name, of_hosts) in [("median round trip of a host, ms", true), ("round trip, ms", false)] {
+        let curves = ["IPv4", "IPv6"].into_iter().filter_map(|family_name| {
+            let of = answers.iter().filter(|it| family(&it.address) == family_name);
+            let values: Vec<f64> = if of_hosts {
+                of.filter_map(|it| {
+                    let values = it.round_trips_ns.iter().map(ms).collect();
+                    row(String::new(), family_name, it.sent, values).p50_ms
+                })
+                .collect()
+            } else {
+                of.flat_map(|it| &it.round_trips_ns).map(ms).collect()
+            };
+            let mut points = vec![];
+            let mut share = 0.0;
+            for (value, next) in Ecdf::new(values)?.steps() {
+                points.extend([(value, share), (value, next)]);
+                share = next;
+            }
+            Some(Curve::line(family_name, points))
+        });
+        let x = Scale::logarithmic(name, (low / 1.2).max(1e-3)..(high * 1.2).max(2e-3));
+        panels.push(Panel { x, y: Scale::linear("share", 0.0..1.05), curves: curves.collect() });
+    }
+    let title = format!("Round trips to {} hosts, by {}", survey.hosts.len(), survey.asking.name());
+    let diagram = Diagram { name: "cdf".to_owned(), title, panels };
+    Ok(Some(diagram.plot().context("drawing the distribution")?.svg()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 3 of the guideline's Appendix I prints these columns.
+    #[test]
+    fn a_row_has_the_guideline_s_columns() {
+        let row = row("a".to_owned(), "IPv4", 5, vec![4.0, 1.0, 3.0, 2.0]);
+        let numbers = (row.min_ms, row.p50_ms, row.mean_ms, row.max_ms);
+        assert_eq!(numbers, (Some(1.0), Some(2.0), Some(2.5), Some(4.0)));
+        // statistics.stdev([1, 2, 3, 4])
+        assert!((row.deviation_ms.unwrap() - 1.290_994_448_735_805_6).abs() < 1e-12);
+        let silent = super::row("b".to_owned(), "IPv6", 5, Vec::new());
+        assert_eq!((silent.p50_ms, silent.deviation_ms), (None, None));
+        let document = Document {
+            version: 1,
+            probe: "tcp",
+            pause_s: 30.0,
+            rows: vec![row, Row { trouble: Some("no route \u{1b}[2J".to_owned()), ..silent }],
+            all: Vec::new(),
+        };
+        let text = as_text(&document);
+        assert!(text.contains("a     IPv4       5     1   1.000   2.000   2.500   4.000   1.291"));
+        assert!(text.contains("b     IPv6       5     5       -"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn lists_are_read_and_networks_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts.txt");
+        fs::write(&file, "# ours\n127.0.0.1:80  # the first\n\n[::1]\n127.0.0.1:80\n").unwrap();
+        assert_eq!(listed(&file).unwrap(), ["127.0.0.1:80", "[::1]"]);
+        fs::write(&file, "a b\n").unwrap();
+        assert!(listed(&file).unwrap_err().to_string().contains(":1: one host a line"));
+        let host = resolved("[::1]", &|_| true).unwrap();
+        assert_eq!(host.addresses, ["[::1]:443".parse().unwrap()]);
+        assert!(resolved("192.0.2.0/24", &|_| true).is_err());
+        assert!(resolved("127.0.0.1", &|address| address.is_ipv6()).is_err());
+    }
+}
