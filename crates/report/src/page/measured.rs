@@ -115,7 +115,7 @@ fn step_row(finding: &Finding) -> Markup {
     let grade = measured::graded(finding).map(Grade::of);
     html! {
         tr {
-            th.text {
+            th.text.step {
                 (finding.step)
                 @if !finding.valid { " " span.missed { "INVALID" } }
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }

@@ -189,15 +189,19 @@ pub(super) fn ticks_below(
     let (_, (_, bottom)) = pixels_of(panel);
     let top = bottom as i32 + 9;
     let mut free_from = f64::NEG_INFINITY;
+    let mut below_from = f64::NEG_INFINITY;
     for (at, name) in at.iter().zip(names) {
         let name = shorten(name, 18);
         let (x, half) = (place(panel, *at, 0.0).0, f64::from(text_width(&name, 11.0)) / 2.0);
-        if x - half < free_from {
-            continue;
-        }
-        free_from = x + half + 4.0;
         let muted = style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Center, VPos::Top);
-        text(area, &name, (x as i32, top), muted)?;
+        if x - half >= free_from {
+            free_from = x + half + 4.0;
+            text(area, &name, (x as i32, top), muted)?;
+        } else if axis.is_empty() && x - half >= below_from {
+            // There is room where the name of the axis would be.
+            below_from = x + half + 4.0;
+            text(area, &name, (x as i32, top + 13), muted)?;
+        }
     }
     let below = ((WIDTH - RIGHT) as i32, top + 15);
     text(area, axis, below, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Right, VPos::Top))

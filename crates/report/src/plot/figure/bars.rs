@@ -21,10 +21,9 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
     let (lines, groups) = (grid.lines.len() as f64, grid.xs.len() as f64);
     let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
-    let mut caption = String::from("A group of bars for each, in the order of the legend.");
-    if grid.has_published() {
-        caption += " Diamonds and brackets: published.";
-    }
+    let grouped = if grid.lines.len() > 1 { "Bars in the order of the legend." } else { "" };
+    let told = if grid.has_published() { "Diamonds and brackets: published." } else { "" };
+    let caption = format!("{grouped} {told}").trim().to_owned();
     chart::with_legend(
         &picture.name,
         &plot.title,

@@ -9,6 +9,8 @@ use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 320;
+/// Lines of equal power, as shares of the best.
+const POWERS: [f64; 3] = [1.0, 0.1, 0.01];
 /// Points of a line of equal power.
 const POWER_POINTS: usize = 80;
 
@@ -42,7 +44,10 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
         chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
         if best > 0.0 {
-            chart::curve(&mut panel, equal_power(&across, &along, best), Ink::Axis, 1.2)?;
+            for share in POWERS {
+                let line = equal_power(&across, &along, best * share);
+                chart::curve(&mut panel, line, Ink::Axis, 1.2)?;
+            }
         }
         for (cell, x, y) in &points {
             chart::rings(&mut panel, vec![(across.at(*x), along.at(*y))], Ink::Solid(cell.line))?;
@@ -83,8 +88,8 @@ fn caption(up: &Grid, right: &[(Option<f64>, Vec<Published>)], has_power: bool) 
     let mut parts = Vec::new();
     if has_power {
         parts.push(
-            "Up and to the left is better. The line joins what has the same power (upwards over \
-             rightwards) as the best point."
+            "Up and to the left is better. Lines join what has the same power (upwards over \
+             rightwards): that of the best point, a tenth and a hundredth of it."
                 .to_owned(),
         );
     }
