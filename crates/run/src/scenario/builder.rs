@@ -1,6 +1,5 @@
 //! Scenarios put together in code, of the same tables as a file's and checked alike.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use toml::{Table, Value};
@@ -154,7 +153,7 @@ impl Builder {
         for (key, list) in [("flow", &self.flows), ("arm", &self.arms), ("sweep", &self.sweeps)] {
             root.insert(key.to_owned(), Value::Array(tables(list)));
         }
-        let document = Document::new(&self.name, root, BTreeMap::new());
+        let document = Document::new(&self.name, root);
         let load = &mut builtin::load_file;
         Scenario::resolve(document, self.text(), &Options::default(), load)
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use serde_json::json;
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 use underload_aqm::rng::Rng;
@@ -19,6 +20,7 @@ use super::error::{Fault, ScenarioError};
 use super::flow::FlowKind;
 use super::lines::{Lines, OWN};
 use super::section::read_section;
+use super::{lines, trace};
 use crate::flows;
 use crate::study::{Distribution, DistributionError, Quantity};
 
@@ -108,6 +110,15 @@ struct QuantilesKeys {
 struct ChoiceKeys {
     values: Vec<String>,
     weights: Option<Vec<f64>>,
+}
+
+/// The schema of `[cohort]`.
+pub(super) fn schema() -> serde_json::Value {
+    let mut keys = trace::keys::<Keys>();
+    let draw = trace::closed(trace::keys::<DrawKeys>());
+    keys.insert("draw".to_owned(), json!({ "type": "array", "items": draw }));
+    keys.insert("lines".to_owned(), trace::closed(lines::keys()));
+    trace::closed(keys)
 }
 
 impl Cohort {

@@ -1,15 +1,19 @@
 //! The file as TOML, with the line of every key, and the overrides laid over it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use toml::de::{DeTable, DeValue};
-use toml::{Spanned, Table, Value};
+use toml::de::DeTable;
+use toml::{Table, Value};
 
 use super::cohort::{Conditions, fill_table};
 use super::error::{Fault, ScenarioError, alternatives, did_you_mean};
+use super::place::{Place, Step, place_of_keys};
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: usize = 1 << 20;
+/// Mistakes in the grammar of a file that are told, at most: one may look like many.
+const MAX_SYNTAX_ERRORS: usize = 5;
 /// Links of a direction, at most.
 const MAX_HOPS: usize = 16;
 
@@ -18,103 +22,75 @@ const MAX_HOPS: usize = 16;
 pub(super) struct Document {
     pub scenario: String,
     pub root: Table,
-    lines: BTreeMap<String, usize>,
+    text: Arc<str>,
+    places: BTreeMap<String, Place>,
 }
 
 impl Document {
-    /// Of tables, and the lines where their keys stand if a file holds them.
-    pub(super) fn new(scenario: &str, root: Table, lines: BTreeMap<String, usize>) -> Self {
-        Self { scenario: scenario.to_owned(), root, lines }
+    /// Of tables that no file holds.
+    pub(super) fn new(scenario: &str, root: Table) -> Self {
+        let (text, places) = (Arc::from(""), BTreeMap::new());
+        Self { scenario: scenario.to_owned(), root, text, places }
     }
 
     pub(super) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioError> {
-        let whole = |line, problem: String| ScenarioError {
-            scenario: scenario.to_owned(),
-            line,
-            key: String::new(),
-            problem,
-        };
+        Self::parse_all(text, scenario).map_err(|errors| {
+            let whole = || ScenarioError::new(scenario, "", "cannot be read");
+            errors.into_iter().next().unwrap_or_else(whole)
+        })
+    }
+
+    /// The same; of a text that is no TOML all that is wrong.
+    pub(super) fn parse_all(text: &str, scenario: &str) -> Result<Self, Vec<ScenarioError>> {
         if text.len() > MAX_LEN {
-            return Err(whole(None, "longer than 1 MiB".to_owned()));
+            return Err(vec![ScenarioError::new(scenario, "", "longer than 1 MiB")]);
         }
         let syntax = |error: toml::de::Error| {
-            let line = error.span().map(|span| line_of(text, span.start));
-            whole(line, error.message().trim().replace('\n', ", "))
+            let problem = error.message().trim().replace('\n', ", ");
+            ScenarioError::new(scenario, "", problem).at(text, error.span())
         };
-        let spanned = DeTable::parse(text).map_err(syntax)?;
-        let mut lines = BTreeMap::new();
-        note_lines(text, "", spanned.get_ref(), &mut lines);
-        let root = text.parse::<Table>().map_err(syntax)?;
-        Ok(Self::new(scenario, root, lines))
+        let (spanned, errors) = DeTable::parse_recoverable(text);
+        if !errors.is_empty() {
+            return Err(errors.into_iter().take(MAX_SYNTAX_ERRORS).map(syntax).collect());
+        }
+        let places = place_of_keys(spanned.get_ref());
+        let root = text.parse::<Table>().map_err(|error| vec![syntax(error)])?;
+        Ok(Self { scenario: scenario.to_owned(), root, text: Arc::from(text), places })
     }
 
     /// The error for a fault, with the line of its key or of the nearest table around it. `origin`
     /// is where the key got its value, should that be an override: see [`Base::origin`].
     pub(super) fn locate(&self, fault: Fault, origin: Option<&str>) -> ScenarioError {
         let Fault { key, problem } = fault;
-        let scenario = self.scenario.clone();
         if origin == Some(COMMAND_LINE) {
-            return ScenarioError { scenario, line: None, key: format!("--set {key}"), problem };
+            return ScenarioError::new(&self.scenario, format!("--set {key}"), problem);
         }
-        let place = origin.map(|place| format!("{place}.{key}"));
-        let line = place.and_then(|place| self.nearest_line(&place));
-        ScenarioError { scenario, line: line.or_else(|| self.nearest_line(&key)), key, problem }
+        let of_origin = origin.map(|origin| format!("{origin}.{key}"));
+        let nearest = of_origin.as_deref().and_then(|key| self.nearest(key));
+        let nearest = nearest.or_else(|| self.nearest(&key));
+        let error = ScenarioError::new(&self.scenario, &key, problem);
+        let Some((place, rest)) = nearest else { return error };
+        let is_of_key = error.problem.starts_with("unknown key") || !rest.is_empty();
+        let span = if is_of_key { &place.key } else { &place.value };
+        let missing = rest.split('.').filter(|part| !part.is_empty());
+        let missing = missing.map(|part| Step::Key(part.to_owned()));
+        let steps = place.steps.iter().cloned().chain(missing).collect();
+        error.at(&self.text, Some(span.clone())).of(steps)
     }
 
-    fn nearest_line(&self, key: &str) -> Option<usize> {
-        let mut key = key;
+    /// Where a key stands, or the nearest table around it; and the rest of the key in that.
+    fn nearest<'a>(&self, key: &'a str) -> Option<(&Place, &'a str)> {
+        let mut end = key.len();
         loop {
-            if let Some(line) = self.lines.get(key) {
-                return Some(*line);
+            if let Some(place) = self.places.get(&key[..end]) {
+                return Some((place, key[end..].trim_start_matches('.')));
             }
-            key = &key[..key.rfind(['.', '['])?];
+            end = key[..end].rfind(['.', '['])?;
         }
     }
 }
 
-fn note_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {
-    for (name, value) in table {
-        let key = join(prefix, name.get_ref());
-        lines.entry(key.clone()).or_insert_with(|| line_of(text, name.span().start));
-        match value.get_ref() {
-            DeValue::Table(inner) => note_lines(text, &key, inner, lines),
-            DeValue::Array(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    note_item(text, &key, index, item, lines);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// An item of an array is known by its position, a flow or hop by its name too.
-fn note_item(
-    text: &str,
-    array: &str,
-    index: usize,
-    item: &Spanned<DeValue<'_>>,
-    lines: &mut BTreeMap<String, usize>,
-) {
-    let line = line_of(text, item.span().start);
-    let key = format!("{array}[{index}]");
-    lines.insert(key.clone(), line);
-    let DeValue::Table(inner) = item.get_ref() else { return };
-    note_lines(text, &key, inner, lines);
-    let named = inner.get("name").or_else(|| inner.get("kind"));
-    let is_named = matches!(array, "flow" | "path.hop");
-    if let (true, Some(DeValue::String(name))) = (is_named, named.map(Spanned::get_ref)) {
-        let key = join(array, name);
-        lines.entry(key.clone()).or_insert(line);
-        note_lines(text, &key, inner, lines);
-    }
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count() + 1
-}
-
-fn join(prefix: &str, key: &str) -> String {
+pub(super) fn join(prefix: &str, key: &str) -> String {
     if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
 }
 

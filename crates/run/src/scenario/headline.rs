@@ -23,6 +23,11 @@ struct Keys {
     baseline_says: String,
 }
 
+/// Its keys with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<Keys>()
+}
+
 /// Takes it out of the root.
 pub(super) fn take_headline(root: &mut Table) -> Result<Option<Headline>, Fault> {
     let table = match root.remove("headline") {

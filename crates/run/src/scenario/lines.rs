@@ -45,6 +45,11 @@ struct Keys {
     eligible_from: BTreeMap<String, String>,
 }
 
+/// The keys of `[cohort.lines]` with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<Keys>()
+}
+
 const fn one() -> u32 {
     1
 }

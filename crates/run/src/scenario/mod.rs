@@ -48,16 +48,20 @@ pub mod builtin;
 mod cohort;
 mod document;
 pub(crate) mod error;
+mod faults;
 mod flow;
 mod headline;
 mod identity;
 mod lines;
 mod path;
 mod phases;
+mod place;
 mod plots;
 mod published;
 pub(crate) mod quantity;
+mod schema;
 pub(crate) mod section;
+mod trace;
 mod variants;
 
 #[cfg(test)]
@@ -72,12 +76,13 @@ use underload_record::schema::{Expectation, Headline, PlotRecord, World, names_a
 pub use arm::Arm;
 pub use builder::{Builder, Keys};
 pub use cohort::{Cohort, Conditions};
-pub use error::ScenarioError;
+pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use flow::{
     Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow,
 };
 pub use path::{Lane, Path};
 pub use phases::{Phases, Ramp};
+pub use schema::json_schema;
 
 use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
 use error::{Fault, alternatives, did_you_mean};
@@ -229,6 +234,42 @@ impl Scenario {
         })
     }
 
+    /// The path of a scenario file alone, for whoever runs something else behind it: of a complete
+    /// scenario that of the arm named, which a scenario of one arm needs not; or of a file that has
+    /// nothing but `[path]`.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse_with`]; several arms and none named; a path that is drawn anew for
+    /// every trial.
+    pub fn path_of(
+        text: &str,
+        name: &str,
+        arm: Option<&str>,
+        load: &mut LoadFile<'_>,
+    ) -> Result<Path, ScenarioError> {
+        let mut document = Document::parse(text, name)?;
+        let is_bare = !document.root.contains_key("flow");
+        if is_bare && !document.root.contains_key("phases") {
+            // A scenario needs something that measures; here nothing runs it.
+            let rest = "[phases]\nload = \"1s\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"";
+            document.root.extend(rest.parse::<Table>().unwrap_or_default());
+        }
+        let arms = arm.map(str::to_owned).into_iter().collect();
+        let options = Options { arms, ..Options::default() };
+        let mut scenario = Self::resolve(document, text.to_owned(), &options, load)?;
+        let fault = |key: &str, problem: String| Err(ScenarioError::new(name, key, problem));
+        if scenario.cohort.is_some() {
+            return fault("cohort", "draws a path anew for every trial".to_owned());
+        }
+        match scenario.arms.pop() {
+            Some(arm) if scenario.arms.is_empty() => Ok(arm.path),
+            last => {
+                let all = scenario.arms.iter().chain(&last).map(|arm| arm.name.as_str());
+                fault("arm", format!("expected the name of one: {}", alternatives(all)))
+            }
+        }
+    }
+
     /// An arm as the trial of a repeat meets it, and what was drawn for it. Without a cohort that
     /// is the arm itself, and nothing.
     ///
@@ -372,28 +413,30 @@ fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, F
     }
 }
 
+/// The keys at the top of a file.
+const KNOWN: [&str; 15] = [
+    "title",
+    "description",
+    "figure",
+    "seed",
+    "repeats",
+    "path",
+    "phases",
+    "flow",
+    "cohort",
+    "arm",
+    "sweep",
+    "headline",
+    "plot",
+    "published",
+    "short",
+];
+
 fn refuse_rest(root: &Table) -> Result<(), Fault> {
-    const KNOWN: [&str; 14] = [
-        "title",
-        "description",
-        "figure",
-        "seed",
-        "repeats",
-        "path",
-        "phases",
-        "flow",
-        "cohort",
-        "arm",
-        "sweep",
-        "headline",
-        "plot",
-        "published",
-    ];
     match root.keys().next() {
         None => Ok(()),
         Some(key) => {
-            let known = || KNOWN.into_iter().chain(["short"]);
-            let (listed, meant) = (alternatives(known()), did_you_mean(key, known()));
+            let (listed, meant) = (alternatives(KNOWN), did_you_mean(key, KNOWN));
             Err(Fault::new(key, format!("unknown key; expected {listed}{meant}")))
         }
     }

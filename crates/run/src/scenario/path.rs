@@ -1,6 +1,7 @@
 //! `[path]`: an up link and a down link, each with its queue, or `[[path.hop]]`: chains of them.
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use toml::Table;
 use underload_aqm::config::{ConfigError, Spec};
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
@@ -10,6 +11,7 @@ use underload_record::schema::Direction;
 use super::error::Fault;
 use super::quantity::{BytesText, SpanText, SpecText};
 use super::section::read_section;
+use super::trace::{self, closed};
 use crate::modem_file;
 
 /// The links of both directions of a path, seen from the client.
@@ -118,6 +120,15 @@ impl HopKeys {
             |direction, link, queue| LaneKeys { direction, link, queue, delay: None, loss: None };
         Ok((lane("up", self.up, self.up_queue), lane("down", self.down, self.down_queue)))
     }
+}
+
+/// The schema of `[path]`.
+pub(super) fn schema() -> Value {
+    let mut hop = trace::keys::<HopKeys>();
+    hop.insert("name".to_owned(), json!({ "type": "string" }));
+    let mut keys = trace::keys::<Keys>();
+    keys.insert("hop".to_owned(), json!({ "type": ["array", "object"], "items": closed(hop) }));
+    closed(keys)
 }
 
 /// The keys of one direction.

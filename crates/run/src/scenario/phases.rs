@@ -87,6 +87,11 @@ struct Keys {
     drain: SpanText,
 }
 
+/// Its keys with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<Keys>()
+}
+
 /// `"steady"` or a length of time.
 #[derive(Clone, Copy, Default)]
 enum RampText {

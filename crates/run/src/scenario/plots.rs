@@ -39,6 +39,11 @@ struct Keys {
     log: Vec<PlotAxis>,
 }
 
+/// Its keys with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<Keys>()
+}
+
 /// Takes them out of the root.
 pub(super) fn take_plots(root: &mut Table) -> Result<Vec<PlotRecord>, Fault> {
     let tables = take_tables(root, "plot")?;

@@ -56,6 +56,11 @@ struct Keys {
     cause: String,
 }
 
+/// Its keys with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<Keys>()
+}
+
 impl Keys {
     fn expand(self) -> Result<Vec<Expectation>, Fault> {
         if self.metric.is_empty() || self.source.is_empty() {

@@ -127,6 +127,11 @@ struct SweepKeys {
     point: Option<Vec<Table>>,
 }
 
+/// The keys of `[[sweep]]` with their forms.
+pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
+    super::trace::keys::<SweepKeys>()
+}
+
 fn sweep(table: Table, place: &str) -> Result<Vec<Variant>, Fault> {
     let at = |fault: Fault| fault.under(place);
     let keys: SweepKeys = read_section(table).map_err(at)?;

@@ -7,6 +7,7 @@ mod tcp;
 mod udp;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::time::Span;
@@ -15,6 +16,7 @@ use super::error::{Fault, alternatives, did_you_mean};
 use super::identity;
 use super::quantity::SpanText;
 use super::section::read_section;
+use super::trace;
 
 pub use application::ApplicationFlow;
 pub use exec::ExecFlow;
@@ -109,20 +111,58 @@ impl Class {
 
 /// Reads the keys of one kind of flow.
 type Read = fn(Table) -> Result<FlowKind, Fault>;
+/// Its keys with their forms.
+type Known = fn() -> Map<String, Json>;
 
-/// Every kind of flow by its name, and how its keys are read.
-const KINDS: [(&str, Read); 10] = [
-    ("tcp", |table| read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp)),
-    ("probe", |table| read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe)),
-    ("udp", |table| read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp)),
-    ("exec", |table| read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec)),
-    ("voip", read_application::<VoipKeys>),
-    ("web", read_application::<WebKeys>),
-    ("video", read_application::<VideoKeys>),
-    ("interactive-video", read_application::<InteractiveVideoKeys>),
-    ("game", read_application::<GameKeys>),
-    ("cloud-game", read_application::<CloudGameKeys>),
+/// Every kind of flow by its name, how its keys are read, and which they are.
+const KINDS: [(&str, Read, Known); 10] = [
+    (
+        "tcp",
+        |table| read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp),
+        trace::keys::<TcpKeys>,
+    ),
+    (
+        "probe",
+        |table| read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe),
+        trace::keys::<ProbeKeys>,
+    ),
+    (
+        "udp",
+        |table| read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp),
+        trace::keys::<UdpKeys>,
+    ),
+    (
+        "exec",
+        |table| read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec),
+        trace::keys::<ExecKeys>,
+    ),
+    ("voip", read_application::<VoipKeys>, application::known::<VoipKeys>),
+    ("web", read_application::<WebKeys>, application::known::<WebKeys>),
+    ("video", read_application::<VideoKeys>, application::known::<VideoKeys>),
+    (
+        "interactive-video",
+        read_application::<InteractiveVideoKeys>,
+        application::known::<InteractiveVideoKeys>,
+    ),
+    ("game", read_application::<GameKeys>, application::known::<GameKeys>),
+    ("cloud-game", read_application::<CloudGameKeys>, application::known::<CloudGameKeys>),
 ];
+
+/// The schema of each kind of flow.
+pub(super) fn schemas() -> Vec<Json> {
+    let schema = |(kind, _, known): &(&str, Read, Known)| {
+        let mut keys = known();
+        keys.insert("kind".to_owned(), json!({ "const": kind }));
+        keys.insert("name".to_owned(), json!({ "type": "string" }));
+        if *kind != "exec" {
+            keys.append(&mut trace::keys::<ExtraKeys>());
+        }
+        let mut schema = trace::closed(keys);
+        schema["required"] = json!(["kind"]);
+        schema
+    };
+    KINDS.iter().map(schema).collect()
+}
 
 fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Fault> {
     application::read::<K>(table).map(FlowKind::Application)
@@ -142,9 +182,9 @@ impl Flow {
             return Err(at_flow(Fault::new("kind", "expected a text in quotes")));
         };
         let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
-        let Some((_, read)) = KINDS.iter().find(|(known, _)| *known == kind) else {
-            let known = alternatives(KINDS.iter().map(|(name, _)| *name));
-            let meant = did_you_mean(&kind, KINDS.iter().map(|(name, _)| *name));
+        let Some((_, read, _)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
+            let known = alternatives(KINDS.iter().map(|(name, ..)| *name));
+            let meant = did_you_mean(&kind, KINDS.iter().map(|(name, ..)| *name));
             let problem = format!("`{kind}` is no kind of flow; expected {known}{meant}");
             return Err(at_flow(Fault::new("kind", problem)));
         };

@@ -8,6 +8,7 @@ mod web;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use toml::Table;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
@@ -20,6 +21,7 @@ use crate::scenario::error::Fault;
 use crate::scenario::identity;
 use crate::scenario::quantity::SpanText;
 use crate::scenario::section::read_section;
+use crate::scenario::trace;
 
 pub(super) use cloud_game::CloudGameKeys;
 pub(super) use interactive_video::InteractiveVideoKeys;
@@ -84,6 +86,13 @@ pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> 
         start: has_start.then_some(activity.start),
         stop: activity.stop,
     })
+}
+
+/// The keys of an application with their forms.
+pub(super) fn known<K: Keys>() -> Map<String, Value> {
+    let mut keys = trace::keys::<SharedKeys>();
+    keys.append(&mut trace::keys::<K>());
+    keys
 }
 
 /// A game has nothing to set.
