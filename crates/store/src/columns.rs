@@ -103,8 +103,21 @@ impl fmt::Debug for TableWriter {
     }
 }
 
-fn append_columns(
-    writer: &mut SerializedFileWriter<GrowingFile>,
+/// A file's bytes, with one row group of each.
+pub(super) fn bytes(
+    layout: &Layout,
+    groups: impl Iterator<Item = Vec<Column>>,
+) -> Result<Vec<u8>, String> {
+    let told = |error: ParquetError| error.to_string();
+    let mut writer = file_writer(Vec::new(), layout).map_err(told)?;
+    for columns in groups {
+        append_columns(&mut writer, &columns).map_err(told)?;
+    }
+    writer.into_inner().map_err(told)
+}
+
+fn append_columns<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
     columns: &[Column],
 ) -> ParquetResult<()> {
     let mut group = writer.next_row_group()?;

@@ -60,7 +60,7 @@ pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> 
     Ok(())
 }
 
-fn header(out: &mut impl Write, layout: &super::columns::Layout) -> io::Result<()> {
+pub(super) fn header(out: &mut impl Write, layout: &super::columns::Layout) -> io::Result<()> {
     let names: Vec<&str> = layout.iter().map(|(name, _)| *name).collect();
     writeln!(out, "{}", names.join(","))
 }
@@ -73,7 +73,7 @@ fn optional(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn field(text: &str) -> Cow<'_, str> {
+pub(super) fn field(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
     } else {

@@ -20,6 +20,8 @@ mod folder;
 mod packets;
 mod read;
 mod rows;
+mod tables;
+mod trials;
 pub mod values;
 
 use std::collections::BTreeSet;
@@ -34,6 +36,8 @@ pub use csv::{write_samples_csv, write_series_csv};
 pub use error::StoreError;
 pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
+pub use tables::{Table, parquet_table};
+pub use trials::write_trials_csv;
 
 use folder::Folder;
 
@@ -47,6 +51,7 @@ const MOST_NAMES: u32 = 10_000;
 const SAMPLES: &str = "samples.parquet";
 const SERIES: &str = "series.parquet";
 const PACKETS: &str = "packets.parquet";
+const TRIALS: &str = "trials.parquet";
 
 /// A run directory being written.
 #[derive(Debug)]
@@ -244,6 +249,11 @@ impl RunDir {
             }
             columns::merge(&path.join(name), layout, parts)?;
         }
+        let trials = path.join(TRIALS);
+        let table = trials::table(&self.record.trials)
+            .map_err(|reason| StoreError::Table { path: trials.clone(), reason })?;
+        disk::write_new(&trials, &table, Access::Usual)
+            .map_err(StoreError::io(&trials, "create"))?;
         let record = path.join(RECORD);
         let json = encode(&record, &self.record)?;
         disk::write_whole(&record, &json, Access::Usual)

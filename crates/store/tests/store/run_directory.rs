@@ -46,7 +46,7 @@ fn a_finished_run_reads_back_as_written() -> Result<(), Box<dyn Error>> {
     let mut names: Vec<_> =
         fs::read_dir(&path)?.map(|entry| entry.map(|e| e.file_name())).collect::<Result<_, _>>()?;
     names.sort();
-    assert_eq!(names, ["run.json", "samples.parquet", "series.parquet"]);
+    assert_eq!(names, ["run.json", "samples.parquet", "series.parquet", "trials.parquet"]);
     Ok(())
 }
 
