@@ -37,9 +37,82 @@ const EXTENSION: &str = "trial";
 /// An entry is written in some seconds; one that was begun so long ago never will be.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
 
+/// What the user's cache holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Its folder, which need not exist.
+    pub folder: PathBuf,
+    /// Trials in it.
+    pub trials: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Bytes that they may take; then the oldest make room.
+    pub most_bytes: u64,
+}
+
+/// What the user's cache holds.
+///
+/// # Errors
+/// Where the user has no folder for caches, or it cannot be read.
+pub fn usage() -> Result<Usage, CacheError> {
+    usage_of(folder()?)
+}
+
+/// Removes the trials of the user's cache that were written longest ago, until at most so many
+/// bytes are left; returns what was removed.
+///
+/// # Errors
+/// As [`usage`], and where a trial cannot be removed.
+pub fn prune(to_bytes: u64) -> Result<Usage, CacheError> {
+    prune_in(folder()?, to_bytes)
+}
+
+fn usage_of(folder: PathBuf) -> Result<Usage, CacheError> {
+    let found = existing(&folder)?;
+    let bytes = found.iter().map(|(_, _, size)| size).sum();
+    Ok(Usage { folder, trials: found.len() as u64, bytes, most_bytes: MOST_BYTES })
+}
+
+fn prune_in(folder: PathBuf, to_bytes: u64) -> Result<Usage, CacheError> {
+    let mut found = existing(&folder)?;
+    found.sort();
+    let mut left: u64 = found.iter().map(|(_, _, size)| size).sum();
+    let mut removed = Usage { folder, trials: 0, bytes: 0, most_bytes: MOST_BYTES };
+    for (_, path, size) in found {
+        if left <= to_bytes {
+            break;
+        }
+        match fs::remove_file(&path) {
+            // One that is gone already has made its room.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(CacheError::disk("removing", &path)(error));
+            }
+            _ => {}
+        }
+        left = left.saturating_sub(size);
+        removed.trials += 1;
+        removed.bytes += size;
+    }
+    Ok(removed)
+}
+
+fn existing(folder: &Path) -> Result<Vec<(SystemTime, PathBuf, u64)>, CacheError> {
+    match entries(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found.map_err(CacheError::disk("reading", folder)),
+    }
+}
+
+/// `underload/trials` in `$XDG_CACHE_HOME` or `~/.cache`.
+fn folder() -> Result<PathBuf, CacheError> {
+    let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    Ok(base.ok_or(CacheError::NoFolder)?.join("underload").join("trials"))
+}
+
 /// A folder of simulated trials.
 #[derive(Debug)]
-pub struct Cache {
+pub(crate) struct Cache {
     folder: PathBuf,
     program: String,
     bytes: u64,
@@ -50,7 +123,7 @@ pub struct Cache {
 
 /// Name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub(crate) struct Key(String);
 
 /// Why there is no cache, or why it does not take a trial.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +134,7 @@ pub enum CacheError {
     /// The disk failed.
     #[error("{doing} {path}")]
     Disk {
-        /// `creating`, `reading` or `writing`.
+        /// `creating`, `reading`, `writing` or `removing`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -88,7 +161,7 @@ impl CacheError {
 
 /// Outcome of looking a trial up.
 #[derive(Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// The trial as it was computed before.
     Trial(Box<TrialData>),
     /// Never computed, or made room for others.
@@ -111,10 +184,7 @@ impl Cache {
     /// # Errors
     /// Where there is no such folder and none can be made.
     pub fn open(commit: &str) -> Result<Self, CacheError> {
-        let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-        let base = base.ok_or(CacheError::NoFolder)?;
-        Self::in_folder(base.join("underload").join("trials"), program(commit)?, MOST_BYTES)
+        Self::in_folder(folder()?, program(commit)?, MOST_BYTES)
     }
 
     fn in_folder(folder: PathBuf, program: String, most_bytes: u64) -> Result<Self, CacheError> {
@@ -320,6 +390,30 @@ mod tests {
 
     fn open(folder: &Path, program: &str, most_bytes: u64) -> Cache {
         Cache::in_folder(folder.to_owned(), program.to_owned(), most_bytes).expect("a cache")
+    }
+
+    #[test]
+    fn the_oldest_trials_are_removed_and_the_others_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = || folder.path().join("trials");
+        let none = usage_of(place()).expect("nothing yet");
+        assert_eq!((none.trials, none.bytes), (0, 0));
+        assert_eq!(prune_in(place(), 0).expect("nothing to do").trials, 0);
+        let arm = arm(SCENARIO);
+        let mut cache = open(&place(), "1", MOST_BYTES);
+        for seed in 0..3 {
+            let key = cache.key(&trial(&arm, seed));
+            cache.keep(&key, &data(100)).expect("kept");
+        }
+        std::fs::write(place().join("mine.txt"), "stays").expect("a file");
+        let all = usage_of(place()).expect("usage");
+        assert_eq!(all.trials, 3);
+        let removed = prune_in(place(), all.bytes - 1).expect("pruned");
+        assert_eq!(removed.trials, 1);
+        let left = usage_of(place()).expect("usage");
+        assert_eq!((left.trials, left.bytes), (2, all.bytes - removed.bytes));
+        assert_eq!(prune_in(place(), 0).expect("pruned").trials, 2);
+        assert!(place().join("mine.txt").exists());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`scenario`] | the file model of experiments |
 //! | [`study`] | distributions that a cohort's conditions are drawn from |
+//! | [`cache`] | simulated trials that are kept for the next run |
 //! | [`flows`] | the flows that an entry of a scenario stands for, by name |
 //! | [`source`] | scenarios, and the files that they name, by their names |
 //! | [`world`] | what executes an arm |
@@ -15,7 +16,7 @@
 //! | [`host`] | facts of the machine, for the record |
 //! | [`measured_lines`] | the study of a list of lines that were measured |
 
-mod cache;
+pub mod cache;
 mod error;
 mod execute;
 pub mod flows;

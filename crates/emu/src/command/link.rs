@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::pthread::pthread_kill;
@@ -33,7 +34,7 @@ use underload_record::schema::Direction;
 use super::uplink::{Uplink, UplinkError};
 use super::{log, resolver};
 use crate::gateway::{
-    Events, Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig,
+    Events, Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Live, Reading,
 };
 use crate::machine::privilege::Privilege;
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
@@ -137,10 +138,23 @@ impl LinkCommand {
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
     ) -> Result<LinkOutcome, LinkError> {
+        self.run_watched(privilege, note, None)
+    }
+
+    /// The same, while somebody is shown what the links do.
+    ///
+    /// # Errors
+    /// As [`LinkCommand::run`].
+    pub fn run_watched(
+        &self,
+        privilege: Privilege,
+        note: &mut dyn FnMut(&str),
+        watcher: Option<Box<dyn Watch>>,
+    ) -> Result<LinkOutcome, LinkError> {
         let signals = forwarded_signals();
         // Threads inherit the mask: only this one is to take the signals.
         let _ = signals.thread_block();
-        let outcome = self.run_with_signals_blocked(privilege, note, signals);
+        let outcome = self.run_with_signals_blocked(privilege, note, signals, watcher);
         let _ = signals.thread_unblock();
         outcome
     }
@@ -150,6 +164,7 @@ impl LinkCommand {
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
         signals: SigSet,
+        watcher: Option<Box<dyn Watch>>,
     ) -> Result<LinkOutcome, LinkError> {
         let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
         let uplink = Uplink::create()?;
@@ -175,7 +190,10 @@ impl LinkCommand {
             command: program.to_string_lossy().into_owned(),
             source,
         })?;
-        let (status, attendant) = attend(child, signals, &is_abandoned).map_err(LinkError::Wait)?;
+        let watching = watcher.map(|watcher| Watching::start(watcher, gateway.counters()));
+        let ended = attend(child, signals, &is_abandoned);
+        watching.into_iter().for_each(Watching::end);
+        let (status, attendant) = ended.map_err(LinkError::Wait)?;
         let report = gateway.stop()?;
         let finish = |directory: &PathBuf| {
             finish_logs(directory, logs, &report)?;
@@ -218,6 +236,45 @@ impl LinkCommand {
         Ok((journals, writers))
     }
 }
+
+/// Is shown what the links do while the command runs, by a thread of its own.
+pub trait Watch: Send {
+    /// What both directions, up first, have counted so far.
+    fn look(&mut self, readings: [Reading; 2]);
+    /// The command has ended.
+    fn end(&mut self);
+}
+
+/// The thread that shows.
+struct Watching {
+    thread: JoinHandle<()>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Watching {
+    fn start(mut watcher: Box<dyn Watch>, counters: [Arc<Live>; 2]) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                watcher.look([counters[0].read(), counters[1].read()]);
+                std::thread::park_timeout(LOOK_INTERVAL);
+            }
+            watcher.end();
+        });
+        Self { thread, is_over }
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Relaxed);
+        self.thread.thread().unpark();
+        // A panic in it has no bearing on the command's end.
+        let _ = self.thread.join();
+    }
+}
+
+/// From one look to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Refuses a directory that holds files of the logs' names, before the command starts. A pipe may
 /// be there: nothing in it is lost.

@@ -12,5 +12,5 @@ mod resolver;
 mod uplink;
 mod watcher;
 
-pub use link::{LinkCommand, LinkError, LinkOutcome};
+pub use link::{LinkCommand, LinkError, LinkOutcome, Watch};
 pub use uplink::UplinkError;

@@ -31,7 +31,7 @@ pub use lane::IoStats;
 pub use recorder::{InputDrop, Outside, Reading, Recording, Window};
 pub use report::{GatewayReport, LaneReport};
 
-use recorder::Live;
+pub(crate) use recorder::Live;
 use thread::{LaneParts, Outcome, Thread};
 
 /// Why a gateway could not start, or why it stopped.
@@ -167,6 +167,11 @@ impl Gateway {
             Direction::Up => self.live[0].read(),
             Direction::Down => self.live[1].read(),
         }
+    }
+
+    /// Both directions' counters, up first, for a thread of its own.
+    pub(crate) fn counters(&self) -> [Arc<Live>; 2] {
+        self.live.clone()
     }
 
     /// Whether packets are still carried; if not, [`Gateway::stop`] tells why.
