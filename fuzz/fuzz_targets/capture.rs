@@ -14,13 +14,18 @@ mod exit;
 #[path = "../../crates/cli/src/replay"]
 mod replay {
     pub mod capture;
+    pub mod filter;
     pub mod input;
     pub mod order;
     pub mod script;
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(arrivals) = replay::input::read(Cursor::new(bytes.to_vec())) else { return };
+    // Half of them without a filter.
+    let text = if bytes.len().is_multiple_of(2) { "port 443" } else { "host ::1 udp" };
+    let filter = if bytes.len() % 4 < 2 { Ok(Default::default()) } else { text.parse() };
+    let Ok(filter) = filter else { return };
+    let Ok(arrivals) = replay::input::read(Cursor::new(bytes.to_vec()), &filter) else { return };
     let mut last = None;
     for arrival in arrivals {
         let Ok(arrival) = arrival else { return };

@@ -15,6 +15,7 @@ pub struct Options {
     #[arg(
         long,
         global = true,
+        display_order = LAST,
         value_name = "WHEN",
         default_value_t = ColorChoice::Auto,
         hide_possible_values = true,
@@ -22,12 +23,15 @@ pub struct Options {
     )]
     color: ColorChoice,
     /// Only results, warnings and errors: no progress, no notes.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, display_order = LAST, conflicts_with = "verbose")]
     quiet: bool,
     /// More: each trial, each cause of an error, where things are read and kept.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = LAST)]
     verbose: bool,
 }
+
+/// Behind the options of the command itself.
+const LAST: usize = 900;
 
 /// 0 quiet, 1 as usual, 2 verbose.
 static LOUDNESS: AtomicU8 = AtomicU8::new(1);

@@ -107,7 +107,22 @@ fn words(command: &str) -> Vec<String> {
         "DEVICE" => "0".repeat(32),
         word => word.trim_matches(['"', '\'']).trim_end_matches("...").to_owned(),
     };
-    command.split_whitespace().map(word).collect()
+    split_words(command).iter().map(|it| word(it)).collect()
+}
+
+/// Words as a shell splits them: what stands in quotes is one.
+fn split_words(command: &str) -> Vec<String> {
+    let (mut words, mut open) = (vec![String::new()], None);
+    for letter in command.chars() {
+        match open {
+            Some(quote) if letter == quote => open = None,
+            None if letter == '\'' || letter == '"' => open = Some(letter),
+            None if letter.is_whitespace() => words.push(String::new()),
+            _ => words.last_mut().expect("never empty").push(letter),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Each way to read a command with `decode|encode` in it.

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
-use underload_record::schema::TrialRecord;
+use underload_record::schema::{RunRecord, TrialRecord};
 use underload_report::flent_file;
-use underload_store::{RunData, RunDir, write_samples_csv, write_series_csv};
+use underload_store::{
+    RunData, RunDir, Table, parquet_table, write_samples_csv, write_series_csv, write_trials_csv,
+};
 
 use crate::console::note;
 use crate::exit::OrBadInput;
@@ -21,7 +23,8 @@ use crate::exit::OrBadInput;
 #[command(after_help = "\
 Examples:
   underload export runs/first --out files
-  underload export runs/first --format csv --arm codel --out tables")]
+  underload export runs/first --format csv --arm codel --out tables
+  underload export runs/first --format parquet --out tables --json")]
 pub struct Arguments {
     /// A run directory.
     #[arg(value_name = "RUN")]
@@ -35,6 +38,18 @@ pub struct Arguments {
     /// The folder that the files go to, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
+    /// Prints the files that were written as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `--json` prints of a file.
+#[derive(serde::Serialize)]
+struct Written {
+    file: String,
+    /// Null for a table of all trials.
+    trial: Option<u32>,
+    arm: Option<String>,
 }
 
 /// A format that can be written.
@@ -42,8 +57,11 @@ pub struct Arguments {
 pub enum Format {
     /// `.flent.gz`, which `flent -p PLOT FILE` draws.
     Flent,
-    /// Two CSV tables, `-samples.csv` and `-series.csv`, with the columns of the run's tables.
+    /// CSV tables with the columns of the run's own: `-trials.csv`, and of each trial
+    /// `-samples.csv` and `-series.csv`.
     Csv,
+    /// The same tables as Parquet.
+    Parquet,
 }
 
 /// Writes the files and names them.
@@ -64,14 +82,32 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&arguments.out)
         .with_context(|| format!("creating {}", arguments.out.display()))?;
+    let mut files = Vec::new();
+    let mut keep = |name: String, content: &[u8], trial: Option<&TrialRecord>| {
+        let path = arguments.out.join(name);
+        write(&path, content)?;
+        note!("{}", path.display());
+        let arm = trial.map(|trial| trial.arm.clone());
+        let file = path.display().to_string();
+        files.push(Written { file, trial: trial.map(|trial| trial.index), arm });
+        anyhow::Ok(())
+    };
+    let mut of_all = record.clone();
+    of_all.trials.retain(is_wanted);
+    if let Some((ending, content)) = table_of_trials(arguments.format, &of_all)? {
+        keep(plain(&record.scenario.name) + ending, &content, None)?;
+    }
     for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
         // One trial in memory at a time: a run may have thousands.
         let data = RunDir::read_trials(&arguments.run, |other| other.index == trial.index)?;
         for (ending, content) in contents(arguments.format, &data, trial)? {
-            let path = arguments.out.join(file_name(&record.scenario.name, trial) + ending);
-            write(&path, &content)?;
-            note!("{}", path.display());
+            keep(file_name(&record.scenario.name, trial) + ending, &content, Some(trial))?;
         }
+    }
+    if arguments.json {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &files).context("writing JSON")?;
+        writeln!(out).context("writing JSON")?;
     }
     Ok(())
 }
@@ -112,12 +148,43 @@ fn contents(
             write_series_csv(&mut series, data)?;
             vec![("-samples.csv", samples), ("-series.csv", series)]
         }
+        Format::Parquet => {
+            let table = |table| parquet_table(table, data).map_err(anyhow::Error::msg);
+            vec![
+                ("-samples.parquet", table(Table::Samples)?),
+                ("-series.parquet", table(Table::Series)?),
+            ]
+        }
+    })
+}
+
+/// The table with a row per trial: how its name ends, and what is in it.
+fn table_of_trials(
+    format: Format,
+    record: &RunRecord,
+) -> anyhow::Result<Option<(&'static str, Vec<u8>)>> {
+    Ok(match format {
+        Format::Flent => None,
+        Format::Csv => {
+            let mut table = Vec::new();
+            write_trials_csv(&mut table, &record.trials)?;
+            Some(("-trials.csv", table))
+        }
+        Format::Parquet => {
+            let (record, samples, series) = (record.clone(), Vec::new(), Vec::new());
+            let data = RunData { record, samples, series, left_out: Vec::new() };
+            let table = parquet_table(Table::Trials, &data).map_err(anyhow::Error::msg)?;
+            Some(("-trials.parquet", table))
+        }
     })
 }
 
 /// Names of scenarios and arms are the user's; a file name has only harmless characters.
 fn file_name(scenario: &str, trial: &TrialRecord) -> String {
-    let text = format!("{scenario}-{}-{}", trial.arm, trial.repeat);
+    plain(&format!("{scenario}-{}-{}", trial.arm, trial.repeat))
+}
+
+fn plain(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
     // Not hidden, whatever a scenario's path begins with.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use underload_record::schema::World;
+use underload_record::schema::{Expectation, World};
 use underload_report::{
     Figure, FigurePage, figures_markdown, figures_table, load, write_figure_pages,
 };
@@ -15,6 +15,7 @@ use underload_run::{Destination, Settings};
 
 use crate::console::{self, note};
 use crate::exit::OrBadInput;
+use crate::fail::{self, FailOn};
 use crate::run;
 
 /// The command line of `underload figures`.
@@ -24,7 +25,9 @@ Examples:
   underload figures
   underload figures bode kernel --short
   underload figures buffer-control --markdown
-  underload figures buffer-control --html figures")]
+  underload figures buffer-control --html figures
+  underload figures comcast --json --fail-on miss")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Arguments {
     /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
     #[arg(value_name = "NAME")]
@@ -33,11 +36,17 @@ pub struct Arguments {
     #[arg(long)]
     pub short: bool,
     /// Prints Markdown, as in docs/figures.md.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
     /// Writes a page per paper into this folder: each figure drawn, beside its numbers.
-    #[arg(long, value_name = "DIR", conflicts_with = "markdown")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json"])]
     pub html: Option<PathBuf>,
+    /// Prints one JSON document: a list with an entry for each scenario.
+    #[arg(long)]
+    pub json: bool,
+    /// Ends with status 1 on this.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
+    pub fail_on: FailOn,
     /// Computes every trial, also those that an earlier run kept in the cache.
     #[arg(long)]
     pub no_cache: bool,
@@ -55,13 +64,34 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         figures.push(arguments.figure(scenario)?);
     }
     let mut out = std::io::stdout().lock();
-    if arguments.markdown {
+    if arguments.json {
+        let rows: Vec<Row<'_>> = figures.iter().map(Row::new).collect();
+        serde_json::to_writer_pretty(&mut out, &rows).context("writing JSON")?;
+        writeln!(out)
+    } else if arguments.markdown {
         let head = format!("{HEAD}\n    {}\n\n", arguments.command());
         write!(out, "{head}{}", figures_markdown(&figures))
     } else {
         write!(out, "{}", console::result(&figures_table(&figures)))
     }
-    .context("writing the numbers")
+    .context("writing the numbers")?;
+    let numbers = figures.iter().flat_map(|figure| &figure.expectations);
+    fail::judge(arguments.fail_on, numbers)
+}
+
+/// What `--json` prints of a scenario.
+#[derive(serde::Serialize)]
+struct Row<'a> {
+    scenario: &'a str,
+    figure: &'a str,
+    expectations: &'a [Expectation],
+}
+
+impl<'a> Row<'a> {
+    fn new(figure: &'a Figure) -> Self {
+        let Figure { scenario, figure, expectations } = figure;
+        Self { scenario, figure, expectations }
+    }
 }
 
 const HEAD: &str = "\

@@ -6,9 +6,9 @@ use clap::Command;
 
 /// Commands by what they are for, as the program's help lists them.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("Simulate and emulate", &["run", "scenarios", "figures", "replay", "link", "queues"]),
+    ("Simulate and emulate", &["run", "scenarios", "check", "figures", "replay", "link", "queues"]),
     ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
-    ("Results and tools", &["report", "export", "docsis", "completions", "man"]),
+    ("Results and tools", &["report", "export", "docsis", "cache", "completions", "man"]),
 ];
 
 const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ pub fn grouped(command: Command) -> Command {
     }
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\
-         {heading}Options:{heading:#}\n{{options}}\n\n{{after-help}}"
+         {heading}Options:{heading:#}\n{{options}}{{after-help}}"
     );
     command.help_template(template).after_help(EXAMPLES)
 }

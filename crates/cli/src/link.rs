@@ -5,31 +5,35 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::time::Span;
-use underload_emu::command::LinkCommand;
+use underload_emu::command::{LinkCommand, Watch};
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
 use underload_run::modem_file;
-use underload_run::source::read_trace;
+use underload_run::scenario::{Lane, Scenario, ScenarioErrors};
+use underload_run::source::{Source, load_file};
 
-use crate::console;
-use crate::exit::OrBadInput;
+use crate::console::{self, note};
+use crate::exit::{OrBadInput, bad_input};
+use crate::meter::Meter;
 
 /// The command line of `underload link`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command sees one network interface, and reaches the host and the internet through the link.
 The outer address is in $UNDERLOAD_BASE (and $MAHIMAHI_BASE). Calls nest: the links add up.
-Exit status: the command's own; 128 + N where signal N ended it; 127 where it does not exist, 126
-where it cannot be run. Signals are passed on to it. As root it has all of root's rights.
+Without a command it is the shell of $SHELL. Exit status: the command's own; 128 + N where signal N
+ended it; 127 where it does not exist, 126 where it cannot be run. Signals are passed on to it. As
+root it has all of root's rights.
 
 Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
   underload link --down trace:cell.down,profile=mahimahi --down-queue head-drop:limit=100p -- bash
+  underload link --config comcast/upstream --arm docsis-pie-35 --meter
   underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
 pub struct Arguments {
     /// The link from the command to the host; without it, unlimited.
@@ -51,26 +55,40 @@ pub struct Arguments {
     /// samples.csv.
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
+    /// The links of a scenario instead: its file, or the name of a built-in one; or a file that has
+    /// nothing but `[path]`.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["up", "down", "up_queue", "down_queue", "delay"]
+    )]
+    config: Option<String>,
+    /// The arm of that scenario.
+    #[arg(long, value_name = "NAME", requires = "config")]
+    arm: Option<String>,
+    /// Shows rates, queues and drops in the terminal's last line while the command runs.
+    #[arg(long)]
+    meter: bool,
     /// Seed of the queues' and links' random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The command with its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command with its arguments [default: a shell].
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 /// Runs the command and returns its exit status.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let up = lane("up", &arguments.up, &arguments.up_queue, arguments.delay).or_bad_input()?;
-    let down =
-        lane("down", &arguments.down, &arguments.down_queue, arguments.delay).or_bad_input()?;
+    let [up, down] = arguments.lanes()?;
+    let meter = arguments.meter.then(|| Meter::new([&up, &down])).transpose()?;
     let mut gateway = GatewayConfig::new(up, down);
     gateway.seed = arguments.seed;
     // Before anything starts a thread: a user namespace can only be entered by one.
     let privilege = privilege::enter_with_internet()?;
-    let command =
-        LinkCommand { gateway, command: arguments.command.clone(), log: arguments.log.clone() };
-    let outcome = match command.run(privilege, &mut |note| eprintln!("underload link: {note}")) {
+    let command = LinkCommand { gateway, command: arguments.command(), log: arguments.log.clone() };
+    let meter = meter.map(|meter| Box::new(meter) as Box<dyn Watch>);
+    let mut note = |text: &str| note!("underload link: {text}");
+    let outcome = match command.run_watched(privilege, &mut note, meter) {
         Ok(outcome) => outcome,
         Err(error) => {
             let Some(status) = error.exit_status() else { return Err(error.into()) };
@@ -91,10 +109,52 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+impl Arguments {
+    /// The command, else a shell.
+    fn command(&self) -> Vec<OsString> {
+        if !self.command.is_empty() {
+            return self.command.clone();
+        }
+        let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+        let shell = shell.unwrap_or_else(|| "/bin/sh".into());
+        note!("underload link: {} behind the link; `exit` ends both", shell.display());
+        vec![shell]
+    }
+
+    /// Up and down.
+    fn lanes(&self) -> anyhow::Result<[LaneConfig; 2]> {
+        let Some(config) = &self.config else {
+            let lane = |direction, link: &str, queue: &str| {
+                lane(direction, link, queue, self.delay).or_bad_input()
+            };
+            return Ok([
+                lane("up", &self.up, &self.up_queue)?,
+                lane("down", &self.down, &self.down_queue)?,
+            ]);
+        };
+        let source = Source::find(config).or_bad_input()?;
+        let load = &mut |file: &str| load_file(&source.name, file);
+        let path = Scenario::path_of(&source.text, &source.name, self.arm.as_deref(), load);
+        let path = path.map_err(|error| ScenarioErrors(vec![error])).or_bad_input()?;
+        let one = |direction: &str, lanes: Vec<Lane>| match <[Lane; 1]>::try_from(lanes) {
+            Ok([lane]) if lane.is_wide => Ok(LaneConfig {
+                link: delayed("unlimited", lane.link.delay).or_bad_input()?,
+                queue: lane.queue,
+            }),
+            Ok([Lane { link, queue, .. }]) => Ok(LaneConfig { link, queue }),
+            Err(_) => {
+                let problem = "has several links in a row; calls of `underload link` nest instead";
+                Err(bad_input(anyhow!("{config}: {direction}: {problem}")))
+            }
+        };
+        Ok([one("up", path.up)?, one("down", path.down)?])
+    }
+}
+
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
     let link = delayed(link, delay).with_context(|| format!("--{direction}"))?;
     let queue = Spec::parse(queue)
-        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut read_trace))
+        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut named_file))
         .with_context(|| format!("--{direction}-queue"))?;
     Ok(LaneConfig { link, queue })
 }
@@ -113,7 +173,12 @@ fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
             }
         }
     }
-    Ok(modem_file::link(&spec, &mut read_trace)?)
+    Ok(modem_file::link(&spec, &mut named_file)?)
+}
+
+/// A file that a SPEC names: built in, else here.
+fn named_file(name: &str) -> Result<Vec<u8>, String> {
+    load_file("", name)
 }
 
 fn delay(text: &str) -> Result<Span, String> {

@@ -2,14 +2,17 @@
 //!
 //! One module per subcommand, each with its `Arguments` and `run`. Data goes to stdout, progress
 //! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130 and 143 stopped by
-//! Ctrl-C or SIGTERM ([`exit`]).
+//! Ctrl-C or SIGTERM ([`status`]).
 
+mod cache;
+mod check;
 mod console;
 mod docsis;
 #[cfg(test)]
 mod documents;
 mod exit;
 mod export;
+mod fail;
 mod figures;
 mod fleet;
 mod help;
@@ -19,6 +22,7 @@ mod interrupt;
 mod link;
 mod manual;
 mod measure;
+mod meter;
 mod path;
 mod present;
 mod progress;
@@ -30,6 +34,7 @@ mod report;
 mod run;
 mod scenarios;
 mod serve;
+mod status;
 mod survey;
 
 use std::process::ExitCode;
@@ -52,6 +57,8 @@ enum Command {
     Run(run::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
+    /// Tells all that is wrong with scenario files, each mistake with its line.
+    Check(check::Arguments),
     /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
     Figures(figures::Arguments),
     /// Makes one report of one or several runs, simulated and measured together.
@@ -78,6 +85,8 @@ enum Command {
     Fleet(fleet::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
     Docsis(docsis::Arguments),
+    /// Tells how much the cache of simulated trials holds, or makes it smaller.
+    Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
     Completions(manual::Completions),
     /// Prints the program's page for `man`, or writes one for each command.
@@ -108,24 +117,26 @@ fn main() -> ExitCode {
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Scenarios(arguments) => scenarios::run(arguments),
+        Command::Check(arguments) => arguments.run(),
         Command::Figures(arguments) => figures::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
-        Command::History(arguments) => return exit::own_code(history::run(arguments)),
+        Command::History(arguments) => return status::own_code(history::run(arguments)),
         Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
-        Command::Link(arguments) => return exit::own_code(link::run(arguments)),
+        Command::Link(arguments) => return status::own_code(link::run(arguments)),
         Command::Queues(arguments) => queues::run(arguments),
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Docsis(arguments) => docsis::run(arguments),
+        Command::Cache(arguments) => arguments.run(),
         Command::Completions(arguments) => arguments.run(command()),
         Command::Man(arguments) => arguments.run(command()),
         Command::Reference(arguments) => reference::run(arguments),
     };
-    exit::code(outcome)
+    status::code(outcome)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use underload_report::{load, summary_lines, table, warnings, write_report};
@@ -9,22 +10,42 @@ use underload_store::RunData;
 
 use crate::console::{self, note, warning};
 
-/// Writes `report.html`, prints the result (or the record as JSON), names the report.
-pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
-    several(path, &load(&[path])?, json)
+/// How a result is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Show {
+    /// As JSON instead of the table.
+    pub json: bool,
+    /// The report in a browser, too.
+    pub open: bool,
 }
 
-/// The same for several runs together; the report goes into `directory`.
-pub fn several(directory: &Path, runs: &[RunData], json: bool) -> anyhow::Result<()> {
+/// Writes `report.html` of one run, prints the result, names the report. Its JSON is the record.
+pub fn run(path: &Path, show: Show) -> anyhow::Result<()> {
+    let runs = load(&[path])?;
+    let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
+    match records.as_slice() {
+        [only] => present(path, &runs, only, show),
+        several => present(path, &runs, &several, show),
+    }
+}
+
+/// The same for any number of runs; the report goes into `directory`. The JSON is a list of
+/// records, whether there is one or are many.
+pub fn several(directory: &Path, runs: &[RunData], show: Show) -> anyhow::Result<()> {
+    let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
+    present(directory, runs, &records, show)
+}
+
+fn present(
+    directory: &Path,
+    runs: &[RunData],
+    document: &impl serde::Serialize,
+    show: Show,
+) -> anyhow::Result<()> {
     let page = write_report(directory, runs).context("writing the report")?;
     let mut out = std::io::stdout().lock();
-    if json {
-        let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
-        match records.as_slice() {
-            [only] => serde_json::to_writer_pretty(&mut out, only),
-            several => serde_json::to_writer_pretty(&mut out, several),
-        }
-        .context("writing JSON")?;
+    if show.json {
+        serde_json::to_writer_pretty(&mut out, document).context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
         writeln!(out, "{}", console::result(&table(runs))).context("writing the table")?;
@@ -37,5 +58,19 @@ pub fn several(directory: &Path, runs: &[RunData], json: bool) -> anyhow::Result
         warning!("{warning}");
     }
     note!("report: {}", page.display());
+    if show.open {
+        open(&page);
+    }
     Ok(())
+}
+
+/// Shows a file as the desktop shows such files. It is a convenience: that it fails is only told.
+pub fn open(file: &Path) {
+    // A path that begins with a hyphen is no option.
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let mut command = Command::new("xdg-open");
+    command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Err(error) = command.spawn() {
+        warning!("{}: cannot be opened with xdg-open: {error}", file.display());
+    }
 }

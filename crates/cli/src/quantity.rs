@@ -20,6 +20,20 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A size with its unit, `256KiB` or `2GB`, in bytes.
+pub fn size(text: &str) -> Result<u64, String> {
+    let large = [("GiB", "MiB", 1 << 10), ("GB", "MB", 1_000)];
+    let large = large.into_iter().find_map(|(unit, smaller, scale)| {
+        let number = text.strip_suffix(unit)?;
+        Some((format!("{number}{smaller}"), scale))
+    });
+    let (text, scale) = large.unwrap_or((text.to_owned(), 1));
+    match Kind::Bytes.read(&text) {
+        Some(Value::Bytes(bytes)) => Ok(bytes.saturating_mul(scale)),
+        _ => Err(format!("expected {}, or GB and GiB", Kind::Bytes.expectation())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,6 +44,9 @@ mod tests {
         assert_eq!(duration("4h").unwrap(), Duration::from_hours(4));
         assert_eq!(duration("30min").unwrap(), Duration::from_mins(30));
         assert_eq!(rate("40mbit").unwrap(), 40_000_000);
+        assert_eq!((size("2GB").unwrap(), size("1GiB").unwrap()), (2_000_000_000, 1 << 30));
+        assert_eq!(size("256KiB").unwrap(), 262_144);
+        assert!(size("5").is_err() && size("GB").is_err());
         for wrong in ["5", "", "h", "-1s", "1e99d"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }

@@ -11,7 +11,8 @@ use underload_store::{RunData, RunDir};
 
 use crate::console::{self, warning};
 use crate::exit::OrBadInput;
-use crate::present;
+use crate::fail::FailOn;
+use crate::present::{self, Show};
 
 /// The command line of `underload report`.
 #[derive(Debug, Args)]
@@ -35,13 +36,25 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Compares the first run, arm by arm, with the second: working latency may differ by 15 %,
-    /// goodput by 5 %. No report is written; exit status 1 where a number is missed, 2 where the
-    /// runs have no arm in common.
+    /// goodput by 5 %. No report is written; exit status 1 where a number is missed (see
+    /// --fail-on), 2 where the runs have no arm in common.
     #[arg(long, conflicts_with = "out")]
     pub compare: bool,
-    /// Prints the records as one JSON document instead of the table.
+    /// With --compare: ends with status 1 on this.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value_t = FailOn::Miss,
+        requires = "compare"
+    )]
+    pub fail_on: FailOn,
+    /// Prints one JSON document instead of the table: a list with the record of each run.
     #[arg(long)]
     pub json: bool,
+    /// Opens the report in a browser.
+    #[arg(long, conflicts_with = "compare")]
+    pub open: bool,
 }
 
 /// Writes the report and prints its table.
@@ -52,7 +65,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(list) = &arguments.lines {
         let run = measured_lines::load(list).or_bad_input()?;
         let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
-        return present::several(&out, &[run], arguments.json);
+        return present::several(&out, &[run], arguments.show());
     }
     let runs = load(&arguments.directories).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {
@@ -60,7 +73,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
-    present::several(&out, &runs, arguments.json)
+    present::several(&out, &runs, arguments.show())
+}
+
+impl Arguments {
+    fn show(&self) -> Show {
+        Show { json: self.json, open: self.open }
+    }
 }
 
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
@@ -86,21 +105,21 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
             warning!("{warning}");
         }
     }
-    judge(&rows)
+    judge(&rows, arguments.fail_on)
 }
 
 /// What a script needs to know: whether the two agree.
-fn judge(rows: &[Agreement]) -> anyhow::Result<()> {
+fn judge(rows: &[Agreement], fail_on: FailOn) -> anyhow::Result<()> {
     let count = |verdict: Option<bool>| rows.iter().filter(|row| row.is_met() == verdict).count();
     let (missed, all) = (count(Some(false)), rows.len());
     if all == 0 {
         return Err(anyhow!("the runs have no arm in common, so nothing was compared"))
             .or_bad_input();
     }
-    if missed > 0 {
+    if missed > 0 && fail_on == FailOn::Miss {
         bail!("{missed} of {all} numbers are missed");
     }
-    if count(None) == all {
+    if count(None) == all && fail_on == FailOn::Miss {
         bail!("none of the {all} numbers was measured in both runs");
     }
     Ok(())

@@ -7,15 +7,16 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
-use underload_run::scenario::{Options, Scenario};
+use underload_run::scenario::{Options, Scenario, ScenarioErrors};
 use underload_run::source::{Source, load_file};
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
 use underload_store::{RunDir, StoreError};
 
 use crate::console::{self, detail, note, warning};
 use crate::exit::{OrBadInput, bad_input};
+use crate::fail::{self, FailOn};
 use crate::interrupt::Interrupt;
-use crate::present;
+use crate::present::{self, Show};
 use crate::progress::Terminal;
 
 /// What executes the scenario.
@@ -51,7 +52,8 @@ pub struct Arguments {
     #[arg(long = "arm", value_name = "NAME")]
     pub arms: Vec<String>,
     /// How often each arm runs, instead of the scenario's own number.
-    #[arg(long = "repeat", value_name = "N")]
+    #[arg(long = "repeat", value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeats: Option<u32>,
     /// The run's seed, instead of the scenario's own.
     #[arg(long, value_name = "N")]
@@ -69,6 +71,12 @@ pub struct Arguments {
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
     pub json: bool,
+    /// Opens the report in a browser.
+    #[arg(long)]
+    pub open: bool,
+    /// Ends with status 1 on this, as well as where no trial is valid.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
+    pub fail_on: FailOn,
     /// The scenario's short form: fewer and shorter trials.
     #[arg(long)]
     pub short: bool,
@@ -198,7 +206,11 @@ impl Arguments {
         let options = self.options().or_bad_input()?;
         let load = &mut |file: &str| load_file(&source.name, file);
         let scenario = Scenario::parse_with(&source.text, &source.name, &options, load);
-        let mut scenario = scenario.or_bad_input()?;
+        let all = |first| {
+            let all = Scenario::faults(&source.text, &source.name, &options, load);
+            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
+        };
+        let mut scenario = scenario.map_err(all).or_bad_input()?;
         scenario.text = self.effective_text(&source.text);
         Ok(scenario)
     }
@@ -233,13 +245,17 @@ impl Arguments {
         }
     }
 
+    fn show(&self) -> Show {
+        Show { json: self.json, open: self.open }
+    }
+
     /// Prints a run that is complete; one without a valid trial has failed.
     fn present(&self, run: &Run) -> anyhow::Result<()> {
         if let Some(directory) = &run.directory {
-            present::run(directory, self.json)?;
+            present::run(directory, self.show())?;
         }
         if run.record.trials.iter().any(|trial| trial.validity.is_valid()) {
-            return Ok(());
+            return fail::judge(self.fail_on, run.record.expectations.iter());
         }
         bail!(
             "no trial is valid: this machine was too late or too busy, and its numbers would say \
@@ -275,7 +291,7 @@ impl Arguments {
         let Some(path) = remains.directory else { return Ok(()) };
         let kept = console::count(remains.trials, "completed trial");
         note!("{kept} kept in {}", path.display());
-        present::run(&path, self.json)
+        present::run(&path, Show { open: false, ..self.show() })
     }
 
     fn options(&self) -> anyhow::Result<Options> {

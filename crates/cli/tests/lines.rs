@@ -69,9 +69,10 @@ fn runs_of_several_lines_become_a_study() {
     assert!(page.contains("Lines: probe-dscp-45 against probe-dscp-8"));
 
     let output = underload(&["report", "--lines", "lines.toml", "--json", "--out", "json"], folder);
-    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one record");
-    assert_eq!(record["trials"][2]["conditions"]["name"], "second");
-    assert_eq!(record["study"]["groups"][0]["lines"], 2);
+    let records: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("a list of records");
+    assert_eq!(records[0]["trials"][2]["conditions"]["name"], "second");
+    assert_eq!(records[0]["study"]["groups"][0]["lines"], 2);
 
     std::os::unix::fs::symlink("a", folder.join("again")).expect("a link");
     for twice in ["./a", "again", "b/../a"] {

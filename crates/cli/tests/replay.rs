@@ -245,3 +245,54 @@ fn a_truncated_capture_is_named_and_the_packets_before_the_cut_are_kept() {
         "{output:?}"
     );
 }
+
+#[test]
+fn several_queues_stand_side_by_side() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let input = file(directory.path(), "in.csv", SCRIPT.as_bytes());
+    let out = directory.path().join("fates");
+    let both = ["--queue", "fifo:limit=2p", "--queue", "fifo:limit=1p", "--link", "12mbit"];
+    let output = replay(&input, &[&both[..], &["--out", out.to_str().expect("text")]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains("do not react"), "{table}");
+    for (name, queue) in [("1-fifo.csv", "fifo:limit=2p"), ("2-fifo.csv", "fifo:limit=1p")] {
+        let alone = replay(&input, &["--queue", queue, "--link", "12mbit"]);
+        assert_eq!(fs::read(out.join(name)).expect("fates"), alone.stdout, "{queue}");
+    }
+    let json = replay(&input, &[&both[..], &["--json"]].concat()).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("one document");
+    assert_eq!((&json[0]["dropped"], &json[1]["drops"]["overlimit"]), (&0.into(), &1.into()));
+}
+
+#[test]
+fn a_filter_takes_one_direction_and_a_script_has_none() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let script = file(directory.path(), "in.csv", SCRIPT.as_bytes());
+    let arguments = ["--queue", "fifo", "--link", "1mbit", "--filter", "port 443"];
+    assert!(refused(&script, &arguments).contains("--filter looks at the headers"));
+    // Two packets of raw IP: there and back.
+    let mut capture: Vec<u8> = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    for (source, target) in [(1, 2), (2, 1)] {
+        let mut packet = [0; 28];
+        packet[0] = 0x45;
+        packet[3] = 28;
+        packet[9] = 17;
+        packet[15] = source;
+        packet[19] = target;
+        capture.extend([0_u32, 0, 28, 28].iter().flat_map(|word| word.to_le_bytes()));
+        capture.extend(packet);
+    }
+    let capture = file(directory.path(), "in.pcap", &capture);
+    let rows = |filter: &str| {
+        let filtered = ["--queue", "fifo", "--link", "1mbit", "--filter", filter];
+        let output = replay(&capture, &filtered);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text").lines().count() - 1
+    };
+    assert_eq!((rows("udp"), rows("from 0.0.0.1"), rows("to 0.0.0.9")), (2, 1, 0));
+}

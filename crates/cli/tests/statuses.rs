@@ -264,3 +264,86 @@ fn a_simulated_day_of_a_fleet_accounts_for_every_run() {
         assert_eq!(outcome(&arguments, folder.path()).0, Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
+    let folder = folder();
+    run(folder.path(), "run", "10mbit", &[]);
+    assert!(folder.path().join("run/trials.parquet").is_file());
+    let export = |format, more: &[&str]| {
+        let arguments = [&["export", "run", "--format", format, "--out", format], more].concat();
+        let (status, out, errors) = outcome(&arguments, folder.path());
+        assert_eq!(status, Some(0), "{errors}");
+        out
+    };
+    export("csv", &[]);
+    let rows = std::fs::read_to_string(folder.path().join("csv/x.toml-trials.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+    assert!(rows.starts_with("trial,arm,repeat,seed,valid,"), "{rows}");
+    assert!(rows.contains("\n0,plain,0,") && rows.contains("\n1,managed,0,"), "{rows}");
+    let files = export("parquet", &["--json", "--arm", "managed"]);
+    let files: serde_json::Value = serde_json::from_str(&files).expect("one document");
+    assert_eq!(files.as_array().map(Vec::len), Some(3), "{files}");
+    assert_eq!((&files[0]["trial"], &files[1]["trial"]), (&serde_json::Value::Null, &1.into()));
+    for file in files.as_array().expect("a list") {
+        let path = folder.path().join(file["file"].as_str().expect("a path"));
+        let bytes = std::fs::read(path).expect("it is there");
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{file}");
+    }
+}
+
+#[test]
+fn the_cache_is_told_and_pruned() {
+    let folder = folder();
+    run(folder.path(), "run", "10mbit", &["--repeat", "16"]);
+    let usage = |arguments: &[&str]| {
+        let (status, out, errors) = outcome(arguments, folder.path());
+        assert_eq!(status, Some(0), "{errors}");
+        serde_json::from_str::<serde_json::Value>(&out).expect("one document")
+    };
+    assert_eq!(usage(&["cache", "size", "--json"])["trials"], 32);
+    assert_eq!(usage(&["cache", "prune", "--json"])["trials"], 32);
+    assert_eq!(usage(&["cache", "size", "--json"])["trials"], 0);
+}
+
+#[test]
+fn a_published_number_that_is_missed_fails_where_that_is_asked_for() {
+    let folder = folder();
+    let published = |high: &str, more: &[&str]| {
+        run(folder.path(), high, "10mbit", &["--arm", "plain"]);
+        let text = std::fs::read_to_string(folder.path().join("x.toml")).unwrap();
+        let number = format!(
+            "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"plain\"\nhigh = {high}\n\
+             unit = \"ms\"\nsource = \"nobody\"\n"
+        );
+        std::fs::write(folder.path().join("x.toml"), text + &number).unwrap();
+        let out = format!("{high}-{}", more.len());
+        let arguments = [&["run", "x.toml", "--world", "sim", "--out", &out], more].concat();
+        outcome(&arguments, folder.path())
+    };
+    assert_eq!(published("1", &[]).0, Some(0));
+    let (status, _, errors) = published("2", &["--fail-on", "miss"]);
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("1 published number is missed"), "{errors}");
+    assert_eq!(published("9000", &["--fail-on", "miss"]).0, Some(0));
+}
+
+#[test]
+fn colours_and_silence_are_as_asked_for() {
+    let folder = folder();
+    let (status, out, errors) = outcome(&["--color=always", "queues", "codle"], folder.path());
+    assert_eq!((status, out.as_str()), (Some(2), ""));
+    assert!(errors.starts_with("\u{1b}[1;31merror:\u{1b}[0m there is no queue"), "{errors:?}");
+    assert!(errors.contains("did you mean `codel`?"), "{errors}");
+    let (_, _, errors) = outcome(&["queues", "codle", "--color", "never"], folder.path());
+    assert!(errors.starts_with("error: "), "{errors:?}");
+    run(folder.path(), "loud", "10mbit", &[]);
+    let run = ["run", "x.toml", "--world", "sim", "--out"];
+    let (status, out, errors) = outcome(&[&run[..], &["still", "-q"]].concat(), folder.path());
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert!(out.contains("managed"), "{out}");
+    let (_, _, errors) = outcome(&[&run[..], &["told", "-v"]].concat(), folder.path());
+    assert!(errors.contains("managed: docsis-pie"), "{errors}");
+    let (_, version, _) = outcome(&["--version"], folder.path());
+    assert!(version.starts_with("underload 0.1.0 ("), "{version}");
+}

@@ -11,6 +11,7 @@ use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 use underload_emu::packet::{FlowKey, classify};
 
+use crate::replay::filter::Filter;
 use crate::replay::input::{Arrival, Arrivals};
 
 /// One captured frame, before its headers are read.
@@ -24,20 +25,21 @@ struct Frame<'a> {
 /// Reads frames into arrivals, with the times of the capture.
 #[derive(Default)]
 struct Reader {
+    filter: Filter,
     number: u64,
     /// A packet at its full length: captures cut packets short, the classifier wants them whole.
     whole: Vec<u8>,
 }
 
 /// The packets of a pcap capture.
-pub fn pcap(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapReader::new(bytes).map_err(|error| broken(0, &error))?;
     let header = capture.header();
     let units_per_second = match header.ts_resolution {
         TsResolution::MicroSecond => 1_000_000,
         TsResolution::NanoSecond => 1_000_000_000,
     };
-    let mut reader = Reader::default();
+    let mut reader = Reader { filter, ..Reader::default() };
     Ok(until_error(move || {
         // Raw: the library takes a packet that was longer than what is kept of each for damage.
         let packet = match capture.next_raw_packet()? {
@@ -59,10 +61,10 @@ pub fn pcap(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
 }
 
 /// The packets of a pcapng capture, of all its interfaces.
-pub fn pcapng(bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapNgReader::new(bytes).map_err(|error| broken(0, &error))?;
     let mut interfaces: Vec<(DataLink, u64)> = Vec::new();
-    let mut reader = Reader::default();
+    let mut reader = Reader { filter, ..Reader::default() };
     Ok(until_error(move || {
         loop {
             let block = match capture.next_block()? {
@@ -126,7 +128,8 @@ impl Reader {
             bail!("packet {number}: no support for link type {:?}", frame.link);
         };
         let meta = self.meta(frame, offset);
-        Ok(Arrival { id: number - 1, time: Time::from_nanos(time_ns), meta })
+        let is_wanted = self.filter.passes(frame.data.get(offset..).unwrap_or_default());
+        Ok(Arrival { id: number - 1, time: Time::from_nanos(time_ns), meta, is_wanted })
     }
 
     /// What the queue sees: the classified IP packet, or a frame of flow 0 that is not IP.

@@ -1,9 +1,10 @@
 //! What became of each packet, written in order of arrival as soon as it is settled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::Write;
 
+use serde::Serialize;
 use underload_aqm::link::tally::Tally;
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
@@ -25,6 +26,25 @@ pub struct Fates {
     tally: Tally,
     /// End of the last transmission.
     last_end: Time,
+}
+
+/// What became of all packets.
+#[derive(Debug, Clone, Serialize)]
+pub struct Numbers {
+    pub queue: String,
+    pub link: String,
+    pub packets: u64,
+    pub bytes: u64,
+    pub sent: u64,
+    pub marked: u64,
+    pub dropped: u64,
+    /// By reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    pub sojourn_p50_ms: f64,
+    pub sojourn_p99_ms: f64,
+    pub sojourn_max_ms: f64,
+    /// Link-layer overhead included.
+    pub throughput_bit_per_s: u64,
 }
 
 struct Row {
@@ -143,8 +163,31 @@ impl Fates {
         }
         let span = self.last_end.since(self.first_arrival.unwrap_or_default()).as_nanos();
         let rate = total.sent.bytes as f64 * 8e3 / span.max(1) as f64;
+        line("senders", "do not react: the packets come as they came (open loop)".to_owned());
         line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
         text
+    }
+
+    /// The same numbers for a program.
+    pub fn numbers(&self, queue: &QueueSetup, link: &str) -> Numbers {
+        let (total, sojourn) = (self.tally.total(), &self.tally.delays().sojourn);
+        let drops = total.drops().map(|(reason, count)| (reason.name(), count.packets));
+        let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
+        let span = self.last_end.since(self.first_arrival.unwrap_or_default()).as_nanos();
+        Numbers {
+            queue: queue.label.to_string(),
+            link: link.to_owned(),
+            packets: self.arrivals.packets,
+            bytes: self.arrivals.bytes,
+            sent: total.sent.packets,
+            marked: total.marked_packets(),
+            dropped: total.dropped_packets(),
+            drops: drops.collect(),
+            sojourn_p50_ms: p50,
+            sojourn_p99_ms: p99,
+            sojourn_max_ms: max,
+            throughput_bit_per_s: (total.sent.bytes as f64 * 8e9 / span.max(1) as f64) as u64,
+        }
     }
 
     fn row(&mut self, number: u64) -> Option<&mut Row> {

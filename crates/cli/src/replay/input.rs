@@ -9,6 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 
+use crate::replay::filter::Filter;
 use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
 
@@ -21,6 +22,8 @@ pub struct Arrival {
     pub time: Time,
     /// Length and header fields that the queue sees.
     pub meta: Meta,
+    /// Whether the filter wants it.
+    pub is_wanted: bool,
 }
 
 /// A stream of packets, which ends at the first error.
@@ -28,7 +31,7 @@ pub type Arrivals = Box<dyn Iterator<Item = anyhow::Result<Arrival>>>;
 
 /// Opens `path`, or the standard input for `-`, and finds out what it is by its first bytes. The
 /// packets come in order of time.
-pub fn open(path: &Path) -> anyhow::Result<Arrivals> {
+pub fn open(path: &Path, filter: &Filter) -> anyhow::Result<Arrivals> {
     let source: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin())
     } else {
@@ -37,9 +40,10 @@ pub fn open(path: &Path) -> anyhow::Result<Arrivals> {
     let mut plain = BufReader::new(source);
     let magic = plain.fill_buf().with_context(|| at(path))?;
     if magic.starts_with(&[0x1f, 0x8b]) {
-        return read(BufReader::new(MultiGzDecoder::new(plain))).with_context(|| at(path));
+        let plain = BufReader::new(MultiGzDecoder::new(plain));
+        return read(plain, filter).with_context(|| at(path));
     }
-    read(plain).with_context(|| at(path))
+    read(plain, filter).with_context(|| at(path))
 }
 
 fn at(path: &Path) -> String {
@@ -47,20 +51,31 @@ fn at(path: &Path) -> String {
 }
 
 /// Finds out what `bytes` are by the first of them; the packets come in order of time.
-pub fn read(mut bytes: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
     let magic = bytes.fill_buf()?;
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");
     }
     let boxed: Box<dyn Read> = match magic.first_chunk::<4>() {
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => return Ok(from_zero(in_order(capture::pcapng(bytes)?))),
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => {
+            return Ok(captured(capture::pcapng(bytes, filter.clone())?));
+        }
         Some(
             [0xd4, 0xc3, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0xc3, 0xd4]
             | [0x4d, 0x3c, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0x3c, 0x4d],
-        ) => return Ok(from_zero(in_order(capture::pcap(bytes)?))),
+        ) => return Ok(captured(capture::pcap(bytes, filter.clone())?)),
         _ => Box::new(bytes),
     };
+    if *filter != Filter::default() {
+        bail!("--filter looks at the headers of captured packets, and a script has none");
+    }
     Ok(in_order(script::packets(boxed)?))
+}
+
+/// The packets wanted, from time zero on.
+fn captured(all: Arrivals) -> Arrivals {
+    let wanted = |it: &anyhow::Result<Arrival>| it.as_ref().map_or(true, |it| it.is_wanted);
+    from_zero(in_order(Box::new(all.filter(wanted))))
 }

@@ -5,27 +5,32 @@
 
 mod capture;
 mod fates;
+mod filter;
 mod input;
 mod order;
 mod output;
 mod script;
 
+use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
+use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_run::modem_file;
-use underload_run::source::read_trace;
+use underload_run::source::load_file;
 
 use crate::console::warning;
 use crate::exit::OrBadInput;
-use fates::Fates;
+use fates::{Fates, Numbers};
+use filter::Filter;
 use input::Arrival;
 use output::OutputFile;
 
@@ -35,104 +40,217 @@ use output::OutputFile;
 Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
 or pcapng capture; either may be compressed with gzip. Captured packets count with the length of
 their IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may stand up to 1 s
-(and 524,288 packets) out of order. A capture of an interface holds both directions: filter first.
+(and 524,288 packets) out of order. A capture of an interface holds both directions: --filter tells
+them apart.
 
 Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet,
-in order of time, on stdout or in --out; `id` is the packet's place in the input, from 0. A summary
-goes to stderr. Where the input breaks off, the packets before that are replayed, the summary says
+in order of time, on stdout or in --out; of several queues in --out alone, a file for each; `id` is
+the packet's place in the input, from 0. A summary goes to stderr; of several queues a table goes to
+stdout. Where the input breaks off, the packets before that are replayed, the summary says
 INCOMPLETE, and the exit status is 2. The senders do not react: the packets are what they are.
 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
-  tcpdump -r all.pcap -w - 'src 192.0.2.7' | \
-underload replay - --link 10mbit --queue pie > fates.csv")]
+  underload replay all.pcap --filter 'from 192.0.2.7 port 443' --link 10mbit --queue pie > fates.csv
+  underload replay all.pcap --link 10mbit --queue fifo:limit=64KiB --queue codel --queue pie")]
 pub struct Arguments {
     /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,
-    /// The queue, for example docsis-pie:target=10ms (see `underload queues`).
-    #[arg(long, value_name = "SPEC")]
-    pub queue: String,
+    /// The queue, for example docsis-pie:target=10ms (see `underload queues`); given several times,
+    /// all of them side by side.
+    #[arg(long = "queue", value_name = "SPEC", required = true)]
+    pub queues: Vec<String>,
     /// The link behind it, for example 20mbit or trace:FILE.
     #[arg(long, value_name = "SPEC")]
     pub link: String,
+    /// Only these packets of a capture: from, to or host ADDRESS or NETWORK, port, sport or dport
+    /// NUMBER, tcp, udp, icmp; all that is given holds.
+    #[arg(long, value_name = "CONDITIONS", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = filter)]
+    pub filter: Filter,
     /// Seed of the queue's and the link's random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Writes the fates there instead of to stdout.
+    /// Writes the fates there instead of to stdout; of several queues, into this folder.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Prints the summary as one JSON document, a list with an entry for each queue, instead of the
+    /// fates.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One of the queues with its link, and what became of the packets there.
+struct Bench {
+    queue: QueueSetup,
+    rules: Vec<String>,
+    link: Link<u64>,
+    fates: Fates,
+    file: Option<OutputFile>,
+    /// What is written to, for messages.
+    name: String,
 }
 
 /// Replays the input.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let link = Spec::parse(&arguments.link)
-        .and_then(|link| modem_file::link(&link, &mut read_trace))
-        .context("--link")
-        .or_bad_input()?;
-    let queue = Spec::parse(&arguments.queue)
-        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut read_trace))
-        .context("--queue")
-        .or_bad_input()?;
-    let rng = Rng::new(arguments.seed);
-    let rules = link.rule_names();
-    let link = link.build(queue.build(&rng), &rng);
-    let arrivals = input::open(&arguments.input).or_bad_input()?;
-    let file = match &arguments.out {
-        Some(path) => Some(OutputFile::begin(path, &arguments.input)?),
-        None => None,
-    };
-    let output: Box<dyn Write> = match &file {
-        Some(file) => Box::new(BufWriter::new(file.clone())),
-        None => Box::new(BufWriter::new(io::stdout().lock())),
-    };
-    let name = arguments.out.as_ref().map_or("stdout".into(), |path| path.display().to_string());
-    let mut fates = Fates::new(output).with_context(|| name.clone())?;
-    let outcome = drive(link, arrivals, &mut fates);
-    // Even after a bad packet, the fates of the ones before it are kept.
-    fates.flush().with_context(|| name.clone())?;
-    if let Some(file) = file {
-        file.complete().with_context(|| name)?;
+    let mut benches = arguments.benches()?;
+    let arrivals = input::open(&arguments.input, &arguments.filter).or_bad_input()?;
+    let outcome = drive(&mut benches, arrivals);
+    for bench in &mut benches {
+        // Even after a bad packet, the fates of the ones before it are kept.
+        bench.fates.flush().with_context(|| bench.name.clone())?;
+        if let Some(file) = &bench.file {
+            file.complete().with_context(|| bench.name.clone())?;
+        }
     }
     if outcome.is_err() {
         warning!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
-    eprint!("{}", fates.summary(&queue, &arguments.link, &rules));
+    arguments.tell(&benches)?;
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
 
-/// Sends every arrival through the link. Where the input breaks off, the packets before that are
+impl Arguments {
+    fn benches(&self) -> anyhow::Result<Vec<Bench>> {
+        let link = Spec::parse(&self.link)
+            .and_then(|link| modem_file::link(&link, &mut named_file))
+            .context("--link")
+            .or_bad_input()?;
+        let setup = |queue: &String| {
+            Spec::parse(queue)
+                .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut named_file))
+                .context("--queue")
+                .or_bad_input()
+        };
+        // All are understood before anything is written.
+        let queues: Vec<QueueSetup> = self.queues.iter().map(setup).collect::<Result<_, _>>()?;
+        if queues.len() > QUEUES_MAX {
+            let problem = format!("--queue: at most {QUEUES_MAX} side by side");
+            return Err(anyhow!(problem)).or_bad_input();
+        }
+        let is_alone = queues.len() == 1;
+        let bench = |(number, queue): (usize, QueueSetup)| {
+            let rng = Rng::new(self.seed);
+            let built = link.build(queue.build(&rng), &rng);
+            let (file, output, name) = self.output(is_alone, number, &queue)?;
+            let fates = Fates::new(output).with_context(|| name.clone())?;
+            Ok(Bench { rules: link.rule_names(), link: built, queue, fates, file, name })
+        };
+        queues.into_iter().enumerate().map(bench).collect()
+    }
+
+    /// Where a queue's fates go.
+    fn output(
+        &self,
+        is_alone: bool,
+        number: usize,
+        queue: &QueueSetup,
+    ) -> anyhow::Result<(Option<OutputFile>, Box<dyn Write>, String)> {
+        let path = match &self.out {
+            Some(path) if is_alone => path.clone(),
+            Some(folder) => {
+                fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+                folder.join(format!("{}-{}.csv", number + 1, queue.label.name))
+            }
+            None if is_alone && !self.json => {
+                let output = Box::new(BufWriter::new(io::stdout().lock()));
+                return Ok((None, output, "stdout".to_owned()));
+            }
+            None => return Ok((None, Box::new(io::sink()), String::new())),
+        };
+        let file = OutputFile::begin(&path, &self.input)?;
+        let output = Box::new(BufWriter::new(file.clone()));
+        Ok((Some(file), output, path.display().to_string()))
+    }
+
+    /// The summaries, or the table of several queues.
+    fn tell(&self, benches: &[Bench]) -> anyhow::Result<()> {
+        let numbers = |bench: &Bench| bench.fates.numbers(&bench.queue, &self.link);
+        let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &numbers).context("writing JSON")?;
+            return writeln!(out).context("writing JSON");
+        }
+        if let [only] = benches {
+            eprint!("{}", only.fates.summary(&only.queue, &self.link, &only.rules));
+            return Ok(());
+        }
+        out.write_all(table(&numbers).as_bytes()).context("writing the table")
+    }
+}
+
+/// Queues side by side, at most.
+const QUEUES_MAX: usize = 32;
+
+/// A line for each queue.
+fn table(numbers: &[Numbers]) -> String {
+    let width = numbers.iter().map(|it| it.queue.len()).max().unwrap_or(0).max(5);
+    let mut text = format!(
+        "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8}\n",
+        "queue", "packets", "sent", "marked", "dropped", "p50 ms", "p99 ms", "Mbit/s"
+    );
+    for it in numbers {
+        let _ = writeln!(
+            text,
+            "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9.3}  {:>9.3}  {:>8.3}",
+            it.queue,
+            it.packets,
+            it.sent,
+            it.marked,
+            it.dropped,
+            it.sojourn_p50_ms,
+            it.sojourn_p99_ms,
+            it.throughput_bit_per_s as f64 / 1e6
+        );
+    }
+    text + "Sojourn in the queue. The senders do not react: the packets come as they came.\n"
+}
+
+/// A file that a SPEC names: built in, else here.
+fn named_file(name: &str) -> Result<Vec<u8>, String> {
+    load_file("", name)
+}
+
+fn filter(text: &str) -> Result<Filter, String> {
+    if text.is_empty() { Ok(Filter::default()) } else { text.parse() }
+}
+
+/// Sends every arrival through each link. Where the input breaks off, the packets before that are
 /// still seen through to their fates.
 fn drive(
-    mut link: Link<u64>,
+    benches: &mut [Bench],
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-    fates: &mut Fates,
 ) -> anyhow::Result<()> {
-    let input = feed(&mut link, arrivals, fates);
-    while let Some(event) = link.next_event() {
-        deliver(&mut link, event, fates);
-        fates.write_settled()?;
+    let input = feed(benches, arrivals);
+    for Bench { link, fates, .. } in benches {
+        while let Some(event) = link.next_event() {
+            deliver(link, event, fates);
+            fates.write_settled()?;
+        }
+        fates.write_rest_as_queued()?;
     }
-    fates.write_rest_as_queued()?;
     input
 }
 
 fn feed(
-    link: &mut Link<u64>,
+    benches: &mut [Bench],
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-    fates: &mut Fates,
 ) -> anyhow::Result<()> {
     let mut previous = Time::ZERO;
     for (number, arrival) in (0..).zip(arrivals) {
         let arrival = arrival.or_bad_input()?;
-        // What the link finished before this instant is settled first, so that memory stays
-        // bounded; what it does at this instant comes after the arrivals of this instant.
-        if arrival.time > previous {
-            deliver(link, Time::from_nanos(arrival.time.as_nanos() - 1), fates);
+        for Bench { link, fates, .. } in &mut *benches {
+            // What the link finished before this instant is settled first, so that memory stays
+            // bounded; what it does at this instant comes after the arrivals of this instant.
+            if arrival.time > previous {
+                deliver(link, Time::from_nanos(arrival.time.as_nanos() - 1), fates);
+            }
+            fates.arrived(&arrival);
+            link.send(arrival.time, Packet { meta: arrival.meta, payload: number }, fates);
+            fates.write_settled()?;
         }
         previous = arrival.time;
-        fates.arrived(&arrival);
-        link.send(arrival.time, Packet { meta: arrival.meta, payload: number }, fates);
-        fates.write_settled()?;
     }
     Ok(())
 }

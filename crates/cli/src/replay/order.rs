@@ -126,7 +126,10 @@ mod tests {
     /// The ids and times that come out, and the error if any.
     fn sorted(times: impl Iterator<Item = Time> + 'static) -> (Vec<(u64, Time)>, Option<String>) {
         let arrivals = (0..).zip(times);
-        let arrivals = arrivals.map(|(id, time)| Ok(Arrival { id, time, meta: Meta::new(100, 0) }));
+        let arrivals = arrivals.map(|(id, time)| {
+            let meta = Meta::new(100, 0);
+            Ok(Arrival { id, time, meta, is_wanted: true })
+        });
         let (mut out, mut error) = (Vec::new(), None);
         for arrival in in_order(Box::new(arrivals)) {
             match arrival {

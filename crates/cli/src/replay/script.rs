@@ -104,5 +104,5 @@ fn arrival(
     let ecn = Ecn::from_name(row.ecn)
         .ok_or_else(|| anyhow!("`ecn` {}: expected not-ect, ect0, ect1 or ce", row.ecn))?;
     let meta = Meta { dscp, ecn, ..Meta::new(row.len, row.flow) };
-    Ok(Arrival { id, time: Time::from_nanos(row.time_ns), meta })
+    Ok(Arrival { id, time: Time::from_nanos(row.time_ns), meta, is_wanted: true })
 }

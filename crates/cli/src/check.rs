@@ -1,0 +1,131 @@
+//! `underload check`: all that is wrong with scenario files, before anything runs.
+
+use std::io::Write as _;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use serde::Serialize;
+use underload_record::schema::World;
+use underload_run::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, json_schema};
+use underload_run::source::{Source, load_file};
+
+use crate::console::{self, count};
+use crate::exit::{OrBadInput, bad_input};
+
+/// The command line of `underload check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A file that begins with the line `#:schema scenario.schema.json` has its keys completed and checked
+by editors that know TOML, once `underload check --schema > scenario.schema.json` has put it there.
+Exit status: 0 all are right, 2 something is wrong.
+
+Examples:
+  underload check my.toml
+  underload check scenarios/*.toml --json
+  underload check --schema > scenario.schema.json")]
+pub struct Arguments {
+    /// Scenario files, or the names of built-in ones.
+    #[arg(required_unless_present = "schema", value_name = "FILE")]
+    files: Vec<String>,
+    /// Prints the format of scenario files as a JSON schema instead.
+    #[arg(long, conflicts_with_all = ["files", "json"])]
+    schema: bool,
+    /// Prints one JSON document: a list with an entry for each file.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found of a file.
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    arms: usize,
+    trials: usize,
+    worlds: Vec<&'static str>,
+    errors: Vec<Fault>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Serialize)]
+struct Fault {
+    /// From 1; null where it has no place in the file.
+    line: Option<usize>,
+    column: Option<usize>,
+    key: String,
+    problem: String,
+}
+
+impl Arguments {
+    /// Checks each file.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.schema {
+            serde_json::to_writer_pretty(&mut out, &json_schema()).context("writing the schema")?;
+            return writeln!(out).context("writing the schema");
+        }
+        let mut checked = Vec::new();
+        let mut errors = 0;
+        for file in &self.files {
+            let source = Source::find(file).or_bad_input()?;
+            let faults = faults(&source);
+            errors += faults.len();
+            let of_file = Checked::new(&source, &faults);
+            if !self.json && faults.is_empty() {
+                writeln!(out, "{}", of_file.words()).context("writing the result")?;
+            }
+            if !self.json && !faults.is_empty() {
+                console::say_warning(format_args!("error: {}", ScenarioErrors(faults)));
+            }
+            checked.push(of_file);
+        }
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &checked).context("writing JSON")?;
+            writeln!(out).context("writing JSON")?;
+        }
+        if errors == 0 {
+            return Ok(());
+        }
+        let wrong = checked.iter().filter(|it| !it.errors.is_empty()).count();
+        Err(bad_input(anyhow!("{} in {}", count(errors, "mistake"), count(wrong, "file"))))
+    }
+}
+
+/// What is wrong with a file as it stands, and with its short form.
+fn faults(source: &Source) -> Vec<ScenarioError> {
+    let load = &mut |file: &str| load_file(&source.name, file);
+    let mut found = Scenario::faults(&source.text, &source.name, &Options::default(), load);
+    let options = Options { short: true, ..Options::default() };
+    for fault in Scenario::faults(&source.text, &source.name, &options, load) {
+        if !found.contains(&fault) {
+            found.push(fault);
+        }
+    }
+    found
+}
+
+impl Checked {
+    fn new(source: &Source, faults: &[ScenarioError]) -> Self {
+        let load = &mut |file: &str| load_file(&source.name, file);
+        let options = Options::default();
+        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load).ok();
+        let worlds = scenario.as_ref().map(Scenario::worlds).unwrap_or_default();
+        let fault = |error: &ScenarioError| Fault {
+            line: error.line,
+            column: error.excerpt.as_ref().map(|excerpt| excerpt.column),
+            key: error.key.clone(),
+            problem: error.problem.clone(),
+        };
+        Self {
+            file: source.name.clone(),
+            arms: scenario.as_ref().map_or(0, |scenario| scenario.arms.len()),
+            trials: scenario.as_ref().map_or(0, Scenario::trials),
+            worlds: worlds.into_iter().map(World::name).collect(),
+            errors: faults.iter().map(fault).collect(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let (arms, trials) = (count(self.arms, "arm"), count(self.trials, "trial"));
+        format!("{}: right: {arms}, {trials}; {}", self.file, self.worlds.join(", "))
+    }
+}

@@ -1,0 +1,132 @@
+//! `underload link --meter`: what the links do, in the terminal's last line.
+//!
+//! The line is kept out of what scrolls, so that the command has the rest of the terminal to
+//! itself. A program that takes the whole screen may write over it; it comes back.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Instant;
+
+use ::console::Term;
+use anyhow::anyhow;
+use underload_emu::command::Watch;
+use underload_emu::gateway::{LaneConfig, Reading};
+
+use crate::exit::OrBadInput;
+
+/// The line.
+#[derive(Debug)]
+pub struct Meter {
+    /// Names of the links, up first.
+    links: [String; 2],
+    before: Option<(Instant, [Reading; 2])>,
+    /// Rows of the terminal for which the line was set apart.
+    rows: u16,
+    /// Bytes that waited up and down, of the last looks.
+    backlogs: [Vec<u64>; 2],
+}
+
+/// Looks that the picture of a queue shows.
+const LOOKS: usize = 16;
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+impl Meter {
+    /// For these links, up first; refused where stderr is no terminal.
+    pub fn new(lanes: [&LaneConfig; 2]) -> anyhow::Result<Self> {
+        if !io::stderr().is_terminal() {
+            let problem =
+                "--meter draws on a terminal, and stderr is none; --log DIR keeps numbers";
+            return Err(anyhow!(problem)).or_bad_input();
+        }
+        let links = lanes.map(|lane| lane.link.label.to_string());
+        Ok(Self { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] })
+    }
+
+    fn line(&mut self, now: Instant, readings: [Reading; 2], columns: usize) -> String {
+        let before = self.before.replace((now, readings));
+        let seconds = before.map_or(0.0, |(then, _)| now.duration_since(then).as_secs_f64());
+        let mut parts = Vec::new();
+        for (way, name) in ["up", "down"].into_iter().enumerate() {
+            let reading = readings[way];
+            let old = before.map_or(reading, |(_, readings)| readings[way]);
+            let bits = reading.sent.bytes.saturating_sub(old.sent.bytes) as f64 * 8.0;
+            let rate = if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 };
+            let backlogs = &mut self.backlogs[way];
+            backlogs.push(reading.backlog.bytes);
+            if backlogs.len() > LOOKS {
+                backlogs.remove(0);
+            }
+            let (picture, packets) = (picture(backlogs), reading.backlog.packets);
+            let (link, kilobytes) = (&self.links[way], reading.backlog.bytes as f64 / 1e3);
+            parts.push(format!(
+                "{name} {link} {rate:.1} Mbit/s {picture} {packets} packets {kilobytes:.0} kB, \
+                 {} dropped, {} marked",
+                reading.dropped, reading.marked
+            ));
+        }
+        parts.join(" | ").chars().take(columns).collect()
+    }
+}
+
+/// The queue's length over time, against its longest of these looks.
+fn picture(backlogs: &[u64]) -> String {
+    let most = backlogs.iter().max().copied().unwrap_or(0).max(1);
+    let bar = |bytes: &u64| BARS[(u128::from(*bytes) * 7 / u128::from(most)).min(7) as usize];
+    let missing = LOOKS - backlogs.len().min(LOOKS);
+    " ".repeat(missing) + &backlogs.iter().map(bar).collect::<String>()
+}
+
+impl Watch for Meter {
+    fn look(&mut self, readings: [Reading; 2]) {
+        let (rows, columns) = Term::stderr().size();
+        let mut text = String::new();
+        if rows != self.rows && rows > 1 {
+            // A line of room, then everything above the last row scrolls by itself.
+            let above = rows - 1;
+            let _ = write!(text, "\n\u{1b}7\u{1b}[1;{above}r\u{1b}8\u{1b}[1A");
+            self.rows = rows;
+        }
+        let line = self.line(Instant::now(), readings, usize::from(columns.saturating_sub(1)));
+        let _ = write!(text, "\u{1b}7\u{1b}[{rows};1H\u{1b}[2K{line}\u{1b}8");
+        // One write: the command writes to the same terminal. One that is gone shows nothing.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    fn end(&mut self) {
+        let rows = self.rows;
+        let text = format!("\u{1b}7\u{1b}[r\u{1b}[{rows};1H\u{1b}[2K\u{1b}8");
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_queue_is_drawn_against_its_longest() {
+        assert_eq!(picture(&[0, 50, 100]), format!("{}▁▄█", " ".repeat(LOOKS - 3)));
+        assert_eq!(picture(&[0; LOOKS]), "▁".repeat(LOOKS));
+        assert_eq!(picture(&[u64::MAX]).chars().last(), Some('█'));
+    }
+
+    #[test]
+    fn rates_are_those_between_two_looks() {
+        let links = ["10mbit".to_owned(), "unlimited".to_owned()];
+        let mut meter = Meter { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] };
+        let start = Instant::now();
+        let first = meter.line(start, [Reading::default(); 2], 200);
+        assert!(first.starts_with("up 10mbit 0.0 Mbit/s"), "{first}");
+        let mut reading = Reading::default();
+        reading.sent.bytes = 625_000;
+        let line = meter.line(start + Duration::from_millis(500), [reading; 2], 200);
+        assert!(line.starts_with("up 10mbit 10.0 Mbit/s"), "{line}");
+        assert!(line.contains(" | down unlimited 10.0 Mbit/s"), "{line}");
+        assert_eq!(
+            meter.line(start + Duration::from_secs(1), [reading; 2], 20).chars().count(),
+            20
+        );
+    }
+}
