@@ -166,10 +166,12 @@ function verdict(rows) {
   const idle = rows.find((row) => row.phase === "idle");
   const words = [];
   for (const row of rows) {
-    if (row.phase === "idle" || row.p99 === null || !idle || idle.p50 === null) continue;
-    const added = Math.max(0, row.p99 - idle.p50);
+    const high = row.p99 ?? row.p90;
+    if (row.phase === "idle" || high === null || !idle || idle.p50 === null) continue;
+    const added = Math.max(0, high - idle.p50);
     const grade = GRADES.find(([most]) => added < most)[1];
-    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added, ${grade}.`);
+    const share = row.p99 === null ? "p90" : "p99";
+    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added (${share}), ${grade}.`);
   }
   return words.join(" ");
 }
