@@ -8,7 +8,7 @@
 //! pipe, a link) is left alone, and files that killed programs did not finish are removed after an
 //! hour.
 //!
-//! The cache holds at most [`MOST_BYTES`]; the entries written longest ago make room, but never
+//! The cache holds at most `MOST_BYTES`; the entries written longest ago make room, but never
 //! those of the run under way.
 
 use std::collections::VecDeque;
