@@ -169,7 +169,8 @@ fn run(
     let (address, fingerprint) = server(manner);
     let target = Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap();
     let trust = NqTrust::Pinned(fingerprint);
-    let test = Ndt7Test { target, trust, direction, duration_max };
+    let congestion_control = Some("reno".to_owned());
+    let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
     let mut watched = 0;
     let result = test.run(&mut |_, bytes| watched = bytes, &AtomicBool::new(false));
     if let Ok(result) = &result {
@@ -204,6 +205,22 @@ fn both_directions_are_measured_with_what_the_server_tells() {
         "{up:?}"
     );
     assert!(up.server.is_some(), "{up:?}");
+    assert_eq!((down.congestion_control, up.congestion_control), (None, Some("reno".to_owned())));
+}
+
+#[test]
+fn what_this_kernel_cannot_send_with_is_told_and_not_passed_over() {
+    let (address, fingerprint) = server(Manner::Honest);
+    let target = Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap();
+    let test = Ndt7Test {
+        target,
+        trust: NqTrust::Pinned(fingerprint),
+        direction: LoadDirection::Up,
+        duration_max: Duration::from_secs(1),
+        congestion_control: Some("no-such-thing".to_owned()),
+    };
+    let error = test.run(&mut |_, _| {}, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("no-such-thing"), "{error}");
 }
 
 #[test]
@@ -257,7 +274,8 @@ fn a_stranger_s_certificate_is_not_believed() {
     let target = Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap();
     let trust = NqTrust::Pinned(format!("sha256:{}", "ab".repeat(32)).parse().unwrap());
     let direction = LoadDirection::Down;
-    let test = Ndt7Test { target, trust, direction, duration_max: Duration::from_secs(1) };
+    let (duration_max, congestion_control) = (Duration::from_secs(1), None);
+    let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
     let error = test.run(&mut |_, _| {}, &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(error, Ndt7Error::Connect { step: "the TLS handshake with", .. }), "{error}");
 }

@@ -34,6 +34,7 @@ fn both_directions_are_measured_and_the_formulas_are_told_apart() {
             interval: Duration::from_millis(300),
             connections_max: 2,
             duration_max: Duration::from_millis(1_500),
+            congestion_control: Some("reno".to_owned()),
             ..NqOptions::new(direction)
         };
         let result = client.measure(&options).unwrap();
@@ -42,6 +43,12 @@ fn both_directions_are_measured_and_the_formulas_are_told_apart() {
         assert!((1..=2).contains(&result.connections), "{result:?}");
     }
     assert!(server.counts().requests > 10);
+    let options = NqOptions {
+        congestion_control: Some("no-such-thing".to_owned()),
+        ..NqOptions::new(LoadDirection::Up)
+    };
+    let error = client.measure(&options).unwrap_err();
+    assert!(error.to_string().contains("no-such-thing"), "{error}");
 }
 
 #[test]

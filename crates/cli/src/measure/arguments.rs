@@ -34,11 +34,11 @@ pub struct Arguments {
     /// The server: a name or an address, with its port if it is another than 4862. Without a server
     /// of your own: the URL `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the
     /// nearest of M-Lab's public servers, or `ndt7://HOST[:PORT]`; with these --up, --down,
-    /// --duration, --trust and --json are used.
+    /// --duration, --congestion-control (of the way up), --trust and --json are used.
     pub host: String,
-    /// What to measure.
-    #[arg(long, value_name = "NAME", value_parser = preset, default_value = "quick")]
-    pub preset: PresetName,
+    /// What to measure [default: quick].
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<PresetName>,
     /// Loads only the way up.
     #[arg(long, conflicts_with_all = ["down", "both"])]
     pub up: bool,
@@ -119,6 +119,9 @@ pub struct Arguments {
     /// Prints the result as one JSON document.
     #[arg(long)]
     pub json: bool,
+    /// Opens the report in a browser.
+    #[arg(long, conflicts_with = "every")]
+    pub open: bool,
 }
 
 /// A preset as the command line has it.
@@ -153,6 +156,7 @@ impl Arguments {
     /// Refuses options that a test against a server of another kind would pass over in silence.
     pub fn check_foreign(&self) -> anyhow::Result<()> {
         let given = [
+            ("--preset", self.preset.is_some()),
             ("--both", self.both),
             ("--flows", self.flows.is_some()),
             ("--udp", self.udp.is_some()),
@@ -164,13 +168,19 @@ impl Arguments {
             ("--wait", self.wait.is_some()),
             ("--every", self.every.is_some()),
             ("--out", self.out.is_some()),
+            ("--open", self.open),
             ("--ipv4", self.ipv4),
             ("--ipv6", self.ipv6),
         ];
         if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             bail!("{name}: only against `underload serve`, which {} is not", self.host);
         }
-        Ok(())
+        check_congestion_control(&self.congestion_control).context("--congestion-control")
+    }
+
+    /// What is measured.
+    pub fn preset(&self) -> PresetName {
+        self.preset.unwrap_or(PresetName(Preset::Quick))
     }
 
     /// The settings of the preset that these arguments change.
@@ -221,7 +231,7 @@ impl Arguments {
     pub fn command_line(&self) -> String {
         let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        option("--preset", self.preset.to_string());
+        option("--preset", self.preset().to_string());
         option("--congestion-control", self.congestion_control.clone());
         let time = |length: Duration| format!("{}us", length.as_micros());
         for (name, length) in

@@ -55,7 +55,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let outcome = first(&candidates, &mut at, |located| {
             let target = located.target.clone();
             let duration_max = arguments.duration.unwrap_or(DURATION);
-            let test = Ndt7Test { target, trust, direction, duration_max };
+            let congestion_control = Some(arguments.congestion_control.clone());
+            let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
             eprintln!(
                 "{}: loading {} for {:.0} s at most",
                 test.target.name,
@@ -212,6 +213,7 @@ fn as_json((direction, result): &(LoadDirection, Ndt7Result)) -> Value {
     let loaded = loaded_ms(result);
     json!({
         "direction": name(*direction),
+        "congestion_control": result.congestion_control,
         "elapsed_s": result.elapsed.as_secs_f64(),
         "goodput_bit_per_s": result.goodput_bit_per_s,
         "settled_bit_per_s": result.settled_bit_per_s,
@@ -266,6 +268,9 @@ fn as_text(located: &Located, results: &[(LoadDirection, Ndt7Result)]) -> String
                  tell it"
             ),
         };
+        if let Some(congestion_control) = &result.congestion_control {
+            let _ = writeln!(text, "{name}: sent with {congestion_control}");
+        }
         if let Some(percent) = result.sent_again_percent {
             let _ = writeln!(text, "{name}: {percent:.1} % of the bytes were sent again");
         }
@@ -298,6 +303,7 @@ mod tests {
             goodput_bit_per_s: 9.4e6,
             settled_bit_per_s: Some(9.6e6),
             rtt_min_us: Some(20_400.0),
+            congestion_control: Some("cubic".to_owned()),
             loaded_rtt_us,
             sent_again_percent: Some(1.25),
             server: None,
@@ -325,6 +331,7 @@ mod tests {
             text.contains("up: round trip 20 ms without load; under load the server"),
             "{text}"
         );
+        assert!(text.contains("sent with cubic"), "{text}");
         assert!(text.contains("no 99th percentile") && text.contains("BBR"), "{text}");
     }
 

@@ -21,7 +21,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
         label: step.label.clone(),
         ..ArmRecord::default()
     };
-    let preset = arguments.preset;
+    let preset = arguments.preset();
     let name = arguments.shown_host();
     let notes: Vec<&str> = session.notes().iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {

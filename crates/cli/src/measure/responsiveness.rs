@@ -29,17 +29,31 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for direction in directions {
         let mut options = NqOptions::new(direction);
         options.duration_max = arguments.duration.unwrap_or(options.duration_max);
+        options.congestion_control = Some(arguments.congestion_control.clone());
         crate::console::note!("loading {} ...", name(direction));
         results.push((direction, client.measure(&options)?));
     }
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let document: Vec<Value> = results.iter().map(as_json).collect();
+        let document: Vec<Value> = results
+            .iter()
+            .map(|(direction, result)| {
+                let mut value = as_json(*direction, result);
+                if *direction == LoadDirection::Up {
+                    value["congestion_control"] = json!(arguments.congestion_control);
+                }
+                value
+            })
+            .collect();
         serde_json::to_writer_pretty(&mut out, &document).context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else {
         for (direction, result) in &results {
             write!(out, "{}", as_text(*direction, result)).context("writing the result")?;
+            if *direction == LoadDirection::Up {
+                writeln!(out, "up: sent with {}", arguments.congestion_control)
+                    .context("writing the result")?;
+            }
         }
     }
     out.flush().context("writing the result")
@@ -61,11 +75,11 @@ pub fn name(direction: LoadDirection) -> &'static str {
     }
 }
 
-fn as_json((direction, result): &(LoadDirection, NqResult)) -> Value {
+fn as_json(direction: LoadDirection, result: &NqResult) -> Value {
     let rpm = result.responsiveness;
     let probes = &result.round_trips;
     json!({
-        "direction": name(*direction),
+        "direction": name(direction),
         "rpm_draft_09": rpm.map(|rpm| rpm.draft_09),
         "rpm_goresponsiveness_p90": rpm.map(|rpm| rpm.goresponsiveness_p90),
         "rpm_goresponsiveness_trimmed_mean": rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),

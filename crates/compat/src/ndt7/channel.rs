@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tungstenite::client::{ClientRequestBuilder, client_with_config};
 use tungstenite::handshake::HandshakeError;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
-use underload_probe::load::NOT_SENT_BYTES;
+use underload_probe::load::{NOT_SENT_BYTES, set_congestion_control};
 use underload_probe::network::{connect_first, current_network, wait_for};
 
 use super::{Ndt7Error, SUBPROTOCOL};
@@ -69,10 +69,12 @@ impl<S: Write> Write for Counting<S> {
 }
 
 impl Channel {
-    /// Connects to `target` and opens the WebSocket, in ten seconds at most.
+    /// Connects to `target` and opens the WebSocket, in ten seconds at most. This end sends with
+    /// `congestion_control`, or with what the system takes.
     pub fn open(
         target: &NqTarget,
         tls: Arc<ClientConfig>,
+        congestion_control: Option<&str>,
         cancelled: &AtomicBool,
     ) -> Result<Self, Ndt7Error> {
         let host = || target.authority();
@@ -92,6 +94,10 @@ impl Channel {
         let socket = stream.as_fd().try_clone_to_owned().map_err(failed("connecting to"))?;
         stream.set_nodelay(true).map_err(failed("connecting to"))?;
         stream.set_nonblocking(true).map_err(failed("connecting to"))?;
+        // After connecting, which may have taken the route's.
+        if let Some(name) = congestion_control {
+            set_congestion_control(&SockRef::from(&stream), name)?;
+        }
         // What is written and not sent waits here, not in the network.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES);
         let name = ServerName::try_from(target.host.clone()).map_err(|_| Ndt7Error::Protocol {

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
+use socket2::SockRef;
 use tungstenite::{Bytes, Error, Message};
-use underload_probe::load::{TcpInfo, acknowledged_bytes, payload};
+use underload_probe::load::{TcpInfo, acknowledged_bytes, congestion_control_of, payload};
 
 use super::channel::Channel;
 use super::{DURATION, Measurement, Ndt7Error, Ndt7Target};
@@ -25,6 +26,9 @@ pub struct Ndt7Test {
     pub direction: LoadDirection,
     /// Ends then, at the latest; the server may end it sooner.
     pub duration_max: Duration,
+    /// The congestion control of the way up; `None` leaves it to the system. Of the way down the
+    /// server decides.
+    pub congestion_control: Option<String>,
 }
 
 /// What a test found.
@@ -44,6 +48,8 @@ pub struct Ndt7Result {
     pub settled_bit_per_s: Option<f64>,
     /// Smallest round trip that the sending kernel saw, us.
     pub rtt_min_us: Option<f64>,
+    /// The congestion control of the way up, as the kernel names it. No server tells its own.
+    pub congestion_control: Option<String>,
     /// Readings of the sending kernel's smoothed round trip after the first second, us.
     pub loaded_rtt_us: Vec<f64>,
     /// Share of the bytes that the sender sent again, percent; what only a server tells.
@@ -105,11 +111,11 @@ impl Ndt7Test {
         cancelled: &AtomicBool,
     ) -> Result<Ndt7Result, Ndt7Error> {
         let tls: Arc<ClientConfig> = self.trust.client_config(b"http/1.1")?;
-        let path = match self.direction {
-            LoadDirection::Down => &self.target.download,
-            LoadDirection::Up => &self.target.upload,
+        let (path, congestion_control) = match self.direction {
+            LoadDirection::Down => (&self.target.download, None),
+            LoadDirection::Up => (&self.target.upload, self.congestion_control.as_deref()),
         };
-        let channel = Channel::open(path, tls, cancelled)?;
+        let channel = Channel::open(path, tls, congestion_control, cancelled)?;
         let mut running = Running::new(channel, self);
         let end = loop {
             if cancelled.load(Ordering::Relaxed) {
@@ -307,8 +313,10 @@ impl Running {
         let settled = settled.filter(|(at, _)| elapsed.saturating_sub(*at) >= SETTLED);
         let rate = |bytes: f64, seconds: f64| bytes * 8.0 / seconds;
         let counted = if is_up { self.last.received.or(self.last.moved) } else { self.last.moved };
+        let congestion_control = congestion_control_of(&SockRef::from(&self.channel.socket));
         Ok(Ndt7Result {
             address: self.channel.address,
+            congestion_control: congestion_control.ok().filter(|_| is_up),
             handshake: self.channel.handshake,
             elapsed,
             goodput_bit_per_s: rate(moved as f64, seconds),

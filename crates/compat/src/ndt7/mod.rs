@@ -21,6 +21,8 @@ mod target;
 
 use std::time::Duration;
 
+use underload_probe::load::LoadError;
+
 pub use client::{End, Ndt7Result, Ndt7Test, ServerCount};
 pub use locate::{LOCATE_URL, Located, locate, read_located};
 pub use message::{MESSAGE_BYTES_MAX, Measurement};
@@ -87,6 +89,9 @@ pub enum Ndt7Error {
         /// What it did.
         what: &'static str,
     },
+    /// This machine's TCP does not send as it is asked to.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// TLS cannot be set up, or nobody can be believed.
     #[error(transparent)]
     Trust(#[from] NqError),

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::client::conn::http2::SendRequest;
+use socket2::SockRef;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
-use underload_probe::load::acknowledged_bytes;
+use underload_probe::load::{acknowledged_bytes, set_congestion_control};
 use underload_probe::network::{connect_first, current_network};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 
 use super::answer::{Content, Lease};
 use super::config::{NqConfig, NqTarget, WELL_KNOWN};
-use super::connection::{FreshProbe, Peer, STEP_MAX};
+use super::connection::{Connection, FreshProbe, Peer, STEP_MAX};
 use super::stability::{INTERVALS, Stability};
 use super::{NqError, NqTrust};
 
@@ -35,6 +36,9 @@ pub struct NqOptions {
     pub probes_per_s: u32,
     /// The test ends then, settled or not.
     pub duration_max: Duration,
+    /// The congestion control of the way up; `None` leaves it to the system. Of the way down the
+    /// server decides.
+    pub congestion_control: Option<String>,
 }
 
 /// The direction that a responsiveness test loads.
@@ -55,6 +59,7 @@ impl NqOptions {
             connections_max: 16,
             probes_per_s: 10,
             duration_max: Duration::from_secs(20),
+            congestion_control: None,
         }
     }
 }
@@ -107,6 +112,7 @@ struct Shared {
     peer: Peer,
     config: NqConfig,
     direction: LoadDirection,
+    congestion_control: Option<String>,
     received: AtomicU64,
     uploads: Mutex<Uploads>,
     senders: Mutex<Vec<SendRequest<Content>>>,
@@ -204,6 +210,7 @@ impl NqClient {
             peer: self.peer.clone(),
             config: self.config.clone(),
             direction: options.direction,
+            congestion_control: options.congestion_control.clone(),
             received: AtomicU64::new(0),
             uploads: Mutex::default(),
             senders: Mutex::default(),
@@ -235,7 +242,7 @@ fn connect(step: &'static str, target: &NqTarget, source: std::io::Error) -> NqE
 
 async fn run(shared: Arc<Shared>, options: &NqOptions) -> Result<NqResult, NqError> {
     // The first connection tells at once whether the server can be loaded at all.
-    drop(shared.peer.connect().await?);
+    shared.send_as_asked(&shared.peer.connect().await?)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&shared).probe_for_ever(options.probes_per_s.max(1)));
     let start = Instant::now();
@@ -314,8 +321,19 @@ impl Shared {
         }
     }
 
+    /// The congestion control of what this end sends.
+    fn send_as_asked(&self, connection: &Connection) -> Result<(), NqError> {
+        match (&self.congestion_control, self.direction) {
+            (Some(name), LoadDirection::Up) => {
+                Ok(set_congestion_control(&SockRef::from(&connection.socket), name)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn load(&self) -> Result<(), NqError> {
         let mut connection = self.peer.connect().await?;
+        self.send_as_asked(&connection)?;
         self.senders().push(connection.sender.clone());
         match self.direction {
             LoadDirection::Down => {

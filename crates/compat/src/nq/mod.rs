@@ -30,6 +30,7 @@ mod trust;
 use std::time::Duration;
 
 use rustls::pki_types::InvalidDnsNameError;
+use underload_probe::load::LoadError;
 use underload_probe::service::ServiceError;
 
 pub use client::{LoadDirection, NqClient, NqOptions, NqResult};
@@ -116,6 +117,9 @@ pub enum NqError {
         /// HTTP status.
         status: u16,
     },
+    /// This machine's TCP does not send as it is asked to.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),

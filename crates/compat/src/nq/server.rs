@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use underload_probe::load::NOT_SENT_BYTES;
+use underload_probe::load::{NOT_SENT_BYTES, set_congestion_control};
 use underload_probe::service::{CompatLedger, Identity, ServiceError};
 use underload_record::schema::Direction;
 
@@ -78,6 +78,8 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// A connection without a request for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 const STREAMS_MAX: u32 = 128;
+/// The congestion control of what this end sends.
+const DOWNLOADS_BY: &str = "cubic";
 /// Seconds after which a refused client may come again (`Retry-After`).
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
@@ -207,11 +209,21 @@ async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {
     }
 }
 
+/// How a connection sends.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    // Little unsent data, so that self probes wait in the network and not in this socket.
+    let _ = socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);
+    // As `measure` asks for by default: what a line shows must not depend on which congestion
+    // control this machine happens to prefer. One without it sends as it can.
+    let _ = set_congestion_control(&socket, DOWNLOADS_BY);
+    Ok(())
+}
+
 impl Host {
     async fn converse(self: &Arc<Self>, stream: TcpStream, from: IpAddr) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        // Little unsent data, so that self probes wait in the network and not in this socket.
-        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES);
+        prepare(&stream)?;
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
         self.connections.fetch_add(1, Ordering::Relaxed);
         let duration = self.limits.duration_max;
@@ -358,4 +370,27 @@ fn busy() -> Response<Content> {
 
 fn without_body(response: Response<Content>) -> Response<Content> {
     response.map(|_| Content::Ready(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_probe::load::congestion_control_of;
+
+    use super::*;
+
+    #[test]
+    fn downloads_are_sent_with_cubic_whatever_the_machine_prefers() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            for before in ["reno", DOWNLOADS_BY] {
+                set_congestion_control(&SockRef::from(&accepted), before).unwrap();
+                prepare(&accepted).unwrap();
+                assert_eq!(congestion_control_of(&SockRef::from(&accepted)).unwrap(), "cubic");
+            }
+            drop(client);
+        });
+    }
 }

@@ -84,7 +84,10 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
 }
 
 /// The congestion control that a TCP socket uses.
-pub(super) fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
+///
+/// # Errors
+/// What the system call said.
+pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())

@@ -35,7 +35,8 @@ pub use protocol::read_reports;
 pub(crate) use admission::{Admission, FlowShare};
 pub use client::{FlowHandle, start_flow};
 pub use congestion::{
-    available_congestion_controls, check_congestion_control, check_present, set_congestion_control,
+    available_congestion_controls, check_congestion_control, check_present, congestion_control_of,
+    set_congestion_control,
 };
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, bytes_at};
