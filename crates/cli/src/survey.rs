@@ -120,7 +120,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     let (hosts, least) = (survey.hosts.len(), survey.duration().as_secs());
     eprintln!(
-        "{hosts} hosts, at most one probe each {:.0} s: {} min",
+        "{}, at most one probe each {:.0} s: {} min",
+        in_words(hosts),
         survey.pause.as_secs_f64(),
         least.div_ceil(60)
     );
@@ -354,9 +355,14 @@ fn picture(survey: &Survey, answers: &[Answers]) -> anyhow::Result<Option<String
         let x = Scale::logarithmic(name, (low / 1.2).max(1e-3)..(high * 1.2).max(2e-3));
         panels.push(Panel { x, y: Scale::linear("share", 0.0..1.05), curves: curves.collect() });
     }
-    let title = format!("Round trips to {} hosts, by {}", survey.hosts.len(), survey.asking.name());
+    let hosts = in_words(survey.hosts.len());
+    let title = format!("Round trips to {hosts}, by {}", survey.asking.name());
     let diagram = Diagram { name: "cdf".to_owned(), title, panels };
     Ok(Some(diagram.plot().context("drawing the distribution")?.svg()))
+}
+
+fn in_words(hosts: usize) -> String {
+    if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
 }
 
 #[cfg(test)]

@@ -179,5 +179,22 @@ fn a_server_that_is_told_to_stop_stops_and_says_how_it_was() {
     assert!(server.child.wait().unwrap().success());
     let nobody = measure(home.path(), &server, &[]);
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(words(&nobody.stderr).contains("no answer from"), "{}", words(&nobody.stderr));
+    let said = words(&nobody.stderr);
+    assert!(said.contains("no answer from") && said.contains("serve` running"), "{said}");
+}
+
+#[test]
+fn a_port_of_something_else_is_told_as_such() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let refused = underload(home.path()).args(["measure", &address.to_string()]).output().unwrap();
+    let said = words(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("no underload server"), "{said}");
 }

@@ -34,6 +34,7 @@ pub use arguments::Arguments;
 
 use crate::exit::OrBadInput;
 use crate::interrupt::Interrupt;
+use crate::present::{self, Show};
 use crate::run::refuse_occupied;
 
 /// Measures once, or again and again.
@@ -103,7 +104,7 @@ fn once(arguments: &Arguments, place: Place<'_>, interrupt: &Interrupt) -> anyho
     }
     directory.set_verdict(finding_lines(&findings));
     let record = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
-    present(&path, &record, &findings, arguments.json)?;
+    tell(&path, &record, &findings, Show { json: arguments.json, open: arguments.open })?;
     measured?;
     if interrupt.is_requested() {
         bail!("interrupted; what was measured until then is in {}", path.display());
@@ -126,12 +127,7 @@ struct Document<'a> {
 }
 
 /// Writes `findings.json` and the report, prints table and verdict or one JSON document.
-fn present(
-    path: &Path,
-    record: &RunRecord,
-    findings: &[Finding],
-    json: bool,
-) -> anyhow::Result<()> {
+fn tell(path: &Path, record: &RunRecord, findings: &[Finding], show: Show) -> anyhow::Result<()> {
     let verdict = &record.verdict;
     let kept = path.join("findings.json");
     let text = serde_json::to_vec_pretty(&serde_json::json!({
@@ -142,7 +138,7 @@ fn present(
     let runs = load(&[path])?;
     let page = write_report(path, &runs).context("writing the report")?;
     let mut out = std::io::stdout().lock();
-    if json {
+    if show.json {
         serde_json::to_writer_pretty(&mut out, &Document { verdict, findings, run: record })
             .context("writing JSON")?;
         writeln!(out)?;
@@ -154,12 +150,15 @@ fn present(
     }
     out.flush().context("writing the result")?;
     crate::console::note!("report: {}", page.display());
+    if show.open {
+        present::open(&page);
+    }
     Ok(())
 }
 
 /// `runs/measure-quick-20261121T013500Z`; the time makes it new.
 fn default_directory(arguments: &Arguments, record: &RunRecord) -> PathBuf {
-    let name = format!("measure-{}-{}", arguments.preset, compact(&record.host.started));
+    let name = format!("measure-{}-{}", arguments.preset(), compact(&record.host.started));
     PathBuf::from("runs").join(name)
 }
 

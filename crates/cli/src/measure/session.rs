@@ -40,7 +40,7 @@ impl<'a> Session<'a> {
         knobs: &Knobs,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Session<'a>> {
-        let preset = arguments.preset.0;
+        let preset = arguments.preset().0;
         let duration = session_duration(&preset.steps(knobs, Token([0; 16])));
         let options = options(arguments, duration, interrupt)?;
         let remote = connect_or_wait(target, &options, arguments.wait, interrupt)?;
@@ -218,7 +218,26 @@ fn connect_or_wait(
 /// A session at the target, by whichever of its addresses answers first.
 pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
     match Remote::connect(&target.name, &target.addresses, options) {
-        Err(error @ ServiceError::NoAnswer { .. }) => Err(error.into()),
+        Err(error @ ServiceError::NoAnswer { .. }) => Err(hinted(error.into())),
         other => other.with_context(|| target.name.clone()),
     }
+}
+
+/// With what a user can do about an answer of the wrong kind, or none.
+fn hinted(error: anyhow::Error) -> anyhow::Error {
+    let of_system = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
+    let kind = error.chain().find_map(of_system);
+    let hint = match kind {
+        Some(std::io::ErrorKind::ConnectionRefused) => {
+            "nothing listens there: is `underload serve` running, and on this port?"
+        }
+        // Bytes that are no TLS.
+        Some(std::io::ErrorKind::InvalidData) => {
+            "what answers there is no underload server: is it the port of something else?"
+        }
+        _ => return error,
+    };
+    anyhow::anyhow!("{error:#}; {hint}")
 }
