@@ -41,7 +41,8 @@ Examples:
   underload run comcast/upstream
   underload run comcast/upstream --short --world live
   underload run my.toml --arm codel --arm docsis-pie --repeat 10 --out runs/first
-  underload run bode/figure-01-call --set path.up=20mbit --json")]
+  underload run bode/figure-01-call --set path.up=20mbit --json
+  underload run my.toml --resume runs/first")]
 pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
@@ -61,6 +62,10 @@ pub struct Arguments {
     /// The run directory, which must be new or empty [default: runs/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Goes on with the run in this directory, which was cut short: what was given then, and this
+    /// instead of --out.
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
     /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
@@ -169,7 +174,9 @@ fn tell_details(scenario: &Scenario, settings: &Settings) {
         detail!("  {}: {}", arm.name, arm.label());
     }
     match &settings.destination {
-        Destination::Directory(path) => detail!("run directory: {}", path.display()),
+        Destination::Directory(path) | Destination::Resume(path) => {
+            detail!("run directory: {}", path.display());
+        }
         Destination::NewIn(folder) => detail!("a new run directory in {}", folder.display()),
         Destination::Memory => {}
     }
@@ -219,9 +226,10 @@ impl Arguments {
         let packets = Wanted { rows: self.packets.clone(), captures: self.pcap.clone() };
         Ok(Settings {
             world: self.world(&packets)?,
-            destination: match &self.out {
-                Some(path) => Destination::Directory(path.clone()),
-                None => Destination::NewIn("runs".into()),
+            destination: match (&self.resume, &self.out) {
+                (Some(path), _) => Destination::Resume(path.clone()),
+                (None, Some(path)) => Destination::Directory(path.clone()),
+                (None, None) => Destination::NewIn("runs".into()),
             },
             uses_cache: !self.no_cache,
             threads: self.threads,
@@ -290,7 +298,7 @@ impl Arguments {
         }
         let Some(path) = remains.directory else { return Ok(()) };
         let kept = console::count(remains.trials, "completed trial");
-        note!("{kept} kept in {}", path.display());
+        note!("{kept} kept in {0}; the same command with --resume {0} goes on", path.display());
         present::run(&path, Show { open: false, ..self.show() })
     }
 

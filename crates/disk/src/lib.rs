@@ -4,8 +4,8 @@
 //! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
 //! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
 //! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
-//! there. Every step on the file system passes `step`, where tests let it fail, stop, or lose
-//! what was not synced (the feature `testkit`, module `faults`).
+//! there; [`reopen`] goes on with one. Every step on the file system passes `step`, where tests let
+//! it fail, stop, or lose what was not synced (the feature `testkit`, module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod faults;
@@ -216,6 +216,15 @@ pub struct GrowingFile {
 pub fn create_new(path: &Path) -> io::Result<GrowingFile> {
     let create = || OpenOptions::new().append(true).create_new(true).open(path);
     Ok(GrowingFile { file: step(Step::Create(path), create)?, path: path.to_owned() })
+}
+
+/// Opens such a file again, to go on behind its end.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`], or what the file system said.
+pub fn reopen(path: &Path) -> io::Result<GrowingFile> {
+    let open = || OpenOptions::new().append(true).open(path);
+    Ok(GrowingFile { file: step(Step::Write(path), open)?, path: path.to_owned() })
 }
 
 impl GrowingFile {

@@ -86,6 +86,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
         verdict: Vec::new(),
         host: HostFacts {
             started: "2026-11-21T01:04:00Z".to_owned(),
+            resumed: Vec::new(),
             duration_s: 0.0,
             operating_system: "Debian GNU/Linux 13".to_owned(),
             kernel: "6.18.5".to_owned(),

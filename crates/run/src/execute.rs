@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
-use underload_store::RunDir;
+use underload_store::{Resumed, RunDir};
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, RunError, chain};
@@ -46,7 +46,7 @@ pub fn run(
         settings.packets.check(&scenario.arms, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
-    let mut results = begin(settings, record(scenario, settings, world.name()))?;
+    let mut results = begin(settings, record(scenario, settings, world.name()), progress)?;
     let keeps_curves = scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES;
     if !keeps_curves {
         results = results.summaries_only();
@@ -80,6 +80,9 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
         (WorldChoice::Live, _) => Err(RunError::Refused(
             "packets are recorded in virtual time only; expected the simulated world".to_owned(),
         )),
+        (_, Destination::Resume(_)) => Err(RunError::Refused(
+            "packets are recorded of whole runs only, and not of one that is resumed".to_owned(),
+        )),
         (_, Destination::Memory) => {
             Err(RunError::Refused("packets are recorded into a run directory only".to_owned()))
         }
@@ -88,10 +91,19 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
 }
 
 /// Makes room for the trials.
-fn begin(settings: &Settings, record: RunRecord) -> Result<Results, RunError> {
+fn begin(
+    settings: &Settings,
+    record: RunRecord,
+    progress: &mut dyn Progress,
+) -> Result<Results, RunError> {
     let directory = match &settings.destination {
         Destination::Memory => return Ok(Results::in_memory(record)),
         Destination::Directory(path) => RunDir::create(path, record)?,
+        Destination::Resume(path) => {
+            let Resumed { directory, again } = RunDir::resume(path, &record)?;
+            again.iter().for_each(|line| progress.say(line));
+            directory
+        }
         Destination::NewIn(folder) => {
             // `comcast-upstream-20261121T013500Z`; the time makes it new.
             let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();

@@ -8,6 +8,7 @@ use underload_record::schema::{HostFacts, World};
 pub fn facts(world: World) -> HostFacts {
     HostFacts {
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        resumed: Vec::new(),
         duration_s: 0.0,
         operating_system: value_of("/etc/os-release", "PRETTY_NAME", '='),
         kernel: first_line("/proc/sys/kernel/osrelease"),

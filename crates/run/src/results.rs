@@ -44,6 +44,14 @@ impl Results {
         }
     }
 
+    /// Trials that are finished.
+    pub(crate) fn trials(&self) -> usize {
+        match self {
+            Self::Directory(directory) => directory.record().trials.len(),
+            Self::Memory(memory) => memory.record.trials.len(),
+        }
+    }
+
     /// Keeps a finished trial. Trials come in the order of their index.
     pub(crate) fn append(
         &mut self,
@@ -85,18 +93,16 @@ impl Results {
 
     /// Ends a run that is not: a directory without a trial goes away.
     pub(crate) fn break_off(self) -> Remains {
+        let trials = self.trials();
         match self {
             Self::Directory(directory) => {
-                let trials = directory.record().trials.len();
                 let path: PathBuf = directory.path().to_owned();
                 match trials {
                     0 => Remains { unremoved: directory.abandon().err(), ..Remains::default() },
                     _ => Remains { trials, directory: Some(path), unremoved: None },
                 }
             }
-            Self::Memory(memory) => {
-                Remains { trials: memory.record.trials.len(), ..Remains::default() }
-            }
+            Self::Memory(_) => Remains { trials, ..Remains::default() },
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum Destination {
     Memory,
     /// This run directory, which must be new or empty.
     Directory(PathBuf),
+    /// This run directory, whose run was cut short: the trials that it lacks are done.
+    Resume(PathBuf),
     /// A new run directory in this folder, named after the scenario and the time.
     NewIn(PathBuf),
 }

@@ -100,9 +100,14 @@ pub(crate) fn execute(
 ) -> Result<End, RunError> {
     let start = Instant::now();
     let of = plan.scenario.trials();
-    progress.start(of, world.estimate(plan.scenario));
+    let mut done = results.trials();
+    if done > 0 {
+        progress.say(&format!("{done} of {of} trials are there already"));
+    }
+    let left = of.saturating_sub(done);
+    let share = left as f64 / of.max(1) as f64;
+    progress.start(left, world.estimate(plan.scenario).map(|whole| whole.mul_f64(share)));
     let mut size = world.batch_size();
-    let mut done = 0;
     while done < of {
         let batch_start = Instant::now();
         let batch = plan.batch(done, size)?;

@@ -119,6 +119,37 @@ fn a_stopped_run_keeps_what_it_finished_or_nothing_at_all() {
 }
 
 #[test]
+fn a_stopped_run_is_resumed_to_the_same_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run");
+    let mut scenario = two_queues();
+    // More than are handed out at first.
+    scenario.repeats = 2 * std::thread::available_parallelism().map_or(1, usize::from) as u32 + 5;
+    let whole = run(&scenario, &Settings::default(), &mut ()).expect("a run").record;
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = Settings { stop: Arc::clone(&stop), ..into(&path) };
+    let mut listener = Listener { stops: Some(stop), ..Listener::default() };
+    run(&scenario, &settings, &mut listener).expect_err("stopped");
+    let there = RunDir::read(&path).expect("what is left").record.trials.len();
+    assert!(there > 0 && there < whole.trials.len(), "{there} of {}", whole.trials.len());
+
+    let resume = Settings { destination: Destination::Resume(path.clone()), ..Settings::default() };
+    let mut other = two_queues();
+    other.text.push_str("# --set path.rtt=30ms");
+    let error = run(&other, &resume, &mut ()).expect_err("another scenario");
+    assert!(error.is_refusal() && error.to_string().contains("cannot be resumed"), "{error}");
+    let mut listener = Listener::default();
+    let resumed = run(&scenario, &resume, &mut listener).expect("the rest of the run");
+    assert_eq!(resumed.directory, Some(path.clone()));
+    let done = listener.heard.iter().filter(|heard| heard.contains(" #")).count();
+    assert_eq!(done, whole.trials.len() - there, "none is done twice");
+    assert_eq!(resumed.record.host.resumed.len(), 1);
+    assert_eq!(timeless(resumed.record), timeless(whole));
+    let error = run(&scenario, &resume, &mut ()).expect_err("it is complete");
+    assert!(error.is_refusal() && error.to_string().contains("complete"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_before_anything_begins() {
     let folder = tempfile::tempdir().expect("a folder");
     let occupied = folder.path().join("run");

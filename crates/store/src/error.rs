@@ -24,6 +24,14 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// A run that cannot be gone on with, as it is asked for.
+    #[error("{}: cannot be resumed: {reason}", path.display())]
+    Unresumable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The operating system refused.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -93,7 +101,10 @@ pub enum StoreError {
 impl StoreError {
     /// Whether another directory would do.
     pub fn is_occupied(&self) -> bool {
-        matches!(self, StoreError::Exists { .. } | StoreError::Foreign { .. })
+        matches!(
+            self,
+            StoreError::Exists { .. } | StoreError::Foreign { .. } | StoreError::Unresumable { .. }
+        )
     }
 
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {

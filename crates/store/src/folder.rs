@@ -1,10 +1,11 @@
 //! A run's directory, and what in it the run made itself: nothing else is ever removed.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use underload_disk::{self as disk, Access, GrowingFile};
 
@@ -37,6 +38,15 @@ pub(super) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Holds a run's directory against other programs that would go on with the same run; `None` if one
+/// of them has it. Freed when the program ends, however it ends.
+pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
+    match disk::lock_directory(path, Duration::ZERO) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        locked => locked.map(Some).map_err(StoreError::io(path, "open")),
+    }
+}
+
 /// The directory of a run under way. Threads may add files side by side.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -58,6 +68,11 @@ impl Folder {
         let made = disk::create_directory(&path, Access::Usual);
         let is_made = made.map_err(StoreError::io(&path, "create"))?;
         Ok(Folder { path, is_made, made: Mutex::default() })
+    }
+
+    /// The directory of an earlier run, with the files and folders that it made.
+    pub(super) fn resume(path: PathBuf, files: BTreeSet<PathBuf>, folders: Vec<PathBuf>) -> Folder {
+        Folder { path, is_made: false, made: Mutex::new(Made { files, folders }) }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -12,6 +12,7 @@
 //! and named.
 //!
 //! A run begins in an empty or new directory only, and removes nothing but what it made itself.
+//! [`RunDir::resume`] goes on with one that was cut short.
 
 mod columns;
 mod csv;
@@ -19,12 +20,14 @@ mod error;
 mod folder;
 mod packets;
 mod read;
+mod resume;
 mod rows;
 mod tables;
 mod trials;
 pub mod values;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +39,7 @@ pub use csv::{write_samples_csv, write_series_csv};
 pub use error::StoreError;
 pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
+pub use resume::Resumed;
 pub use tables::{Table, parquet_table};
 pub use trials::write_trials_csv;
 
@@ -66,6 +70,8 @@ pub struct RunDir {
     keeps_samples: bool,
     /// Parts that may not be on the disk yet.
     unsynced: Vec<PathBuf>,
+    /// Nobody else goes on with the run meanwhile; `None` where the file system has no locks.
+    _lock: Option<File>,
 }
 
 impl RunDir {
@@ -91,6 +97,8 @@ impl RunDir {
         record.trials.clear();
         record.summaries.clear();
         let folder = Folder::create(path.into())?;
+        // Whoever cannot lock still runs: only a second program on the same run would miss it.
+        let lock = folder::lock(folder.path()).unwrap_or_default();
         match begin(&folder, &record) {
             Ok(journal) => {
                 let (pools, arms) = (LatencyPools::default(), read::arm_names(&record.arms));
@@ -103,6 +111,7 @@ impl RunDir {
                     journal_bytes: 0,
                     keeps_samples: true,
                     unsynced: Vec::new(),
+                    _lock: lock,
                 })
             }
             Err(error) => {
@@ -264,13 +273,13 @@ impl RunDir {
     }
 
     /// Ends a run that has nothing worth keeping: removes the files that it made, and the directory
-    /// if it made that and nobody put anything else into it.
+    /// if it made that and nobody put anything else into it. One that was resumed stays.
     ///
     /// # Errors
     ///
     /// What the disk said of the first that could not be removed.
     pub fn abandon(self) -> Result<(), StoreError> {
-        self.folder.remove_all()
+        if self.record.host.resumed.is_empty() { self.folder.remove_all() } else { Ok(()) }
     }
 
     fn write_part(

@@ -42,7 +42,7 @@ impl RunData {
     }
 }
 
-fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T] {
+pub(super) fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T] {
     let from = ascending.partition_point(|item| trial_of(item) < trial);
     let to = ascending.partition_point(|item| trial_of(item) <= trial);
     &ascending[from..to.max(from)]
@@ -93,6 +93,12 @@ impl RunDir {
         read_tables(path, &kept, &mut data)?;
         Ok(data)
     }
+}
+
+/// `run.json` as it was written, for a run that is not complete without trials.
+pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
+    let path = path.join(RECORD);
+    parse(&path, &read_text(&path)?)
 }
 
 /// Reads the text of a `run.json`: any bytes give a record or an error.

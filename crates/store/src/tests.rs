@@ -240,3 +240,144 @@ fn a_cut_short_run_is_read_without_what_is_damaged_and_says_so() {
     fs::remove_file(root.join("trials.jsonl")).unwrap();
     assert!(RunDir::read(root).unwrap().record.trials.is_empty());
 }
+
+/// A run of three trials, of which two or more are done already.
+fn go_on(path: &Path) -> Progress {
+    let mut progress = Progress { appended: 2, synced: 2, is_finished: false };
+    let Ok(Resumed { mut directory, .. }) = RunDir::resume(path, &record()) else {
+        return progress;
+    };
+    for index in directory.record().trials.len()..3 {
+        let (record, samples) = trial(index as u32);
+        if directory.append_trial(&record, &samples, &[]).is_err() {
+            return progress;
+        }
+    }
+    progress.appended = 3;
+    progress.is_finished = directory.finish(1.0).is_ok();
+    progress
+}
+
+/// What is in a run directory, without when it was gone on with.
+fn timeless(root: &Path) -> (RunData, Vec<u8>) {
+    let mut data = RunDir::read(root).unwrap();
+    data.record.host = HostFacts::default();
+    (data, fs::read(root.join("samples.parquet")).unwrap())
+}
+
+#[test]
+fn a_resumed_run_is_what_it_had_been_without_a_break() {
+    let directory = tempfile::tempdir().unwrap();
+    let [broken, whole] = ["broken", "whole"].map(|name| directory.path().join(name));
+    cut_short(&broken, 2);
+    // Of a trial that was under way, and of a last breath.
+    fs::write(broken.join("parts/0000002-samples.parquet"), b"PAR1").unwrap();
+    fs::create_dir(broken.join("exec")).unwrap();
+    fs::write(broken.join("exec/0000002-upload.txt"), b"half").unwrap();
+    fs::write(broken.join("exec/0000001-upload.txt"), b"whole").unwrap();
+    fs::write(broken.join("samples.parquet"), b"PAR1").unwrap();
+    fs::write(broken.join("notes.txt"), b"mine").unwrap();
+    let mut journal = fs::read(broken.join("trials.jsonl")).unwrap();
+    journal.extend(b"{\"index\":2");
+    fs::write(broken.join("trials.jsonl"), journal).unwrap();
+    assert!(go_on(&broken).is_finished);
+    let mut run = RunDir::create(&whole, record()).unwrap();
+    for index in 0..3 {
+        let (record, samples) = trial(index);
+        run.append_trial(&record, &samples, &[]).unwrap();
+    }
+    run.finish(1.0).unwrap();
+    assert_eq!(timeless(&broken), timeless(&whole));
+    let read = |name: &str| fs::read(broken.join(name)).ok();
+    assert_eq!(read("notes.txt").as_deref(), Some(&b"mine"[..]));
+    assert_eq!(read("exec/0000001-upload.txt").as_deref(), Some(&b"whole"[..]));
+    assert_eq!(read("exec/0000002-upload.txt"), None, "it is done again");
+    assert!(!broken.join("parts").exists() && !broken.join("trials.jsonl").exists());
+}
+
+#[test]
+fn whatever_fails_a_run_that_is_resumed_keeps_its_trials_and_can_be_resumed_again() {
+    let start = tempfile::tempdir().unwrap();
+    cut_short(&start.path().join("run"), 2);
+    let mut before = users_own();
+    before.extend(faults::tree(start.path()));
+    let action = |root: &Path| go_on(&root.join("run"));
+    let mut finished_at_last = 0;
+    faults::at_every_step(&before, action, |fault, root, outcome| {
+        let progress = &outcome.result;
+        finished_at_last += usize::from(!outcome.is_hit && progress.is_finished);
+        let left = faults::tree(root);
+        for tree in std::iter::once(&left).chain(&outcome.after_power_cut) {
+            assert_eq!(without_run(tree), without_run(&before), "{fault:?}");
+            faults::restore(root, tree);
+            let run = root.join("run");
+            let data = RunDir::read(&run).unwrap();
+            assert!(data.record.trials.len() >= 2, "{fault:?}");
+            assert!(data.record.complete || go_on(&run).is_finished, "{fault:?}");
+            let data = RunDir::read(&run).unwrap();
+            assert_eq!((data.record.trials.len(), data.samples.len()), (3, 3 * SAMPLES_EACH));
+        }
+    });
+    assert_eq!(finished_at_last, 3, "the premise: without a fault it is complete");
+}
+
+#[test]
+fn only_the_same_run_is_resumed_and_only_by_one_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let reason = |wanted: &RunRecord, path: &Path| {
+        let error = RunDir::resume(path, wanted).unwrap_err();
+        assert!(matches!(error, StoreError::Unresumable { .. }), "{error}");
+        error.to_string()
+    };
+    assert!(reason(&record(), root).contains("there is no run in it"));
+    assert_eq!(fs::read_dir(root).unwrap().count(), 0);
+    let path = root.join("run");
+    cut_short(&path, 1);
+    let before = faults::tree(root);
+    let mut other = record();
+    other.seed = 7;
+    assert!(reason(&other, &path).contains("another seed"));
+    let mut other = record();
+    "new".clone_into(&mut other.commit);
+    assert!(reason(&other, &path).contains("another version of this program"));
+    let mut other = record();
+    "rtt = 1".clone_into(&mut other.scenario.text);
+    assert!(reason(&other, &path).contains("scenario or its options"));
+    let mut other = record();
+    other.world = World::Live;
+    assert!(reason(&other, &path).contains("another world"));
+    let mut other = record();
+    other.arms.push(ArmRecord { name: "codel".to_owned(), ..ArmRecord::default() });
+    assert!(reason(&other, &path).contains("arms"));
+    assert_eq!(faults::tree(root), before, "what is refused changes nothing");
+    let first = RunDir::resume(&path, &record()).unwrap();
+    assert!(reason(&record(), &path).contains("another program is at it"));
+    drop(first);
+    let mut run = RunDir::resume(&path, &record()).unwrap().directory;
+    let (next, samples) = trial(1);
+    run.append_trial(&next, &samples, &[]).unwrap();
+    run.finish(1.0).unwrap();
+    assert!(reason(&record(), &path).contains("complete"));
+    let under_way = RunDir::create(root.join("other"), record()).unwrap();
+    assert!(reason(&record(), &root.join("other")).contains("another program is at it"));
+    drop(under_way);
+}
+
+#[test]
+fn trials_from_the_first_damaged_one_on_are_done_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    cut_short(root, 4);
+    fs::write(root.join("parts/0000001-samples.parquet"), b"PAR1").unwrap();
+    let Resumed { directory: run, again } = RunDir::resume(root, &record()).unwrap();
+    assert_eq!(run.record().trials.len(), 1);
+    assert!(again.len() == 2 && again[0].contains("0000001-samples"), "{again:?}");
+    assert!(again[1].contains("2 after the damage"), "{again:?}");
+    assert!(!root.join("parts/0000003-samples.parquet").exists());
+    // Nothing more was done: it is still there, and goes on where it was.
+    run.abandon().unwrap();
+    let again = RunDir::resume(root, &record()).unwrap();
+    assert_eq!(again.directory.record().trials.len(), 1);
+    assert_eq!(again.directory.record().host.resumed.len(), 2);
+}

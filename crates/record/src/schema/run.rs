@@ -125,7 +125,10 @@ pub struct ArmRecord {
 pub struct HostFacts {
     /// When the run began, RFC 3339 with offset, for example `2026-11-21T01:04:00Z`.
     pub started: String,
-    /// Duration of the whole run, seconds.
+    /// When it was gone on with after it had been cut short, as `started`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<String>,
+    /// Duration of the whole run, seconds; of its last part where it was resumed.
     pub duration_s: f64,
     /// Operating system and its version, for example `Debian GNU/Linux 13`.
     pub operating_system: String,

@@ -21,12 +21,16 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
 
 fn facts(run: &RunData) -> Markup {
     let (record, host) = (&run.record, &run.record.host);
+    let took = match host.resumed.last() {
+        Some(resumed) => format!("cut short, resumed {resumed}, from then on it took"),
+        None => "took".to_owned(),
+    };
     let facts = [
         ("Program", format!("underload {}, commit {}", record.tool_version, record.commit)),
         ("Scenario", record.scenario.name.clone()),
         ("World", format!("{} ({})", record.world.name(), record.world.description())),
         (SEED, record.seed.to_string()),
-        ("Started", format!("{}, took {} s", host.started, significant(host.duration_s))),
+        ("Started", format!("{}, {took} {} s", host.started, significant(host.duration_s))),
         ("Machine", machine(host)),
     ];
     // A real line draws nothing.
