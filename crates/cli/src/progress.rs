@@ -109,7 +109,7 @@ impl Trials {
             self.say_how_far();
             return;
         }
-        let TrialRecord { index, arm, repeat, .. } = trial;
+        let TrialRecord { arm, repeat, .. } = trial;
         let latency = headline(trial).map_or(String::new(), |text| format!(": {text}"));
         let verdict = match &trial.validity {
             Validity::Valid => String::new(),
@@ -118,7 +118,8 @@ impl Trials {
                 format!(" INVALID: {}", reasons.join("; "))
             }
         };
-        let (done, of, repeat) = (index + 1, self.of, repeat + 1);
+        // Counted here: a run that is resumed begins in the middle of its trials.
+        let (done, of, repeat) = (self.done, self.of, repeat + 1);
         self.say(&format!("[{done}/{of}] {arm} #{repeat}{latency}{verdict}"));
     }
 

@@ -101,7 +101,9 @@ fn begin(
         Destination::Directory(path) => RunDir::create(path, record)?,
         Destination::Resume(path) => {
             let Resumed { directory, again } = RunDir::resume(path, &record)?;
-            again.iter().for_each(|line| progress.say(line));
+            for line in &again {
+                progress.say(line);
+            }
             directory
         }
         Destination::NewIn(folder) => {

@@ -1,6 +1,7 @@
 //! Sections that are plots: how often each delay was met, and what happened over time.
 
 use maud::{Markup, PreEscaped, html};
+use underload_record::schema::World;
 
 use super::parts::folded_if;
 use crate::plot::{MOST_HISTOGRAMS, MOST_TIMELINES, Plot, Plots};
@@ -60,6 +61,10 @@ pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots, is_many:
         p.note {
             "One trial per arm. All arms have the same scales. Curves are thinned to the smallest "
             "and the largest value per pixel, so every peak is there."
+            @if subjects.iter().any(|subject| subject.run.record.world == World::Measured) {
+                " Goodput counts bytes in order: those behind a lost packet wait for it and then "
+                "count at once, for a moment above the rate of the line."
+            }
         }
         "\n"
         @if subjects.len() > MOST_TIMELINES {
