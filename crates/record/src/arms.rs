@@ -58,6 +58,19 @@ pub fn metric_over_trials(run: &RunRecord, arm: &str, name: &str) -> Vec<f64> {
     own.filter_map(value).collect()
 }
 
+/// These metrics of one trial, as if it were the only one of its arm.
+pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64>> {
+    let alone = summary(&trial.arm, &[trial], &LatencyPools::default());
+    let trials = std::slice::from_ref(trial);
+    let value = |name: &String| {
+        metric(&alone, name)
+            .or_else(|| share_of_trials(&alone, trials, name))
+            .or_else(|| ratio_of_flows(&alone, trials, name))
+            .filter(|value| value.is_finite())
+    };
+    names.iter().map(value).collect()
+}
+
 /// Summarises the trials of an arm.
 fn summary(arm: &str, trials: &[&TrialRecord], pools: &LatencyPools) -> ArmSummary {
     let of_arm = trials.iter().copied();

@@ -28,6 +28,6 @@ mod shares;
 mod study;
 mod summarise;
 
-pub use arms::{conclude, metric, metric_of, metric_over_trials};
+pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial};
 pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

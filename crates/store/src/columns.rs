@@ -14,7 +14,7 @@ use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
@@ -32,6 +32,7 @@ pub(super) enum Kind {
     OptionalText,
     Boolean,
     Double,
+    OptionalDouble,
 }
 
 /// The values of one column of one row group, a default value where an optional one is absent.
@@ -43,10 +44,11 @@ pub(super) enum Column {
     OptionalText(Vec<Option<ByteArray>>),
     Boolean(Vec<bool>),
     Double(Vec<f64>),
+    OptionalDouble(Vec<Option<f64>>),
 }
 
 /// Names and kinds of a table's columns, in order. The first is the trial.
-pub(super) type Layout = [(&'static str, Kind)];
+pub(super) type Layout<S = &'static str> = [(S, Kind)];
 
 impl Column {
     /// A column without values.
@@ -58,6 +60,7 @@ impl Column {
             Kind::OptionalText => Self::OptionalText(Vec::new()),
             Kind::Boolean => Self::Boolean(Vec::new()),
             Kind::Double => Self::Double(Vec::new()),
+            Kind::OptionalDouble => Self::OptionalDouble(Vec::new()),
         }
     }
 }
@@ -104,8 +107,8 @@ impl fmt::Debug for TableWriter {
 }
 
 /// A file's bytes, with one row group of each.
-pub(super) fn bytes(
-    layout: &Layout,
+pub(super) fn bytes<S: AsRef<str>>(
+    layout: &Layout<S>,
     groups: impl Iterator<Item = Vec<Column>>,
 ) -> Result<Vec<u8>, String> {
     let told = |error: ParquetError| error.to_string();
@@ -116,7 +119,7 @@ pub(super) fn bytes(
     writer.into_inner().map_err(told)
 }
 
-fn append_columns<W: Write + Send>(
+pub(super) fn append_columns<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
     columns: &[Column],
 ) -> ParquetResult<()> {
@@ -131,6 +134,10 @@ fn append_columns<W: Write + Send>(
             Column::OptionalLong(values) => {
                 let (present, levels) = with_levels(values);
                 writer.typed::<Int64Type>().write_batch(&present, Some(&levels), None)
+            }
+            Column::OptionalDouble(values) => {
+                let (present, levels) = with_levels(values);
+                writer.typed::<DoubleType>().write_batch(&present, Some(&levels), None)
             }
             Column::OptionalText(values) => {
                 let (present, levels) = with_levels(values);
@@ -214,10 +221,10 @@ pub(super) fn read(
     Ok(())
 }
 
-fn read_group(
-    reader: &SerializedFileReader<File>,
+pub(super) fn read_group<R: ChunkReader + 'static, S>(
+    reader: &SerializedFileReader<R>,
     position: usize,
-    layout: &Layout,
+    layout: &Layout<S>,
     rows: usize,
 ) -> ParquetResult<Vec<Column>> {
     let group = reader.get_row_group(position)?;
@@ -241,6 +248,10 @@ fn read_group(
                 &mut get_typed_column_reader::<Int64Type>(column),
                 rows,
             )?),
+            Kind::OptionalDouble => Column::OptionalDouble(optional(
+                &mut get_typed_column_reader::<DoubleType>(column),
+                rows,
+            )?),
             Kind::OptionalText => Column::OptionalText(optional(
                 &mut get_typed_column_reader::<ByteArrayType>(column),
                 rows,
@@ -256,9 +267,9 @@ fn single_trial(statistics: Option<&Statistics>) -> Option<i64> {
     (min == max).then_some(*min)
 }
 
-fn file_writer<W: Write + Send>(
+pub(super) fn file_writer<W: Write + Send, S: AsRef<str>>(
     file: W,
-    layout: &Layout,
+    layout: &Layout<S>,
 ) -> ParquetResult<SerializedFileWriter<W>> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
@@ -269,24 +280,25 @@ fn file_writer<W: Write + Send>(
     // large.
     for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Long) {
         properties = properties
-            .set_column_dictionary_enabled(ColumnPath::from(*name), false)
-            .set_column_encoding(ColumnPath::from(*name), Encoding::DELTA_BINARY_PACKED);
+            .set_column_dictionary_enabled(ColumnPath::from(name.as_ref()), false)
+            .set_column_encoding(ColumnPath::from(name.as_ref()), Encoding::DELTA_BINARY_PACKED);
     }
     SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties.build()))
 }
 
-fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
+pub(super) fn schema<S: AsRef<str>>(layout: &Layout<S>) -> ParquetResult<TypePtr> {
     let mut fields = Vec::with_capacity(layout.len());
     for (name, kind) in layout {
         let physical = match kind {
             Kind::Long | Kind::OptionalLong => PhysicalType::INT64,
             Kind::Text | Kind::OptionalText => PhysicalType::BYTE_ARRAY,
             Kind::Boolean => PhysicalType::BOOLEAN,
-            Kind::Double => PhysicalType::DOUBLE,
+            Kind::Double | Kind::OptionalDouble => PhysicalType::DOUBLE,
         };
-        let optional = matches!(kind, Kind::OptionalLong | Kind::OptionalText);
+        let optional =
+            matches!(kind, Kind::OptionalLong | Kind::OptionalText | Kind::OptionalDouble);
         let text = matches!(kind, Kind::Text | Kind::OptionalText);
-        let field = Type::primitive_type_builder(name, physical)
+        let field = Type::primitive_type_builder(name.as_ref(), physical)
             .with_repetition(if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
             .with_logical_type(text.then_some(LogicalType::String))
             .build()?;
@@ -295,7 +307,7 @@ fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
     Ok(Arc::new(Type::group_type_builder("underload").with_fields(fields).build()?))
 }
 
-fn write_error(path: &Path, error: &ParquetError) -> StoreError {
+pub(super) fn write_error(path: &Path, error: &ParquetError) -> StoreError {
     let reason = error.to_string();
     StoreError::Table { path: path.to_owned(), reason }
 }

@@ -32,6 +32,23 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// The directory holds another sweep.
+    #[error(
+        "{}: holds another sweep: {difference}; name another directory or remove this one",
+        path.display()
+    )]
+    OtherSweep {
+        /// The directory.
+        path: PathBuf,
+        /// What is not the same.
+        difference: &'static str,
+    },
+    /// Another program is writing it.
+    #[error("{}: another program is at work in it; wait for that, or end it", path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The operating system refused.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -103,7 +120,11 @@ impl StoreError {
     pub fn is_occupied(&self) -> bool {
         matches!(
             self,
-            StoreError::Exists { .. } | StoreError::Foreign { .. } | StoreError::Unresumable { .. }
+            StoreError::Exists { .. }
+                | StoreError::Foreign { .. }
+                | StoreError::OtherSweep { .. }
+                | StoreError::Unresumable { .. }
+                | StoreError::Busy { .. }
         )
     }
 

@@ -44,11 +44,12 @@ pub(super) const GROUP_ROWS: usize = 1 << 16;
 
 /// A cell of the table.
 #[derive(Debug, Clone, PartialEq)]
-enum Cell {
+pub(super) enum Cell {
     Long(i64),
     Text(String),
     Boolean(bool),
     OptionalLong(Option<i64>),
+    OptionalDouble(Option<f64>),
     OptionalText(Option<String>),
 }
 
@@ -56,22 +57,28 @@ enum Cell {
 pub(super) fn from_trials(trials: &[TrialRecord]) -> Vec<Column> {
     let mut columns: Vec<Column> = TRIALS.iter().map(|(_, kind)| Column::empty(*kind)).collect();
     for trial in trials {
-        for (column, cell) in columns.iter_mut().zip(row(trial)) {
-            match (column, cell) {
-                (Column::Long(values), Cell::Long(value)) => values.push(value),
-                (Column::Text(values), Cell::Text(value)) => {
-                    values.push(ByteArray::from(value.as_str()));
-                }
-                (Column::Boolean(values), Cell::Boolean(value)) => values.push(value),
-                (Column::OptionalLong(values), Cell::OptionalLong(value)) => values.push(value),
-                (Column::OptionalText(values), Cell::OptionalText(value)) => {
-                    values.push(value.map(|value| ByteArray::from(value.as_str())));
-                }
-                _ => debug_assert!(false, "a row's cells are those of the layout"),
-            }
-        }
+        push(&mut columns, row(trial));
     }
     columns
+}
+
+/// Adds a row to columns of the same kinds.
+pub(super) fn push(columns: &mut [Column], cells: Vec<Cell>) {
+    for (column, cell) in columns.iter_mut().zip(cells) {
+        match (column, cell) {
+            (Column::Long(values), Cell::Long(value)) => values.push(value),
+            (Column::Text(values), Cell::Text(value)) => {
+                values.push(ByteArray::from(value.as_str()));
+            }
+            (Column::Boolean(values), Cell::Boolean(value)) => values.push(value),
+            (Column::OptionalLong(values), Cell::OptionalLong(value)) => values.push(value),
+            (Column::OptionalDouble(values), Cell::OptionalDouble(value)) => values.push(value),
+            (Column::OptionalText(values), Cell::OptionalText(value)) => {
+                values.push(value.map(|value| ByteArray::from(value.as_str())));
+            }
+            _ => debug_assert!(false, "a row's cells are those of the layout"),
+        }
+    }
 }
 
 /// Writes a row per trial as CSV (RFC 4180), with the columns of `trials.parquet`.
@@ -87,6 +94,7 @@ pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Res
             Cell::Text(text) => super::csv::field(&text).into_owned(),
             Cell::Boolean(value) => value.to_string(),
             Cell::OptionalLong(value) => value.map(|value| value.to_string()).unwrap_or_default(),
+            Cell::OptionalDouble(value) => value.map(|value| value.to_string()).unwrap_or_default(),
             Cell::OptionalText(text) => {
                 text.map(|text| super::csv::field(&text).into_owned()).unwrap_or_default()
             }
@@ -97,7 +105,7 @@ pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Res
 }
 
 /// A trial's cells, in the order of the columns.
-fn row(trial: &TrialRecord) -> Vec<Cell> {
+pub(super) fn row(trial: &TrialRecord) -> Vec<Cell> {
     let probe = headline_probe(trial);
     let summary = |phase| latency(trial, probe?, phase);
     let of = |phase, quantile: fn(&underload_record::schema::Distribution) -> u64| {

@@ -13,7 +13,7 @@ pub const FORMAT_VERSION: u32 = 1;
 ///
 /// In the `sim` world everything outside [`RunRecord::host`] depends only on the scenario, the seed
 /// and the commit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     /// [`FORMAT_VERSION`] of the writer.
     pub format_version: u32,

@@ -15,19 +15,58 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let repeats = u32::try_from(values.len()).unwrap_or(u32::MAX);
-    let half = half_width(values, mean, confidence);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let half = half_width(count, squares, confidence);
     let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
     Some(Interval { mean, low, high, confidence, repeats })
 }
 
-fn half_width(values: &[f64], mean: f64, confidence: f64) -> Option<f64> {
-    let freedom = values.len() as f64 - 1.0;
+/// The same of values that come one by one and are not kept (Welford 1962).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RunningMean {
+    count: u32,
+    mean: f64,
+    /// Sum of the squared distances from the mean.
+    squares: f64,
+}
+
+impl RunningMean {
+    /// Adds a value; one that is not finite is left out.
+    pub fn push(&mut self, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
+        self.count = self.count.saturating_add(1);
+        let distance = value - self.mean;
+        self.mean += distance / f64::from(self.count);
+        self.squares += distance * (value - self.mean);
+    }
+
+    /// Values so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// As [`mean_interval`] of the values so far.
+    pub fn interval(&self, confidence: f64) -> Option<Interval> {
+        let Self { count, mean, squares } = *self;
+        if count == 0 {
+            return None;
+        }
+        let half = half_width(f64::from(count), squares, confidence);
+        let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
+        Some(Interval { mean, low, high, confidence, repeats: count })
+    }
+}
+
+/// Of so many values, with this sum of their squared distances from the mean.
+fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
+    let freedom = count - 1.0;
     let inside = confidence > 0.0 && confidence < 1.0;
     if freedom < 1.0 || !inside {
         return None;
     }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / freedom / values.len() as f64).sqrt();
+    let error = (squares / freedom / count).sqrt();
     let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
     let half = student.inverse_cdf(0.5 + confidence / 2.0) * error;
     half.is_finite().then_some(half)
@@ -79,6 +118,26 @@ mod tests {
         assert_eq!((one.low, one.high, one.repeats), (None, None, 1));
         assert_eq!(mean_interval(&[], 0.95), None);
         assert_eq!(mean_interval(&[1.0, f64::NAN], 0.95), None);
+    }
+
+    #[test]
+    fn values_one_by_one_have_the_same_interval() {
+        let values = [23.1, 24.7, 22.9, 25.3, 24.0, -3.5e6, 1e-3];
+        let mut running = RunningMean::default();
+        assert_eq!(running.interval(0.95), None);
+        for (index, value) in values.iter().enumerate() {
+            running.push(*value);
+            running.push(f64::NAN);
+            let all = mean_interval(&values[..=index], 0.95).expect("some");
+            let own = running.interval(0.95).expect("some");
+            assert_eq!((own.repeats, own.low.is_some()), (all.repeats, all.low.is_some()));
+            close(Some(own.mean), all.mean);
+            if let (Some(low), Some(high)) = (all.low, all.high) {
+                close(own.low, low);
+                close(own.high, high);
+            }
+        }
+        assert_eq!(running.count(), 7);
     }
 
     #[test]

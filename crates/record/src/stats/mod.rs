@@ -24,6 +24,6 @@ pub use compare::{
 };
 pub use ecdf::{Ecdf, EcdfBand};
 pub use histogram::FixedBins;
-pub use interval::{jain_index, mean_interval};
+pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use quantile::{distribution, nearest_rank, weighted_distribution};

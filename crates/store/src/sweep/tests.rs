@@ -1,0 +1,323 @@
+//! A sweep's directory: whatever happens to it, the same tables come out.
+
+use std::sync::atomic::AtomicBool;
+
+use underload_disk::faults;
+use underload_record::schema::{TrialRecord, Validity};
+
+use super::*;
+
+const CELLS_OF_IT: u64 = 40;
+const REPEATS: u64 = 3;
+
+fn manifest(whole_cells: bool) -> SweepManifest {
+    let axis = |name: &str, is_amount| AxisColumn { name: name.to_owned(), is_amount };
+    let axes = vec![axis("path.up", true), axis("queue", false)];
+    SweepManifest {
+        format_version: 0,
+        program: "0.1.0 test".to_owned(),
+        name: "sweep.toml".to_owned(),
+        text: "scenario = \"a\"".to_owned(),
+        scenario: "a".to_owned(),
+        scenario_text: "[path]".to_owned(),
+        files: BTreeMap::new(),
+        seed: 7,
+        cells: CELLS_OF_IT,
+        repeats: REPEATS,
+        whole_cells,
+        columns: SweepColumns { axes, metrics: vec!["load.rtt.p99".to_owned()] },
+        complete: false,
+    }
+}
+
+/// The rows of units, as a function of their numbers.
+fn rows(manifest: &SweepManifest, units: Range<u64>) -> SweepRows {
+    let mut rows = SweepRows::new(&manifest.columns);
+    for unit in units {
+        let trials = if manifest.whole_cells {
+            // A cell that knew enough has fewer trials.
+            unit * REPEATS..unit * REPEATS + 1 + unit % REPEATS
+        } else {
+            unit..unit + 1
+        };
+        trials.for_each(|trial| push(manifest, &mut rows, trial));
+    }
+    rows
+}
+
+fn push(manifest: &SweepManifest, rows: &mut SweepRows, trial: u64) {
+    let (cell, repeat) = (trial / REPEATS, trial % REPEATS);
+    let values = [
+        AxisValue { text: format!("{cell}mbit"), amount: Some(cell as f64 * 1e6) },
+        AxisValue { text: "codel".to_owned(), amount: None },
+    ];
+    let record = TrialRecord {
+        index: trial as u32,
+        arm: "fifo".to_owned(),
+        repeat: repeat as u32,
+        seed: u64::MAX - repeat,
+        validity: Validity::Valid,
+        ..TrialRecord::default()
+    };
+    let has_failed = trial % 17 == 5;
+    let row = SweepRow {
+        cell,
+        id: &format!("{cell:08x}"),
+        values: &values,
+        trial: &record,
+        metrics: &[(!has_failed).then_some(cell as f64 + repeat as f64 / 10.0)],
+        error: has_failed.then_some("it would not"),
+    };
+    rows.push(&manifest.columns, &row);
+}
+
+fn open(path: &Path, manifest: &SweepManifest) -> (SweepDir, Vec<String>) {
+    SweepDir::open(path, manifest.clone()).expect("it opens")
+}
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// Computes what is missing, some units at a time, and finishes.
+fn complete(path: &Path, manifest: &SweepManifest, some: u64) -> Result<u64, StoreError> {
+    let (mut directory, _) = SweepDir::open(path, manifest.clone())?;
+    let mut computed = 0;
+    while let Some(gap) = directory.next_missing(0) {
+        let end = gap.end.min(gap.start + some);
+        directory.append(rows(manifest, gap.start..end))?;
+        computed += end - gap.start;
+        directory.flush()?;
+    }
+    assert!(directory.finish(&GO_ON)?);
+    Ok(computed)
+}
+
+fn tables(path: &Path) -> [Vec<u8>; 2] {
+    [TRIALS, CELLS].map(|name| fs::read(path.join(name)).expect("a table"))
+}
+
+fn names(path: &Path) -> Vec<String> {
+    faults::tree(path).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn the_tables_are_the_same_however_the_rows_came() {
+    for whole_cells in [false, true] {
+        let manifest = manifest(whole_cells);
+        let (plain, mixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        complete(plain.path(), &manifest, 1_000).unwrap();
+        assert_eq!(names(plain.path()), [CELLS, MANIFEST, TRIALS]);
+
+        let units = manifest.units();
+        let (mut directory, _) = open(mixed.path(), &manifest);
+        // Backwards, every other first, some twice, in several sessions.
+        for start in (0..units).rev().filter(|unit| unit % 2 == 0) {
+            directory.append(rows(&manifest, start..start + 1)).unwrap();
+            if start % 10 == 0 {
+                directory.flush().unwrap();
+            }
+        }
+        drop(directory);
+        let (mut directory, notes) = open(mixed.path(), &manifest);
+        assert_eq!(notes, [""; 0]);
+        // What was not flushed is gone: that is what a kill leaves.
+        assert!(directory.units().count() <= units / 2);
+        directory.append(rows(&manifest, 3..9)).unwrap();
+        directory.append(rows(&manifest, 7..12)).unwrap();
+        directory.append(rows(&manifest, 7..8)).unwrap();
+        drop(directory.flush());
+        drop(directory);
+        complete(mixed.path(), &manifest, 7).unwrap();
+        assert_eq!(tables(plain.path()), tables(mixed.path()));
+        assert_eq!(names(mixed.path()), [CELLS, MANIFEST, TRIALS]);
+    }
+}
+
+#[test]
+fn cells_tell_what_their_trials_come_to() {
+    let manifest = manifest(false);
+    let directory = tempfile::tempdir().unwrap();
+    let cells = |sweep: &SweepDir| {
+        let mut cells = Vec::new();
+        let read = sweep.cells(&GO_ON, &mut |cell| {
+            cells.push(cell);
+            Ok(())
+        });
+        assert!(read.unwrap());
+        cells
+    };
+    let (mut sweep, _) = open(directory.path(), &manifest);
+    sweep.append(rows(&manifest, 0..manifest.units())).unwrap();
+    assert_eq!(cells(&sweep), [], "nothing is on the disk yet");
+    sweep.flush().unwrap();
+    let before = cells(&sweep);
+    assert!(sweep.finish(&GO_ON).unwrap());
+    assert_eq!(cells(&sweep), before, "as the parts, so the table");
+    assert_eq!(before.len() as u64, CELLS_OF_IT);
+    let cell = &before[1];
+    // Trials 3, 4 and 5, of which the last failed: 1.0 and 1.1.
+    assert_eq!((cell.cell, cell.trials, cell.failed), (1, 3, 1));
+    assert_eq!(cell.error.as_deref(), Some("it would not"));
+    assert_eq!((cell.values[0].text.as_str(), cell.values[0].amount), ("1mbit", Some(1e6)));
+    assert_eq!((cell.arm.as_str(), cell.id.as_str()), ("fifo", "00000001"));
+    let interval = cell.metrics[0].expect("two values");
+    assert!((interval.mean - 1.05).abs() < 1e-12);
+    assert_eq!(interval.repeats, 2);
+    // 0.05 times Student's t of one degree of freedom, 12.706.
+    assert!((interval.high.expect("an end") - 1.05 - 0.635_310).abs() < 1e-5, "{interval:?}");
+    let (sweep, _) = {
+        drop(sweep);
+        open(directory.path(), &manifest)
+    };
+    assert!(sweep.is_complete() && sweep.next_missing(0).is_none());
+}
+
+#[test]
+fn another_sweep_is_refused_and_named() {
+    let manifest = manifest(false);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sweep");
+    let (first, _) = open(&path, &manifest);
+    let refused = |manifest: &SweepManifest| {
+        let error = SweepDir::open(&path, manifest.clone()).expect_err("refused");
+        assert!(error.is_occupied(), "{error}");
+        error.to_string()
+    };
+    assert!(refused(&manifest).contains("another program is at work"));
+    drop(first);
+    let mut other = manifest.clone();
+    other.text.push('\n');
+    assert!(refused(&other).contains("the sweep file is another"));
+    let other = SweepManifest { program: "0.2.0".to_owned(), ..manifest.clone() };
+    assert!(refused(&other).contains("another version of the program"));
+    let other = SweepManifest { cells: 41, ..manifest.clone() };
+    assert!(refused(&other).contains("it has other cells"));
+    let foreign = directory.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("mine.txt"), "stays").unwrap();
+    let error = SweepDir::open(&foreign, manifest.clone()).expect_err("refused");
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    assert_eq!(names(&foreign), ["mine.txt"]);
+    fs::write(path.join(MANIFEST), "{\"format_version\": 99}").unwrap();
+    assert!(refused(&manifest).contains("format"));
+    fs::write(path.join(MANIFEST), "{").unwrap();
+    let error = SweepDir::open(&path, manifest).expect_err("damaged");
+    assert!(error.to_string().contains("sweep.json: damaged"), "{error}");
+}
+
+#[test]
+fn rows_of_another_sweep_are_refused() {
+    let manifest = manifest(false);
+    let directory = tempfile::tempdir().unwrap();
+    let (mut sweep, _) = open(directory.path(), &manifest);
+    let beyond = rows(&manifest, manifest.units()..manifest.units() + 1);
+    assert!(matches!(sweep.append(beyond), Err(StoreError::Inconsistent { .. })));
+    let mut unordered = rows(&manifest, 5..6);
+    push(&manifest, &mut unordered, 4);
+    assert!(matches!(sweep.append(unordered), Err(StoreError::Inconsistent { .. })));
+    let other = SweepColumns { metrics: Vec::new(), ..manifest.columns.clone() };
+    let foreign = SweepRows::new(&other);
+    assert!(matches!(sweep.append(foreign), Err(StoreError::Inconsistent { .. })));
+    assert!(matches!(sweep.finish(&GO_ON), Err(StoreError::Inconsistent { .. })));
+}
+
+#[test]
+fn what_is_damaged_is_told_and_computed_again() {
+    let manifest = manifest(false);
+    let (whole, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    complete(whole.path(), &manifest, 1_000).unwrap();
+    let spoil: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes[100] ^= 1,
+        |bytes| bytes.truncate(bytes.len() / 2),
+        Vec::clear,
+        |bytes| bytes.fill(0),
+    ];
+    let (mut sweep, _) = open(directory.path(), &manifest);
+    for start in 0..=spoil.len() as u64 {
+        sweep.append(rows(&manifest, start * 10..start * 10 + 10)).unwrap();
+        sweep.flush().unwrap();
+    }
+    drop(sweep);
+    let parts: Vec<String> =
+        names(directory.path()).into_iter().filter(|name| name.starts_with("part-")).collect();
+    assert_eq!(parts.len(), spoil.len() + 1);
+    for (part, spoil) in parts.iter().zip(spoil) {
+        let path = directory.path().join(part);
+        let mut bytes = fs::read(&path).unwrap();
+        spoil(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+    }
+    let (sweep, notes) = open(directory.path(), &manifest);
+    assert_eq!(notes.len(), spoil.len(), "{notes:?}");
+    assert!(notes.iter().zip(&parts).all(|(note, part)| note.contains(part.as_str())));
+    assert_eq!(sweep.units().count(), 10);
+    assert_eq!(sweep.next_missing(0), Some(0..40));
+    drop(sweep);
+    assert_eq!(complete(directory.path(), &manifest, 8).unwrap(), manifest.units() - 10);
+    assert_eq!(tables(whole.path()), tables(directory.path()));
+}
+
+#[test]
+fn a_part_that_is_damaged_later_ends_the_merge_and_is_found() {
+    let manifest = manifest(false);
+    let directory = tempfile::tempdir().unwrap();
+    let (mut sweep, _) = open(directory.path(), &manifest);
+    sweep.append(rows(&manifest, 0..manifest.units())).unwrap();
+    sweep.flush().unwrap();
+    let part = sweep.parts[0].path.clone();
+    let mut bytes = fs::read(&part).unwrap();
+    bytes[50] ^= 4;
+    fs::write(&part, bytes).unwrap();
+    assert!(matches!(sweep.finish(&GO_ON), Err(StoreError::Damaged { .. })));
+    drop(sweep);
+    assert_eq!(complete(directory.path(), &manifest, 50).unwrap(), manifest.units());
+}
+
+#[test]
+fn a_stopped_merge_leaves_the_parts_and_can_be_called_again() {
+    let manifest = manifest(true);
+    let directory = tempfile::tempdir().unwrap();
+    let (mut sweep, _) = open(directory.path(), &manifest);
+    sweep.append(rows(&manifest, 0..manifest.units())).unwrap();
+    assert!(!sweep.finish(&AtomicBool::new(true)).unwrap());
+    assert_eq!(names(directory.path()).len(), 2, "the part and what it is of");
+    assert!(sweep.finish(&GO_ON).unwrap());
+    assert!(sweep.finish(&GO_ON).unwrap(), "nothing is left to be done");
+}
+
+#[test]
+fn after_any_fault_it_goes_on_to_the_same_tables() {
+    let manifest = manifest(false);
+    let whole = tempfile::tempdir().unwrap();
+    complete(whole.path(), &manifest, 1_000).unwrap();
+    let wanted = tables(whole.path());
+    let action = |root: &Path| complete(&root.join("sweep"), &manifest, 50);
+    let mut finished = 0;
+    faults::at_every_step(&faults::Tree::new(), action, |fault, root, outcome| {
+        finished += usize::from(outcome.result.is_ok());
+        let left = faults::tree(root);
+        for tree in outcome.after_power_cut.iter().chain([&left]) {
+            faults::restore(root, tree);
+            let path = root.join("sweep");
+            complete(&path, &manifest, 50).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            assert_eq!(tables(&path), wanted, "{fault:?}");
+            assert_eq!(names(&path), [CELLS, MANIFEST, TRIALS], "{fault:?}");
+        }
+    });
+    assert!(finished >= 3, "the premise: without a fault it is complete");
+}
+
+#[test]
+fn rows_travel_as_parquet() {
+    let manifest = manifest(true);
+    let all = rows(&manifest, 0..5);
+    let bytes = all.to_parquet().unwrap();
+    assert_eq!(SweepRows::from_parquet(&manifest.columns, bytes.clone()).unwrap(), all);
+    let columns: Vec<&str> = all.columns().map(|(name, _)| name).collect();
+    assert_eq!(columns[..6], ["trial", "cell", "cell_id", "path.up", "path.up.amount", "queue"]);
+    assert_eq!(columns[columns.len() - 2..], ["load.rtt.p99", "error"]);
+    let other = SweepColumns { axes: Vec::new(), ..manifest.columns.clone() };
+    assert!(SweepRows::from_parquet(&other, bytes.clone()).is_err());
+    for length in 0..bytes.len() {
+        assert!(SweepRows::from_parquet(&manifest.columns, bytes[..length].to_vec()).is_err());
+    }
+}
