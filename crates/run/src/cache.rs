@@ -341,7 +341,7 @@ fn is_old(written: SystemTime) -> bool {
 }
 
 /// What distinguishes this program's results from another's.
-fn program(commit: &str) -> Result<String, CacheError> {
+pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
     let version = env!("CARGO_PKG_VERSION");
     let is_known = !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty");
     if is_known {

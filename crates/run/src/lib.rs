@@ -11,6 +11,7 @@
 //! | [`cache`] | simulated trials that are kept for the next run |
 //! | [`flows`] | the flows that an entry of a scenario stands for, by name |
 //! | [`source`] | scenarios, and the files that they name, by their names |
+//! | [`sweep`] | a scenario over a million settings, in a directory that survives being killed |
 //! | [`world`] | what executes an arm |
 //! | [`packets`] | records and captures of simulated packets |
 //! | [`host`] | facts of the machine, for the record |
@@ -30,6 +31,7 @@ pub mod scenario;
 mod settings;
 pub mod source;
 pub mod study;
+pub mod sweep;
 mod trials;
 pub mod world;
 

@@ -38,25 +38,32 @@ impl Source {
         if let Some(found) = builtin::find(scenario) {
             return Ok(Self { name: found.name.to_owned(), text: found.text.to_owned() });
         }
-        let path = Path::new(scenario);
-        let length = match path.metadata() {
-            Ok(metadata) if metadata.is_file() => metadata.len(),
-            Ok(_) => return Err(SourceError(format!("{scenario}: not a file"))),
-            Err(error) => {
-                let known = builtin::scenarios().map(|known| known.name);
-                return Err(SourceError(format!(
-                    "{scenario}: neither a scenario file ({error}) nor a built-in scenario; {}",
-                    builtin::instead(scenario, known)
-                )));
-            }
-        };
-        if length > MAX_LEN {
-            return Err(SourceError(format!("{scenario}: longer than 1 MiB")));
+        if let Err(error) = Path::new(scenario).metadata() {
+            let known = builtin::scenarios().map(|known| known.name);
+            return Err(SourceError(format!(
+                "{scenario}: neither a scenario file ({error}) nor a built-in scenario; {}",
+                builtin::instead(scenario, known)
+            )));
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| SourceError(format!("{scenario}: not readable as text: {error}")))?;
-        Ok(Self { name: scenario.to_owned(), text })
+        Ok(Self { name: scenario.to_owned(), text: read_text(scenario)? })
     }
+}
+
+/// The text of a scenario's or sweep's file.
+///
+/// # Errors
+/// What the file system said; what is no file, no text or too long.
+pub fn read_text(path: &str) -> Result<String, SourceError> {
+    let say = |error: std::io::Error| SourceError(format!("{path}: {error}"));
+    let facts = Path::new(path).metadata().map_err(say)?;
+    if !facts.is_file() {
+        return Err(SourceError(format!("{path}: not a file")));
+    }
+    if facts.len() > MAX_LEN {
+        return Err(SourceError(format!("{path}: longer than 1 MiB")));
+    }
+    std::fs::read_to_string(path)
+        .map_err(|error| SourceError(format!("{path}: not readable as text: {error}")))
 }
 
 /// The content of a file that a scenario or the command line names: one built in, else one beside

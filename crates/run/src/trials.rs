@@ -263,6 +263,6 @@ fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<()
 
 /// The seed of a repeat, a child stream of the run's. All arms share it: what they differ in is
 /// then the arm, not the luck of a random link.
-fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
+pub(crate) fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
     Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
 }

@@ -75,11 +75,11 @@ pub(super) fn name(variants: &[&Variant]) -> String {
 }
 
 /// Every combination of the dimensions laid over the base: the arms, those of a cohort with typical
-/// conditions; and for a cohort the tables that each was read from.
+/// conditions; and where they are to be kept the tables that each was read from.
 pub(super) fn resolve(
     base: &Base,
     dimensions: &[Vec<Variant>],
-    cohort: Option<&Cohort>,
+    (cohort, keeps_tables): (Option<&Cohort>, bool),
     document: &Document,
     load: &mut LoadFile<'_>,
 ) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
@@ -96,7 +96,7 @@ pub(super) fn resolve(
             document.locate(fault, origin)
         })?);
         settings.push(tables.settings());
-        if cohort.is_some() {
+        if keeps_tables {
             templates.push(tables);
         }
     }

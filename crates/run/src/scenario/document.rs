@@ -19,7 +19,7 @@ const MAX_HOPS: usize = 16;
 
 /// A parsed file and where its keys stand.
 #[derive(Debug, Clone)]
-pub(super) struct Document {
+pub(crate) struct Document {
     pub scenario: String,
     pub root: Table,
     text: Arc<str>,
@@ -33,7 +33,7 @@ impl Document {
         Self { scenario: scenario.to_owned(), root, text, places }
     }
 
-    pub(super) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioError> {
+    pub(crate) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioError> {
         Self::parse_all(text, scenario).map_err(|errors| {
             let whole = || ScenarioError::new(scenario, "", "cannot be read");
             errors.into_iter().next().unwrap_or_else(whole)
@@ -60,7 +60,7 @@ impl Document {
 
     /// The error for a fault, with the line of its key or of the nearest table around it. `origin`
     /// is where the key got its value, should that be an override: see [`Base::origin`].
-    pub(super) fn locate(&self, fault: Fault, origin: Option<&str>) -> ScenarioError {
+    pub(crate) fn locate(&self, fault: Fault, origin: Option<&str>) -> ScenarioError {
         let Fault { key, problem } = fault;
         if origin == Some(COMMAND_LINE) {
             return ScenarioError::new(&self.scenario, format!("--set {key}"), problem);

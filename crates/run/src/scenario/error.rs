@@ -134,6 +134,15 @@ pub(crate) struct Fault {
     pub problem: String,
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
 impl Fault {
     pub(crate) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: key.into(), problem: problem.into() }

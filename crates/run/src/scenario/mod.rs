@@ -46,7 +46,7 @@ mod arm;
 mod builder;
 pub mod builtin;
 mod cohort;
-mod document;
+pub(crate) mod document;
 pub(crate) mod error;
 mod faults;
 mod flow;
@@ -63,6 +63,7 @@ mod schema;
 pub(crate) mod section;
 mod trace;
 mod variants;
+pub(crate) mod vary;
 
 #[cfg(test)]
 mod tests;
@@ -117,7 +118,8 @@ pub struct Scenario {
     pub plots: Vec<PlotRecord>,
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
-    /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn.
+    /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn; also
+    /// of other arms where they are kept.
     templates: BTreeMap<String, Base>,
     document: Document,
 }
@@ -138,6 +140,8 @@ pub struct Options {
     pub repeats: Option<u32>,
     /// Instead of the file's own.
     pub seed: Option<u64>,
+    /// Keeps the tables of every arm, so that a sweep can override their keys again.
+    pub keeps_tables: bool,
 }
 
 /// Repeats of an arm, at most.
@@ -204,9 +208,11 @@ impl Scenario {
         }
         apply_set(&options.set, &mut base, &dimensions, only)
             .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
-        let (arms, templates) = arm::resolve(&base, &dimensions, cohort.as_ref(), &document, load)?;
+        let keeps_tables = options.keeps_tables || cohort.is_some();
+        let (arms, templates) =
+            arm::resolve(&base, &dimensions, (cohort.as_ref(), keeps_tables), &document, load)?;
         let names = arms.iter().map(|arm| arm.name.clone());
-        let templates = names.zip(templates).filter(|_| cohort.is_some()).collect();
+        let templates = names.zip(templates).collect();
         let arms = select(arms, only).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
         let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;

@@ -53,7 +53,10 @@ pub(super) fn run_batch(
 }
 
 /// Simulates one trial; `None` if it was interrupted.
-fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option<TrialData>, RunError> {
+pub(crate) fn simulate(
+    trial: &Trial<'_>,
+    setting: Setting<'_>,
+) -> Result<Option<TrialData>, RunError> {
     let config = configure(trial.arm, trial.seed, label(trial)).of_world()?;
     let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
     let config = SimConfig { sample_interval, ..config };

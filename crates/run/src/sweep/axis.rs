@@ -1,0 +1,372 @@
+//! What is varied: axes of values, and the value of a point on each.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+use underload_store::sweep::{AxisColumn, AxisValue};
+
+use super::file::{AxisKeys, Scale};
+use crate::scenario::error::Fault;
+use crate::scenario::vary::{Change, changes};
+use crate::study::{Quantity, Unit};
+
+/// One dimension of a sweep.
+#[derive(Debug, Clone)]
+pub(super) struct Axis {
+    pub name: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// Values that are listed.
+    Levels(Vec<Level>),
+    Range(Range),
+}
+
+/// A value, and what it means for a scenario.
+#[derive(Debug, Clone)]
+pub(super) struct Level {
+    pub value: AxisValue,
+    pub changes: Vec<Change>,
+}
+
+/// All values between two.
+#[derive(Debug, Clone)]
+struct Range {
+    key: String,
+    from: Amount,
+    to: Amount,
+    scale: Scale,
+    /// Values that are taken; `None`: any.
+    steps: Option<u64>,
+}
+
+/// A number with the form in which a scenario writes it.
+#[derive(Debug, Clone, Copy)]
+struct Amount {
+    form: Form,
+    amount: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Form {
+    /// `"17ms"`
+    Quantity(Unit),
+    /// `17`
+    Whole,
+    /// `1.7`
+    Number,
+}
+
+/// Values of a range, at most.
+const MOST_STEPS: u64 = 100_000;
+
+impl Axis {
+    /// Reads one; a design that draws points needs no `steps`.
+    pub(super) fn read(keys: AxisKeys, is_grid: bool) -> Result<Self, Fault> {
+        let kind = match &keys {
+            AxisKeys { key: Some(key), values: Some(values), from: None, to: None, .. }
+                if keys.point.is_none() && keys.steps.is_none() && keys.scale.is_none() =>
+            {
+                let levels: Vec<Level> = values.iter().map(|value| level(key, value)).collect();
+                Kind::Levels(levels)
+            }
+            AxisKeys { key: Some(key), values: None, from: Some(from), to: Some(to), .. }
+                if keys.point.is_none() =>
+            {
+                let scale = keys.scale.unwrap_or_default();
+                Kind::Range(Range::read(key, (from, to), scale, (keys.steps, is_grid))?)
+            }
+            AxisKeys {
+                key: None, values: None, from: None, to: None, point: Some(points), ..
+            } if keys.steps.is_none() && keys.scale.is_none() => {
+                let point = |(index, table): (usize, &Table)| {
+                    point(table).map_err(|fault| fault.under(&format!("point[{index}]")))
+                };
+                let levels: Result<Vec<Level>, Fault> =
+                    points.iter().enumerate().map(point).collect();
+                Kind::Levels(levels?)
+            }
+            _ => {
+                let problem = "expected `key` and `values`, or `key`, `from`, `to` and `steps`, or \
+                               [[axis.point]] tables";
+                return Err(Fault::new("", problem));
+            }
+        };
+        if matches!(&kind, Kind::Levels(levels) if levels.is_empty()) {
+            return Err(Fault::new("values", "an axis without a value; expected at least one"));
+        }
+        let axis =
+            Self { name: keys.name.or(keys.key).unwrap_or_else(|| "point".to_owned()), kind };
+        axis.check_distinct()?;
+        Ok(axis)
+    }
+
+    fn check_distinct(&self) -> Result<(), Fault> {
+        let twice = |key: &str, text: &str| {
+            Err(Fault::new(key, format!("`{text}` comes twice; values must differ")))
+        };
+        match &self.kind {
+            Kind::Levels(levels) => {
+                let mut seen = BTreeSet::new();
+                let mut texts = levels.iter().map(|level| level.value.text.as_str());
+                texts.find(|text| !seen.insert(*text)).map_or(Ok(()), |text| twice("values", text))
+            }
+            // They rise: only neighbours can be rounded to the same.
+            Kind::Range(range) => {
+                let mut before = None;
+                for level in 0..range.steps.unwrap_or_default() {
+                    let text = self.level(level).value.text;
+                    if before.as_ref() == Some(&text) {
+                        return twice("steps", &text);
+                    }
+                    before = Some(text);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Its column.
+    pub(super) fn column(&self) -> AxisColumn {
+        let is_amount = match &self.kind {
+            Kind::Levels(levels) => levels.iter().all(|level| level.value.amount.is_some()),
+            Kind::Range(_) => true,
+        };
+        AxisColumn { name: self.name.clone(), is_amount }
+    }
+
+    /// Its keys.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = match &self.kind {
+            Kind::Levels(levels) => {
+                levels.iter().flat_map(|level| &level.changes).map(|(key, _)| key.clone()).collect()
+            }
+            Kind::Range(range) => vec![range.key.clone()],
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// The key of its file that its values come from.
+    pub(super) fn place(&self) -> &'static str {
+        match &self.kind {
+            Kind::Levels(levels) if levels.iter().any(|level| level.changes.len() > 1) => "point",
+            Kind::Levels(_) => "values",
+            Kind::Range(_) => "from",
+        }
+    }
+
+    /// How many values it has; `None`: any between two.
+    pub(super) fn levels(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Levels(levels) => Some(levels.len() as u64),
+            Kind::Range(range) => range.steps,
+        }
+    }
+
+    /// The amounts of a range at its ends, and whether it grows by factors.
+    pub(super) fn ends(&self) -> Option<(f64, f64, bool)> {
+        let Kind::Range(range) = &self.kind else { return None };
+        let amount = |share| range.at(share).value.amount;
+        Some((amount(0.0)?, amount(1.0)?, range.scale == Scale::Log))
+    }
+
+    /// One of its values.
+    pub(super) fn level(&self, level: u64) -> Level {
+        match &self.kind {
+            Kind::Levels(levels) => levels[(level as usize).min(levels.len() - 1)].clone(),
+            Kind::Range(range) => {
+                let last = range.steps.unwrap_or(2).max(2) - 1;
+                range.at(level as f64 / last as f64)
+            }
+        }
+    }
+
+    /// The value at this share of its way, from 0 to below 1.
+    pub(super) fn at(&self, share: f64) -> Level {
+        match self.levels() {
+            Some(levels) => self.level(((share * levels as f64) as u64).min(levels - 1)),
+            None => match &self.kind {
+                Kind::Range(range) => range.at(share),
+                Kind::Levels(_) => self.level(0),
+            },
+        }
+    }
+}
+
+impl Range {
+    fn read(
+        key: &str,
+        (from, to): (&Value, &Value),
+        scale: Scale,
+        (steps, is_grid): (Option<u64>, bool),
+    ) -> Result<Self, Fault> {
+        let mut from = Amount::read(from).map_err(|fault| fault.under("from"))?;
+        let mut to = Amount::read(to).map_err(|fault| fault.under("to"))?;
+        // `from = 1, to = 2.5` is of numbers.
+        if [from.form, to.form].iter().all(|form| matches!(form, Form::Whole | Form::Number))
+            && from.form != to.form
+        {
+            (from.form, to.form) = (Form::Number, Form::Number);
+        }
+        if from.form != to.form {
+            return Err(Fault::new("to", "has another unit than `from`; expected the same"));
+        }
+        if from.amount >= to.amount {
+            return Err(Fault::new("to", "expected more than `from`"));
+        }
+        if scale == Scale::Log && from.amount <= 0.0 {
+            return Err(Fault::new("from", "expected more than 0 where the scale is \"log\""));
+        }
+        match steps {
+            None if is_grid => {
+                return Err(Fault::new("steps", "is missing: how many values of the range"));
+            }
+            Some(steps) if !(2..=MOST_STEPS).contains(&steps) => {
+                return Err(Fault::new("steps", format!("expected 2 to {MOST_STEPS}")));
+            }
+            _ => {}
+        }
+        Ok(Self { key: key.to_owned(), from, to, scale, steps })
+    }
+
+    /// The value at this share of the way from its start to its end.
+    fn at(&self, share: f64) -> Level {
+        let (from, to) = (self.from.amount, self.to.amount);
+        let amount = match self.scale {
+            // Not beyond its ends by a rounding.
+            _ if share <= 0.0 => from,
+            _ if share >= 1.0 => to,
+            Scale::Linear => from + (to - from) * share,
+            Scale::Log => from * libm::exp(libm::log(to / from) * share),
+        };
+        level(&self.key, &Amount { form: self.from.form, amount }.value())
+    }
+}
+
+impl Amount {
+    fn read(value: &Value) -> Result<Self, Fault> {
+        let read = match value {
+            Value::String(text) => Quantity::read(text).map(|quantity| Self {
+                form: Form::Quantity(quantity.unit),
+                amount: quantity.amount,
+            }),
+            Value::Integer(number) => Some(Self { form: Form::Whole, amount: *number as f64 }),
+            Value::Float(number) if number.is_finite() => {
+                Some(Self { form: Form::Number, amount: *number })
+            }
+            _ => None,
+        };
+        let problem =
+            || format!("{value}: expected a time, rate, size or number, such as \"17ms\"");
+        read.ok_or_else(|| Fault::new("", problem()))
+    }
+
+    /// As a scenario writes it: quantities as [`Quantity`] rounds them, numbers to a millionth.
+    fn value(self) -> Value {
+        match self.form {
+            Form::Quantity(unit) => {
+                Value::String(Quantity { unit, amount: self.amount }.to_string())
+            }
+            Form::Whole => Value::Integer(libm::round(self.amount) as i64),
+            Form::Number => Value::Float(libm::round(self.amount * 1e6) / 1e6),
+        }
+    }
+}
+
+fn level(key: &str, value: &Value) -> Level {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let amount = Amount::read(value).ok().map(|amount| match amount.form {
+        Form::Quantity(Unit::Time) => amount.amount / 1e9,
+        _ => amount.amount,
+    });
+    let changes = vec![(key.to_owned(), value.clone())];
+    Level { value: AxisValue { text, amount }, changes }
+}
+
+fn point(table: &Table) -> Result<Level, Fault> {
+    let mut table = table.clone();
+    let name = match table.remove("name") {
+        Some(Value::String(name)) if !name.is_empty() => name,
+        _ => return Err(Fault::new("name", "is missing: a text in quotes")),
+    };
+    let changes = changes(&table)?;
+    if changes.is_empty() {
+        let problem =
+            format!("`{name}` overrides nothing; expected a key, such as path.up = \"20mbit\"");
+        return Err(Fault::new("", problem));
+    }
+    Ok(Level { value: AxisValue { text: name, amount: None }, changes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(text: &str, is_grid: bool) -> Result<Axis, Fault> {
+        let keys: AxisKeys = toml::from_str(text).expect("TOML");
+        Axis::read(keys, is_grid)
+    }
+
+    fn texts(axis: &Axis) -> Vec<String> {
+        (0..axis.levels().expect("levels")).map(|level| axis.level(level).value.text).collect()
+    }
+
+    #[test]
+    fn a_range_has_its_ends_and_grows_as_it_says() {
+        let linear = axis("key = \"path.rtt\"\nfrom = \"10ms\"\nto = \"30ms\"\nsteps = 3", true);
+        assert_eq!(texts(&linear.expect("right")), ["10ms", "20ms", "30ms"]);
+        let log =
+            "key = \"path.up\"\nfrom = \"1mbit\"\nto = \"100mbit\"\nsteps = 3\nscale = \"log\"";
+        let log = axis(log, true).expect("right");
+        assert_eq!(texts(&log), ["1mbit", "10mbit", "100mbit"]);
+        assert_eq!(log.level(1).value.amount, Some(1e7));
+        let counts = axis("key = \"flow.bulk.count\"\nfrom = 1\nto = 5\nsteps = 3", true);
+        let counts = counts.expect("right");
+        assert_eq!(counts.level(1).changes, [("flow.bulk.count".to_owned(), Value::Integer(3))]);
+        let numbers = axis("key = \"k\"\nfrom = 1\nto = 2.5\nsteps = 4", true).expect("right");
+        assert_eq!(texts(&numbers), ["1.0", "1.5", "2.0", "2.5"]);
+    }
+
+    #[test]
+    fn shares_of_the_way_meet_every_value_alike() {
+        let listed =
+            axis("key = \"k\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]", false).expect("right");
+        let met: Vec<String> =
+            (0..8).map(|eighth| listed.at(f64::from(eighth) / 8.0).value.text).collect();
+        assert_eq!(met, ["a", "a", "b", "b", "c", "c", "d", "d"]);
+        assert!(!listed.column().is_amount);
+        let any = axis("key = \"k\"\nfrom = \"0ms\"\nto = \"1s\"", false).expect("right");
+        assert_eq!((any.levels(), any.at(0.25).value.text), (None, "250ms".to_owned()));
+        assert_eq!(any.at(0.25).value.amount, Some(0.25));
+    }
+
+    #[test]
+    fn faults_name_their_key() {
+        for (text, key) in [
+            ("key = \"k\"", ""),
+            ("key = \"k\"\nvalues = []", "values"),
+            ("key = \"k\"\nvalues = [1, 1]", "values"),
+            ("key = \"k\"\nvalues = [1]\nsteps = 2", ""),
+            ("key = \"k\"\nfrom = \"1ms\"\nto = \"1mbit\"\nsteps = 2", "to"),
+            ("key = \"k\"\nfrom = \"2ms\"\nto = \"1ms\"\nsteps = 2", "to"),
+            ("key = \"k\"\nfrom = \"fast\"\nto = \"1ms\"\nsteps = 2", "from"),
+            ("key = \"k\"\nfrom = \"1ms\"\nto = \"2ms\"", "steps"),
+            ("key = \"k\"\nfrom = \"1ms\"\nto = \"2ms\"\nsteps = 1", "steps"),
+            ("key = \"k\"\nfrom = 0\nto = 2\nsteps = 2\nscale = \"log\"", "from"),
+            // To a microsecond, not all of them differ.
+            ("key = \"k\"\nfrom = \"1us\"\nto = \"3us\"\nsteps = 9", "steps"),
+            ("[[point]]\nname = \"a\"", "point[0]"),
+            ("[[point]]\npath.up = \"1mbit\"", "point[0].name"),
+            ("[[point]]\nname = \"a\"\nnone.up = 1", "point[0].none"),
+        ] {
+            assert_eq!(axis(text, true).expect_err(text).key, key, "{text}");
+        }
+    }
+}

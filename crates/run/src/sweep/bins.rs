@@ -1,0 +1,103 @@
+//! An axis in few parts, for tables and pictures of what many cells come to.
+
+use std::collections::BTreeMap;
+
+use underload_store::sweep::AxisValue;
+
+use super::Sweep;
+use super::axis::Axis;
+
+/// An axis in few parts: each value by itself where there are few, else those beside each other
+/// together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AxisBins {
+    /// Name of the axis.
+    pub name: String,
+    /// What each part is called, in the order of the axis.
+    pub labels: Vec<String>,
+    place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Place {
+    Listed(BTreeMap<String, usize>),
+    Amount { from: f64, to: f64, is_log: bool },
+}
+
+impl AxisBins {
+    fn new(axis: &Axis, most: usize) -> Self {
+        let most = most.max(1) as u64;
+        let levels = axis.levels().unwrap_or(u64::MAX);
+        let parts = levels.min(most);
+        let middle = |part: u64| axis.at((part as f64 + 0.5) / parts as f64).value.text;
+        let place = match axis.ends() {
+            Some((from, to, is_log)) if levels > most => Place::Amount { from, to, is_log },
+            // What is listed is in the file: there are not too many.
+            _ => {
+                let part = |level: u64| (level * parts / levels) as usize;
+                let named = |level| (axis.level(level).value.text, part(level));
+                Place::Listed((0..levels).map(named).collect())
+            }
+        };
+        Self { name: axis.name.clone(), labels: (0..parts).map(middle).collect(), place }
+    }
+
+    /// The part that a value is in.
+    pub fn place(&self, value: &AxisValue) -> Option<usize> {
+        match &self.place {
+            Place::Listed(places) => places.get(&value.text).copied(),
+            Place::Amount { from, to, is_log } => {
+                let amount = value.amount?;
+                let share = if *is_log {
+                    libm::log(amount / from) / libm::log(to / from)
+                } else {
+                    (amount - from) / (to - from)
+                };
+                let parts = self.labels.len();
+                Some(((share * parts as f64).max(0.0) as usize).min(parts - 1))
+            }
+        }
+    }
+}
+
+impl Sweep {
+    /// Its axes in at most so many parts each.
+    pub fn bins(&self, most: usize) -> Vec<AxisBins> {
+        self.axes.iter().map(|axis| AxisBins::new(axis, most)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::AxisKeys;
+    use super::*;
+
+    fn bins(text: &str, most: usize) -> AxisBins {
+        let keys: AxisKeys = toml::from_str(text).expect("TOML");
+        AxisBins::new(&Axis::read(keys, false).expect("right"), most)
+    }
+
+    fn value(text: &str, amount: f64) -> AxisValue {
+        AxisValue { text: text.to_owned(), amount: Some(amount) }
+    }
+
+    #[test]
+    fn few_values_are_by_themselves_and_many_together() {
+        let few = bins("key = \"k\"\nvalues = [\"a\", \"b\", \"c\"]", 4);
+        assert_eq!(few.labels, ["a", "b", "c"]);
+        assert_eq!(few.place(&value("c", 0.0)), Some(2));
+        assert_eq!(few.place(&value("d", 0.0)), None);
+        let many = bins("key = \"k\"\nvalues = [1, 2, 3, 4, 5, 6]", 3);
+        let places = [1, 2, 3, 4, 5, 6].map(|it| many.place(&value(&it.to_string(), 0.0)));
+        assert_eq!(places, [0, 0, 1, 1, 2, 2].map(Some));
+        let log = "key = \"k\"\nfrom = \"1mbit\"\nto = \"100mbit\"\nscale = \"log\"";
+        let log = bins(log, 4);
+        assert_eq!(log.labels.len(), 4);
+        let places = [1e6, 3e6, 4e6, 11e6, 99e6, 1e8].map(|rate| log.place(&value("", rate)));
+        assert_eq!(places, [0, 0, 1, 2, 3, 3].map(Some));
+        for (part, label) in log.labels.iter().enumerate() {
+            let amount = crate::study::Quantity::read(label).expect("a rate").amount;
+            assert_eq!(log.place(&value(label, amount)), Some(part), "{label}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! From units to rows.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use underload_record::CONFIDENCE;
+use underload_record::metrics_of_trial;
+use underload_record::schema::TrialRecord;
+use underload_record::stats::RunningMean;
+use underload_store::sweep::{AxisValue, SweepRow, SweepRows};
+
+use super::{Digests, StopKeys, Sweep};
+use crate::error::{RunError, chain};
+use crate::packets::Wanted;
+use crate::scenario::vary::Varied;
+use crate::scenario::{Arm, Conditions};
+use crate::source;
+use crate::trials::{Trial, repeat_seed};
+use crate::world::Setting;
+use crate::world::sim::simulate;
+
+/// Changes whenever the meaning of a row does.
+const LAYOUT: u32 = 1;
+
+impl Sweep {
+    /// The rows of some units, in order. It depends on nothing but the sweep and their numbers.
+    /// Where `stop` is raised on the way, the rows of those that were finished.
+    ///
+    /// A trial that fails has a row that says why; so has every trial of a cell whose values make
+    /// no arm.
+    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> SweepRows {
+        let mut rows = SweepRows::new(&self.columns);
+        if let Some(when) = &self.file.stop {
+            for number in units.start..units.end.min(self.cells()) {
+                let cell = self.open(number);
+                if !cell.compute_all(when, stop, &mut rows) {
+                    break;
+                }
+            }
+            return rows;
+        }
+        let mut open: Option<Cell<'_>> = None;
+        for trial in units.start..units.end.min(self.trials()) {
+            let (number, repeat) = (trial / self.repeats, trial % self.repeats);
+            let is_same = open.as_ref().is_some_and(|cell| cell.number == number);
+            let cell = if is_same { open.take() } else { None };
+            let cell = open.insert(cell.unwrap_or_else(|| self.open(number)));
+            let Some(outcome) = cell.trial(repeat, stop) else { break };
+            cell.push(&outcome, &mut rows);
+        }
+        rows
+    }
+
+    /// A cell with its arm made ready.
+    fn open(&self, number: u64) -> Cell<'_> {
+        let (levels, arm) = self.place(number);
+        let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
+        let varied = self.varied(&levels, arm).map_err(|fault| fault.to_string());
+        let fixed = match &varied {
+            Ok(varied) if !self.scenario.draws() => {
+                Some(varied.arm(&self.scenario, 0, load).map_err(|fault| fault.to_string()))
+            }
+            _ => None,
+        };
+        let values: Vec<AxisValue> = levels.into_iter().map(|level| level.value).collect();
+        let id = self.id(&values, arm, &varied, fixed.as_ref());
+        Cell { sweep: self, number, values, arm, varied, fixed, id }
+    }
+
+    /// A cell's identity: what its trials depend on, and what computes them.
+    fn id(
+        &self,
+        values: &[AxisValue],
+        arm: &str,
+        varied: &Result<Varied, String>,
+        fixed: Option<&Result<(Arm, Conditions), String>>,
+    ) -> String {
+        let said = match (varied, fixed) {
+            (_, Some(Ok((arm, _)))) => arm.wording().to_owned(),
+            // What is drawn for each trial is in the scenario's text.
+            (Ok(varied), _) => format!("{}\n{}", varied.said(), self.scenario.text),
+            (Err(_), _) => format!("{values:?}\n{}", self.scenario.text),
+        };
+        let drawn_for = if self.scenario.draws() { arm } else { "" };
+        let seed = self.scenario.seed;
+        let content = format!("{LAYOUT}\n{}\n{seed}\n{drawn_for}\n{said}", self.program);
+        HEXLOWER.encode(&digest(&SHA256, content.as_bytes()).as_ref()[..16])
+    }
+}
+
+/// A cell under way.
+struct Cell<'a> {
+    sweep: &'a Sweep,
+    number: u64,
+    values: Vec<AxisValue>,
+    arm: &'a str,
+    varied: Result<Varied, String>,
+    /// The arm of all its trials; `None` where each draws its own.
+    fixed: Option<Result<(Arm, Conditions), String>>,
+    id: String,
+}
+
+/// A trial that came to its end.
+struct Outcome {
+    record: TrialRecord,
+    metrics: Vec<Option<f64>>,
+    error: Option<String>,
+}
+
+impl Cell<'_> {
+    /// Trials until the cell knows enough, fails, or has all of them. False if it was stopped:
+    /// then it has no row.
+    fn compute_all(&self, when: &StopKeys, stop: &AtomicBool, rows: &mut SweepRows) -> bool {
+        let metric = self.sweep.columns.metrics.iter().position(|name| *name == when.metric);
+        let mut mean = RunningMean::default();
+        let mut outcomes = Vec::new();
+        for repeat in 0..self.sweep.repeats {
+            let Some(outcome) = self.trial(repeat, stop) else { return false };
+            let value = metric.and_then(|metric| *outcome.metrics.get(metric)?);
+            if let Some(value) = value {
+                mean.push(value);
+            }
+            let has_failed = outcome.error.is_some();
+            outcomes.push(outcome);
+            if has_failed || (repeat + 1 >= when.least && is_narrow(when, &mean)) {
+                break;
+            }
+        }
+        for outcome in &outcomes {
+            self.push(outcome, rows);
+        }
+        true
+    }
+
+    fn push(&self, outcome: &Outcome, rows: &mut SweepRows) {
+        let row = SweepRow {
+            cell: self.number,
+            id: &self.id,
+            values: &self.values,
+            trial: &outcome.record,
+            metrics: &outcome.metrics,
+            error: outcome.error.as_deref(),
+        };
+        rows.push(&self.sweep.columns, &row);
+    }
+
+    /// One trial; `None` if it was stopped.
+    fn trial(&self, repeat: u64, stop: &AtomicBool) -> Option<Outcome> {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let sweep = self.sweep;
+        let index = (self.number * sweep.repeats + repeat) as u32;
+        let seed = repeat_seed(sweep.scenario.seed, repeat as u32);
+        // One trial that panics is a fault of ours, and no reason to lose a million others.
+        let computed = catch_unwind(AssertUnwindSafe(|| self.record(repeat, (index, seed), stop)));
+        let computed = computed.unwrap_or_else(|panic| Err(words(panic.as_ref())));
+        Some(match computed.transpose()? {
+            Ok(record) => {
+                let metrics = metrics_of_trial(&record, &sweep.columns.metrics);
+                Outcome { record, metrics, error: None }
+            }
+            Err(error) => {
+                let (arm, repeat) = (self.arm.to_owned(), repeat as u32);
+                let record = TrialRecord { index, arm, repeat, seed, ..TrialRecord::default() };
+                let metrics = vec![None; sweep.columns.metrics.len()];
+                Outcome { record, metrics, error: Some(error) }
+            }
+        })
+    }
+
+    /// What a trial recorded; `None` if it was stopped.
+    fn record(
+        &self,
+        repeat: u64,
+        (index, seed): (u32, u64),
+        stop: &AtomicBool,
+    ) -> Result<Option<TrialRecord>, String> {
+        let sweep = self.sweep;
+        let repeat = repeat as u32;
+        let drawn;
+        let (arm, conditions) = match &self.fixed {
+            Some(Ok(fixed)) => fixed,
+            Some(Err(error)) => return Err(error.clone()),
+            None => {
+                let varied = self.varied.as_ref().map_err(Clone::clone)?;
+                let load = &mut |file: &str| sweep.files.load(&sweep.scenario.name, file);
+                drawn = varied.arm(&sweep.scenario, repeat, load).map_err(|it| it.to_string())?;
+                &drawn
+            }
+        };
+        let trial = Trial { index, arm, repeat, seed, keeps_curves: false };
+        let packets = Wanted::default();
+        let setting = Setting { stop, directory: None, packets: &packets, threads: None };
+        let told = |error: RunError| chain(&error);
+        let Some(data) = simulate(&trial, setting).map_err(told)? else { return Ok(None) };
+        Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))
+    }
+}
+
+/// Whether the mean is known as well as was asked for.
+fn is_narrow(when: &StopKeys, mean: &RunningMean) -> bool {
+    let Some(interval) = mean.interval(CONFIDENCE) else { return false };
+    let (Some(low), Some(high)) = (interval.low, interval.high) else { return false };
+    let half = (high - low) / 2.0;
+    let of_mean = when.within_percent.map(|percent| interval.mean.abs() * percent / 100.0);
+    [when.within, of_mean].into_iter().flatten().any(|within| half <= within)
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the trial panicked: {}", text.unwrap_or("for a reason unknown"))
+}
+
+/// Files that a scenario or an axis names, each read once.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    read: Mutex<BTreeMap<String, Vec<u8>>>,
+    digests: Mutex<Digests>,
+}
+
+/// Bytes of files that are kept in memory, at most; others are read again for each cell.
+const MOST_BYTES: usize = 256 << 20;
+
+impl Files {
+    /// The content of a file.
+    pub(super) fn load(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = read.get(file) {
+            return Ok(bytes.clone());
+        }
+        let bytes = source::load_file(scenario, file)?;
+        let kept: usize = read.values().map(Vec::len).sum();
+        if kept + bytes.len() <= MOST_BYTES {
+            read.insert(file.to_owned(), bytes.clone());
+        }
+        Ok(bytes)
+    }
+
+    /// The same, and remembers what it was.
+    pub(super) fn note(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
+        let bytes = self.load(scenario, file)?;
+        let sum = HEXLOWER.encode(digest(&SHA256, &bytes).as_ref());
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.insert(file.to_owned(), sum);
+        Ok(bytes)
+    }
+
+    pub(super) fn digests(&self) -> Digests {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

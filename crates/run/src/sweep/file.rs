@@ -1,0 +1,176 @@
+//! Sweep files: a scenario, what is varied in it, and how often.
+//!
+//! ```toml
+//! scenario = "comcast/upstream"     # a built-in one, or a file beside this one
+//! repeats = 30
+//!
+//! [[axis]]
+//! key = "path.rtt"
+//! from = "5ms"
+//! to = "200ms"
+//! steps = 20
+//! scale = "log"
+//!
+//! [stop]                            # a cell ends as soon as it knows enough
+//! metric = "load.rtt.p99"
+//! within_percent = 5
+//! ```
+//!
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+/// The keys of a sweep file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SweepFile {
+    /// Heading of the sweep, one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// The scenario: a built-in name, or a file beside this one; `None` where the caller has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
+    /// Takes the scenario's short form.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
+    /// `KEY=VALUE` overrides that hold for every cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Names of the arms to take; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<String>,
+    /// Instead of the scenario's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Trials of a cell, at most; instead of the scenario's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u64>,
+    /// How the axes make points.
+    #[serde(default)]
+    pub design: Design,
+    /// Points of a design that draws them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Names of the metrics that get a column, see `underload_record::metric`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+    /// When a cell knows enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopKeys>,
+    /// Which cells are the best.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestKeys>,
+    /// What is varied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axis: Vec<AxisKeys>,
+}
+
+/// How axes make points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Design {
+    /// Every value of each axis with every value of the others.
+    #[default]
+    Grid,
+    /// Each axis is drawn for each point.
+    Random,
+    /// Each axis is cut into as many equal parts as there are points, and each part is met once
+    /// (McKay, Beckman and Conover 1979).
+    LatinHypercube,
+}
+
+/// The keys of `[[axis]]`: values, a range, or points that each override several keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AxisKeys {
+    /// Name of its column; the key where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The key of the scenario that it overrides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<Value>>,
+    /// The first value of a range: a time, rate, size or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Value>,
+    /// The last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Value>,
+    /// How many values of a range are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// Whether a range grows by equal amounts or by equal factors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+    /// Points: each with a `name` and the keys that it overrides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<Vec<Table>>,
+}
+
+/// How a range grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// By equal amounts.
+    #[default]
+    Linear,
+    /// By equal factors.
+    Log,
+}
+
+/// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is within this.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopKeys {
+    /// The metric whose mean is to be known.
+    pub metric: String,
+    /// Of the mean, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_percent: Option<f64>,
+    /// In the metric's own unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<f64>,
+    /// Trials that a cell has at least.
+    #[serde(default = "StopKeys::least", skip_serializing_if = "StopKeys::is_least")]
+    pub least: u64,
+}
+
+impl StopKeys {
+    fn least() -> u64 {
+        5
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    fn is_least(least: &u64) -> bool {
+        *least == Self::least()
+    }
+}
+
+/// The keys of `[best]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BestKeys {
+    /// The metric that ranks cells by its mean.
+    pub metric: String,
+    /// Which end is the best.
+    #[serde(default = "BestKeys::smallest")]
+    pub order: underload_record::schema::Extreme,
+}
+
+impl BestKeys {
+    fn smallest() -> underload_record::schema::Extreme {
+        underload_record::schema::Extreme::Smallest
+    }
+}
+
+impl SweepFile {
+    /// The file as text.
+    ///
+    /// # Errors
+    /// Values that TOML has no words for.
+    pub fn to_text(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+}

@@ -1,0 +1,273 @@
+//! From a sweep file to a sweep, or to what is wrong with it and where.
+
+use std::path::Path;
+
+use underload_record::schema::World;
+use underload_sim::trial::TrialLabel;
+use underload_store::sweep::SweepColumns;
+
+use super::axis::{Axis, Level};
+use super::compute::Files;
+use super::points::Points;
+use super::{BestKeys, Design, StopKeys, Sweep, SweepFile};
+use crate::scenario::document::Document;
+use crate::scenario::error::Fault;
+use crate::scenario::section::read_section;
+use crate::scenario::{Options, Scenario, ScenarioError, builtin};
+use crate::source::Source;
+use crate::world::sim::configure;
+
+/// Axes of a sweep, at most.
+const MOST_AXES: usize = 32;
+/// Metrics of a sweep, at most.
+const MOST_METRICS: usize = 64;
+/// Points of a design that draws them, at most.
+const MOST_SAMPLES: u64 = 100_000_000;
+/// Trials of a sweep, at most: their numbers have 32 bits.
+const MOST_TRIALS: u64 = u32::MAX as u64;
+/// Values of an axis that are tried out before a sweep begins, at most.
+const MOST_TRIED: u64 = 1_000;
+/// What is told of every trial where the file does not say.
+const USUAL_METRICS: [&str; 4] = ["load.rtt.p50", "load.rtt.p99", "goodput.up", "goodput.down"];
+
+impl Sweep {
+    /// Reads a sweep file. `scenario` is what it varies, where the caller has it; else it is
+    /// looked for by the name that the file gives, beside the file or among those built in.
+    /// `program` is what computes it, see [`super::program`].
+    ///
+    /// # Errors
+    /// The first fault, of the file or its scenario, with its line and key and what would be
+    /// accepted.
+    pub fn parse(
+        text: &str,
+        name: &str,
+        scenario: Option<Source>,
+        program: &str,
+    ) -> Result<Self, ScenarioError> {
+        let mut document = Document::parse(text, name)?;
+        let root = std::mem::take(&mut document.root);
+        let plain = |fault: Fault| document.locate(fault, None);
+        let mut file: SweepFile = read_section(root).map_err(plain)?;
+        let source = match scenario {
+            Some(source) => source,
+            None => find(file.scenario.as_deref(), name).map_err(plain)?,
+        };
+        let files = Files::default();
+        let options = Options {
+            short: file.short,
+            set: file.set.clone(),
+            arms: file.arms.clone(),
+            seed: file.seed,
+            keeps_tables: true,
+            ..Options::default()
+        };
+        let load = &mut |wanted: &str| files.note(&source.name, wanted);
+        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load)?;
+        if !scenario.worlds().contains(&World::Sim) {
+            let problem = "runs commands, which virtual time cannot; expected one without exec";
+            return Err(plain(Fault::new("scenario", problem)));
+        }
+        let axes = axes(&mut file).map_err(plain)?;
+        let points = points(&file, &axes, scenario.seed).map_err(plain)?;
+        let repeats = repeats(&file, &scenario, points.count).map_err(plain)?;
+        fill(&mut file, &scenario);
+        check_numbers(&file).map_err(plain)?;
+        let columns = columns(&file, &axes).map_err(plain)?;
+        let (name, text) = (name.to_owned(), text.to_owned());
+        let program = program.to_owned();
+        let sweep =
+            Self { name, text, file, scenario, axes, points, repeats, columns, program, files };
+        sweep.check().map_err(plain)?;
+        Ok(sweep)
+    }
+
+    /// Tries the values of each axis with the first ones of the others, and every arm.
+    fn check(&self) -> Result<(), Fault> {
+        let first: Vec<Level> = self.axes.iter().map(|axis| axis.at(0.0)).collect();
+        for arm in &self.scenario.arms {
+            self.try_out(&first, &arm.name)?;
+        }
+        let Some(arm) = self.scenario.arms.first() else { return Ok(()) };
+        for (number, axis) in self.axes.iter().enumerate() {
+            let tried = axis.levels().unwrap_or(MOST_SHARES).min(MOST_TRIED);
+            for step in 1..tried {
+                let mut levels = first.clone();
+                levels[number] = match axis.levels() {
+                    Some(all) => axis.level(step * (all - 1) / (tried - 1)),
+                    None => axis.at(step as f64 / (tried - 1) as f64),
+                };
+                self.try_out(&levels, &arm.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether values make an arm that can be simulated.
+    fn try_out(&self, levels: &[Level], arm: &str) -> Result<(), Fault> {
+        let load = &mut |file: &str| self.files.note(&self.scenario.name, file);
+        let made = self.varied(levels, arm).and_then(|varied| varied.arm(&self.scenario, 0, load));
+        let (made, _) = made.map_err(|fault| self.blame(&fault, levels))?;
+        configure(&made, 0, TrialLabel::default())
+            .map_err(|error| self.blame(&Fault::new("", error.to_string()), levels))?;
+        Ok(())
+    }
+
+    /// The fault of an arm as the axis' that gave the value.
+    fn blame(&self, fault: &Fault, levels: &[Level]) -> Fault {
+        let axis = self.axis_of(&fault.key);
+        let Some(axis) = axis else { return Fault::new("scenario", fault.to_string()) };
+        let of_key = ["unknown key", "not a key", "no flow", "no hop", "the arm", "the scenario"];
+        if of_key.iter().any(|start| fault.problem.starts_with(start)) {
+            return Fault::new(format!("axis[{axis}].key"), fault.to_string());
+        }
+        let place = format!("axis[{axis}].{}", self.axes[axis].place());
+        Fault::new(place, format!("with `{}`: {fault}", levels[axis].value.text))
+    }
+}
+
+/// Places of an axis without steps that are tried out.
+const MOST_SHARES: u64 = 9;
+
+/// The scenario that a sweep file names.
+fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
+    let fault = |problem: String| Fault::new("scenario", problem);
+    let name = scenario.ok_or_else(|| fault("is missing: a built-in one, or a file".to_owned()))?;
+    let beside = Path::new(file).parent().map(|folder| folder.join(name));
+    let beside = beside.filter(|path| builtin::find(name).is_none() && path.is_file());
+    let name = beside.map_or(name.to_owned(), |path| path.to_string_lossy().into_owned());
+    Source::find(&name).map_err(|error| fault(error.to_string()))
+}
+
+fn axes(file: &mut SweepFile) -> Result<Vec<Axis>, Fault> {
+    if file.axis.len() > MOST_AXES {
+        return Err(Fault::new("axis", format!("more than {MOST_AXES} axes")));
+    }
+    let is_grid = file.design == Design::Grid;
+    let mut axes: Vec<Axis> = Vec::new();
+    for (index, keys) in file.axis.iter().enumerate() {
+        let place = format!("axis[{index}]");
+        let axis = Axis::read(keys.clone(), is_grid).map_err(|fault| fault.under(&place))?;
+        for earlier in &axes {
+            let keys = axis.keys();
+            if let Some(key) = earlier.keys().into_iter().find(|key| keys.contains(key)) {
+                let problem = format!("another axis varies {key}, too; expected one");
+                return Err(Fault::new(place, problem));
+            }
+        }
+        axes.push(axis);
+    }
+    Ok(axes)
+}
+
+fn points(file: &SweepFile, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
+    let samples = match (file.design, file.samples) {
+        (Design::Grid, None) => 0,
+        (Design::Grid, Some(_)) => {
+            let problem = "a grid has as many points as its axes make; expected a `design` of \
+                           \"random\" or \"latin-hypercube\"";
+            return Err(Fault::new("samples", problem));
+        }
+        (_, Some(samples)) if (1..=MOST_SAMPLES).contains(&samples) => samples,
+        (_, None) => return Err(Fault::new("samples", "is missing: how many points are drawn")),
+        (_, Some(_)) => return Err(Fault::new("samples", format!("expected 1 to {MOST_SAMPLES}"))),
+    };
+    if file.design != Design::Grid && axes.is_empty() {
+        return Err(Fault::new("design", "without an axis nothing is drawn; expected [[axis]]"));
+    }
+    Points::new(file.design, samples, axes, seed).ok_or_else(too_many)
+}
+
+/// Trials of a cell, at most.
+fn repeats(file: &SweepFile, scenario: &Scenario, points: u64) -> Result<u64, Fault> {
+    let own = u64::from(scenario.repeats);
+    let repeats = file.repeats.unwrap_or(own);
+    if repeats == 0 {
+        return Err(Fault::new("repeats", "expected at least 1"));
+    }
+    if scenario.cohort.as_ref().is_some_and(|cohort| cohort.study().is_some()) && repeats > own {
+        let problem = format!("{repeats}: the scenario's lines have {own} runs; expected fewer");
+        return Err(Fault::new("repeats", problem));
+    }
+    let trials = points.checked_mul(scenario.arms.len() as u64);
+    let trials = trials.and_then(|cells| cells.checked_mul(repeats));
+    if trials.is_none_or(|trials| trials > MOST_TRIALS) {
+        return Err(too_many());
+    }
+    Ok(repeats)
+}
+
+fn too_many() -> Fault {
+    Fault::new("", format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`"))
+}
+
+/// What the file leaves out.
+fn fill(file: &mut SweepFile, scenario: &Scenario) {
+    if file.metrics.is_empty() {
+        file.metrics = USUAL_METRICS.map(str::to_owned).to_vec();
+    }
+    if file.best.is_none() {
+        let usual = || file.stop.as_ref().map(|stop| stop.metric.clone());
+        let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
+        // A study's own numbers are of no single trial.
+        let headline = headline.filter(|metric| *metric != "cut" && !metric.starts_with("cut."));
+        let metric = usual().or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
+        file.best = Some(BestKeys { metric, order: underload_record::schema::Extreme::Smallest });
+    }
+    let stop = file.stop.iter().map(|stop| &stop.metric);
+    let needed: Vec<String> =
+        stop.chain(file.best.iter().map(|best| &best.metric)).cloned().collect();
+    for metric in needed {
+        if !file.metrics.contains(&metric) {
+            file.metrics.push(metric);
+        }
+    }
+}
+
+fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
+    let Some(StopKeys { within_percent, within, least, .. }) = &file.stop else { return Ok(()) };
+    let positive = |value: &f64| value.is_finite() && *value > 0.0;
+    match (within_percent, within) {
+        (None, None) => {
+            let problem = "expected `within_percent` or `within`: how narrow the interval must be";
+            Err(Fault::new("stop", problem))
+        }
+        (Some(percent), _) if !positive(percent) => {
+            Err(Fault::new("stop.within_percent", "expected more than 0"))
+        }
+        (_, Some(within)) if !positive(within) => {
+            Err(Fault::new("stop.within", "expected more than 0"))
+        }
+        // Two values have an interval, and a poor one.
+        _ if *least < 2 => Err(Fault::new("stop.least", "expected at least 2")),
+        _ => Ok(()),
+    }
+}
+
+/// The columns, whose names must differ.
+fn columns(file: &SweepFile, axes: &[Axis]) -> Result<SweepColumns, Fault> {
+    if file.metrics.len() > MOST_METRICS {
+        return Err(Fault::new("metrics", format!("more than {MOST_METRICS} metrics")));
+    }
+    let mut names: Vec<String> = SweepColumns::reserved().map(str::to_owned).collect();
+    let mut claim = |place: String, own: [String; 3]| {
+        let [name, ..] = &own;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(Fault::new(place, "a name is a text of visible characters"));
+        }
+        if let Some(taken) = own.iter().find(|name| names.contains(name)) {
+            return Err(Fault::new(place, format!("a column `{taken}` is there already")));
+        }
+        names.extend(own);
+        Ok(())
+    };
+    for (index, axis) in axes.iter().enumerate() {
+        let own = ["", ".amount", ".name"].map(|end| format!("{}{end}", axis.name));
+        claim(format!("axis[{index}]"), own)?;
+    }
+    for (index, metric) in file.metrics.iter().enumerate() {
+        let own = ["", ".low", ".high"].map(|end| format!("{metric}{end}"));
+        claim(format!("metrics[{index}]"), own)?;
+    }
+    let axes = axes.iter().map(Axis::column).collect();
+    Ok(SweepColumns { axes, metrics: file.metrics.clone() })
+}

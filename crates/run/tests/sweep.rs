@@ -1,0 +1,370 @@
+//! Sweeps as a program sees them: rows that follow from the sweep alone, whatever ends them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use underload_record::metric;
+use underload_record::schema::TrialRecord;
+use underload_run::scenario::{Options, Scenario, builtin};
+use underload_run::source::Source;
+use underload_run::sweep::{
+    AxisKeys, Design, Sweep, SweepEnd, SweepError, SweepFile, SweepProgress, SweepSettings, run,
+};
+use underload_run::{Settings, run as run_scenario};
+use underload_store::sweep::{ColumnValues, SweepCell, SweepDir, SweepRows};
+
+const SCENARIO: &str = r#"
+    repeats = 2
+    seed = 5
+    [path]
+    up = "5mbit"
+    rtt = "10ms"
+    [phases]
+    idle = "0s"
+    ramp = "50ms"
+    load = "200ms"
+    drain = "0s"
+    [[flow]]
+    name = "upload"
+    kind = "udp"
+    direction = "up"
+    rate = "6mbit"
+    start_jitter = "5ms"
+    [[flow]]
+    kind = "probe"
+    interval = "5ms"
+    [[arm]]
+    name = "fifo"
+    path.up_queue = "fifo:limit=64KiB"
+    [[arm]]
+    name = "codel"
+    path.up_queue = "codel:profile=linux"
+"#;
+
+const GRID: &str = r#"
+    metrics = ["load.rtt.p99", "utilisation.up"]
+    [[axis]]
+    key = "path.up"
+    values = ["4mbit", "8mbit"]
+    [[axis]]
+    key = "path.rtt"
+    from = "5ms"
+    to = "50ms"
+    steps = 4
+    scale = "log"
+"#;
+
+fn source(text: &str) -> Source {
+    Source { name: "scenario.toml".to_owned(), text: text.to_owned() }
+}
+
+fn sweep_of(text: &str, scenario: &str) -> Sweep {
+    Sweep::parse(text, "sweep.toml", Some(source(scenario)), "0.1.0 test").expect("a sweep")
+}
+
+fn settings(path: &Path, workers: usize) -> SweepSettings {
+    SweepSettings {
+        directory: path.to_owned(),
+        workers: NonZeroUsize::new(workers),
+        stop: Arc::default(),
+    }
+}
+
+/// Runs it to its end in a directory and gives its tables and cells.
+fn whole(sweep: &Sweep, path: &Path, workers: usize) -> ([Vec<u8>; 2], Vec<SweepCell>) {
+    let mut cells = Vec::new();
+    let end = run(sweep, &settings(path, workers), &mut (), &mut |cell| cells.push(cell));
+    assert_eq!(end.expect("it ends"), SweepEnd::Complete);
+    let table = |name: &str| fs::read(path.join(name)).expect("a table");
+    (["trials.parquet", "cells.parquet"].map(table), cells)
+}
+
+/// The names of columns whose text a row has, and the texts.
+fn texts<'a>(rows: &'a SweepRows, wanted: &str) -> Vec<&'a str> {
+    let found = rows.columns().find(|(name, _)| *name == wanted);
+    match found.expect(wanted).1 {
+        ColumnValues::Text(texts) => texts,
+        ColumnValues::OptionalText(texts) => {
+            texts.into_iter().map(Option::unwrap_or_default).collect()
+        }
+        other => panic!("{wanted}: {other:?}"),
+    }
+}
+
+fn doubles<'a>(rows: &'a SweepRows, wanted: &str) -> &'a [Option<f64>] {
+    match rows.columns().find(|(name, _)| *name == wanted).expect(wanted).1 {
+        ColumnValues::OptionalDouble(values) => values,
+        other => panic!("{wanted}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_cell_is_what_a_run_of_the_same_settings_computes() {
+    let sweep = sweep_of(GRID, SCENARIO);
+    assert_eq!((sweep.cells(), sweep.repeats(), sweep.trials()), (16, 2, 32));
+    let rows = sweep.compute(0..sweep.units(), &AtomicBool::new(false));
+    assert_eq!(rows.len(), 32);
+    for (up, rtt, cell) in [("4mbit", "5ms", 0), ("8mbit", "23208us", 12)] {
+        assert_eq!(sweep.cell(cell).values[1].text, rtt);
+        let set = vec![format!("path.up={up}"), format!("path.rtt={rtt}")];
+        let options = Options { set, ..Options::default() };
+        let load = &mut builtin::load_file;
+        let scenario = Scenario::parse_with(SCENARIO, "scenario.toml", &options, load);
+        let record = run_scenario(&scenario.expect("right"), &Settings::default(), &mut ());
+        let record = record.expect("a run").record;
+        for (arm, summary) in record.summaries.iter().enumerate() {
+            let first = (cell as usize + arm) * 2;
+            for repeat in 0..2 {
+                let of_run = |trial: &&TrialRecord| {
+                    trial.arm == summary.arm && trial.repeat as usize == repeat
+                };
+                let trial = record.trials.iter().find(of_run).expect("a trial");
+                assert_eq!(texts(&rows, "seed")[first + repeat], trial.seed.to_string());
+                assert_eq!(texts(&rows, "arm")[first + repeat], trial.arm);
+            }
+            let own: f64 = (0..2)
+                .map(|repeat| doubles(&rows, "utilisation.up")[first + repeat].expect("one"))
+                .sum();
+            let wanted = metric(summary, "utilisation.up").expect("it has one");
+            assert!((own / 2.0 - wanted).abs() < 1e-9, "{own} {wanted}");
+        }
+    }
+}
+
+#[test]
+fn the_tables_do_not_depend_on_workers_pieces_and_interruptions() {
+    let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 4\nleast = 2\n";
+    for more in ["", stop] {
+        let text =
+            format!("repeats = 6\n{}{more}", GRID.replace("metrics", "title = \"x\"\nmetrics"));
+        let sweep = sweep_of(&text, SCENARIO);
+        let folder = tempfile::tempdir().expect("a folder");
+        let (tables, cells) = whole(&sweep, &folder.path().join("one"), 1);
+        assert_eq!(cells.len(), 16);
+        let trials: BTreeSet<u64> = cells.iter().map(|cell| cell.trials).collect();
+        let is_wanted = if more.is_empty() { trials == [6].into() } else { trials.len() > 1 };
+        assert!(is_wanted, "the premise: {trials:?}");
+        assert_eq!(whole(&sweep, &folder.path().join("four"), 4), (tables.clone(), cells.clone()));
+
+        let path = folder.path().join("pieces");
+        let mut times = 0;
+        loop {
+            times += 1;
+            let settings = settings(&path, 2);
+            let mut listener = StopsAfter { left: 3, stop: Arc::clone(&settings.stop) };
+            let mut kept = 0;
+            let end = run(&sweep, &settings, &mut listener, &mut |_| kept += 1).expect("an end");
+            match end {
+                SweepEnd::Complete => break,
+                SweepEnd::Interrupted { stored } => {
+                    assert!(stored <= sweep.units() && kept > 0, "{stored}");
+                }
+            }
+        }
+        assert!(times > 1, "the premise: it was interrupted");
+        assert_eq!(whole(&sweep, &path, 3), (tables, cells));
+    }
+}
+
+/// Stops after a few pieces.
+struct StopsAfter {
+    left: u32,
+    stop: Arc<AtomicBool>,
+}
+
+impl SweepProgress for StopsAfter {
+    fn computed(&mut self, _units: u64, _trials: u64) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_worker_elsewhere_computes_the_same_rows() {
+    let sweep = sweep_of(GRID, SCENARIO);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
+    let path = folder.path().join("there");
+    let go_on = AtomicBool::new(false);
+    // As another process would: the sweep from its texts, rows as bytes.
+    let mut parcels: Vec<Vec<u8>> = Vec::new();
+    for start in (0..sweep.units()).rev().filter(|unit| unit % 5 == 0) {
+        let worker = sweep_of(GRID, SCENARIO);
+        let rows = worker.compute(start..(start + 5).min(worker.units()), &go_on);
+        parcels.push(rows.to_parquet().expect("bytes"));
+    }
+    let (mut directory, _) = SweepDir::open(&path, sweep.manifest()).expect("a directory");
+    for parcel in parcels {
+        let rows = SweepRows::from_parquet(sweep.columns(), parcel).expect("rows");
+        directory.append(rows).expect("kept");
+    }
+    assert!(directory.finish(&go_on).expect("tables"));
+    drop(directory);
+    assert_eq!(whole(&sweep, &path, 1), (tables, cells));
+}
+
+#[test]
+fn a_cohort_draws_as_in_a_run() {
+    let cohort = r#"
+        [cohort]
+        per = "trial"
+        [[cohort.draw]]
+        name = "rtt"
+        uniform = { low = "5ms", high = "60ms" }
+    "#;
+    let text = SCENARIO.replace("rtt = \"10ms\"", "rtt = \"{rtt}\"") + cohort;
+    let sweep = sweep_of("repeats = 3", &text);
+    assert_eq!((sweep.cells(), sweep.trials()), (2, 6));
+    let rows = sweep.compute(0..6, &AtomicBool::new(false));
+    let scenario = Scenario::parse(&text, "scenario.toml").expect("right");
+    let record = run_scenario(&scenario, &Settings::default(), &mut ()).expect("a run").record;
+    let conditions = texts(&rows, "conditions");
+    assert_eq!(conditions.iter().collect::<BTreeSet<_>>().len(), 6, "each draws its own");
+    for trial in &record.trials {
+        let arm = usize::from(trial.arm == "codel");
+        let wanted = serde_json::to_string(&trial.conditions).expect("JSON");
+        assert_eq!(conditions[arm * 3 + trial.repeat as usize], wanted);
+    }
+    let ids: BTreeSet<&str> = texts(&rows, "cell_id").into_iter().collect();
+    assert_eq!(ids.len(), 2);
+}
+
+#[test]
+fn a_cell_that_fails_is_listed_and_the_others_kept() {
+    // Each of them goes with the first of the other: both together make no path.
+    let text = r#"
+        [[axis]]
+        name = "delays"
+        point = [
+            { name = "none", phases = { drain = "10ms" } },
+            { name = "each", path = { up_delay = "5ms", down_delay = "5ms" } },
+        ]
+        [[axis]]
+        name = "round"
+        point = [
+            { name = "none", phases = { idle = "10ms" } },
+            { name = "both", path = { rtt = "10ms" } },
+        ]
+    "#;
+    let scenario = SCENARIO.replace("rtt = \"10ms\"\n", "");
+    let sweep = sweep_of(text, &scenario);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, cells) = whole(&sweep, &folder.path().join("sweep"), 2);
+    let failed: Vec<u64> = cells.iter().filter(|it| it.failed > 0).map(|it| it.cell).collect();
+    assert_eq!(failed, [6, 7], "both arms of the last point");
+    let error = cells[6].error.as_deref().expect("why");
+    assert!(error.contains("path.rtt"), "{error}");
+    assert_eq!((cells[6].trials, cells[6].failed), (2, 2));
+    assert!(cells[..6].iter().all(|cell| cell.metrics[0].is_some()));
+    assert!(cells[6].metrics.iter().all(Option::is_none));
+}
+
+#[test]
+fn a_directory_of_another_sweep_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sweep");
+    whole(&sweep_of("repeats = 1", SCENARIO), &path, 1);
+    for (text, scenario) in
+        [("repeats = 2", SCENARIO), ("repeats = 1", &SCENARIO.replace("8m", "9m"))]
+    {
+        let other = sweep_of(text, &format!("{scenario}\n"));
+        let error = run(&other, &settings(&path, 1), &mut (), &mut |_| {}).expect_err("another");
+        assert!(error.is_refusal(), "{error}");
+        assert!(matches!(error, SweepError::Store(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_million_cells_cost_nothing_until_they_are_computed() {
+    let text = r#"
+        design = "latin-hypercube"
+        samples = 1000000
+        [[axis]]
+        key = "path.up"
+        from = "1mbit"
+        to = "100mbit"
+        scale = "log"
+        [[axis]]
+        key = "path.rtt"
+        from = "2ms"
+        to = "80ms"
+    "#;
+    let sweep = sweep_of(text, SCENARIO);
+    assert_eq!((sweep.cells(), sweep.trials()), (2_000_000, 4_000_000));
+    let first = sweep.compute(3_999_996..3_999_997, &AtomicBool::new(false));
+    assert_eq!(texts(&first, "error"), [""]);
+    let place = sweep.cell(1_999_998);
+    assert_eq!(texts(&first, "path.up"), [place.values[0].text.as_str()]);
+    assert_eq!(doubles(&first, "path.rtt.amount"), [place.values[1].amount]);
+}
+
+#[test]
+fn what_is_built_in_code_is_a_file() {
+    let axis = AxisKeys {
+        key: Some("path.rtt".to_owned()),
+        values: Some(vec!["5ms".into(), "7ms".into()]),
+        ..AxisKeys::default()
+    };
+    let file = SweepFile { repeats: Some(3), axis: vec![axis], ..SweepFile::default() };
+    assert_eq!(file.design, Design::Grid);
+    let text = file.to_text().expect("TOML");
+    let sweep = sweep_of(&text, SCENARIO);
+    assert_eq!((sweep.cells(), sweep.repeats()), (4, 3));
+    assert_eq!(sweep.file().metrics[1], "load.rtt.p99", "what it left out is filled in");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let fault = |text: &str| {
+        let error = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+        let error = error.map(|_| ()).expect_err(text);
+        (error.line, error.to_string())
+    };
+    let axis = "[[axis]]\nkey = \"path.rtt\"\n";
+    for (text, line, words) in [
+        ("repeets = 3", Some(1), "repeets: unknown key"),
+        ("repeats = 0", Some(1), "repeats: expected at least 1"),
+        ("repeats = \"3\"", Some(1), "repeats"),
+        ("scenario", Some(1), ""),
+        ("samples = 3", Some(1), "as many points as its axes make"),
+        ("design = \"random\"", None, "samples: is missing"),
+        ("design = \"round\"", Some(1), "unknown variant"),
+        (&format!("{axis}values = [\"5ms\", \"fast\"]"), Some(3), "with `fast`: path.rtt"),
+        (&format!("{axis}values = [5]"), Some(3), "path.rtt"),
+        (&format!("{axis}from = \"1ms\"\nto = \"2ms\""), Some(1), "steps: is missing"),
+        (&format!("{axis}values = [\"5ms\"]\n{axis}values = [\"6ms\"]"), Some(4), "path.rtt, too"),
+        ("[[axis]]\nkey = \"path.rtd\"\nvalues = [\"5ms\"]", Some(2), "path.rtd"),
+        (
+            "[[axis]]\nkey = \"path.up_queue\"\nvalues = [\"pie\"]",
+            Some(2),
+            "overrides this key itself",
+        ),
+        (
+            "[[axis]]\nname = \"arm\"\nkey = \"path.rtt\"\nvalues = [\"5ms\"]",
+            Some(1),
+            "a column `arm`",
+        ),
+        ("metrics = [\"a\", \"a\"]", Some(1), "a column `a` is there already"),
+        ("arms = [\"pie\"]", None, "no arm is named `pie`"),
+        ("set = [\"path.up=fast\"]", None, "path.up"),
+        ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
+        ("[stop]\nmetric = \"m\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
+        ("[stop]\nmetric = \"m\"\nwithin = -1.0", Some(3), "more than 0"),
+        ("repeats = 4000000000", None, "more than 4294967295 trials"),
+    ] {
+        let (found, message) = fault(text);
+        assert!(message.contains(words), "{text}: {message}");
+        assert!(line.is_none() || found == line, "{text}: line {found:?}: {message}");
+    }
+    let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
+    assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
+    let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");
+    let unknown = unknown.expect_err("no such scenario").to_string();
+    assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
+}
