@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{agent_size, measure, sim_live, simulator, varying_links};
+use crate::{agent_size, measure, python, sim_live, simulator, varying_links};
 
 struct Bench {
     name: &'static str,
@@ -137,6 +137,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         println!("{:<18}{}", sim_live::NAME, sim_live::WHAT);
         println!("{:<18}{}", varying_links::NAME, varying_links::WHAT);
         println!("{:<18}{}", agent_size::NAME, agent_size::WHAT);
+        println!("{:<18}{}", python::NAME, python::WHAT);
         return Ok(());
     };
     match *name {
@@ -145,13 +146,20 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         sim_live::NAME => return sim_live::run(rest),
         varying_links::NAME => return varying_links::run(rest),
         agent_size::NAME => return agent_size::run(rest),
+        python::NAME => return python::compare(),
         _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {
         let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = known.join(", ");
-        let more =
-            [simulator::NAME, measure::NAME, sim_live::NAME, varying_links::NAME, agent_size::NAME];
+        let more = [
+            simulator::NAME,
+            measure::NAME,
+            sim_live::NAME,
+            varying_links::NAME,
+            agent_size::NAME,
+            python::NAME,
+        ];
         bail!("there is no benchmark `{name}`; known: {known}, {}", more.join(", "));
     };
     succeed(Command::new("cargo").args(bench.command).args(rest))

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 /// Every check, in order of how soon it says something, and how long each took.
 pub fn all() -> anyhow::Result<()> {
     type Check = fn() -> anyhow::Result<()>;
-    let steps: [(&str, Check); 10] = [
+    let steps: [(&str, Check); 11] = [
         ("fmt", fmt),
         ("tidy", crate::tidy::check),
         ("commits", || crate::commits::check(None)),
@@ -19,6 +19,7 @@ pub fn all() -> anyhow::Result<()> {
         ("msrv", msrv),
         ("audit", crate::audit::where_installed),
         ("test", || crate::test_run::run(&[])),
+        ("python", crate::python::where_possible),
         ("fuzz-time", || fuzz_time(CI_SECONDS)),
         ("fuzz", crate::fuzz::where_possible),
     ];

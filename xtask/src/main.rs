@@ -14,6 +14,7 @@ mod measure;
 mod mutants;
 mod names;
 mod playground;
+mod python;
 mod sim_live;
 mod simulator;
 mod targets;
@@ -41,6 +42,8 @@ usage: cargo xtask COMMAND
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   book       the documentation as a book with search, in target/book; needs mdbook
   playground the simulator as WebAssembly, for the book's page with sliders
+  python     the Python package: a wheel in a fresh environment, its tests, types and stubs;
+             `python --release` that of users, with its size and the time of its import
   reference  writes the pages of the book that follow from the program
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         ["audit"] => audit::run(),
         ["book"] => book::build(),
         ["playground"] => playground::build(),
+        ["python", rest @ ..] => python::run(rest),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),

@@ -7,8 +7,8 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
-use underload_run::scenario::{Options, Scenario, ScenarioErrors};
-use underload_run::source::{Source, load_file};
+use underload_run::scenario::{Options, Scenario};
+use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
 use underload_store::{RunDir, StoreError};
 
@@ -178,7 +178,7 @@ fn tell_details(scenario: &Scenario, settings: &Settings) {
             detail!("run directory: {}", path.display());
         }
         Destination::NewIn(folder) => detail!("a new run directory in {}", folder.display()),
-        Destination::Memory => {}
+        Destination::Memory | Destination::Caller => {}
     }
 }
 
@@ -211,15 +211,7 @@ impl Arguments {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let source = Source::find(&self.scenario).or_bad_input()?;
         let options = self.options().or_bad_input()?;
-        let load = &mut |file: &str| load_file(&source.name, file);
-        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load);
-        let all = |first| {
-            let all = Scenario::faults(&source.text, &source.name, &options, load);
-            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
-        };
-        let mut scenario = scenario.map_err(all).or_bad_input()?;
-        scenario.text = self.effective_text(&source.text);
-        Ok(scenario)
+        source.scenario(&options, &self.traces).or_bad_input()
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
@@ -313,26 +305,6 @@ impl Arguments {
             seed: self.seed,
             keeps_tables: false,
         })
-    }
-
-    /// The file, headed by what the command line changed, so that the record alone repeats it.
-    fn effective_text(&self, text: &str) -> String {
-        let mut changes = Vec::new();
-        if self.short {
-            changes.push("--short".to_owned());
-        }
-        changes.extend(self.overrides.iter().map(|set| format!("--set {set:?}")));
-        if !self.traces.is_empty() {
-            changes.push("--traces".to_owned());
-            changes.extend(self.traces.iter().map(|file| format!("{file:?}")));
-        }
-        changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
-        changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
-        changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
-        if changes.is_empty() {
-            return text.to_owned();
-        }
-        format!("# underload run with {}\n{text}", changes.join(" "))
     }
 }
 

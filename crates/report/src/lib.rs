@@ -36,7 +36,7 @@ pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
     FigurePage, PageError, cohort_page, history_page, plots, render, write_figure_pages,
-    write_history, write_report,
+    write_history, write_page, write_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table};

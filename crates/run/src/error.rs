@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use underload_store::StoreError;
+use underload_store::{RunData, StoreError};
 
 use crate::scenario::ScenarioError;
 
@@ -59,6 +59,10 @@ pub struct Remains {
     pub trials: usize,
     /// Where they are kept; `None` where none was completed, or none was to be kept.
     pub directory: Option<PathBuf>,
+    /// The trials themselves, where the caller was to have them: [`Destination::Caller`].
+    ///
+    /// [`Destination::Caller`]: crate::Destination::Caller
+    pub data: Option<Box<RunData>>,
     /// Why the files of a run without a trial could not be removed again.
     pub unremoved: Option<StoreError>,
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
-use underload_store::{Resumed, RunDir};
+use underload_record::schema::{
+    self, ArmRecord, FORMAT_VERSION, RunRecord, Sample, ScenarioRecord, Series,
+};
+use underload_store::{Resumed, RunData, RunDir};
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, RunError, chain};
@@ -23,6 +25,19 @@ pub struct Run {
     pub record: RunRecord,
     /// Where its trials, samples and curves are; `None` where they went to memory.
     pub directory: Option<PathBuf>,
+    /// The samples of all probes, by [`Destination::Caller`] alone, and not of runs of so many
+    /// trials that they are not kept.
+    pub samples: Vec<Sample>,
+    /// All curves, likewise.
+    pub series: Vec<Series>,
+}
+
+impl Run {
+    /// The run as if it had been read from a run directory.
+    pub fn into_data(self) -> RunData {
+        let Self { record, samples, series, .. } = self;
+        RunData { record, samples, series, left_out: Vec::new() }
+    }
 }
 
 /// Runs every arm of a scenario as often as it repeats.
@@ -54,11 +69,7 @@ pub fn run(
     let cache = cache(scenario, settings, &world, progress);
     let plan = Plan { scenario, settings, cache, keeps_curves };
     match execute(plan, &mut world, &mut results, progress) {
-        Ok(End::Complete { duration_s }) => {
-            let directory = results.directory().map(|directory| directory.path().to_owned());
-            let record = results.finish(duration_s).doing("finishing the run")?;
-            Ok(Run { record, directory })
-        }
+        Ok(End::Complete { duration_s }) => results.finish(duration_s).doing("finishing the run"),
         Ok(End::Interrupted { of }) => {
             Err(RunError::Interrupted { of, remains: results.break_off() })
         }
@@ -83,7 +94,7 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
         (_, Destination::Resume(_)) => Err(RunError::Refused(
             "packets are recorded of whole runs only, and not of one that is resumed".to_owned(),
         )),
-        (_, Destination::Memory) => {
+        (_, Destination::Memory | Destination::Caller) => {
             Err(RunError::Refused("packets are recorded into a run directory only".to_owned()))
         }
         (WorldChoice::Auto | WorldChoice::Sim, _) => Ok(WorldChoice::Sim),
@@ -97,7 +108,8 @@ fn begin(
     progress: &mut dyn Progress,
 ) -> Result<Results, RunError> {
     let directory = match &settings.destination {
-        Destination::Memory => return Ok(Results::in_memory(record)),
+        Destination::Memory => return Ok(Results::in_memory(record, false)),
+        Destination::Caller => return Ok(Results::in_memory(record, true)),
         Destination::Directory(path) => RunDir::create(path, record)?,
         Destination::Resume(path) => {
             let Resumed { directory, again } = RunDir::resume(path, &record)?;

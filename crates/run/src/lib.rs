@@ -13,6 +13,7 @@
 //! | [`source`] | scenarios, and the files that they name, by their names |
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives being killed |
 //! | [`world`] | what executes an arm |
+//! | [`replay`] | packets from elsewhere through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
 //! | [`host`] | facts of the machine, for the record |
 //! | [`measured_lines`] | the study of a list of lines that were measured |
@@ -26,6 +27,7 @@ pub mod measured_lines;
 pub mod modem_file;
 pub mod packets;
 mod progress;
+pub mod replay;
 mod results;
 pub mod scenario;
 mod settings;

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
-use underload_store::{RunDir, StoreError};
+use underload_store::{RunData, RunDir, StoreError};
 
 use crate::error::Remains;
+use crate::execute::Run;
 
 /// The trials of a run under way.
 #[derive(Debug)]
 pub(crate) enum Results {
     /// On disk.
     Directory(Box<RunDir>),
-    /// Nowhere else: samples are pooled as they come, curves are dropped.
+    /// Nowhere else: samples are pooled as they come.
     Memory(Box<Memory>),
 }
 
@@ -21,18 +22,32 @@ pub(crate) enum Results {
 pub(crate) struct Memory {
     record: RunRecord,
     pools: LatencyPools,
+    /// Samples and curves, where the caller wants them.
+    kept: Option<Kept>,
+}
+
+/// Samples and curves.
+type Kept = (Vec<Sample>, Vec<Series>);
+
+impl Memory {
+    /// What came of the trials so far, with the samples and curves that were kept.
+    fn conclude(mut self) -> (RunRecord, Option<Kept>) {
+        conclude(&mut self.record, &self.pools);
+        (self.record, self.kept)
+    }
 }
 
 impl Results {
-    pub(crate) fn in_memory(record: RunRecord) -> Self {
-        Self::Memory(Box::new(Memory { record, pools: LatencyPools::default() }))
+    pub(crate) fn in_memory(record: RunRecord, keeps_samples: bool) -> Self {
+        let kept = keeps_samples.then(Default::default);
+        Self::Memory(Box::new(Memory { record, pools: LatencyPools::default(), kept }))
     }
 
     /// For studies of thousands of trials: samples and curves are not kept one by one.
     pub(crate) fn summaries_only(self) -> Self {
         match self {
             Self::Directory(directory) => Self::Directory(Box::new(directory.summaries_only())),
-            Self::Memory(memory) => Self::Memory(memory),
+            Self::Memory(memory) => Self::Memory(Box::new(Memory { kept: None, ..*memory })),
         }
     }
 
@@ -64,6 +79,10 @@ impl Results {
             Self::Memory(memory) => {
                 memory.pools.add(trial, samples);
                 memory.record.trials.push(trial.clone());
+                if let Some((kept_samples, kept_series)) = &mut memory.kept {
+                    kept_samples.extend_from_slice(samples);
+                    kept_series.extend_from_slice(series);
+                }
                 Ok(())
             }
         }
@@ -78,15 +97,20 @@ impl Results {
     }
 
     /// Completes the record of a run and writes it.
-    pub(crate) fn finish(self, duration_s: f64) -> Result<RunRecord, StoreError> {
+    pub(crate) fn finish(self, duration_s: f64) -> Result<Run, StoreError> {
         match self {
-            Self::Directory(directory) => directory.finish(duration_s),
-            Self::Memory(memory) => {
-                let Memory { mut record, pools } = *memory;
-                record.host.duration_s = duration_s;
-                conclude(&mut record, &pools);
-                record.complete = true;
-                Ok(record)
+            Self::Directory(directory) => {
+                let path = directory.path().to_owned();
+                let record = directory.finish(duration_s)?;
+                let (samples, series) = Default::default();
+                Ok(Run { record, directory: Some(path), samples, series })
+            }
+            Self::Memory(mut memory) => {
+                memory.record.host.duration_s = duration_s;
+                memory.record.complete = true;
+                let (record, kept) = memory.conclude();
+                let (samples, series) = kept.unwrap_or_default();
+                Ok(Run { record, directory: None, samples, series })
             }
         }
     }
@@ -99,10 +123,18 @@ impl Results {
                 let path: PathBuf = directory.path().to_owned();
                 match trials {
                     0 => Remains { unremoved: directory.abandon().err(), ..Remains::default() },
-                    _ => Remains { trials, directory: Some(path), unremoved: None },
+                    _ => Remains { trials, directory: Some(path), ..Remains::default() },
                 }
             }
-            Self::Memory(_) => Remains { trials, ..Remains::default() },
+            Self::Memory(memory) => {
+                if memory.kept.is_none() || trials == 0 {
+                    return Remains { trials, ..Remains::default() };
+                }
+                let (record, kept) = memory.conclude();
+                let (samples, series) = kept.unwrap_or_default();
+                let data = RunData { record, samples, series, left_out: Vec::new() };
+                Remains { trials, data: Some(Box::new(data)), ..Remains::default() }
+            }
         }
     }
 }

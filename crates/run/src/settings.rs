@@ -25,6 +25,8 @@ pub enum Destination {
     /// Nowhere: the record alone comes back, with its summaries.
     #[default]
     Memory,
+    /// Nowhere: samples and curves come back beside the record.
+    Caller,
     /// This run directory, which must be new or empty.
     Directory(PathBuf),
     /// This run directory, whose run was cut short: the trials that it lacks are done.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::scenario::builtin;
+use crate::scenario::{Options, Scenario, ScenarioErrors, builtin};
 
 /// A scenario's text and the name to record it under.
 #[derive(Debug)]
@@ -46,6 +46,27 @@ impl Source {
             )));
         }
         Ok(Self { name: scenario.to_owned(), text: read_text(scenario)? })
+    }
+
+    /// The scenario with what was asked of it; files that it names are looked for by [`load_file`].
+    /// Its text repeats the run. `traces`: the files that [`Options::links`] stand for.
+    ///
+    /// # Errors
+    /// All that is wrong with it, as far as that can be told at once.
+    pub fn scenario(
+        &self,
+        options: &Options,
+        traces: &[String],
+    ) -> Result<Scenario, ScenarioErrors> {
+        let load = &mut |file: &str| load_file(&self.name, file);
+        let scenario = Scenario::parse_with(&self.text, &self.name, options, load);
+        let all = |first| {
+            let all = Scenario::faults(&self.text, &self.name, options, load);
+            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
+        };
+        let mut scenario = scenario.map_err(all)?;
+        scenario.text = options.effective_text(&self.text, traces);
+        Ok(scenario)
     }
 }
 

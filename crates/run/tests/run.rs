@@ -13,9 +13,13 @@ use underload_run::{Destination, Progress, RunError, Settings, WorldChoice, run}
 use underload_store::RunDir;
 
 fn two_queues() -> Scenario {
+    two_queues_often(2)
+}
+
+fn two_queues_often(repeats: i64) -> Scenario {
     Scenario::build("two queues")
         .set("title", "Two queues")
-        .set("repeats", 2)
+        .set("repeats", repeats)
         .path(Keys::new().set("up", "10mbit").set("rtt", "20ms"))
         .phases(Keys::new().set("idle", "500ms").set("ramp", "2s").set("load", "2s"))
         .flow("upload", "tcp", Keys::new().set("congestion_control", "cubic"))
@@ -53,6 +57,29 @@ fn the_record_is_the_same_in_memory_and_on_disk() {
     assert_eq!(memory.scenario.text, scenario.text);
     let [fifo, pie] = [0, 1].map(|arm| metric(&memory.summaries[arm], "load.rtt.p50"));
     assert!(fifo.expect("fifo") > 2.0 * pie.expect("pie"), "{fifo:?} {pie:?}");
+}
+
+#[test]
+fn a_caller_gets_what_a_directory_would_hold() {
+    let settings = Settings { destination: Destination::Caller, ..Settings::default() };
+    let whole = run(&two_queues(), &settings, &mut ()).expect("a run");
+    assert_eq!(whole.directory, None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run");
+    run(&two_queues(), &into(&path), &mut ()).expect("a run");
+    let read = RunDir::read(&path).expect("a run directory");
+    assert!(!read.samples.is_empty() && !read.series.is_empty());
+    assert!(whole.samples == read.samples && whole.series == read.series);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = Settings { stop: Arc::clone(&stop), ..settings };
+    let mut listener = Listener { stops: Some(stop), ..Listener::default() };
+    let many = two_queues_often(10_000);
+    let error = run(&many, &settings, &mut listener).expect_err("stopped");
+    let remains = error.remains().expect("trials");
+    let data = remains.data.as_ref().expect("the trials");
+    assert_eq!(data.record.trials.len(), remains.trials);
+    assert!(!data.record.complete && data.record.summaries.len() == 2);
 }
 
 /// Hears everything, and stops the run after a trial.

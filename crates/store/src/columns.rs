@@ -25,25 +25,39 @@ use crate::values::{guarded, optional, required, with_levels};
 
 /// Type and meaning of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Numbers of 64 bits.
     Long,
+    /// The same, some of them absent.
     OptionalLong,
+    /// UTF-8.
     Text,
+    /// The same, some of it absent.
     OptionalText,
+    /// True or false.
     Boolean,
+    /// Floating point of 64 bits.
     Double,
+    /// The same, some of them absent.
     OptionalDouble,
 }
 
-/// The values of one column of one row group, a default value where an optional one is absent.
+/// The values of one column of one row group.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Column {
+pub enum Column {
+    /// Of [`Kind::Long`].
     Long(Vec<i64>),
+    /// Of [`Kind::OptionalLong`].
     OptionalLong(Vec<Option<i64>>),
+    /// Of [`Kind::Text`].
     Text(Vec<ByteArray>),
+    /// Of [`Kind::OptionalText`].
     OptionalText(Vec<Option<ByteArray>>),
+    /// Of [`Kind::Boolean`].
     Boolean(Vec<bool>),
+    /// Of [`Kind::Double`].
     Double(Vec<f64>),
+    /// Of [`Kind::OptionalDouble`].
     OptionalDouble(Vec<Option<f64>>),
 }
 

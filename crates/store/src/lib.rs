@@ -38,12 +38,13 @@ use underload_disk::{self as disk, Access, GrowingFile};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
+pub use columns::{Column, Kind};
 pub use csv::{write_samples_csv, write_series_csv};
 pub use error::StoreError;
 pub use packets::PacketTable;
 pub use read::{RunData, parse_run_json};
 pub use resume::Resumed;
-pub use tables::{Table, parquet_table};
+pub use tables::{Table, parquet_table, table_columns, table_groups};
 pub use trials::write_trials_csv;
 
 use folder::Folder;
@@ -249,6 +250,35 @@ impl RunDir {
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
         self.record.host.duration_s = duration_s;
         conclude(&mut self.record, &self.pools);
+        self.close()
+    }
+
+    /// Writes a run that came from elsewhere into a directory, which must be new or empty. An
+    /// incomplete one stays what it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::create`] and [`RunDir::append_trial`]. Nothing of it remains then.
+    pub fn write(path: impl Into<PathBuf>, run: &RunData) -> Result<(), StoreError> {
+        let mut directory = RunDir::create(path, run.record.clone())?;
+        for trial in &run.record.trials {
+            let series = run.series_of_trial(trial.index);
+            let appended = directory.append_trial(trial, run.samples_of(trial.index), series);
+            if let Err(error) = appended {
+                // What failed first is what the caller must hear of.
+                let _ = directory.abandon();
+                return Err(error);
+            }
+        }
+        if !run.record.complete {
+            return directory.sync();
+        }
+        // Not concluded again: of a large run the samples behind the summaries are gone.
+        directory.record = run.record.clone();
+        directory.close().map(drop)
+    }
+
+    fn close(mut self) -> Result<RunRecord, StoreError> {
         self.record.complete = true;
         let path = self.folder.path();
         let tables =

@@ -35,10 +35,14 @@ impl RunData {
         of_trial(&self.samples, trial, |sample| sample.trial)
     }
 
+    /// Curves of one trial.
+    pub fn series_of_trial(&self, trial: u32) -> &[Series] {
+        of_trial(&self.series, trial, |series| series.trial)
+    }
+
     /// A curve of one trial.
     pub fn series_of(&self, trial: u32, name: &str) -> Option<&Series> {
-        let of_trial = of_trial(&self.series, trial, |series| series.trial);
-        of_trial.iter().find(|series| series.name == name)
+        self.series_of_trial(trial).iter().find(|series| series.name == name)
     }
 }
 

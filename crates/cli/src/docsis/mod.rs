@@ -192,10 +192,7 @@ impl Encode {
     fn run(&self) -> anyhow::Result<()> {
         let name = self.file.display().to_string();
         let text = files::read_text(&self.file)?;
-        let is_main = text.trim_start().get(..4).is_some_and(|s| s.eq_ignore_ascii_case("main"))
-            || text.trim_start().starts_with("/*");
-        let read = if is_main { text::from_main(&text) } else { text::from_toml(&text) };
-        let mut config = read.with_context(|| name.clone()).or_bad_input()?;
+        let mut config = text::read(&text).with_context(|| name.clone()).or_bad_input()?;
         let secret = secret(self.secret_file.as_deref())?;
         if !self.keep_mics {
             self.seal(&mut config, secret.as_ref()).with_context(|| name.clone()).or_bad_input()?;

@@ -19,17 +19,15 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_aqm::config::Spec;
-use underload_aqm::link::Link;
-use underload_aqm::packet::Packet;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
-use underload_aqm::time::Time;
 use underload_run::modem_file;
+use underload_run::replay::{self, Replay, Settled};
 use underload_run::source::load_file;
 
 use crate::console::warning;
 use crate::exit::OrBadInput;
-use fates::{Fates, Numbers};
+use fates::Numbers;
 use filter::Filter;
 use input::Arrival;
 use output::OutputFile;
@@ -84,8 +82,8 @@ pub struct Arguments {
 struct Bench {
     queue: QueueSetup,
     rules: Vec<String>,
-    link: Link<u64>,
-    fates: Fates,
+    replay: Replay,
+    output: Box<dyn Write>,
     file: Option<OutputFile>,
     /// What is written to, for messages.
     name: String,
@@ -98,7 +96,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = drive(&mut benches, arrivals);
     for bench in &mut benches {
         // Even after a bad packet, the fates of the ones before it are kept.
-        bench.fates.flush().with_context(|| bench.name.clone())?;
+        bench.output.flush().with_context(|| bench.name.clone())?;
         if let Some(file) = &bench.file {
             file.complete().with_context(|| bench.name.clone())?;
         }
@@ -132,9 +130,10 @@ impl Arguments {
         let bench = |(number, queue): (usize, QueueSetup)| {
             let rng = Rng::new(self.seed);
             let built = link.build(queue.build(&rng), &rng);
-            let (file, output, name) = self.output(is_alone, number, &queue)?;
-            let fates = Fates::new(output).with_context(|| name.clone())?;
-            Ok(Bench { rules: link.rule_names(), link: built, queue, fates, file, name })
+            let (file, mut output, name) = self.output(is_alone, number, &queue)?;
+            writeln!(output, "{}", fates::HEADER).with_context(|| name.clone())?;
+            let replay = Replay::new(built);
+            Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name })
         };
         queues.into_iter().enumerate().map(bench).collect()
     }
@@ -165,7 +164,7 @@ impl Arguments {
 
     /// The summaries, or the table of several queues.
     fn tell(&self, benches: &[Bench]) -> anyhow::Result<()> {
-        let numbers = |bench: &Bench| bench.fates.numbers(&bench.queue, &self.link);
+        let numbers = |bench: &Bench| fates::numbers(&bench.replay, &bench.queue, &self.link);
         let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
         let mut out = io::stdout().lock();
         if self.json {
@@ -173,7 +172,7 @@ impl Arguments {
             return writeln!(out).context("writing JSON");
         }
         if let [only] = benches {
-            eprint!("{}", only.fates.summary(&only.queue, &self.link, &only.rules));
+            eprint!("{}", fates::summary(&only.replay, &only.queue, &self.link, &only.rules));
             return Ok(());
         }
         out.write_all(table(&numbers).as_bytes()).context("writing the table")
@@ -223,12 +222,8 @@ fn drive(
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
 ) -> anyhow::Result<()> {
     let input = feed(benches, arrivals);
-    for Bench { link, fates, .. } in benches {
-        while let Some(event) = link.next_event() {
-            deliver(link, event, fates);
-            fates.write_settled()?;
-        }
-        fates.write_rest_as_queued()?;
+    for Bench { replay, output, .. } in benches {
+        replay.finish(&mut |row: Settled| fates::write_row(output, &row))?;
     }
     input
 }
@@ -237,26 +232,12 @@ fn feed(
     benches: &mut [Bench],
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
 ) -> anyhow::Result<()> {
-    let mut previous = Time::ZERO;
-    for (number, arrival) in (0..).zip(arrivals) {
-        let arrival = arrival.or_bad_input()?;
-        for Bench { link, fates, .. } in &mut *benches {
-            // What the link finished before this instant is settled first, so that memory stays
-            // bounded; what it does at this instant comes after the arrivals of this instant.
-            if arrival.time > previous {
-                deliver(link, Time::from_nanos(arrival.time.as_nanos() - 1), fates);
-            }
-            fates.arrived(&arrival);
-            link.send(arrival.time, Packet { meta: arrival.meta, payload: number }, fates);
-            fates.write_settled()?;
+    for arrival in arrivals {
+        let Arrival { id, time, meta, .. } = arrival.or_bad_input()?;
+        let arrival = replay::Arrival { id, time, meta };
+        for Bench { replay, output, .. } in &mut *benches {
+            replay.arrive(&arrival, &mut |row: Settled| fates::write_row(output, &row))?;
         }
-        previous = arrival.time;
     }
     Ok(())
-}
-
-fn deliver(link: &mut Link<u64>, now: Time, fates: &mut Fates) {
-    while let Some((_, packet)) = link.poll(now, fates) {
-        fates.delivered(packet.payload);
-    }
 }

@@ -61,6 +61,17 @@ impl TextError {
     }
 }
 
+/// Reads a text of either form.
+///
+/// # Errors
+/// As [`from_main`] or [`from_toml`].
+pub fn read(text: &str) -> Result<Config, TextError> {
+    let start = text.trim_start();
+    let is_main = start.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("main"))
+        || start.starts_with("/*");
+    if is_main { from_main(text) } else { from_toml(text) }
+}
+
 fn check_size(text: &str) -> Result<(), TextError> {
     match text.len() {
         bytes if bytes > MAX_TEXT_BYTES => Err(TextError::TooLarge { bytes }),

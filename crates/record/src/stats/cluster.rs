@@ -10,6 +10,8 @@ use underload_aqm::rng::Rng;
 #[derive(Debug, Clone)]
 pub struct BinnedClusters {
     ratio: f64,
+    /// Number of the first bin.
+    first: i64,
     /// Columns of a cluster: the bins, then what is longer than all.
     width: usize,
     counts: Vec<u64>,
@@ -27,6 +29,10 @@ pub struct ClusterQuantile {
     pub high: Option<f64>,
 }
 
+/// Width of the bins of values that come one by one.
+const FINE_RATIO: f64 = 1.005;
+/// Numbers that such bins take, at most: a gigabyte.
+const MOST_COUNTS: usize = 1 << 27;
 /// How often clusters are drawn for an interval.
 const DRAWS: usize = 400;
 /// Of clusters that are alike, so many have to lie beyond a quantile: with fewer, drawing them
@@ -37,7 +43,32 @@ impl BinnedClusters {
     /// So many clusters, with nothing in their bins.
     pub fn new(ratio: f64, bins: usize, clusters: usize) -> Self {
         let width = bins + 1;
-        Self { ratio, width, counts: vec![0; width * clusters] }
+        Self { ratio, first: 0, width, counts: vec![0; width * clusters] }
+    }
+
+    /// Values, each with the number of its cluster from 0, in bins of half a percent of themselves.
+    ///
+    /// `None` where a value is not above zero and finite, where numbers and values differ in
+    /// count, and where the bins would take more than a gigabyte.
+    pub fn of_values(values: &[f64], clusters: &[usize]) -> Option<Self> {
+        let all_good = values.iter().all(|value| value.is_finite() && *value > 0.0);
+        if values.is_empty() || values.len() != clusters.len() || !all_good {
+            return None;
+        }
+        let bin_of = |value: f64| (value.ln() / FINE_RATIO.ln()).ceil() as i64;
+        let least = bin_of(values.iter().copied().fold(f64::INFINITY, f64::min));
+        let most = bin_of(values.iter().copied().fold(0.0, f64::max));
+        let bins = usize::try_from(most - least).ok()?.checked_add(1)?;
+        let count = clusters.iter().max()?.checked_add(1)?;
+        if bins.checked_add(1)?.checked_mul(count)? > MOST_COUNTS {
+            return None;
+        }
+        let mut binned = Self { first: least, ..Self::new(FINE_RATIO, bins, count) };
+        for (value, cluster) in values.iter().zip(clusters) {
+            let bin = usize::try_from(bin_of(*value) - least).ok()?;
+            binned.add(*cluster, bin, 1);
+        }
+        Some(binned)
     }
 
     /// Counts values of a bin; what is past the last bin is beyond all.
@@ -113,7 +144,7 @@ impl BinnedClusters {
             if before + count >= rank {
                 let bin = first + place;
                 let within = (rank - before) / count;
-                let exponent = bin as f64 - 1.0 + within;
+                let exponent = (self.first + bin as i64) as f64 - 1.0 + within;
                 return (bin + 1 < self.width).then(|| self.ratio.powf(exponent));
             }
             before += count;
@@ -197,6 +228,33 @@ mod tests {
     //     scipy.stats.bootstrap((numpy.arange(120),), pooled, n_resamples=20000,
     //         vectorized=False, method='percentile', rng=1).confidence_interval
     // Half of what is left between the two is 1 % of a bin, the other the chance of 400 draws.
+    #[test]
+    fn values_one_by_one_are_binned_within_half_a_percent() {
+        let values: Vec<f64> = (1..=1_000).map(f64::from).collect();
+        let clusters: Vec<usize> = (0..1_000).map(|at| at % 40).collect();
+        let binned = BinnedClusters::of_values(&values, &clusters).expect("good values");
+        let found = binned.quantiles(&[0.5, 0.25], 0.95, &mut Rng::new(1));
+        for (quantile, want) in found.iter().zip([500.0, 250.0]) {
+            let estimate = quantile.estimate.expect("inside");
+            assert!((estimate / want - 1.0).abs() < 0.005, "{estimate} for {want}");
+            let (low, high) = (quantile.low.expect("low"), quantile.high.expect("high"));
+            assert!(low < estimate && estimate < high, "{low} {estimate} {high}");
+        }
+        let small = BinnedClusters::of_values(&[0.001, 0.002], &[0, 0]).expect("below one");
+        let median = small.quantiles(&[0.5], 0.95, &mut Rng::new(1))[0].estimate;
+        assert!((median.expect("a value") / 0.001 - 1.0).abs() < 0.005, "{median:?}");
+        for (values, clusters) in [
+            (&[][..], &[][..]),
+            (&[1.0], &[0, 1]),
+            (&[0.0], &[0]),
+            (&[f64::NAN], &[0]),
+            (&[1.0], &[usize::MAX]),
+            (&[1.0, 2.0], &[0, 1 << 40]),
+        ] {
+            assert!(BinnedClusters::of_values(values, clusters).is_none(), "{values:?}");
+        }
+    }
+
     #[test]
     fn quantiles_vary_as_scipys_do_when_clusters_are_drawn() {
         let mut rng = Rng::new(1);

@@ -122,6 +122,17 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     Ok(path)
 }
 
+/// Writes the page alone, with its plots in it, as a file that may replace an earlier report.
+///
+/// # Errors
+///
+/// As [`write_report`].
+pub fn write_page(path: &Path, runs: &[RunData]) -> Result<(), PageError> {
+    let html = render(runs)?;
+    check_replaceable(path, PAGE_MARK)?;
+    disk::write_whole(path, html.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
+}
+
 /// What the pages and the plots of every version have within their first bytes.
 const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";

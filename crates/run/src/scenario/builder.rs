@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use toml::{Table, Value};
+use underload_aqm::registry::LoadFile;
 
 use super::builtin;
 use super::document::Document;
@@ -146,6 +147,18 @@ impl Builder {
     /// # Errors
     /// As [`Scenario::parse`], without lines.
     pub fn finish(&self) -> Result<Scenario, ScenarioError> {
+        self.finish_with(&Options::default(), &mut builtin::load_file)
+    }
+
+    /// The scenario with what is asked of it; files that its links name are taken from `load`.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse_with`], without lines.
+    pub fn finish_with(
+        &self,
+        options: &Options,
+        load: &mut LoadFile<'_>,
+    ) -> Result<Scenario, ScenarioError> {
         let tables = |list: &[Keys]| list.iter().map(|keys| Value::Table(keys.table())).collect();
         let mut root = self.head.table();
         root.insert("path".to_owned(), Value::Table(self.path.table()));
@@ -154,8 +167,8 @@ impl Builder {
             root.insert(key.to_owned(), Value::Array(tables(list)));
         }
         let document = Document::new(&self.name, root);
-        let load = &mut builtin::load_file;
-        Scenario::resolve(document, self.text(), &Options::default(), load)
+        let text = options.effective_text(&self.text(), &[]);
+        Scenario::resolve(document, text, options, load)
     }
 
     /// The scenario as the text of a file, which the record of a run keeps.

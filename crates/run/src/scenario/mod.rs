@@ -144,6 +144,29 @@ pub struct Options {
     pub keeps_tables: bool,
 }
 
+impl Options {
+    /// The file, headed by what was changed, so that the record alone repeats the run. `traces`:
+    /// the files that [`Options::links`] stand for.
+    pub fn effective_text(&self, text: &str, traces: &[String]) -> String {
+        let mut changes = Vec::new();
+        if self.short {
+            changes.push("--short".to_owned());
+        }
+        changes.extend(self.set.iter().map(|set| format!("--set {set:?}")));
+        if !traces.is_empty() {
+            changes.push("--traces".to_owned());
+            changes.extend(traces.iter().map(|file| format!("{file:?}")));
+        }
+        changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
+        changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
+        changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
+        if changes.is_empty() {
+            return text.to_owned();
+        }
+        format!("# underload run with {}\n{text}", changes.join(" "))
+    }
+}
+
 /// Repeats of an arm, at most.
 const MAX_REPEATS: u32 = 100_000;
 

@@ -51,6 +51,34 @@ fn a_finished_run_reads_back_as_written() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn a_run_from_elsewhere_is_written_as_it_was() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
+    write(&at("whole"), &trials)?.finish(12.5)?;
+    // Dropped on the way: incomplete.
+    write(&at("part"), &trials[..3])?.sync()?;
+    for name in ["whole", "part"] {
+        let run = RunDir::read(at(name))?;
+        let copy = at(&format!("{name}-copy"));
+        RunDir::write(&copy, &run)?;
+        assert_eq!(RunDir::read(&copy)?, run, "{name}");
+        assert!(RunDir::write(&copy, &run).is_err_and(|error| error.is_occupied()));
+    }
+    // Summaries stay also where the samples that they came from are gone.
+    let mut bare = RunDir::read(at("whole"))?;
+    bare.samples.clear();
+    RunDir::write(at("bare"), &bare)?;
+    assert_eq!(RunDir::read(at("bare"))?.record.summaries, bare.record.summaries);
+    // A sample of a flow that the trial does not have.
+    let mut wrong = RunDir::read(at("whole"))?;
+    wrong.samples.last_mut().ok_or("samples")?.flow = u16::MAX;
+    assert!(RunDir::write(at("wrong"), &wrong).is_err());
+    assert!(!at("wrong").exists());
+    Ok(())
+}
+
+#[test]
 fn summaries_pool_samples_and_judge_expectations() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let mut trials = synthetic::trials(&QUEUES, 3, INTERVAL_NS);

@@ -1,0 +1,113 @@
+//! Cable modem configuration files.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use underload_docsis::check::{Severity, check};
+use underload_docsis::mic::Secret;
+use underload_docsis::recommend::{Choice, Upstream, table_2};
+use underload_docsis::{Config, Limits, text};
+
+use crate::errors::{raise, raise_words};
+
+fn wrong(py: Python<'_>, error: &dyn std::error::Error) -> PyErr {
+    raise_words(py, "DocsisError", error)
+}
+
+fn decoded(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<Config> {
+    if is_lenient {
+        let decoded = Config::decode_lenient(bytes, &Limits::default());
+        return Ok(decoded.map_err(|error| wrong(py, &error))?.0);
+    }
+    Config::decode(bytes).map_err(|error| wrong(py, &error))
+}
+
+/// A file's bytes as text: `toml` or `main`.
+#[pyfunction]
+pub fn docsis_decode(
+    py: Python<'_>,
+    bytes: &[u8],
+    form: &str,
+    is_lenient: bool,
+) -> PyResult<String> {
+    let config = decoded(py, bytes, is_lenient)?;
+    match form {
+        "toml" => Ok(text::to_toml(&config)),
+        "main" => Ok(text::to_main(&config)),
+        other => {
+            let problem = format!("form: `{other}`; expected toml or main");
+            Err(raise(py, "DocsisError", (problem,)))
+        }
+    }
+}
+
+/// A file's bytes as a tree, in JSON.
+#[pyfunction]
+pub fn docsis_describe(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<String> {
+    let config = decoded(py, bytes, is_lenient)?;
+    serde_json::to_string(&config.describe()).map_err(|error| wrong(py, &error))
+}
+
+/// Text of either form as a file's bytes. With a secret all MICs are made; without one those of the
+/// text stay. What breaks the rules is refused, unless it is forced: then the MICs that need no
+/// secret are made.
+#[pyfunction]
+pub fn docsis_encode<'py>(
+    py: Python<'py>,
+    words: &str,
+    secret: Option<&[u8]>,
+    is_forced: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut config = text::read(words).map_err(|error| wrong(py, &error))?;
+    let secret = secret.map(Secret::new);
+    if secret.is_some() || is_forced {
+        config.seal(secret.as_ref()).map_err(|error| wrong(py, &error))?;
+    }
+    let bytes = config.encode().map_err(|error| wrong(py, &error))?;
+    let findings = check(&bytes, secret.as_ref());
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let errors: Vec<String> = errors.map(ToString::to_string).collect();
+    if !errors.is_empty() && !is_forced {
+        return Err(raise(py, "DocsisError", (errors.join("\n"),)));
+    }
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// What is wrong with a file's bytes, as JSON and in words.
+#[pyfunction]
+pub fn docsis_check(
+    py: Python<'_>,
+    bytes: &[u8],
+    secret: Option<&[u8]>,
+) -> PyResult<(String, Vec<String>)> {
+    let secret = secret.map(Secret::new);
+    let findings = check(bytes, secret.as_ref());
+    let json = serde_json::to_string(&findings).map_err(|error| wrong(py, &error))?;
+    Ok((json, findings.iter().map(ToString::to_string).collect()))
+}
+
+/// The settings for an upstream as text, and the guideline's buffer for its rate, bytes.
+#[pyfunction]
+pub fn docsis_recommend(
+    py: Python<'_>,
+    sustained_bit_per_s: u64,
+    peak_bit_per_s: u64,
+    burst_bytes: u32,
+    choice: &str,
+    target_ms: u8,
+) -> PyResult<(String, u32)> {
+    let refuse = |problem: String| Err(raise(py, "DocsisError", (problem,)));
+    if sustained_bit_per_s == 0 || peak_bit_per_s < sustained_bit_per_s {
+        return refuse("expected a rate above 0, and a peak rate not below it".to_owned());
+    }
+    let (_, buffer_bytes) = table_2(sustained_bit_per_s);
+    let choice = match choice {
+        "buffer" => Choice::Buffer(buffer_bytes),
+        "docsis-pie" => Choice::DocsisPie(target_ms),
+        "low-latency" => Choice::LowLatency(target_ms),
+        other => {
+            return refuse(format!("`{other}`; expected buffer, docsis-pie or low-latency"));
+        }
+    };
+    let upstream = Upstream { sustained_bit_per_s, peak_bit_per_s, burst_bytes };
+    Ok((text::to_toml(&upstream.configuration(choice)), buffer_bytes))
+}

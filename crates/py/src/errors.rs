@@ -1,0 +1,41 @@
+//! Errors of the libraries as the package's exceptions, in the same words.
+
+use std::error::Error;
+
+use pyo3::call::PyCallArgs;
+use pyo3::prelude::*;
+use underload_run::scenario::{ScenarioError, ScenarioErrors};
+
+/// An exception of `underload._errors`, by its name.
+pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
+    let made = || -> PyResult<PyErr> {
+        let class = py.import("underload._errors")?.getattr(class)?;
+        Ok(PyErr::from_value(class.call1(arguments)?))
+    };
+    made().unwrap_or_else(|error| error)
+}
+
+/// The same, with an error and its causes for words.
+pub fn raise_words(py: Python<'_>, class: &str, error: &dyn Error) -> PyErr {
+    raise(py, class, (chain(error),))
+}
+
+/// What is wrong with a scenario: all faults in one exception.
+pub fn scenario(py: Python<'_>, errors: &ScenarioErrors) -> PyErr {
+    let fault = |error: &ScenarioError| {
+        (error.scenario.clone(), error.line, error.key.clone(), error.problem.clone())
+    };
+    let faults: Vec<_> = errors.0.iter().map(fault).collect();
+    raise(py, "ScenarioError", (errors.to_string(), faults))
+}
+
+/// An error and its causes, outermost first, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

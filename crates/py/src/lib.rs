@@ -1,0 +1,46 @@
+//! The Python package's native module: what Python says to the libraries, and what they answer.
+//!
+//! Thin on purpose: scenarios, runs, statistics and queues are the libraries' own. What users see,
+//! with its documentation, is the package in `python/underload`.
+
+#![allow(clippy::needless_pass_by_value, reason = "Python hands its arguments over")]
+
+mod attend;
+mod docsis;
+mod errors;
+mod frame;
+mod queue;
+mod run;
+mod scenario;
+mod stats;
+
+use pyo3::prelude::*;
+
+/// The native module.
+#[pymodule]
+mod _underload {
+    #[pymodule_export]
+    use super::docsis::{
+        docsis_check, docsis_decode, docsis_describe, docsis_encode, docsis_recommend,
+    };
+    #[pymodule_export]
+    use super::frame::Frame;
+    #[pymodule_export]
+    use super::queue::{Link, Queue, queue_label, queue_names, replay};
+    #[pymodule_export]
+    use super::run::{Run, load, run};
+    #[pymodule_export]
+    use super::scenario::{Scenario, scenario_names};
+    #[pymodule_export]
+    use super::stats::{
+        cluster_quantiles, hodges_lehmann, jain_index, kolmogorov_smirnov, mann_whitney,
+        mean_interval, quantiles,
+    };
+
+    /// The commit that the package was built from.
+    #[pymodule_export]
+    const COMMIT: &str = super::run::COMMIT;
+    /// Its version, that of the program.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}

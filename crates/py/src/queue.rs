@@ -1,0 +1,383 @@
+//! Queues and links step by step, and whole arrays of packets through them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt64Array};
+use arrow_buffer::NullBuffer;
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use underload_aqm::config::{ConfigError, LinkFacts, Spec};
+use underload_aqm::link::Link as AqmLink;
+use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use underload_aqm::qdisc::{Admit, Dequeue, DropReason, MarkReason, Observer, Qdisc};
+use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::Time;
+use underload_run::modem_file;
+use underload_run::replay::{Fate, FateColumns, PacketColumns, replay_columns};
+use underload_run::source::load_file;
+
+use crate::attend::attend;
+use crate::errors::raise_words;
+use crate::frame::Frame;
+
+/// A file that a SPEC names: built in, else here.
+fn named_file(name: &str) -> Result<Vec<u8>, String> {
+    load_file("", name)
+}
+
+fn link_setup(py: Python<'_>, spec: &str) -> PyResult<LinkSetup> {
+    let link = Spec::parse(spec).and_then(|spec| modem_file::link(&spec, &mut named_file));
+    link.map_err(|error| wrong(py, &error))
+}
+
+fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSetup> {
+    let queue = Spec::parse(spec).and_then(|spec| modem_file::queue(&spec, link, &mut named_file));
+    queue.map_err(|error| wrong(py, &error))
+}
+
+fn wrong(py: Python<'_>, error: &ConfigError) -> PyErr {
+    raise_words(py, "SpecError", error)
+}
+
+/// Names of the queues that there are.
+#[pyfunction]
+pub fn queue_names() -> Vec<&'static str> {
+    QUEUES.iter().map(|entry| entry.definition.name).collect()
+}
+
+/// A queue's SPEC in full, before a link where one is given.
+#[pyfunction]
+pub fn queue_label(py: Python<'_>, spec: &str, link: Option<&str>) -> PyResult<String> {
+    let facts = facts(py, link)?;
+    Ok(queue_setup(py, spec, &facts)?.label.to_string())
+}
+
+fn facts(py: Python<'_>, link: Option<&str>) -> PyResult<LinkFacts> {
+    link.map_or(Ok(LinkFacts::default()), |link| Ok(link_setup(py, link)?.facts()))
+}
+
+/// A packet that left or was dropped: number, bytes, flow, DSCP, ECN bits, arrival in ns.
+type Row = (u64, u32, u32, u8, u8, u64);
+
+fn row(packet: &Packet<u64>) -> Row {
+    let meta = &packet.meta;
+    let (dscp, ecn) = (meta.dscp.value(), meta.ecn.bits());
+    (packet.payload, meta.len, meta.flow, dscp, ecn, meta.arrived.as_nanos())
+}
+
+/// A drop or a mark: time in ns, number, what, and why.
+type Event = (u64, u64, &'static str, &'static str);
+
+/// Drops and marks that nobody asked for yet.
+#[derive(Default)]
+struct Events(Vec<Event>);
+
+/// Events that are kept until they are asked for, at most: the oldest give way.
+const MOST_EVENTS: usize = 1 << 20;
+
+impl Events {
+    fn add(&mut self, event: Event) {
+        if self.0.len() >= MOST_EVENTS {
+            self.0.drain(..MOST_EVENTS / 2);
+        }
+        self.0.push(event);
+    }
+}
+
+impl Observer<u64> for Events {
+    fn dropped(&mut self, now: Time, packet: Packet<u64>, reason: DropReason) {
+        self.add((now.as_nanos(), packet.payload, "dropped", reason.name()));
+    }
+
+    fn marked(&mut self, now: Time, packet: &Packet<u64>, reason: MarkReason) {
+        self.add((now.as_nanos(), packet.payload, "marked", reason.name()));
+    }
+}
+
+/// What Python says of a packet.
+fn packet(number: u64, (len, flow, dscp, ecn): (u32, u32, u8, u8)) -> PyResult<Packet<u64>> {
+    let told = |what: &str| Err(PyValueError::new_err(what.to_owned()));
+    let mut meta = Meta::new(len, flow);
+    if !(1..=1 << 24).contains(&len) {
+        return told(&format!("length: {len}; expected 1 to 16777216 bytes"));
+    }
+    let Some(dscp_value) = Dscp::new(dscp) else {
+        return told(&format!("dscp: {dscp}; expected 0 to 63"));
+    };
+    if ecn > 3 {
+        return told(&format!("ecn: {ecn}; expected 0 to 3"));
+    }
+    (meta.dscp, meta.ecn) = (dscp_value, Ecn::from_bits(ecn));
+    Ok(Packet { meta, payload: number })
+}
+
+/// The order of time that queues and links rely on.
+#[derive(Default)]
+struct Clock(u64);
+
+impl Clock {
+    fn at(&mut self, now_ns: u64) -> PyResult<Time> {
+        if now_ns < self.0 {
+            let problem = format!("now_ns: {now_ns} is before {}; time goes on", self.0);
+            return Err(PyValueError::new_err(problem));
+        }
+        self.0 = now_ns;
+        Ok(Time::from_nanos(now_ns))
+    }
+}
+
+/// A queue under way.
+#[pyclass(unsendable, module = "underload._underload")]
+pub struct Queue {
+    discipline: Box<dyn Qdisc<u64>>,
+    events: Events,
+    clock: Clock,
+    next: u64,
+    not_before: Option<u64>,
+}
+
+#[pymethods]
+impl Queue {
+    #[new]
+    fn new(py: Python<'_>, spec: &str, link: Option<&str>, seed: u64) -> PyResult<Self> {
+        let setup = queue_setup(py, spec, &facts(py, link)?)?;
+        let discipline = setup.build(&Rng::new(seed));
+        let (events, clock) = (Events::default(), Clock::default());
+        Ok(Self { discipline, events, clock, next: 0, not_before: None })
+    }
+
+    /// Offers a packet; its number, and whether it is in the queue.
+    fn enqueue(
+        &mut self,
+        now_ns: u64,
+        length: u32,
+        flow: u32,
+        dscp: u8,
+        ecn: u8,
+    ) -> PyResult<(u64, bool)> {
+        let packet = packet(self.next, (length, flow, dscp, ecn))?;
+        let now = self.clock.at(now_ns)?;
+        let number = self.next;
+        self.next += 1;
+        let admit = self.discipline.enqueue(now, packet, &mut self.events);
+        Ok((number, admit == Admit::Queued))
+    }
+
+    /// Takes the packet that leaves next.
+    fn dequeue(&mut self, now_ns: u64) -> PyResult<Option<Row>> {
+        let now = self.clock.at(now_ns)?;
+        self.not_before = None;
+        Ok(match self.discipline.dequeue(now, &mut self.events) {
+            Dequeue::Packet(packet) => Some(row(&packet)),
+            Dequeue::Empty => None,
+            Dequeue::NotBefore(time) => {
+                self.not_before = Some(time.as_nanos());
+                None
+            }
+        })
+    }
+
+    /// When a queue that shapes gives its next packet, as it said last.
+    #[getter]
+    fn not_before_ns(&self) -> Option<u64> {
+        self.not_before
+    }
+
+    /// Packets and bytes that it holds.
+    fn backlog(&self) -> (u32, u64) {
+        let backlog = self.discipline.backlog();
+        (backlog.packets, backlog.bytes)
+    }
+
+    /// Counters since its creation.
+    fn stats(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.discipline.stats();
+        vec![
+            ("offered", stats.offered.packets),
+            ("sent", stats.sent.packets),
+            ("dropped_enqueue", stats.dropped_enqueue.packets),
+            ("dropped_dequeue", stats.dropped_dequeue.packets),
+            ("marked", stats.marked),
+        ]
+    }
+
+    /// Internal state by dotted name.
+    fn gauges(&self) -> Vec<(&'static str, f64)> {
+        let mut gauges = Vec::new();
+        self.discipline.gauges(&mut |name, value| gauges.push((name, value)));
+        gauges
+    }
+
+    /// Drops and marks since it was asked last.
+    fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events.0)
+    }
+}
+
+/// A link under way, with its queue.
+#[pyclass(unsendable, module = "underload._underload")]
+pub struct Link {
+    path: AqmLink<u64>,
+    events: Events,
+    clock: Clock,
+    next: u64,
+}
+
+#[pymethods]
+impl Link {
+    #[new]
+    fn new(py: Python<'_>, link: &str, queue: &str, seed: u64) -> PyResult<Self> {
+        let link = link_setup(py, link)?;
+        let queue = queue_setup(py, queue, &link.facts())?;
+        let rng = Rng::new(seed);
+        let path = link.build(queue.build(&rng), &rng);
+        Ok(Self { path, events: Events::default(), clock: Clock::default(), next: 0 })
+    }
+
+    /// A packet reaches its queue; the packet's number.
+    fn send(&mut self, now_ns: u64, length: u32, flow: u32, dscp: u8, ecn: u8) -> PyResult<u64> {
+        let packet = packet(self.next, (length, flow, dscp, ecn))?;
+        let now = self.clock.at(now_ns)?;
+        self.next += 1;
+        self.path.send(now, packet, &mut self.events);
+        Ok(self.next - 1)
+    }
+
+    /// What has reached the far end by then, with the time of that.
+    fn poll(&mut self, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
+        let now = self.clock.at(now_ns)?;
+        let mut arrived = Vec::new();
+        while let Some((time, packet)) = self.path.poll(now, &mut self.events) {
+            arrived.push((time.as_nanos(), row(&packet)));
+        }
+        Ok(arrived)
+    }
+
+    /// When to poll next; `None`: not before another packet.
+    fn next_ns(&self) -> Option<u64> {
+        // What arrived before the last call is there to be polled now.
+        self.path.next_event().map(|time| time.as_nanos().max(self.clock.0))
+    }
+
+    /// Packets and bytes in its queue.
+    fn backlog(&self) -> (u32, u64) {
+        let backlog = self.path.queue().backlog();
+        (backlog.packets, backlog.bytes)
+    }
+
+    /// Drops and marks since it was asked last.
+    fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events.0)
+    }
+}
+
+/// Columns of packets through a queue and a link.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the columns of packets")]
+pub fn replay(
+    py: Python<'_>,
+    queue: &str,
+    link: &str,
+    seed: u64,
+    time_ns: PyReadonlyArray1<'_, u64>,
+    len: PyReadonlyArray1<'_, u32>,
+    flow: Option<PyReadonlyArray1<'_, u32>>,
+    dscp: Option<PyReadonlyArray1<'_, u8>>,
+    ecn: Option<PyReadonlyArray1<'_, u8>>,
+) -> PyResult<Frame> {
+    let link = link_setup(py, link)?;
+    let queue = queue_setup(py, queue, &link.facts())?;
+    let packets = PacketColumns {
+        time_ns: time_ns.as_slice()?,
+        len: len.as_slice()?,
+        flow: flow.as_ref().map(|it| it.as_slice()).transpose()?,
+        dscp: dscp.as_ref().map(|it| it.as_slice()).transpose()?,
+        ecn: ecn.as_ref().map(|it| it.as_slice()).transpose()?,
+    };
+    let stop = AtomicBool::new(false);
+    let work = || {
+        let rng = Rng::new(seed);
+        let built = link.build(queue.build(&rng), &rng);
+        let fates = replay_columns(built, &packets, &stop)?;
+        Ok(fates.map(|(fates, _)| arrays(&packets, fates)))
+    };
+    let replayed = attend(py, &stop, work)?;
+    let replayed = replayed.map_err(|error: underload_run::replay::ColumnsError| {
+        raise_words(py, "PacketsError", &error)
+    })?;
+    Frame::of_arrays(py, replayed.unwrap_or_default())
+}
+
+/// The columns that `underload replay` writes.
+fn arrays(packets: &PacketColumns<'_>, fates: FateColumns) -> Vec<(&'static str, ArrayRef)> {
+    let count = fates.fate.len() as u64;
+    let FateColumns { fate, start_ns, end_ns, sojourn_ns, ecn, was_sent } = fates;
+    let sent = NullBuffer::from(was_sent);
+    let times = |values: Vec<u64>| -> ArrayRef {
+        let values: Vec<i64> = values.into_iter().map(u64::cast_signed).collect();
+        Arc::new(Int64Array::new(values.into(), Some(sent.clone())))
+    };
+    let arrival: Vec<i64> = packets.time_ns.iter().map(|time| time.cast_signed()).collect();
+    let names = |words: &[&str], keys: UInt8Array| -> ArrayRef {
+        let words = Arc::new(StringArray::from(words.to_vec()));
+        Arc::new(DictionaryArray::<UInt8Type>::new(keys, words))
+    };
+    let fates: UInt8Array = fate.iter().map(|fate| Some(fate_key(*fate))).collect();
+    let all = reason_names();
+    let place = |reason: MarkReason| all.iter().position(|name| *name == reason.name());
+    let marks = MarkReason::ALL.map(|reason| place(reason).unwrap_or_default() as u8);
+    let reasons: UInt8Array = fate.iter().map(|fate| reason_key(*fate, marks)).collect();
+    vec![
+        ("id", Arc::new(UInt64Array::from_iter_values(0..count))),
+        ("arrival_ns", Arc::new(Int64Array::from(arrival))),
+        ("fate", names(&FATES.map(Fate::name), fates)),
+        ("reason", names(&all, reasons)),
+        ("start_ns", times(start_ns)),
+        ("end_ns", times(end_ns)),
+        ("sojourn_ns", times(sojourn_ns)),
+        ("ecn", names(&[0, 1, 2, 3].map(|bits| Ecn::from_bits(bits).name()), ecn.into())),
+    ]
+}
+
+/// One of each kind, in the order of [`fate_key`].
+const FATES: [Fate; 5] = [
+    Fate::Sent,
+    Fate::Marked(MarkReason::Early),
+    Fate::Dropped(DropReason::Early),
+    Fate::Dropped(DropReason::ControlLaw),
+    Fate::Queued,
+];
+
+fn fate_key(fate: Fate) -> u8 {
+    match fate {
+        Fate::Sent => 0,
+        Fate::Marked(_) => 1,
+        Fate::Dropped(reason) if reason.at_enqueue() => 2,
+        Fate::Dropped(_) => 3,
+        Fate::Queued => 4,
+    }
+}
+
+/// Reasons of drops, then those of marks alone: a name stands there once.
+fn reason_names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = DropReason::ALL.into_iter().map(DropReason::name).collect();
+    for reason in MarkReason::ALL {
+        if !names.contains(&reason.name()) {
+            names.push(reason.name());
+        }
+    }
+    names
+}
+
+/// Where the name of a fate's reason stands in `marks` or, of drops, among all.
+fn reason_key(fate: Fate, marks: [u8; MarkReason::ALL.len()]) -> Option<u8> {
+    match fate {
+        Fate::Sent | Fate::Queued => None,
+        Fate::Dropped(reason) => Some(reason as u8),
+        Fate::Marked(reason) => Some(marks[reason as usize]),
+    }
+}

@@ -1,0 +1,355 @@
+//! Runs: begun, heard of while they go on, stopped, read back, shown.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use underload_record::schema::{RunRecord, TrialRecord};
+use underload_record::{metric_of, metric_over_trials};
+use underload_run::scenario;
+use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
+use underload_store::{RunData, RunDir, Table};
+
+use crate::attend::BETWEEN_SIGNALS;
+use crate::errors::{chain, raise, raise_words};
+use crate::frame::Frame;
+use crate::scenario::Scenario;
+
+/// What a run tells while it goes on.
+enum Event {
+    World(String),
+    Start(usize),
+    Say(String),
+    Finished { arm: String, repeat: u32 },
+}
+
+/// Hands on what a run tells; nobody listens any more once it is to stop.
+struct Told(Sender<Event>);
+
+impl Progress for Told {
+    fn world(&mut self, _scenario: &scenario::Scenario, world: &str) {
+        let _ = self.0.send(Event::World(world.to_owned()));
+    }
+
+    fn start(&mut self, trials: usize, _estimate: Option<Duration>) {
+        let _ = self.0.send(Event::Start(trials));
+    }
+
+    fn say(&mut self, line: &str) {
+        let _ = self.0.send(Event::Say(line.to_owned()));
+    }
+
+    fn finished(&mut self, trial: &TrialRecord) {
+        let _ = self.0.send(Event::Finished { arm: trial.arm.clone(), repeat: trial.repeat });
+    }
+}
+
+/// How a scenario is run.
+#[derive(FromPyObject)]
+pub struct Asked {
+    #[pyo3(item)]
+    world: String,
+    #[pyo3(item)]
+    out: Option<PathBuf>,
+    #[pyo3(item)]
+    resume: bool,
+    #[pyo3(item)]
+    cache: bool,
+    #[pyo3(item)]
+    threads: Option<NonZeroUsize>,
+}
+
+/// Runs a scenario on a thread of its own. `hear` is called with what it tells: its kind, and a
+/// text or a number.
+#[pyfunction]
+pub fn run(
+    py: Python<'_>,
+    scenario: &Scenario,
+    asked: Asked,
+    hear: &Bound<'_, PyAny>,
+) -> PyResult<Run> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = settings(py, asked, &stop)?;
+    let (sender, mut receiver) = mpsc::channel();
+    let scenario = Arc::clone(&scenario.0);
+    let work = move || underload_run::run(&scenario, &settings, &mut Told(sender));
+    let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
+    let mut broken: Option<PyErr> = None;
+    loop {
+        let events = &mut receiver;
+        let event = py.detach(move || events.recv_timeout(BETWEEN_SIGNALS));
+        let heard = match event {
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => py.check_signals(),
+            Ok(event) if broken.is_none() => tell(hear, event).and_then(|()| py.check_signals()),
+            Ok(_) => Ok(()),
+        };
+        if let Err(error) = heard
+            && broken.is_none()
+        {
+            stop.store(true, Ordering::Relaxed);
+            broken = Some(error);
+        }
+    }
+    let outcome = py.detach(|| worker.join());
+    let Ok(outcome) = outcome else {
+        return Err(raise(py, "RunError", ("the run ended by a fault of this program",)));
+    };
+    match (outcome, broken) {
+        (Ok(run), None) => Ok(Run::of_finished(run)),
+        (Ok(run), Some(broken)) => Err(interrupted(py, Some(Run::of_finished(run)), broken)),
+        (Err(error), broken) => Err(failed(py, error, broken)),
+    }
+}
+
+fn settings(py: Python<'_>, asked: Asked, stop: &Arc<AtomicBool>) -> PyResult<Settings> {
+    let world = match asked.world.as_str() {
+        "sim" => WorldChoice::Sim,
+        "live" => WorldChoice::Live,
+        "auto" => WorldChoice::Auto,
+        other => {
+            let problem = format!("world: `{other}`; expected sim, live or auto");
+            return Err(raise(py, "RunError", (problem,)));
+        }
+    };
+    Ok(Settings {
+        world,
+        destination: match asked.out {
+            None => Destination::Caller,
+            Some(path) if asked.resume => Destination::Resume(path),
+            Some(path) => Destination::Directory(path),
+        },
+        uses_cache: asked.cache,
+        threads: asked.threads,
+        stop: Arc::clone(stop),
+        commit: COMMIT,
+        ..Settings::default()
+    })
+}
+
+/// The commit that the package was built from.
+pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
+
+fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
+    match event {
+        Event::World(world) => hear.call1(("world", world)),
+        Event::Start(trials) => hear.call1(("start", trials)),
+        Event::Say(line) => hear.call1(("say", line)),
+        Event::Finished { arm, repeat } => hear.call1(("finished", format!("{arm} {repeat}"))),
+    }
+    .map(drop)
+}
+
+/// A run that did not come to its end, with what is left of it.
+fn failed(py: Python<'_>, error: RunError, broken: Option<PyErr>) -> PyErr {
+    match error {
+        RunError::Interrupted { remains, .. } => {
+            let rest = Run::of_remains(remains);
+            match broken {
+                Some(broken) => interrupted(py, rest, broken),
+                None => raise(py, "RunError", ("the run was stopped",)),
+            }
+        }
+        RunError::Failed { source, remains } => {
+            let rest = Run::of_remains(remains);
+            raise(py, "RunError", (chain(&source), rest))
+        }
+        RunError::Scenario(error) => {
+            crate::errors::scenario(py, &scenario::ScenarioErrors(vec![error]))
+        }
+        RunError::Store(error) => raise_words(py, "StoreError", &error),
+        error => raise_words(py, "RunError", &error),
+    }
+}
+
+/// What stopped a run, carrying what was finished where that was Ctrl-C.
+fn interrupted(py: Python<'_>, run: Option<Run>, broken: PyErr) -> PyErr {
+    if !broken.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+        return broken;
+    }
+    raise(py, "Interrupted", (run,))
+}
+
+/// Name, title, caption and SVG.
+type Plot = (String, String, String, String);
+
+/// A run: in memory, or in its directory until its tables are asked for.
+#[pyclass(frozen, module = "underload._underload")]
+pub struct Run {
+    record: Arc<RunRecord>,
+    directory: Option<PathBuf>,
+    data: OnceLock<Arc<RunData>>,
+}
+
+/// Reads a run directory, or a file of another tool. `is_temporary`: all of it, at once.
+#[pyfunction]
+pub fn load(py: Python<'_>, path: PathBuf, is_temporary: bool) -> PyResult<Run> {
+    if path.is_file() {
+        let data = py.detach(|| underload_report::load(&[&path]));
+        let data = data.map_err(|error| raise_words(py, "FormatError", &error))?.pop();
+        return data.map(Run::of_data).ok_or_else(|| raise(py, "FormatError", ("no run",)));
+    }
+    let wrong = |error| raise_words(py, "StoreError", &error);
+    if is_temporary {
+        return Ok(Run::of_data(py.detach(|| RunDir::read(&path)).map_err(wrong)?));
+    }
+    let record = py.detach(|| RunDir::read_record(&path)).map_err(wrong)?;
+    Ok(Run::of_directory(record, path))
+}
+
+#[pymethods]
+impl Run {
+    /// The record as JSON, as `run.json` has it.
+    fn json(&self, py: Python<'_>) -> PyResult<String> {
+        let json = py.detach(|| serde_json::to_string(&*self.record));
+        json.map_err(|error| raise_words(py, "Error", &error))
+    }
+
+    /// Name, world, seed, whether it is complete, and the number of its trials.
+    fn facts(&self) -> (String, String, u64, bool, usize) {
+        let record = &self.record;
+        let (name, world) = (record.scenario.name.clone(), record.world.name().to_owned());
+        (name, world, record.seed, record.complete, record.trials.len())
+    }
+
+    /// The directory that it is in, if it is in one.
+    #[getter]
+    fn directory(&self) -> Option<PathBuf> {
+        self.directory.clone()
+    }
+
+    /// Name and label of each arm, in the scenario's order.
+    fn arms(&self) -> Vec<(String, String)> {
+        self.record.arms.iter().map(|arm| (arm.name.clone(), arm.label.clone())).collect()
+    }
+
+    /// A metric of an arm by its name; `None` where it has no such number.
+    fn metric(&self, arm: &str, name: &str) -> Option<f64> {
+        metric_of(&self.record, arm, name)
+    }
+
+    /// The same of each valid trial of the arm.
+    fn metric_over_trials(&self, py: Python<'_>, arm: &str, name: &str) -> Vec<f64> {
+        py.detach(|| metric_over_trials(&self.record, arm, name))
+    }
+
+    /// A table: `trials`, `samples` or `series`.
+    fn frame(&self, py: Python<'_>, table: &str) -> PyResult<Frame> {
+        let table = match table {
+            "trials" => Table::Trials,
+            "samples" => Table::Samples,
+            _ => Table::Series,
+        };
+        Frame::of_run(py, table, &*self.data(py)?)
+    }
+
+    /// What of an incomplete run was damaged and is left out.
+    fn left_out(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.data(py)?.left_out.clone())
+    }
+
+    /// Writes it as a run directory.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let data = self.data(py)?;
+        let written = py.detach(|| RunDir::write(path, &data));
+        written.map_err(|error| raise_words(py, "StoreError", &error))
+    }
+
+    /// The table that the program prints.
+    fn table(&self, py: Python<'_>) -> PyResult<String> {
+        self.shown(py, |runs| Ok(underload_report::table(runs)))
+    }
+
+    /// What the program says below the table.
+    fn sentences(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.shown(py, |runs| Ok(underload_report::summary_lines(runs)))
+    }
+
+    /// What makes its numbers doubtful.
+    fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.shown(py, |runs| Ok(underload_report::warnings(runs)))
+    }
+
+    /// Name, title, caption and SVG of each plot of its report.
+    fn plots(&self, py: Python<'_>) -> PyResult<Vec<Plot>> {
+        let plots = |runs: &[RunData]| {
+            let plots = underload_report::plots(runs).map_err(|error| chain(&error))?;
+            let plot = |plot: underload_report::Plot| {
+                let svg = plot.svg();
+                (plot.name, plot.title, plot.caption, svg)
+            };
+            Ok(plots.into_iter().map(plot).collect())
+        };
+        self.shown(py, plots)
+    }
+
+    /// Writes the report as one page.
+    fn report(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.shown(py, |runs| {
+            underload_report::write_page(&path, runs).map_err(|error| chain(&error))
+        })
+    }
+}
+
+impl Run {
+    fn of_data(data: RunData) -> Self {
+        let record = Arc::new(data.record.clone());
+        Self { record, directory: None, data: OnceLock::from(Arc::new(data)) }
+    }
+
+    fn of_directory(record: RunRecord, directory: PathBuf) -> Self {
+        let record = Arc::new(record);
+        Self { record, directory: Some(directory), data: OnceLock::new() }
+    }
+
+    fn of_finished(run: underload_run::Run) -> Self {
+        match run.directory.clone() {
+            Some(directory) => Self::of_directory(run.record, directory),
+            None => Self::of_data(run.into_data()),
+        }
+    }
+
+    fn of_remains(remains: Remains) -> Option<Self> {
+        let of_directory = |path: PathBuf| {
+            let record = RunDir::read_record(&path).ok()?;
+            Some(Self::of_directory(record, path))
+        };
+        match remains.data {
+            Some(data) => Some(Self::of_data(*data)),
+            None => of_directory(remains.directory?),
+        }
+    }
+
+    /// All of it, read from its directory when it is first asked for.
+    fn data(&self, py: Python<'_>) -> PyResult<Arc<RunData>> {
+        if let Some(data) = self.data.get() {
+            return Ok(Arc::clone(data));
+        }
+        let path = self.directory.as_deref().unwrap_or(Path::new(""));
+        let data = py.detach(|| RunDir::read(path));
+        let data = data.map_err(|error| raise_words(py, "StoreError", &error))?;
+        Ok(Arc::clone(self.data.get_or_init(|| Arc::new(data))))
+    }
+
+    /// What `show` makes of the run; of a large one in a directory it sees as much as a report
+    /// shows.
+    fn shown<T: Send>(
+        &self,
+        py: Python<'_>,
+        show: impl FnOnce(&[RunData]) -> Result<T, String> + Send,
+    ) -> PyResult<T> {
+        let shown = py.detach(|| match (&self.directory, self.data.get()) {
+            (Some(directory), None) => {
+                let runs = underload_report::load(&[directory]);
+                show(&runs.map_err(|error| chain(&error))?)
+            }
+            (_, data) => show(data.map_or(&[][..], |data| std::slice::from_ref(data))),
+        });
+        shown.map_err(|problem| raise(py, "ReportError", (problem,)))
+    }
+}

@@ -1,0 +1,202 @@
+//! Scenarios: by name, from a file's text, or from the keys that Python set.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use toml::{Table, Value};
+use underload_run::scenario::{self, Keys, Options, ScenarioErrors, builtin};
+use underload_run::source::{Source, load_file};
+
+use crate::errors::{self, raise, raise_words};
+
+/// A scenario that was checked.
+#[pyclass(frozen, module = "underload._underload")]
+pub struct Scenario(pub Arc<scenario::Scenario>);
+
+/// What Python sets of [`Options`].
+#[derive(FromPyObject)]
+pub struct Asked {
+    #[pyo3(item)]
+    short: bool,
+    #[pyo3(item)]
+    set: Vec<String>,
+    #[pyo3(item)]
+    arms: Vec<String>,
+    #[pyo3(item)]
+    repeats: Option<u32>,
+    #[pyo3(item)]
+    seed: Option<u64>,
+}
+
+impl From<Asked> for Options {
+    fn from(asked: Asked) -> Self {
+        let Asked { short, set, arms, repeats, seed } = asked;
+        Options { short, set, arms, repeats, seed, ..Options::default() }
+    }
+}
+
+#[pymethods]
+impl Scenario {
+    /// A built-in scenario by its name, or the file at a path.
+    #[staticmethod]
+    fn find(py: Python<'_>, name: &str, asked: Asked) -> PyResult<Self> {
+        let source =
+            Source::find(name).map_err(|error| raise_words(py, "ScenarioError", &error))?;
+        Self::of_source(py, &source, asked)
+    }
+
+    /// A scenario file's text.
+    #[staticmethod]
+    fn parse(py: Python<'_>, name: String, text: String, asked: Asked) -> PyResult<Self> {
+        Self::of_source(py, &Source { name, text }, asked)
+    }
+
+    /// A scenario of keys: those at the top, of path and phases; flows with name and kind; arms
+    /// with a name; and what is swept over.
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the sections of a scenario file")]
+    fn build(
+        py: Python<'_>,
+        name: &str,
+        head: &Bound<'_, PyDict>,
+        path: &Bound<'_, PyDict>,
+        phases: &Bound<'_, PyDict>,
+        flows: Vec<(String, String, Bound<'_, PyDict>)>,
+        arms: Vec<(String, Bound<'_, PyDict>)>,
+        sweeps: Vec<(String, Bound<'_, PyList>)>,
+        asked: Asked,
+    ) -> PyResult<Self> {
+        let mut builder = scenario::Scenario::build(name);
+        for (key, value) in head {
+            let key: String = key.extract()?;
+            builder = builder.set(&key, toml_value(&key, &value, 0)?);
+        }
+        builder = builder.path(keys(path)?).phases(keys(phases)?);
+        for (name, kind, values) in flows {
+            builder = builder.flow(&name, &kind, keys(&values)?);
+        }
+        for (name, values) in arms {
+            builder = builder.arm(&name, keys(&values)?);
+        }
+        for (key, values) in sweeps {
+            let each = values.iter().map(|value| toml_value(&key, &value, 0));
+            builder = builder.sweep(&key, each.collect::<PyResult<Vec<Value>>>()?);
+        }
+        let load = &mut |file: &str| load_file(name, file);
+        let made = builder.finish_with(&asked.into(), load);
+        let made = made.map_err(|error| errors::scenario(py, &ScenarioErrors(vec![error])))?;
+        Ok(Self(Arc::new(made)))
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    #[getter]
+    fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    #[getter]
+    fn repeats(&self) -> u32 {
+        self.0.repeats
+    }
+
+    /// Name and label of each arm.
+    #[getter]
+    fn arms(&self) -> Vec<(String, String)> {
+        self.0.arms.iter().map(|arm| (arm.name.clone(), arm.label())).collect()
+    }
+
+    /// The worlds that can run it.
+    #[getter]
+    fn worlds(&self) -> Vec<&'static str> {
+        self.0.worlds().iter().map(|world| world.name()).collect()
+    }
+}
+
+impl Scenario {
+    fn of_source(py: Python<'_>, source: &Source, asked: Asked) -> PyResult<Self> {
+        let made = py.detach(|| source.scenario(&asked.into(), &[]));
+        Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
+    }
+}
+
+/// Names of the built-in scenarios.
+#[pyfunction]
+pub fn scenario_names() -> Vec<&'static str> {
+    builtin::scenarios().map(|known| known.name).collect()
+}
+
+fn keys(values: &Bound<'_, PyDict>) -> PyResult<Keys> {
+    let mut keys = Keys::new();
+    for (key, value) in values {
+        let key: String = key.extract()?;
+        keys = keys.set(&key, toml_value(&key, &value, 0)?);
+    }
+    Ok(keys)
+}
+
+/// Lists and tables in each other, at most.
+const MOST_NESTED: usize = 16;
+
+/// What Python says as what a scenario file can say.
+fn toml_value(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    let list = |values: &Bound<'_, PyAny>| {
+        let each = values.try_iter()?.map(|value| toml_value(key, &value?, depth + 1));
+        Ok(Value::Array(each.collect::<PyResult<_>>()?))
+    };
+    if depth > MOST_NESTED {
+        return Err(wrong(key, value, "is nested too deeply"));
+    }
+    if let Ok(value) = value.cast::<PyBool>() {
+        return Ok(Value::Boolean(value.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return value.extract().map(Value::Integer);
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return value.extract().map(Value::Float);
+    }
+    if value.is_instance_of::<PyString>() {
+        return value.extract().map(Value::String);
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return list(value);
+    }
+    if let Ok(values) = value.cast::<PyDict>() {
+        let mut table = Table::new();
+        for (name, value) in values {
+            table.insert(name.extract()?, toml_value(key, &value, depth + 1)?);
+        }
+        return Ok(Value::Table(table));
+    }
+    match value.getattr_opt("spec")? {
+        Some(spec) if spec.is_instance_of::<PyString>() => spec.extract().map(Value::String),
+        _ => Err(wrong(key, value, "is nothing that a scenario can hold")),
+    }
+}
+
+fn wrong(key: &str, value: &Bound<'_, PyAny>, what: &str) -> PyErr {
+    let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let expected = "expected text with a unit, a number, True or False, a list or a dict of those, \
+        a queue or a link";
+    raise(value.py(), "ScenarioTypeError", (key.to_owned(), format!("{kind} {what}; {expected}")))
+}

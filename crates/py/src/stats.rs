@@ -1,0 +1,188 @@
+//! The statistics of `record`, over lists or arrays of numbers.
+
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use underload_aqm::rng::Rng;
+use underload_record::stats::{self, Alternative, BinnedClusters, RankMethod, Shift};
+
+use crate::errors::raise;
+
+/// Numbers as Python has them: a list, or an array of floats, of which nothing is copied.
+pub enum Numbers<'py> {
+    Array(PyReadonlyArray1<'py, f64>),
+    List(Vec<f64>),
+}
+
+impl<'py> Numbers<'py> {
+    fn of(values: &Bound<'py, PyAny>) -> PyResult<Self> {
+        // Lists first: asking for an array imports NumPy.
+        if values.is_instance_of::<PyList>() {
+            return values.extract().map(Self::List);
+        }
+        Ok(Self::Array(values.extract()?))
+    }
+
+    fn slice(&self) -> PyResult<&[f64]> {
+        match self {
+            Self::Array(array) => Ok(array.as_slice()?),
+            Self::List(list) => Ok(list),
+        }
+    }
+}
+
+fn none(py: Python<'_>, what: &str) -> PyErr {
+    raise(py, "StatisticsError", (what.to_owned(),))
+}
+
+const NO_GROUP: &str = "expected two groups, neither of them empty, of finite numbers";
+
+fn sorted(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    let numbers = Numbers::of(values)?;
+    let numbers = numbers.slice()?;
+    if numbers.is_empty() || numbers.iter().any(|value| value.is_nan()) {
+        return Err(none(py, "expected numbers, at least one, without nan"));
+    }
+    Ok(py.detach(|| {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted
+    }))
+}
+
+/// Nearest-rank quantiles, each of them a value that is there.
+#[pyfunction]
+pub fn quantiles(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    shares: Vec<f64>,
+) -> PyResult<Vec<f64>> {
+    let sorted = sorted(py, values)?;
+    let quantile = |share: f64| {
+        let inside = (0.0..=1.0).contains(&share);
+        let value = inside.then(|| stats::nearest_rank(&sorted, share)).flatten();
+        value.ok_or_else(|| none(py, &format!("q: {share}; expected 0 to 1")))
+    };
+    shares.into_iter().map(quantile).collect()
+}
+
+/// Mean, both ends of its interval, confidence and count.
+type MeanInterval = (f64, Option<f64>, Option<f64>, f64, u32);
+
+/// The mean of independent values, and its interval.
+#[pyfunction]
+pub fn mean_interval(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    confidence: f64,
+) -> PyResult<MeanInterval> {
+    check_confidence(py, confidence)?;
+    let numbers = Numbers::of(values)?;
+    let interval = stats::mean_interval(numbers.slice()?, confidence);
+    let interval =
+        interval.ok_or_else(|| none(py, "expected finite numbers, at least one of them"))?;
+    Ok((interval.mean, interval.low, interval.high, interval.confidence, interval.repeats))
+}
+
+fn check_confidence(py: Python<'_>, confidence: f64) -> PyResult<()> {
+    if confidence > 0.0 && confidence < 1.0 {
+        return Ok(());
+    }
+    let problem = format!("confidence: {confidence}; expected a number between 0 and 1");
+    Err(none(py, &problem))
+}
+
+/// U, p-value, superiority, and how the p-value was computed.
+#[pyfunction]
+pub fn mann_whitney(
+    py: Python<'_>,
+    first: &Bound<'_, PyAny>,
+    second: &Bound<'_, PyAny>,
+    alternative: &str,
+) -> PyResult<(f64, f64, f64, &'static str)> {
+    let alternative = match alternative {
+        "two-sided" => Alternative::TwoSided,
+        "less" => Alternative::Less,
+        "greater" => Alternative::Greater,
+        other => {
+            let problem = format!("alternative: `{other}`; expected two-sided, less or greater");
+            return Err(none(py, &problem));
+        }
+    };
+    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (first.slice()?, second.slice()?);
+    let test = py.detach(|| stats::mann_whitney(first, second, alternative));
+    let test = test.ok_or_else(|| none(py, NO_GROUP))?;
+    let method = match test.method {
+        RankMethod::Exact => "exact",
+        RankMethod::Normal => "normal",
+    };
+    Ok((test.u, test.p_value, test.superiority, method))
+}
+
+/// Estimate, both ends of its interval, and the confidence.
+#[pyfunction]
+pub fn hodges_lehmann(
+    py: Python<'_>,
+    first: &Bound<'_, PyAny>,
+    second: &Bound<'_, PyAny>,
+    confidence: f64,
+    is_ratio: bool,
+) -> PyResult<(f64, Option<f64>, Option<f64>, f64)> {
+    check_confidence(py, confidence)?;
+    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (first.slice()?, second.slice()?);
+    let compare = if is_ratio { stats::hodges_lehmann_ratio } else { stats::hodges_lehmann_shift };
+    let shift = py.detach(|| compare(first, second, confidence));
+    let expected = if is_ratio { format!("{NO_GROUP} above 0") } else { NO_GROUP.to_owned() };
+    let shift = shift.ok_or_else(|| none(py, &expected))?;
+    let Shift { estimate, low, high, confidence } = shift;
+    Ok((estimate, low, high, confidence))
+}
+
+/// The largest distance of two distribution functions, and its p-value.
+#[pyfunction]
+pub fn kolmogorov_smirnov(
+    py: Python<'_>,
+    first: &Bound<'_, PyAny>,
+    second: &Bound<'_, PyAny>,
+) -> PyResult<(f64, f64)> {
+    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (first.slice()?, second.slice()?);
+    let test = py.detach(|| stats::kolmogorov_smirnov(first, second));
+    let test = test.ok_or_else(|| none(py, NO_GROUP))?;
+    Ok((test.distance, test.p_value))
+}
+
+/// Jain's fairness index.
+#[pyfunction]
+pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let numbers = Numbers::of(values)?;
+    let index = stats::jain_index(numbers.slice()?);
+    index.ok_or_else(|| none(py, "expected numbers of which one is positive"))
+}
+
+/// Estimate, and both ends of its interval.
+type Quantile = (Option<f64>, Option<f64>, Option<f64>);
+
+/// Quantiles of values that come in clusters: estimate and both ends of each.
+#[pyfunction]
+pub fn cluster_quantiles(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    clusters: Vec<usize>,
+    shares: Vec<f64>,
+    confidence: f64,
+    seed: u64,
+) -> PyResult<Vec<Quantile>> {
+    check_confidence(py, confidence)?;
+    let numbers = Numbers::of(values)?;
+    let numbers = numbers.slice()?;
+    let binned = BinnedClusters::of_values(numbers, &clusters);
+    let binned = binned.ok_or_else(|| {
+        none(py, "expected positive numbers, each with the number of its cluster, not too many")
+    })?;
+    let mut rng = Rng::new(seed);
+    let quantiles = py.detach(|| binned.quantiles(&shares, confidence, &mut rng));
+    Ok(quantiles.into_iter().map(|it| (it.estimate, it.low, it.high)).collect())
+}

@@ -1,0 +1,254 @@
+"""Runs: numbers, tables, files, interruption, errors."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import underload as ul
+
+
+def two_queues(**changes: object) -> ul.Scenario:
+    path = {"up": "10mbit", "rtt": "20ms", **changes}
+    scenario = ul.Scenario("two queues", phases={"ramp": "2s", "load": "3s"}, **path)
+    scenario = scenario.flow(ul.Tcp("cubic"), ul.Probe("10ms"))
+    return scenario.arm("fifo", up_queue="fifo:limit=256KiB").arm("codel", up_queue="codel")
+
+
+@pytest.fixture(scope="module")
+def run() -> ul.Run:
+    return ul.run(two_queues(), repeats=2)
+
+
+def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) -> None:
+    assert list(run.arms) == ["fifo", "codel"]
+    fifo, codel = run.arms.values()
+    assert 0 < codel.working.p99 < fifo.working.p99 / 2
+    assert 20 <= codel.idle.p50 < 21
+    summary = run.record["summaries"][1]
+    pooled = [it for it in summary["latencies"] if it["phase"] == "load"][0]["pooled"]
+    assert codel.working.p50 == pooled["p50_ns"] / 1e6
+    assert len(codel.working.over_trials("p99")) == 2
+    assert codel.metric("utilisation.up") > 80
+    assert codel.metric("no.such") is None
+    assert run.complete and run.trial_count == 4 and run.world == "sim"
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(run: ul.Run) -> None:
+    again = ul.run(two_queues(), repeats=2, threads=1)
+    assert again.record["summaries"] == run.record["summaries"]
+    jittery = two_queues(up="10mbit:jitter=5ms")
+    one, other = (ul.run(jittery, seed=seed, arms=["codel"]) for seed in (1, 2))
+    assert one.record["summaries"] != other.record["summaries"]
+
+
+def test_a_run_is_saved_loaded_and_pickled_whole(run: ul.Run, tmp_path: Path) -> None:
+    saved = run.save(tmp_path / "run")
+    assert json.loads((saved / "run.json").read_text()) == run.record
+    read = ul.load(saved)
+    for other in (read, pickle.loads(pickle.dumps(run))):
+        assert other.record == run.record
+        assert other.samples.to_dict() == run.samples.to_dict()
+        assert other.series.to_dict() == run.series.to_dict()
+    assert read.directory == saved and run.directory is None
+    with pytest.raises(ul.StoreError, match="run"):
+        run.save(saved)
+
+
+def test_a_run_that_goes_to_a_directory_is_the_same(run: ul.Run, tmp_path: Path) -> None:
+    written = ul.run(two_queues(), repeats=2, out=tmp_path / "out")
+    assert written.record["summaries"] == run.record["summaries"]
+    assert written.samples.to_dict() == run.samples.to_dict()
+    assert (tmp_path / "out" / "samples.parquet").exists()
+
+
+def test_a_report_is_written_and_nothing_else_is_replaced(run: ul.Run, tmp_path: Path) -> None:
+    page = run.report(tmp_path / "report.html")
+    assert "<svg" in page.read_text()
+    run.report(page)
+    foreign = tmp_path / "mine.html"
+    foreign.write_text("mine")
+    with pytest.raises(ul.ReportError, match="mine.html"):
+        run.report(foreign)
+    assert foreign.read_text() == "mine"
+    shown = run._repr_html_()
+    assert shown.count("<img") >= 2 and "<script" not in shown
+    assert run.plot.cdf().svg.startswith("<svg")
+    assert run.plot.cdf().save(tmp_path / "cdf.svg").read_text() == run.plot.cdf().svg
+    with pytest.raises(KeyError, match="cdf-load"):
+        run.plot["no-such"]
+
+
+def test_progress_is_told_by_the_protocol_of_tqdm() -> None:
+    class Bar:
+        made: list[Bar] = []
+
+        def __init__(self, **about: object) -> None:
+            self.about, self.count, self.is_closed = about, 0, False
+            self.made.append(self)
+
+        def update(self, number: int) -> None:
+            self.count += number
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    ul.run(two_queues(), repeats=3, progress=Bar)
+    (bar,) = Bar.made
+    assert bar.about["total"] == 6 and bar.count == 6 and bar.is_closed
+
+
+def test_a_bar_that_fails_ends_the_run_with_its_error() -> None:
+    def bar(**about: object) -> None:
+        raise RuntimeError("no bar today")
+
+    with pytest.raises(RuntimeError, match="no bar today"):
+        ul.run(two_queues(), repeats=1_000, progress=bar)
+
+
+def long() -> ul.Scenario:
+    return two_queues().set(repeats=50_000)
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    threading.Timer(1.0, _thread.interrupt_main).start()
+    with pytest.raises(ul.Interrupted) as caught:
+        ul.run(long(), out=tmp_path / "out", cache=False)
+    run = caught.value.run
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert run is not None and 0 < run.trial_count < 100_000 and not run.complete
+    assert run.arms["codel"].working.p50 > 20
+    again = ul.load(tmp_path / "out")
+    assert again.trial_count == run.trial_count
+
+
+def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
+    scenario = two_queues().set(repeats=400)
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    try:
+        ul.run(scenario, out=tmp_path / "out", cache=False)
+    except ul.Interrupted as interrupted:
+        assert interrupted.run is None or interrupted.run.trial_count < 800
+    if not (tmp_path / "out").exists():
+        ul.run(scenario, out=tmp_path / "out", cache=False)
+    elif not ul.load(tmp_path / "out").complete:
+        ul.run(scenario, out=tmp_path / "out", resume=True, cache=False)
+    whole = ul.load(tmp_path / "out")
+    assert whole.complete and whole.trial_count == 800
+    assert whole.record["summaries"] == ul.run(scenario, cache=False).record["summaries"]
+
+
+def test_other_threads_go_on_while_a_run_does() -> None:
+    counted, is_over = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not is_over.is_set():
+            counted += 1
+            time.sleep(0.001)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    ul.run(two_queues(), repeats=20, cache=False)
+    is_over.set()
+    counter.join()
+    assert counted > 3
+
+
+def test_errors_say_what_the_program_says() -> None:
+    cases = [
+        (two_queues(rtt="20"), "path.rtt", "time with a unit"),
+        (two_queues(upp="1mbit"), "path.upp", "did you mean `up`"),
+        (two_queues().arm("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
+        (two_queues().arm("x", {"flow.tcp.nothing": 1}), "flow.tcp.nothing", "unknown key"),
+        (two_queues().phases(load="soon"), "phases.load", "time with a unit"),
+    ]
+    for scenario, key, words in cases:
+        with pytest.raises(ul.ScenarioError, match=words) as caught:
+            scenario.check()
+        assert key in caught.value.key, (key, caught.value.key)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert again.faults == caught.value.faults and str(again) == str(caught.value)
+    with pytest.raises(ul.ScenarioError, match="comcast/upstream"):
+        ul.run("comcast/upsteam")
+    with pytest.raises(ul.ScenarioError, match="repeats"):
+        ul.run(two_queues(), repeats=0)
+    with pytest.raises(ul.RunError, match="sim, live or auto"):
+        ul.run(two_queues(), world="real")  # type: ignore[arg-type]
+    with pytest.raises(ul.ScenarioTypeError, match="path.up: function") as wrong:
+        two_queues().arm("x", {"path.up": lambda: "1mbit"}).check()
+    assert wrong.value.key == "path.up"
+    with pytest.raises(ul.ScenarioError, match="is no flow"):
+        two_queues().flow("tcp")  # type: ignore[arg-type]
+
+
+def test_all_faults_of_a_file_are_told_at_once() -> None:
+    text = two_queues().text.replace('rtt = "20ms"', 'rtt = "20"').replace("interval", "intervall")
+    with pytest.raises(ul.ScenarioError) as caught:
+        ul.Scenario.parse(text, "mine.toml")
+    keys = [fault.key for fault in caught.value.faults]
+    assert len(keys) == 2 and all(fault.line for fault in caught.value.faults), keys
+
+
+def test_a_run_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ul.StoreError, match="run.json"):
+        ul.load(tmp_path)
+    foreign = tmp_path / "a.json"
+    foreign.write_text("{}")
+    with pytest.raises(ul.FormatError, match="a.json"):
+        ul.load(foreign)
+
+
+FULL_DISK = """
+import resource, signal, sys, underload as ul
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+run = ul.load(sys.argv[1])
+run.samples
+resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))
+try:
+    run.save(sys.argv[2])
+except ul.StoreError as error:
+    print("told:", error)
+"""
+
+
+def test_a_disk_without_room_is_told_and_nothing_stays(run: ul.Run, tmp_path: Path) -> None:
+    saved, full = run.save(tmp_path / "run"), tmp_path / "full"
+    command = [sys.executable, "-c", FULL_DISK, str(saved), str(full)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("told:") and "full" in said, said
+    assert not full.exists() or not list(full.iterdir())
+
+
+def test_a_folder_that_takes_no_file_is_named() -> None:
+    with pytest.raises(ul.StoreError, match="/proc/no"):
+        ul.run(two_queues(), out="/proc/no/such")
+
+
+def test_scenarios_are_values() -> None:
+    scenario = two_queues()
+    assert pickle.loads(pickle.dumps(scenario)) == scenario
+    assert scenario.arm("x", up_queue="pie") != scenario
+    assert ul.Scenario.parse(scenario.text, scenario.name).arms == scenario.arms
+    swept = scenario.sweep("path.up", ["5mbit", "20mbit"])
+    assert len(swept.arms) == 4
+    named = [name for name in ul.scenarios() if name.startswith("comcast/")]
+    assert ul.Scenario.load(named[0]).title
+    twice = ul.Scenario(up="1mbit", up_queue="fifo:limit=9p")
+    twice = twice.flow(ul.Tcp("reno"), ul.Tcp("cubic"), ul.Probe())
+    assert '"tcp-2"' in twice.text
+
+
+def test_nothing_optional_is_imported() -> None:
+    code = "import sys, underload; print([m for m in sys.modules if m.split('.')[0] in " \
+        "('numpy', 'pandas', 'polars', 'pyarrow', 'gymnasium', 'tqdm', 'matplotlib')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

@@ -1,0 +1,98 @@
+"""Measures, explains and fixes latency under load.
+
+    import underload as ul
+
+    run = ul.run("comcast/upstream", short=True)
+    run.arms["docsis-pie-35"].working.p99   # ms
+    run.samples.to_polars()                 # or pandas, pyarrow, DuckDB: nothing is copied
+
+Everything is the program's own: the same scenarios, disciplines, transports and statistics, and
+the same bytes for the same seed. Times are milliseconds where a number has no unit in its name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import _underload
+from ._errors import (
+    DocsisError,
+    Error,
+    Fault,
+    FormatError,
+    Interrupted,
+    MissingLibrary,
+    NoSuchColumn,
+    PacketsError,
+    ReportError,
+    RunError,
+    ScenarioError,
+    ScenarioTypeError,
+    SpecError,
+    StatisticsError,
+    StoreError,
+)
+from ._frame import Frame
+from ._plot import Plot, Plots
+from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
+from ._run import Arm, Latency, Run, load, run
+from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
+
+if TYPE_CHECKING:
+    from . import docsis, stats
+
+__version__ = _underload.VERSION
+__commit__ = _underload.COMMIT
+
+__all__ = [
+    "Application",
+    "Arm",
+    "DocsisError",
+    "Error",
+    "Event",
+    "Fault",
+    "Flow",
+    "FormatError",
+    "Frame",
+    "Interrupted",
+    "Latency",
+    "Link",
+    "MissingLibrary",
+    "NoSuchColumn",
+    "Packet",
+    "PacketsError",
+    "Plot",
+    "Plots",
+    "Probe",
+    "Queue",
+    "ReportError",
+    "Run",
+    "RunError",
+    "Scenario",
+    "ScenarioError",
+    "ScenarioTypeError",
+    "SpecError",
+    "StatisticsError",
+    "StoreError",
+    "Tcp",
+    "Udp",
+    "docsis",
+    "link",
+    "load",
+    "queue",
+    "queues",
+    "replay",
+    "run",
+    "scenarios",
+    "stats",
+]
+
+_MODULES = ("docsis", "stats")
+
+
+def __getattr__(name: str) -> Any:
+    # Modules that are imported when they are first asked for.
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

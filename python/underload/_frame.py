@@ -1,0 +1,68 @@
+"""Tables, for whatever library of data frames you use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _underload
+from ._optional import library
+
+
+class Frame:
+    """A table in Arrow's memory format, without a library of its own.
+
+    Anything that knows Arrow's C data interface takes it as it is and copies nothing:
+    `polars.DataFrame(frame)`, `pyarrow.table(frame)`, `duckdb.sql("from frame")`. Times end in
+    `_ns` and are nanoseconds since the start of their trial; a missing value is null.
+    """
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: _underload.Frame) -> None:
+        self._raw = raw
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._raw.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._raw.__arrow_c_schema__()
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self._raw)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [name for name, _ in self._raw.columns()]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Arrow's type of each column."""
+        return dict(self._raw.columns())
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column as a list, `None` where there is none. Shape: (rows,)."""
+        return self._raw.column(name)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Every column as a list."""
+        return {name: self.column(name) for name in self.columns}
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`."""
+        return library("polars", "to_polars()").DataFrame(self)
+
+    def to_pyarrow(self) -> Any:
+        """A `pyarrow.Table`."""
+        return library("pyarrow", "to_pyarrow()").table(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, by way of pyarrow."""
+        library("pandas", "to_pandas()")
+        library("pyarrow", "to_pandas()")
+        return self.to_pyarrow().to_pandas()
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {kind}" for name, kind in self._raw.columns())
+        return f"Frame({len(self)} rows; {columns})"

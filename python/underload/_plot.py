@@ -1,0 +1,65 @@
+"""The plots of a report, one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+MOST_SHOWN = 4
+
+
+class Plot(NamedTuple):
+    """A plot as SVG; a notebook shows it."""
+
+    name: str
+    """Its name, for example `cdf-load`."""
+    title: str
+    """Its title."""
+    caption: str
+    """How to read it."""
+    svg: str
+    """The picture, with its style."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes it as a file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+        return Path(path)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Plot({self.name!r}: {self.title})"
+
+
+class Plots(Mapping[str, Plot]):
+    """Plots by their names."""
+
+    def __init__(self, plots: list[tuple[str, str, str, str]]) -> None:
+        self._plots = {plot[0]: Plot(*plot) for plot in plots}
+
+    def __getitem__(self, name: str) -> Plot:
+        try:
+            return self._plots[name]
+        except KeyError:
+            raise KeyError(f"no plot `{name}`; there are {', '.join(self._plots)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plots)
+
+    def __len__(self) -> int:
+        return len(self._plots)
+
+    def cdf(self, phase: str = "load") -> Plot:
+        """The distribution of latency, an arm a line; `phase`: `load` or `idle`."""
+        return self[f"cdf-{phase}"]
+
+    def timeline(self, arm: int = 0) -> Plot:
+        """A trial of an arm over its time, by the arm's position from 0."""
+        return self[f"timeline-{arm}"]
+
+    def shown(self) -> list[Plot]:
+        """Those that a notebook shows under a run."""
+        return [it for name, it in self._plots.items() if "timeline" not in name][:MOST_SHOWN]

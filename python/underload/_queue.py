@@ -1,0 +1,303 @@
+"""Queues and links: for scenarios, step by step, and over whole arrays of packets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import _underload
+from ._errors import PacketsError, SpecError
+from ._frame import Frame
+from ._optional import library
+
+ECN = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
+"""The two bits of the ECN field by their names in files."""
+_NAMES = {bits: name for name, bits in ECN.items()}
+
+
+class Packet(NamedTuple):
+    """A packet that left a queue or reached the far end of a link."""
+
+    id: int
+    """Its number, from 0, in the order in which packets were offered."""
+    length: int
+    """Bytes."""
+    flow: int
+    """Number of its flow."""
+    dscp: int
+    """Differentiated Services codepoint, 0 to 63."""
+    ecn: str
+    """`not-ect`, `ect0`, `ect1` or `ce`."""
+    arrived_ns: int
+    """When it reached the queue, ns."""
+    left_ns: int
+    """When it left the queue, or reached the far end, ns."""
+
+    @property
+    def delay_ns(self) -> int:
+        """From the queue's door to here, ns: of a queue its sojourn."""
+        return self.left_ns - self.arrived_ns
+
+
+class Event(NamedTuple):
+    """A drop or a mark."""
+
+    time_ns: int
+    """When, ns."""
+    id: int
+    """The packet's number."""
+    what: str
+    """`dropped` or `marked`."""
+    reason: str
+    """Why, as `overlimit`, `early` or `control-law`."""
+
+
+class Queue:
+    """A queue discipline: a value for scenarios, and a queue to put packets into.
+
+    Step by step, time is yours: `now_ns`, in ns, must not go backwards. The first call begins with
+    an empty queue. A pickled queue is its settings, empty.
+    """
+
+    def __init__(self, spec: str, *, link: str | None = None, seed: int = 1) -> None:
+        self.spec = spec
+        """What it is, as scenarios and the program take it: `pie:profile=rfc`."""
+        self.link = link
+        self.seed = seed
+        self._native: _underload.Queue | None = None
+
+    def enqueue(
+        self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
+    ) -> bool:
+        """Offers a packet of so many bytes; whether it is in the queue now. Its number is one more
+        than that of the packet offered before, from 0."""
+        return self._begun().enqueue(now_ns, length, flow, dscp, _ecn_bits(ecn))[1]
+
+    def dequeue(self, now_ns: int) -> Packet | None:
+        """Takes the packet that leaves next; `None` if there is none, or none may leave yet: then
+        `not_before_ns` says when."""
+        row = self._begun().dequeue(now_ns)
+        return None if row is None else _packet(row, now_ns)
+
+    @property
+    def not_before_ns(self) -> int | None:
+        """When a queue that shapes lets its next packet go, as the last `dequeue` found."""
+        return self._begun().not_before_ns
+
+    @property
+    def backlog(self) -> tuple[int, int]:
+        """Packets and bytes that it holds."""
+        return self._begun().backlog()
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Packets since it began: `offered`, `sent`, `dropped_enqueue`, `dropped_dequeue`,
+        `marked`."""
+        return dict(self._begun().stats())
+
+    @property
+    def gauges(self) -> dict[str, float]:
+        """Its inner state, such as `pie.probability` or `codel.count`."""
+        return dict(self._begun().gauges())
+
+    def events(self) -> list[Event]:
+        """Drops and marks since this was asked last."""
+        return [Event(*event) for event in self._begun().events()]
+
+    def _begun(self) -> _underload.Queue:
+        if self._native is None:
+            self._native = _underload.Queue(self.spec, self.link, self.seed)
+        return self._native
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_native": None}
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self.spec, self.link, self.seed)
+        return isinstance(other, Queue) and mine == (other.spec, other.link, other.seed)
+
+    def __hash__(self) -> int:
+        return hash((self.spec, self.link, self.seed))
+
+    def __str__(self) -> str:
+        return self.spec
+
+    def __repr__(self) -> str:
+        return f"Queue({self.spec!r})"
+
+
+class Link:
+    """A link with its queue, step by step: `send` packets, `poll` what has arrived.
+
+    At one instant, send everything that comes before you poll. Time must not go backwards."""
+
+    def __init__(self, spec: str, queue: str | Queue, *, seed: int = 1) -> None:
+        self.spec, self.queue, self.seed = spec, str(queue), seed
+        self._native = _underload.Link(self.spec, self.queue, seed)
+
+    def send(
+        self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
+    ) -> int:
+        """A packet of so many bytes reaches the queue; gives its number, from 0."""
+        return self._native.send(now_ns, length, flow, dscp, _ecn_bits(ecn))
+
+    def poll(self, now_ns: int) -> list[Packet]:
+        """The packets that have reached the far end by then and were not polled before."""
+        return [_packet(row, time) for time, row in self._native.poll(now_ns)]
+
+    @property
+    def next_ns(self) -> int | None:
+        """When to poll next, ns; `None`: not before another packet."""
+        return self._native.next_ns()
+
+    @property
+    def backlog(self) -> tuple[int, int]:
+        """Packets and bytes in its queue."""
+        return self._native.backlog()
+
+    def events(self) -> list[Event]:
+        """Drops and marks since this was asked last."""
+        return [Event(*event) for event in self._native.events()]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _link, (self.spec, self.queue, self.seed)
+
+    def __repr__(self) -> str:
+        return f"Link({self.spec!r}, {self.queue!r})"
+
+
+def _link(spec: str, queue: str, seed: int) -> Link:
+    return Link(spec, queue, seed=seed)
+
+
+def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: Any) -> Queue:
+    """A queue by its name and parameters: `queue("pie", profile="rfc", target="15ms")`, or by its
+    SPEC: `queue("pie:profile=rfc")`.
+
+    `link`: the link that it stands before, which some need to know when they are used step by
+    step. In parameters, `_` stands for `-`. Raises `SpecError`: no such queue or parameter, and
+    what there is.
+    """
+    made = Queue(_spec(name, parameters), link=link, seed=seed)
+    try:
+        _underload.queue_label(made.spec, link)
+    except SpecError as error:
+        # What only a link can tell is not missing before there is one.
+        if link is not None or "rate" not in str(error):
+            raise
+    return made
+
+
+def queues() -> list[str]:
+    """Names of the queues that there are."""
+    return _underload.queue_names()
+
+
+def link(name: str, queue: str | Queue, *, seed: int = 1, **parameters: Any) -> Link:
+    """A link by its rate or name, with the queue before it: `link("20mbit", "codel")`,
+    `link("20mbit", queue("pie"), delay="10ms", loss="1%")`. Raises `SpecError`."""
+    return Link(_spec(name, parameters), queue, seed=seed)
+
+
+def replay(
+    packets: Any, *, queue: str | Queue, link: str, seed: int = 1
+) -> Frame:
+    """What would have become of these packets in a queue and on a link: as `underload replay`.
+
+    `packets` has the columns `time_ns` (arrival, ns, not decreasing) and `len` (bytes), and if it
+    likes `flow`, `dscp` (0 to 63) and `ecn` (names, or 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE): a
+    data frame, a `Frame`, a table of Arrow or a dict of arrays, each of shape (packets,). Arrays of
+    NumPy with the types uint64 (or int64), uint32, uint32, uint8 and uint8 are not copied.
+
+    Gives a row per packet, in their order: `id`, `arrival_ns`, `fate` (`sent`, `marked`,
+    `dropped-enqueue`, `dropped-dequeue`, `queued`), `reason`, `start_ns` and `end_ns` of its
+    transmission, `sojourn_ns`, `ecn`. Needs NumPy. Raises `PacketsError` or `SpecError`.
+    """
+    numpy = library("numpy", "replay()")
+    columns = _columns(packets)
+    arrays = []
+    for name, kind in (("time_ns", "u8"), ("len", "u4"), ("flow", "u4"), ("dscp", "u1")):
+        arrays.append(_array(numpy, name, columns.get(name), kind))
+    arrays.append(_array(numpy, "ecn", _ecn_column(numpy, columns.get("ecn")), "u1"))
+    if arrays[0] is None or arrays[1] is None:
+        raise PacketsError("expected the columns time_ns and len")
+    return Frame(_underload.replay(str(queue), link, seed, *arrays))
+
+
+def _columns(packets: Any) -> Mapping[str, Any]:
+    """The columns by name, whatever they come in."""
+    if isinstance(packets, Frame):
+        return packets.to_dict()
+    names = getattr(packets, "columns", None)
+    if isinstance(packets, Mapping):
+        names = list(packets)
+    elif hasattr(packets, "column_names"):
+        names = list(packets.column_names)
+    if names is None:
+        raise PacketsError(
+            f"{type(packets).__name__}: expected a data frame, a table of Arrow or a dict of arrays"
+        )
+    known = {"time_ns", "len", "flow", "dscp", "ecn", "id"}
+    other = [str(name) for name in names if name not in known]
+    if other:
+        raise PacketsError(
+            f"{other[0]}: no such column; expected time_ns, len, flow, dscp and ecn"
+        )
+    return {str(name): packets[name] for name in names}
+
+
+def _array(numpy: Any, name: str, values: Any, kind: str) -> Any:
+    """A column as an array of that type; an array that has it already is not copied."""
+    if values is None:
+        return None
+    array = numpy.asarray(values)
+    wanted = numpy.dtype(kind)
+    if array.ndim != 1:
+        raise PacketsError(f"{name}: shape {array.shape}; expected (packets,)")
+    if array.dtype == wanted:
+        return numpy.ascontiguousarray(array)
+    if array.dtype.kind not in "iu":
+        raise PacketsError(f"{name}: {array.dtype}; expected whole numbers")
+    limits = numpy.iinfo(wanted)
+    if len(array) and (array.min() < 0 or array.max() > limits.max):
+        raise PacketsError(f"{name}: from {array.min()} to {array.max()}; 0 to {limits.max} fit")
+    if array.dtype.itemsize == wanted.itemsize:
+        return numpy.ascontiguousarray(array).view(wanted)
+    return array.astype(wanted)
+
+
+def _ecn_column(numpy: Any, values: Any) -> Any:
+    if values is None:
+        return None
+    array = numpy.asarray(values)
+    if array.dtype.kind in "iu":
+        return array
+    return [_ecn_bits(value) for value in array.tolist()]
+
+
+def _ecn_bits(ecn: str) -> int:
+    bits = ECN.get(ecn)
+    if bits is None:
+        raise PacketsError(f"ecn: {ecn!r}; expected {', '.join(ECN)}")
+    return bits
+
+
+def _packet(row: tuple[int, int, int, int, int, int], left_ns: int) -> Packet:
+    number, length, flow, dscp, ecn, arrived_ns = row
+    return Packet(number, length, flow, dscp, _NAMES[ecn], arrived_ns, left_ns)
+
+
+def _spec(name: str, parameters: Mapping[str, Any]) -> str:
+    """`NAME:key=value,...`, with what the parameters add."""
+    items = [f"{key.replace('_', '-')}={_word(value)}" for key, value in parameters.items()]
+    if not items:
+        return name
+    return f"{name}{',' if ':' in name else ':'}{','.join(items)}"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Queue):
+        return f"[{value.spec}]"
+    return str(value)

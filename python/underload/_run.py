@@ -1,0 +1,320 @@
+"""Runs: every trial of a scenario, their numbers, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from . import _underload
+from ._frame import Frame
+from ._plot import Plots
+from ._scenario import Scenario, Value, _asked
+
+World = Literal["sim", "live", "auto"]
+Bar = Callable[..., Any]
+"""What makes a progress bar, by tqdm's protocol: called with `total`, `desc` and `unit`, it gives
+something with `update(n)` and `close()`."""
+
+
+def run(
+    scenario: str | os.PathLike[str] | Scenario,
+    *,
+    world: World = "sim",
+    seed: int | None = None,
+    repeats: int | None = None,
+    arms: Sequence[str] | None = None,
+    short: bool = False,
+    set: Mapping[str, Value] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    threads: int | None = None,
+    cache: bool = True,
+    progress: bool | Bar | None = None,
+) -> Run:
+    """Runs every arm of a scenario as often as it repeats.
+
+    `scenario`: a `Scenario`, the name of a built-in one such as `"comcast/upstream"`, or a file.
+    `world`: `sim` (virtual time, the same bytes for the same seed), `live` (network namespaces and
+    the kernel's own TCP, in real time; Linux, as root), or `auto`. `seed`, `repeats`, `arms`:
+    instead of the scenario's own. `short`: its short form. `set`: other values of its keys, by
+    their dotted names: `{"path.up": "20mbit"}`. `out`: a new or empty directory that the run is
+    written to while it goes on; without it, it stays in memory. `resume`: goes on with the run in
+    that directory, which was cut short. `threads`: trials side by side (one
+    per core); the result is the same. `cache`: whether simulated trials are taken from and put
+    into the cache that the program uses, in runs of many trials. `progress`: whether a bar is
+    shown, or what makes one; by default tqdm where it is installed and somebody is looking.
+
+    Python's other threads go on meanwhile. Ctrl-C ends it within 0.2 s: `Interrupted` has the
+    trials that were finished. Raises `ScenarioError`, `RunError` or `StoreError`.
+    """
+    asked: dict[str, Any] = {"short": short, "set": set, "arms": arms, "repeats": repeats, "seed": seed}
+    if not isinstance(scenario, Scenario):
+        name = os.fspath(scenario)
+        native = _underload.Scenario.find(name, _asked(**asked))
+    else:
+        is_changed = short or set or arms or repeats is not None or seed is not None
+        native = scenario._native(**asked) if is_changed else scenario._native()
+    settings = {
+        "world": world,
+        "out": None if out is None else os.fspath(out),
+        "resume": resume,
+        "cache": cache,
+        "threads": threads,
+    }
+    hearing = _Hearing(native.name, progress)
+    try:
+        return Run(_underload.run(native, settings, hearing))
+    finally:
+        hearing.close()
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run in a directory, finished or not; or a file of flent, irtt, iperf3 or crusader.
+
+    Raises `StoreError` or `FormatError`, which name what is missing or damaged."""
+    return Run(_underload.load(os.fspath(path), False))
+
+
+class Run:
+    """A run: what every trial recorded, and what follows from it."""
+
+    def __init__(self, raw: _underload.Run) -> None:
+        self._raw = raw
+        self._record: dict[str, Any] | None = None
+        self.name, self.world, self.seed, self.complete, self.trial_count = raw.facts()
+        arms = {name: Arm(raw, name, label) for name, label in raw.arms()}
+        self.arms: Mapping[str, Arm] = MappingProxyType(arms)
+
+    @property
+    def samples(self) -> Frame:
+        """Every probe packet, a row each: `trial`, `arm`, `flow`, `sent_ns`, `rtt_ns`, ..."""
+        return Frame(self._raw.frame("samples"))
+
+    @property
+    def series(self) -> Frame:
+        """Every curve over a trial's time, a row per point: `trial`, `name`, `time_ns`, `value`."""
+        return Frame(self._raw.frame("series"))
+
+    @property
+    def trials(self) -> Frame:
+        """A row per trial: its arm, seed, validity, and latencies in ns."""
+        return Frame(self._raw.frame("trials"))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All of the record, as `run.json` has it (`docs/run-format.md`)."""
+        if self._record is None:
+            self._record = json.loads(self._raw.json())
+        return self._record
+
+    @property
+    def directory(self) -> Path | None:
+        """Where it is written, if it was written while it went on or read from there."""
+        path = self._raw.directory
+        return None if path is None else Path(path)
+
+    @property
+    def plot(self) -> Plots:
+        """The plots of its report, by name; `plot.cdf()` is the usual one."""
+        return Plots(self._raw.plots())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes its numbers doubtful, in sentences."""
+        return self._raw.warnings() + self._raw.left_out()
+
+    def table(self) -> str:
+        """The table that the program prints."""
+        return self._raw.table()
+
+    def summary(self) -> list[str]:
+        """What the run shows, in sentences."""
+        return self._raw.sentences()
+
+    def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
+        """Writes the report as one page that needs no network. An earlier report is replaced,
+        another file is not."""
+        self._raw.report(os.fspath(path))
+        return Path(path)
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Writes a run directory, new or empty: `run.json` and its tables as Parquet."""
+        self._raw.save(os.fspath(directory))
+        return Path(directory)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.table(), *self.summary()])
+
+    def _repr_html_(self) -> str:
+        import html
+        from base64 import b64encode
+
+        parts = [f"<pre>{html.escape(repr(self))}</pre>"]
+        for plot in self.plot.shown():
+            picture = b64encode(plot.svg.encode()).decode()
+            parts.append(
+                f'<img alt="{html.escape(plot.title)}" title="{html.escape(plot.caption)}" '
+                f'src="data:image/svg+xml;base64,{picture}">'
+            )
+        return "\n".join(parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="underload-") as folder:
+            directory = self.save(os.path.join(folder, "run"))
+            files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+            return _unpickled, ({str(it.relative_to(directory)): it.read_bytes() for it in files},)
+
+
+def _unpickled(files: dict[str, bytes]) -> Run:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="underload-") as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return Run(_underload.load(folder, True))
+
+
+class Arm:
+    """One variant of a scenario, over all its valid trials."""
+
+    def __init__(self, raw: _underload.Run, name: str, label: str) -> None:
+        self._raw = raw
+        self.name = name
+        """Its name in the scenario."""
+        self.label = label
+        """What it is, in words."""
+
+    @property
+    def idle(self) -> Latency:
+        """Round trips while nothing but probes is under way."""
+        return Latency(self, "idle")
+
+    @property
+    def working(self) -> Latency:
+        """Round trips under load: working latency."""
+        return Latency(self, "load")
+
+    def metric(self, name: str) -> float | None:
+        """A number by its name: `load.rtt.p99` (ms), `goodput.up` (Mbit/s), `utilisation.up` (%),
+        `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`. `None` where there is none.
+
+        All names are in `docs/run-format.md`."""
+        return self._raw.metric(self.name, name)
+
+    def values(self, name: str) -> list[float]:
+        """The same number of each valid trial. Shape: (trials,)."""
+        return self._raw.metric_over_trials(self.name, name)
+
+    def __repr__(self) -> str:
+        return f"Arm({self.name!r}: {self.label}; working {self.working!r})"
+
+
+class Latency:
+    """Round trips of an arm's first open-loop probe in one phase, all trials together, in ms.
+
+    Quantiles are nearest-rank: each is a value that was seen. `nan` where nothing came back."""
+
+    __slots__ = ("_arm", "_phase")
+
+    def __init__(self, arm: Arm, phase: str) -> None:
+        self._arm, self._phase = arm, phase
+
+    def _statistic(self, name: str) -> float:
+        value = self._arm.metric(f"{self._phase}.rtt.{name}")
+        return math.nan if value is None else value
+
+    @property
+    def p50(self) -> float:
+        """Median, ms."""
+        return self._statistic("p50")
+
+    @property
+    def p90(self) -> float:
+        """90th percentile, ms."""
+        return self._statistic("p90")
+
+    @property
+    def p95(self) -> float:
+        """95th percentile, ms."""
+        return self._statistic("p95")
+
+    @property
+    def p99(self) -> float:
+        """99th percentile, ms."""
+        return self._statistic("p99")
+
+    @property
+    def p999(self) -> float:
+        """99.9th percentile, ms."""
+        return self._statistic("p99.9")
+
+    @property
+    def max(self) -> float:
+        """Largest, ms."""
+        return self._statistic("max")
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean, ms."""
+        return self._statistic("mean")
+
+    @property
+    def loss(self) -> float:
+        """Probes lost, %."""
+        value = self._arm.metric(f"{self._phase}.loss")
+        return math.nan if value is None else value
+
+    def over_trials(self, statistic: str = "p99") -> list[float]:
+        """A statistic of each valid trial, ms. Shape: (trials,)."""
+        return self._arm.values(f"{self._phase}.rtt.{statistic}")
+
+    def __repr__(self) -> str:
+        return f"p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms"
+
+
+class _Hearing:
+    """What a run tells, as a progress bar."""
+
+    def __init__(self, name: str, progress: bool | Bar | None) -> None:
+        self._name = name
+        self._make = _bar(progress)
+        self._shown: Any = None
+
+    def __call__(self, kind: str, value: Any) -> None:
+        if self._make is None:
+            return
+        if kind == "start":
+            self._shown = self._make(total=value, desc=self._name, unit="trial")
+        elif kind == "finished" and self._shown is not None:
+            self._shown.update(1)
+        elif kind == "say":
+            print(f"underload: {value}", file=sys.stderr)
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.close()
+
+
+def _bar(progress: bool | Bar | None) -> Bar | None:
+    if progress is False:
+        return None
+    if progress is None or progress is True:
+        is_looked_at = "ipykernel" in sys.modules or sys.stderr.isatty()
+        if progress is None and not is_looked_at:
+            return None
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return None
+        return tqdm  # type: ignore[no-any-return, unused-ignore]
+    return progress

@@ -1,0 +1,263 @@
+"""Scenarios: built in code, from a file, or one of those that come with the program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _underload
+from ._errors import ScenarioError
+
+Value = Any
+"""What a key takes: text with a unit such as `"20mbit"`, a number, a bool, a list, a queue."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Something that sends: a kind, a name, and the keys that `docs/scenario-format.md` lists."""
+
+    kind: str
+    keys: Mapping[str, Value] = field(default_factory=dict)
+    name: str | None = None
+    """Its name in the record; `None`: its kind, numbered if there are several."""
+
+
+def Tcp(
+    congestion_control: str,
+    *,
+    direction: str = "up",
+    count: int = 1,
+    name: str | None = None,
+    **keys: Value,
+) -> Flow:
+    """So many equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`."""
+    keys = {"congestion_control": congestion_control, "direction": direction, **keys}
+    return Flow("tcp", {**keys, "count": count} if count != 1 else keys, name)
+
+
+def Probe(interval: str = "10ms", *, name: str | None = None, **keys: Value) -> Flow:
+    """Small packets there and back on a fixed schedule: what measures latency."""
+    return Flow("probe", {"interval": interval, **keys}, name)
+
+
+def Udp(rate: str, *, direction: str = "up", name: str | None = None, **keys: Value) -> Flow:
+    """Datagrams at a constant rate such as `"2mbit"`."""
+    return Flow("udp", {"rate": rate, "direction": direction, **keys}, name)
+
+
+def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
+    """An application: `voip`, `web`, `video`, `interactive-video`, `game` or `cloud-game`."""
+    return Flow(kind, keys, name)
+
+
+class Scenario:
+    """One experiment: a path, flows over it, and arms that differ in something.
+
+    `path` are the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
+    `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Every method
+    gives a new scenario and leaves this one as it is. Scenarios can be pickled and compared.
+    Mistakes are found when it is run or looked at: `ScenarioError` names the key.
+    """
+
+    def __init__(
+        self,
+        name: str = "scenario",
+        *,
+        title: str = "",
+        description: str = "",
+        repeats: int = 1,
+        seed: int = 1,
+        phases: Mapping[str, Value] | None = None,
+        **path: Value,
+    ) -> None:
+        self._name = name
+        self._text: str | None = None
+        words = {"title": title, "description": description}
+        self._head: dict[str, Value] = {key: text for key, text in words.items() if text}
+        self._head.update(repeats=repeats, seed=seed)
+        self._path = dict(path)
+        self._phases = {"load": "10s", **(phases or {})}
+        self._flows: tuple[Flow, ...] = ()
+        self._arms: tuple[tuple[str, dict[str, Value]], ...] = ()
+        self._sweeps: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+        self._checked: _underload.Scenario | None = None
+
+    @classmethod
+    def load(cls, scenario: str | os.PathLike[str]) -> Scenario:
+        """The built-in scenario of that name, as `scenarios()` lists them, or the file there."""
+        found = _underload.Scenario.find(os.fspath(scenario), _asked())
+        return cls._of_text(found.name, found.text, found)
+
+    @classmethod
+    def parse(cls, text: str, name: str = "scenario") -> Scenario:
+        """The scenario that a file with this text would be."""
+        return cls._of_text(name, text, _underload.Scenario.parse(name, text, _asked()))
+
+    @classmethod
+    def _of_text(cls, name: str, text: str, checked: _underload.Scenario | None) -> Scenario:
+        scenario = cls(name)
+        scenario._text, scenario._checked = text, checked
+        return scenario
+
+    def flow(self, *flows: Flow) -> Scenario:
+        """With these flows, too."""
+        for one in flows:
+            if not isinstance(one, Flow):
+                raise ScenarioError(
+                    f"flow: {type(one).__name__} is no flow; expected Tcp(), Udp(), Probe(), "
+                    "Application() or Flow()",
+                    [(self._name, None, "flow", f"{type(one).__name__} is no flow")],
+                )
+        return self._with(_flows=self._flows + flows)
+
+    def arm(
+        self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
+    ) -> Scenario:
+        """With one more variant, which changes keys of the path (`up_queue="codel"`), or any others
+        by their dotted names: `{"flow.tcp.count": 4, "phases.load": "30s"}`."""
+        keys = {f"path.{key}": value for key, value in path.items()}
+        return self._with(_arms=(*self._arms, (name, {**keys, **(changes or {})})))
+
+    def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
+        """With every arm at each of these values of a key, such as `path.up`."""
+        return self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
+
+    def phases(self, **lengths: Value) -> Scenario:
+        """With other lengths of the phases: `idle`, `ramp` (or `"steady"`), `load`, `drain`."""
+        return self._with(_phases={**self._phases, **lengths})
+
+    def set(self, **head: Value) -> Scenario:
+        """With other keys at the top: `title`, `description`, `repeats`, `seed`."""
+        return self._with(_head={**self._head, **head})
+
+    def _with(self, **changes: Any) -> Scenario:
+        if self._text is not None:
+            raise ScenarioError(
+                f"{self._name}: is a file's text, which cannot be built on; "
+                "change its keys by run(..., set={'path.up': '20mbit'})"
+            )
+        other = Scenario.__new__(Scenario)
+        other.__dict__.update(self.__dict__, _checked=None, **changes)
+        return other
+
+    def check(self) -> Scenario:
+        """This scenario, if it can be run; else `ScenarioError` with all that is wrong."""
+        self._native()
+        return self
+
+    @property
+    def name(self) -> str:
+        """Its name, in records and reports."""
+        return self._name
+
+    @property
+    def title(self) -> str:
+        """Its heading."""
+        return self._native().title
+
+    @property
+    def text(self) -> str:
+        """The scenario file that says the same."""
+        return self._native().text
+
+    @property
+    def arms(self) -> dict[str, str]:
+        """The name of each arm, and what it is."""
+        return dict(self._native().arms)
+
+    @property
+    def worlds(self) -> list[str]:
+        """The worlds that can run it: `sim`, `live`."""
+        return self._native().worlds
+
+    def _native(self, **asked: Any) -> _underload.Scenario:
+        if asked:
+            return self._made(_asked(**asked))
+        if self._checked is None:
+            self._checked = self._made(_asked())
+        return self._checked
+
+    def _made(self, asked: dict[str, Any]) -> _underload.Scenario:
+        if self._text is not None:
+            return _underload.Scenario.parse(self._name, self._text, asked)
+        return _underload.Scenario.build(
+            self._name,
+            self._head,
+            self._path,
+            self._phases,
+            _named(self._flows),
+            list(self._arms),
+            [(key, list(values)) for key, values in self._sweeps],
+            asked,
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {**self.__dict__, "_checked": None}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._state()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self._state() == other._state()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if self._text is not None:
+            return f"Scenario.parse({len(self._text)} characters, name={self._name!r})"
+        flows = ", ".join(name for name, _, _ in _named(self._flows))
+        arms = ", ".join(name for name, _ in self._arms)
+        return f"Scenario({self._name!r}, flows: {flows or 'none'}; arms: {arms or 'default'})"
+
+
+def scenarios() -> list[str]:
+    """Names of the scenarios that come with the package."""
+    return _underload.scenario_names()
+
+
+def _asked(
+    *,
+    short: bool = False,
+    set: Mapping[str, Value] | None = None,
+    arms: Sequence[str] | None = None,
+    repeats: int | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """What is asked of a scenario, as the native module takes it."""
+    for name, number, least in (("repeats", repeats, 1), ("seed", seed, 0)):
+        if number is not None and not (isinstance(number, int) and least <= number < 1 << 64):
+            raise ScenarioError(f"{name}: {number!r}; expected a whole number from {least} on")
+    if isinstance(arms, str):
+        arms = [arms]
+    changes = [f"{key}={_text_of(value)}" for key, value in (set or {}).items()]
+    return {
+        "short": short,
+        "set": changes,
+        "arms": list(arms or ()),
+        "repeats": None if repeats is None else min(repeats, (1 << 32) - 1),
+        "seed": seed,
+    }
+
+
+def _text_of(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(getattr(value, "spec", value))
+
+
+def _named(flows: tuple[Flow, ...]) -> list[tuple[str, str, dict[str, Value]]]:
+    """Each flow with a name of its own: its kind, numbered from the second on."""
+    taken = {flow.name for flow in flows if flow.name is not None}
+    named = []
+    for flow in flows:
+        name, number = flow.name, 1
+        while name is None:
+            candidate = flow.kind if number == 1 else f"{flow.kind}-{number}"
+            number += 1
+            if candidate not in taken:
+                name = candidate
+                taken.add(name)
+        named.append((name, flow.kind, dict(flow.keys)))
+    return named

@@ -1,0 +1,162 @@
+"""The statistics that reports are made of, over your numbers.
+
+Every function takes a list, or an array of floats of shape (n,), which is not copied. Samples of
+one trial follow one another through one queue: they are far from independent, and an interval over
+them is too narrow. Take one number per trial, or say which samples belong together
+(`cluster_quantiles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from . import _underload
+from ._errors import StatisticsError
+
+__all__ = [
+    "ClusterQuantile",
+    "Interval",
+    "KolmogorovSmirnov",
+    "MannWhitney",
+    "Shift",
+    "cluster_quantiles",
+    "hodges_lehmann",
+    "jain_index",
+    "kolmogorov_smirnov",
+    "mann_whitney",
+    "mean_interval",
+    "quantile",
+    "quantiles",
+]
+
+
+class Interval(NamedTuple):
+    """A mean, and where the true one lies."""
+
+    mean: float
+    low: float | None
+    """Lower end by Student's t; `None` with fewer than two values."""
+    high: float | None
+    confidence: float
+    count: int
+
+
+class MannWhitney(NamedTuple):
+    """Outcome of the rank test."""
+
+    u: float
+    """Pairs in which the first group's value is larger; a tie counts one half."""
+    p_value: float
+    superiority: float
+    """Share of such pairs: 0.5 when alike."""
+    method: str
+    """`exact` (up to 20 values per group, without ties) or `normal`."""
+
+
+class Shift(NamedTuple):
+    """How far apart two groups are."""
+
+    estimate: float
+    """Median over all pairs of first minus second, or first over second."""
+    low: float | None
+    """Lower end; `None` when the groups are too small for the confidence."""
+    high: float | None
+    confidence: float
+
+
+class KolmogorovSmirnov(NamedTuple):
+    """Outcome of the test of two distribution functions."""
+
+    distance: float
+    p_value: float
+    """Two-sided, by Kolmogorov's limit: good from a few dozen values per group on."""
+
+
+class ClusterQuantile(NamedTuple):
+    """A quantile of values that come in clusters."""
+
+    estimate: float | None
+    low: float | None
+    """Lower end, by drawing clusters; `None` where too few of them reach past the quantile."""
+    high: float | None
+
+
+def quantiles(values: Any, q: Sequence[float]) -> list[float]:
+    """Nearest-rank quantiles, `q` from 0 to 1: each is a value that is there. Shape: (len(q),)."""
+    return _underload.quantiles(_floats(values), [float(share) for share in q])
+
+
+def quantile(values: Any, q: float) -> float:
+    """One of them."""
+    return quantiles(values, [q])[0]
+
+
+def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
+    """The mean of independent values, such as one per trial, and its interval (Student's t)."""
+    return Interval(*_underload.mean_interval(_floats(values), confidence))
+
+
+def mann_whitney(
+    first: Any, second: Any, alternative: Literal["two-sided", "less", "greater"] = "two-sided"
+) -> MannWhitney:
+    """Mann and Whitney's test: does one group have larger values?"""
+    return MannWhitney(*_underload.mann_whitney(_floats(first), _floats(second), alternative))
+
+
+def hodges_lehmann(
+    first: Any, second: Any, confidence: float = 0.95, *, ratio: bool = False
+) -> Shift:
+    """Hodges and Lehmann's estimate: by how much the first group is larger, or with `ratio` how
+    many times."""
+    return Shift(*_underload.hodges_lehmann(_floats(first), _floats(second), confidence, ratio))
+
+
+def kolmogorov_smirnov(first: Any, second: Any) -> KolmogorovSmirnov:
+    """The largest distance of the groups' distribution functions."""
+    return KolmogorovSmirnov(*_underload.kolmogorov_smirnov(_floats(first), _floats(second)))
+
+
+def jain_index(values: Any) -> float:
+    """Jain's fairness index: 1 where all have the same, 1/n where one has all."""
+    return _underload.jain_index(_floats(values))
+
+
+def cluster_quantiles(
+    values: Any,
+    clusters: Sequence[Any],
+    q: Sequence[float] = (0.5, 0.99),
+    confidence: float = 0.95,
+    seed: int = 1,
+) -> list[ClusterQuantile]:
+    """Quantiles of positive values that come in clusters, such as the tests of one line: the
+    intervals say how they would vary with other clusters (400 draws of clusters; the same for the
+    same `seed`). Values are binned to half a percent. `clusters`: whose each value is."""
+    numbers: dict[Any, int] = {}
+    labels = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
+    each = [numbers.setdefault(label, len(numbers)) for label in labels]
+    found = _underload.cluster_quantiles(_floats(values), each, list(q), confidence, seed)
+    return [ClusterQuantile(*one) for one in found]
+
+
+def _floats(values: Any) -> Any:
+    """A list of floats, or an array of them without a copy where it is one already."""
+    if isinstance(values, (list, tuple)):
+        return _list(values)
+    if hasattr(values, "__array__"):
+        import numpy
+
+        array = numpy.asarray(values)
+        if array.ndim != 1:
+            raise StatisticsError(f"shape {array.shape}; expected (n,)")
+        if array.dtype.kind not in "iuf":
+            raise StatisticsError(f"{array.dtype}; expected numbers")
+        return numpy.ascontiguousarray(array, dtype=float)
+    return _list(list(values))
+
+
+def _list(values: Sequence[Any]) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise StatisticsError(f"{error}; expected numbers") from None

@@ -1,0 +1,221 @@
+//! `cargo xtask python`: the Python package as its users get it. A wheel is made, installed into a
+//! fresh environment, and its tests, types and stubs are checked there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::checks::{self, succeed, target};
+
+/// Environments and wheels, below cargo's folder.
+const FOLDER: &str = "python";
+/// The package's own folder.
+const PACKAGE: &str = "python";
+/// Bytes of a wheel for users, at most.
+const WHEEL_MOST: u64 = 15 << 20;
+/// Tries of an import, of which the fastest counts: the others waited for somebody.
+const IMPORTS: usize = 7;
+
+/// By hand, with the arguments of the command line.
+pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    match arguments {
+        [] => check(Profile::Test),
+        ["--release"] => check(Profile::Release),
+        _ => bail!("usage: cargo xtask python [--release]"),
+    }
+}
+
+/// In CI, where there is a Python that can make environments and a registry that answers.
+pub fn where_possible() -> anyhow::Result<()> {
+    check(Profile::Test)
+}
+
+/// Whose wheel it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Profile {
+    /// Built with the tests of the workspace, of which nothing is built a second time.
+    Test,
+    /// That of users, made by maturin.
+    Release,
+}
+
+fn check(profile: Profile) -> anyhow::Result<()> {
+    let Some(environments) = Environments::prepare()? else { return Ok(()) };
+    let wheel = match profile {
+        Profile::Test => environments.wheel_of_tests()?,
+        Profile::Release => environments.wheel_of_users()?,
+    };
+    let python = environments.fresh(&wheel)?;
+    let tests = fs::canonicalize(PACKAGE)?.join("tests");
+    let configuration = fs::canonicalize(PACKAGE)?.join("pyproject.toml");
+    let configured = format!("--config-file={}", configuration.display());
+    // From a folder that holds no package: what is imported is what was installed.
+    let module = |arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command.arg("-m").args(arguments).current_dir(environments.folder.join("fresh"));
+        command
+    };
+    succeed(module(&["pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))?;
+    succeed(module(&["mypy", "--strict", &configured, "-p", "underload"]).stdout(Stdio::null()))?;
+    succeed(module(&["mypy.stubtest", "underload._underload"]).stdout(Stdio::null()))?;
+    if profile == Profile::Release {
+        tell_cost(&wheel, &python)?;
+    }
+    Ok(())
+}
+
+/// Name of [`compare`] among the benchmarks.
+pub const NAME: &str = "python";
+/// What it shows.
+pub const WHAT: &str =
+    "the Python package beside the program: runs, packets, steps of an environment";
+
+/// The package of users beside the program and its replay, both built for release.
+pub fn compare() -> anyhow::Result<()> {
+    let Some(environments) = Environments::prepare()? else { return Ok(()) };
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload"]);
+    succeed(&mut cargo)?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload-run"]);
+    succeed(cargo.args(["--example", "replay_columns"]))?;
+    let python = environments.fresh(&environments.wheel_of_users()?)?;
+    let release = target().join("release");
+    let mut bench = Command::new(python);
+    bench.arg(Path::new(PACKAGE).join("bench.py")).arg(release.join("underload"));
+    succeed(bench.arg(release.join("examples/replay_columns")))
+}
+
+/// Size of the wheel and time of its import.
+fn tell_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
+    let bytes = fs::metadata(wheel)?.len();
+    let code = "import time; start = time.perf_counter(); import underload; \
+                print(time.perf_counter() - start)";
+    let mut fastest_s = f64::INFINITY;
+    for _ in 0..IMPORTS {
+        let output = Command::new(python).args(["-c", code]).output()?;
+        let took: f64 = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+        fastest_s = fastest_s.min(took);
+    }
+    println!("wheel: {:.1} MiB; import: {:.0} ms", bytes as f64 / 1_048_576.0, fastest_s * 1e3);
+    if bytes > WHEEL_MOST {
+        bail!("the wheel is larger than {} MiB", WHEEL_MOST >> 20);
+    }
+    Ok(())
+}
+
+/// An environment with what tests need, kept from one time to the next, and a fresh one.
+struct Environments {
+    /// Absolute: what is run does not run here.
+    folder: PathBuf,
+    /// The one that is kept.
+    kept: PathBuf,
+}
+
+impl Environments {
+    /// Installs what tests need, unless the same is there already. `None`, and told: it cannot be.
+    fn prepare() -> anyhow::Result<Option<Self>> {
+        let folder = std::path::absolute(target().join(FOLDER))?;
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let kept = folder.join("kept");
+        let wanted = fs::read_to_string(Path::new(PACKAGE).join("pyproject.toml"))?;
+        let mark = kept.join("installed.toml");
+        if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+            return Ok(Some(Self { folder, kept }));
+        }
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv", "--clear"]).arg(&kept);
+        if !venv.output().is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED python: `python3 -m venv` does not work; apt install python3-venv");
+            return Ok(None);
+        }
+        let mut pip = Command::new(interpreter(&kept));
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "maturin>=1.16,<2",
+        ]);
+        let packages = test_packages(&wanted)?;
+        let output = pip.args(packages).output().context("pip")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            eprintln!("SKIPPED python: pip install: {last}");
+            return Ok(None);
+        }
+        fs::write(&mark, wanted)?;
+        Ok(Some(Self { folder, kept }))
+    }
+
+    /// By the command that built the workspace for its tests: with `--package`, other features of
+    /// its dependencies would be asked for, and all of them built once more.
+    fn wheel_of_tests(&self) -> anyhow::Result<PathBuf> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--quiet", "--workspace", "--lib", "--locked"]).args(checks::FEATURES);
+        succeed(&mut cargo)?;
+        let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let library = target().join("debug").join(format!("{start}underload_py{end}"));
+        let version = env!("CARGO_PKG_VERSION");
+        let mut pack = Command::new(interpreter(&self.kept));
+        pack.arg(Path::new(PACKAGE).join("wheel.py")).arg(library).arg(version);
+        let output = pack.arg(self.folder.join("test")).output()?;
+        if !output.status.success() {
+            bail!("python/wheel.py: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+    }
+
+    fn wheel_of_users(&self) -> anyhow::Result<PathBuf> {
+        let folder = self.folder.join("release");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        }
+        let mut maturin = Command::new(self.kept.join("bin/maturin"));
+        maturin
+            .args(["build", "--quiet", "--release", "--locked", "--strip", "--out"])
+            .arg(&folder);
+        maturin.arg("--target-dir").arg(std::path::absolute(target())?);
+        maturin.arg("--interpreter").arg(interpreter(&self.kept)).current_dir(PACKAGE);
+        succeed(&mut maturin)?;
+        let wheels = fs::read_dir(&folder)?.filter_map(Result::ok).map(|entry| entry.path());
+        let mut wheels = wheels.filter(|path| path.extension().is_some_and(|end| end == "whl"));
+        wheels.next().context("maturin made no wheel")
+    }
+
+    /// A new environment with the wheel in it; what it needs beside that comes from the kept one.
+    fn fresh(&self, wheel: &Path) -> anyhow::Result<PathBuf> {
+        let fresh = self.folder.join("fresh");
+        succeed(Command::new(interpreter(&self.kept)).args(["-m", "venv", "--clear"]).arg(&fresh))?;
+        let python = interpreter(&fresh);
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        succeed(pip.args(["--no-deps", "--no-index"]).arg(wheel))?;
+        let lent = site_packages(&interpreter(&self.kept))?;
+        fs::write(site_packages(&python)?.join("kept.pth"), format!("{}\n", lent.display()))?;
+        Ok(python)
+    }
+}
+
+fn interpreter(environment: &Path) -> PathBuf {
+    environment.join("bin/python")
+}
+
+fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
+    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let output = Command::new(python).args(["-c", code]).output()?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// The list `test` of the package's optional dependencies.
+fn test_packages(project: &str) -> anyhow::Result<Vec<String>> {
+    let project: toml::Table = project.parse().context("python/pyproject.toml")?;
+    let lists = project.get("project").and_then(|it| it.get("optional-dependencies"));
+    let list = lists.and_then(|it| it.get("test")).and_then(toml::Value::as_array);
+    let list = list.context("python/pyproject.toml has no list of what tests need")?;
+    Ok(list.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
+}
