@@ -9,7 +9,7 @@ use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
-use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice};
+use underload_run::{Destination, MOST_WITH_CURVES, Remains, Run, RunError, Settings, WorldChoice};
 use underload_store::{RunDir, StoreError};
 
 use crate::console::{self, detail, note, warning};
@@ -268,13 +268,13 @@ impl Arguments {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
-                let shown = self.show_what_is_left(remains);
+                let shown = self.show_what_is_left(remains, of <= MOST_WITH_CURVES);
                 let remains = Remains { trials, ..Remains::default() };
                 let interrupted = RunError::Interrupted { of, remains };
                 interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
-                if let Err(second) = self.show_what_is_left(remains) {
+                if let Err(second) = self.show_what_is_left(remains, true) {
                     warning!("no report of it: {second:#}");
                 }
                 (*source).into()
@@ -284,13 +284,16 @@ impl Arguments {
     }
 
     /// The report of the trials that were completed.
-    fn show_what_is_left(&self, remains: Remains) -> anyhow::Result<()> {
+    fn show_what_is_left(&self, remains: Remains, can_go_on: bool) -> anyhow::Result<()> {
         if let Some(error) = remains.unremoved {
             return Err(error).context("removing the files of a run without a trial");
         }
         let Some(path) = remains.directory else { return Ok(()) };
         let kept = console::count(remains.trials, "completed trial");
-        note!("{kept} kept in {0}; the same command with --resume {0} goes on", path.display());
+        note!("{kept} kept in {}", path.display());
+        if can_go_on {
+            note!("the same command with --resume {} goes on", path.display());
+        }
         present::run(&path, Show { open: false, ..self.show() })
     }
 

@@ -79,8 +79,8 @@ pub fn run(
     }
 }
 
-/// Trials of which every sample and curve is kept on disk, at most.
-const MOST_WITH_CURVES: usize = 2_000;
+/// Trials of a run that keeps every sample and curve on disk, and can be resumed, at most.
+pub const MOST_WITH_CURVES: usize = 2_000;
 /// Trials from which on an interrupted run is worth resuming.
 const WORTH_CACHING: usize = 32;
 

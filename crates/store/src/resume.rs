@@ -46,6 +46,18 @@ impl RunDir {
             return Err(refused(&path, reason));
         }
         let RunData { record: found, samples, mut left_out, .. } = RunDir::read(&path)?;
+        let of = |trial: &TrialRecord| read::of_trial(&samples, trial.index, |it| it.trial);
+        // Quantiles of an arm pool the samples of all its trials.
+        let lacks = |trial: &TrialRecord| {
+            of(trial).is_empty() && trial.latencies.iter().any(|latency| latency.sent > 0)
+        };
+        if found.trials.iter().any(lacks) {
+            return Err(refused(
+                &path,
+                "a run of so many trials keeps no samples; without --resume, simulated trials come \
+                 out of the cache",
+            ));
+        }
         let mut pools = LatencyPools::default();
         let whole = found.trials.iter().enumerate().take_while(|(at, it)| it.index as usize == *at);
         earlier.trials = whole.map(|(_, trial)| trial.clone()).collect();
@@ -54,7 +66,7 @@ impl RunDir {
             left_out.push(format!("{lost} after the damage are done again, too"));
         }
         for trial in &earlier.trials {
-            pools.add(trial, read::of_trial(&samples, trial.index, |sample| sample.trial));
+            pools.add(trial, of(trial));
         }
         earlier.host.resumed.push(record.host.started.clone());
         let (folder, journal_bytes) = tidied(&path, &earlier)?;

@@ -364,6 +364,21 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     drop(under_way);
 }
 
+/// What it would end with would be pooled from the later trials alone.
+#[test]
+fn a_run_that_keeps_no_samples_is_not_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, record()).unwrap().summaries_only();
+    let (first, samples) = trial(0);
+    run.append_trial(&first, &samples, &[]).unwrap();
+    drop(run);
+    let before = faults::tree(&path);
+    let error = RunDir::resume(&path, &record()).unwrap_err().to_string();
+    assert!(error.contains("keeps no samples"), "{error}");
+    assert_eq!(faults::tree(&path), before);
+}
+
 #[test]
 fn trials_from_the_first_damaged_one_on_are_done_again() {
     let directory = tempfile::tempdir().unwrap();

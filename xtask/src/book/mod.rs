@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::{succeed, target};
+use crate::checks::{FEATURES, succeed, target};
 
 /// What the book is made of.
 const SOURCE: &str = "docs";
@@ -140,10 +140,14 @@ fn html_below(folder: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 
 /// Writes the pages that follow from the program.
 pub fn reference() -> anyhow::Result<()> {
+    // Of the whole workspace, as all checks build it: alone it would be built a second time.
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "underload"]);
+    succeed(build.args(FEATURES))?;
+    let program = target().join("debug/underload");
     for page in WRITTEN {
-        let mut command = Command::new("cargo");
-        command.args(["run", "--quiet", "--locked", "--package", "underload", "--"]);
-        let output = command.args(["reference", page]).output().context("cargo run")?;
+        let mut command = Command::new(&program);
+        let output = command.args(["reference", page]).output().context("underload reference")?;
         if !output.status.success() {
             bail!("{page}: {}", String::from_utf8_lossy(&output.stderr));
         }
