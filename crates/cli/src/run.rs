@@ -9,7 +9,7 @@ use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
-use underload_run::{Destination, MOST_WITH_CURVES, Remains, Run, RunError, Settings, WorldChoice};
+use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_store::{RunDir, StoreError};
 
 use crate::console::{self, detail, note, warning};
@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = Settings { stop: interrupt.shared(), ..settings };
     match underload_run::run(&scenario, &settings, &mut Terminal::default()) {
         Ok(run) => arguments.present(&run),
-        Err(error) => Err(arguments.broken_off(error, &interrupt)),
+        Err(error) => Err(arguments.broken_off(error, keeps_samples(&scenario), &interrupt)),
     }
 }
 
@@ -264,17 +264,17 @@ impl Arguments {
     }
 
     /// Shows what is left of a run that ended early; returns what ended it.
-    fn broken_off(&self, error: RunError, interrupt: &Interrupt) -> anyhow::Error {
+    fn broken_off(&self, error: RunError, can_go_on: bool, interrupt: &Interrupt) -> anyhow::Error {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
-                let shown = self.show_what_is_left(remains, of <= MOST_WITH_CURVES);
+                let shown = self.show_what_is_left(remains, can_go_on);
                 let remains = Remains { trials, ..Remains::default() };
                 let interrupted = RunError::Interrupted { of, remains };
                 interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
-                if let Err(second) = self.show_what_is_left(remains, true) {
+                if let Err(second) = self.show_what_is_left(remains, can_go_on) {
                     warning!("no report of it: {second:#}");
                 }
                 (*source).into()

@@ -62,7 +62,7 @@ pub fn run(
     }
     progress.world(scenario, world.reason());
     let mut results = begin(settings, record(scenario, settings, world.name()), progress)?;
-    let keeps_curves = scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES;
+    let keeps_curves = keeps_samples(scenario);
     if !keeps_curves {
         results = results.summaries_only();
     }
@@ -79,8 +79,14 @@ pub fn run(
     }
 }
 
-/// Trials of a run that keeps every sample and curve on disk, and can be resumed, at most.
-pub const MOST_WITH_CURVES: usize = 2_000;
+/// Whether a run keeps every sample and curve on disk, and can be resumed: one of a cohort, or of
+/// more than 2,000 trials, keeps what it says of each trial.
+pub fn keeps_samples(scenario: &Scenario) -> bool {
+    scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES
+}
+
+/// Trials of which every sample and curve is kept on disk, at most.
+const MOST_WITH_CURVES: usize = 2_000;
 /// Trials from which on an interrupted run is worth resuming.
 const WORTH_CACHING: usize = 32;
 

@@ -38,6 +38,6 @@ mod trials;
 pub mod world;
 
 pub use error::{Remains, RunError};
-pub use execute::{MOST_WITH_CURVES, Run, run};
+pub use execute::{Run, keeps_samples, run};
 pub use progress::Progress;
 pub use settings::{Destination, Settings, WorldChoice};

@@ -54,8 +54,8 @@ impl RunDir {
         if found.trials.iter().any(lacks) {
             return Err(refused(
                 &path,
-                "a run of so many trials keeps no samples; without --resume, simulated trials come \
-                 out of the cache",
+                "it keeps no samples, as a study or a run of more than 2,000 trials; without \
+                 --resume, simulated trials come out of the cache",
             ));
         }
         let mut pools = LatencyPools::default();
