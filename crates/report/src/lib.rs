@@ -10,6 +10,7 @@
 //! - [`history_page`]: one line over weeks.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the same for the cohorts of a plan.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
+//! - [`SweepOutcome`], [`sweep_page`]: what a sweep of a million cells comes to.
 //! - [`agreements`]: how well one run of a scenario foretells another.
 
 mod agreement;
@@ -25,6 +26,7 @@ mod plot;
 mod published;
 mod study;
 mod subject;
+mod sweep;
 mod table;
 mod verdict;
 mod words;
@@ -35,11 +37,12 @@ pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
-    FigurePage, PageError, cohort_page, history_page, plots, render, write_figure_pages,
-    write_history, write_page, write_report,
+    FigurePage, PageError, cohort_page, history_page, plots, render, sweep_page,
+    write_figure_pages, write_history, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table};
+pub use sweep::{SweepOutcome, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
 pub use words::{one_line, plain_text, significant, thousands};

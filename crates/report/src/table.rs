@@ -44,7 +44,8 @@ pub fn table(runs: &[RunData]) -> String {
     plain_text(&text)
 }
 
-enum Row {
+/// A row of a table.
+pub(crate) enum Row {
     Title(String),
     Cells(Vec<String>),
     Note(String),
@@ -150,7 +151,8 @@ fn lost_and_marked(queue: &ArmBottleneck) -> Vec<String> {
     parts
 }
 
-fn render(rows: &[Row]) -> String {
+/// Rows with their columns below each other.
+pub(crate) fn render(rows: &[Row]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         let Row::Cells(cells) = row else { continue };

@@ -18,6 +18,7 @@ mod published;
 mod queues;
 mod service_flows;
 mod study;
+mod sweep;
 mod trials;
 
 use std::fs::{self, File};
@@ -36,6 +37,8 @@ use contents::with_contents;
 pub use book::{FigurePage, write_figure_pages};
 pub use cohorts::cohort_page;
 pub use history::{history_page, write_history};
+pub use sweep::{sweep_page, write_sweep_report};
+
 pub(crate) use measured::findings;
 
 /// Why a report could not be made.

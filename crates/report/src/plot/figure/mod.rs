@@ -28,6 +28,15 @@ pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> 
     Ok(drawn)
 }
 
+/// Lines over a parameter, of any record.
+pub(crate) fn sweep_plot(
+    name: &str,
+    plot: &PlotRecord,
+    run: &RunData,
+) -> Result<Option<Plot>, PlotError> {
+    sweep::draw(&Picture { name: name.to_owned(), plot, run })
+}
+
 /// What a picture is drawn from.
 pub(super) struct Picture<'a> {
     pub(super) name: String,

@@ -1,0 +1,244 @@
+//! The page of a sweep.
+
+use std::path::{Path, PathBuf};
+
+use maud::{Markup, html};
+use underload_disk::{self as disk, Access};
+use underload_record::schema::{
+    ArmMetric, ArmRecord, ArmSummary, Extreme, PlotKind, PlotRecord, RunRecord,
+};
+use underload_store::RunData;
+use underload_store::sweep::SweepCell;
+
+use super::figures::{Headings, figures};
+use super::parts::{head, table, words_head};
+use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
+use crate::plot::{Plot, PlotError, sweep_plot};
+use crate::sweep::SweepOutcome;
+
+/// Axes that have a picture.
+const MOST_PICTURES: usize = 8;
+
+/// Writes `report.html` of a sweep into its directory, and gives its path. An earlier one of ours
+/// is replaced.
+///
+/// # Errors
+///
+/// [`PageError`].
+pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<PathBuf, PageError> {
+    let page = sweep_page(outcome)?;
+    let path = directory.join("report.html");
+    check_replaceable(&path, PAGE_MARK)?;
+    disk::write_whole(&path, page.as_bytes(), Access::Usual)
+        .map_err(PageError::io(&path, "write"))?;
+    Ok(path)
+}
+
+/// The page: how many, means over each axis, the best and the worst cells, those that failed.
+///
+/// # Errors
+///
+/// [`PlotError`] when a plot cannot be laid out.
+pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
+    let subject = outcome.subject();
+    let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
+    let axes = (0..subject.axes.len()).take(MOST_PICTURES);
+    let plots = axes.filter_map(|axis| over_axis(outcome, axis, metric).transpose());
+    let plots: Vec<Plot> = plots.collect::<Result<_, _>>()?;
+    let word = match subject.best {
+        Extreme::Smallest => "smallest",
+        Extreme::Largest => "largest",
+    };
+    let (failures, failed) = outcome.failures();
+    let content = html! {
+        header {
+            "\n"
+            p.kind { "a sweep of " (subject.scenario) ", simulated" } "\n"
+            h1 { (subject.title) } "\n"
+            p.verdict { (outcome.sentence()) "." } "\n"
+            @for name in outcome.unknown_metrics() {
+                div.warning role="note" {
+                    p { strong { "Careful." } " No cell has the metric " code { (name) } "." }
+                }
+                "\n"
+            }
+        }
+        "\n"
+        @if !plots.is_empty() {
+            h2 { "Over each axis" } "\n"
+            p.note {
+                "Each point is the mean of " code { (metric) } " over all cells with that value, "
+                "whatever their other axes are."
+                @if outcome.has_more_arms() { " Only the first arms have a line." }
+            }
+            "\n"
+            (figures(&plots, Headings::Shown))
+        }
+        (cells(outcome, &format!("Best by {metric}, {word} first"), outcome.best()))
+        (cells(outcome, &format!("Worst by {metric}"), outcome.worst()))
+        @if failed > 0 {
+            h2 { "Failed" } "\n"
+            p.note {
+                "Cells of which a trial failed: " (failed) ". The first are here, all of them in "
+                code { "cells.parquet" } "."
+            }
+            "\n"
+            ul {
+                "\n"
+                @for cell in failures { li { (outcome.failure(cell)) } "\n" }
+            }
+            "\n"
+        }
+        p.note {
+            "Every cell is a row of " code { "cells.parquet" } ", every trial one of "
+            code { "trials.parquet" } ". Means stand beside half of their 95 % interval over "
+            "repeats."
+        }
+        "\n"
+    };
+    Ok(without_controls(header::document(&subject.title, &content).into_string()))
+}
+
+fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
+    if cells.is_empty() {
+        return html! {};
+    }
+    let texts = outcome.subject().axes.len() + 2;
+    let is_text = |column: usize| (1..texts).contains(&column);
+    let heading = html! {
+        @for (column, name) in outcome.head().iter().enumerate() {
+            @if is_text(column) { (words_head(name)) } @else { (head(name)) }
+        }
+    };
+    let row = |cell: &SweepCell| {
+        html! {
+            tr {
+                @for (column, text) in outcome.line(cell).iter().enumerate() {
+                    @if is_text(column) { td { (text) } } @else { td.num { (text) } }
+                }
+            }
+        }
+    };
+    let rows: Vec<Markup> = cells.iter().map(row).collect();
+    html! { h2 { (title) } "\n" (table(&heading, &rows)) }
+}
+
+/// The metric over an axis, a line for each arm.
+fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option<Plot>, PlotError> {
+    let subject = outcome.subject();
+    let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);
+    if labels.len() < 2 {
+        return Ok(None);
+    }
+    let mut record = RunRecord::default();
+    for (line, means) in outcome.lines(axis) {
+        for (label, mean) in labels.iter().zip(means) {
+            let Some(value) = mean else { continue };
+            let arm = format!("{}/{}", plain(line), plain(label));
+            let (flow, name) = (FLOW.to_owned(), NAME.to_owned());
+            let metrics = vec![ArmMetric { flow, name, unit: String::new(), value }];
+            record.arms.push(ArmRecord { name: arm.clone(), ..ArmRecord::default() });
+            record.summaries.push(ArmSummary { arm, metrics, ..ArmSummary::default() });
+        }
+    }
+    let plot = PlotRecord {
+        kind: PlotKind::Sweep,
+        title: format!("{metric} over {name}"),
+        arms: "{line}/{x}".to_owned(),
+        metric: format!("{FLOW}/{NAME}"),
+        says: metric.to_owned(),
+        x_says: name.clone(),
+        ..PlotRecord::default()
+    };
+    let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
+    sweep_plot(&format!("axis-{axis}"), &plot, &run)
+}
+
+const FLOW: &str = "sweep";
+const NAME: &str = "mean";
+
+/// A name as one part of an arm's.
+fn plain(name: &str) -> String {
+    name.replace('/', ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::schema::Interval;
+    use underload_store::sweep::AxisValue;
+
+    use super::*;
+    use crate::sweep::SweepSubject;
+
+    fn outcome(cells: u64) -> SweepOutcome {
+        let subject = SweepSubject {
+            title: "Rates <and> round trips".to_owned(),
+            scenario: "comcast/upstream".to_owned(),
+            axes: vec!["path.up".to_owned(), "path.rtt".to_owned()],
+            parts: vec![
+                ["1mbit", "10mbit", "100mbit"].map(str::to_owned).to_vec(),
+                vec!["5ms".to_owned()],
+            ],
+            metrics: vec!["utilisation.up".to_owned(), "load.rtt.p99".to_owned(), "odd".to_owned()],
+            asked: vec![true; 3],
+            ranked_by: 1,
+            best: Extreme::Smallest,
+            cells: 120,
+        };
+        let mut outcome = SweepOutcome::new(subject);
+        for cell in 0..cells {
+            let value = |mean: f64| {
+                let (low, high) = (Some(mean - 1.0), Some(mean + 1.0));
+                Some(Interval { mean, low, high, confidence: 0.95, repeats: 3 })
+            };
+            let has_failed = cell % 50 == 13;
+            let part = (cell % 3) as usize;
+            let axis = |text: &str| AxisValue { text: text.to_owned(), amount: None };
+            let mean = if has_failed { None } else { value(((cell * 37) % 101) as f64) };
+            outcome.add(
+                &SweepCell {
+                    cell,
+                    id: format!("{cell:x}"),
+                    values: vec![axis(["1mbit", "10mbit", "100mbit"][part]), axis("5ms")],
+                    arm: if cell % 2 == 0 { "fifo/a" } else { "codel" }.to_owned(),
+                    trials: 3,
+                    failed: u64::from(has_failed) * 3,
+                    error: has_failed.then(|| "no <such> queue\u{1b}[0m".to_owned()),
+                    metrics: vec![value(50.0), mean, None],
+                },
+                &[Some(part), Some(0)],
+            );
+        }
+        outcome
+    }
+
+    #[test]
+    fn the_page_lists_ends_and_failures_and_escapes_strangers() {
+        let page = sweep_page(&outcome(120)).expect("a page");
+        assert_eq!(page.matches("<svg").count(), 1, "one axis has several values");
+        assert!(page.contains("Rates &lt;and&gt; round trips"));
+        assert!(page.contains("no &lt;such&gt; queue") && !page.contains('\u{1b}'));
+        assert!(page.contains("120 cells, 360 trials, 3 of them failed"));
+        assert!(page.contains("No cell has the metric <code>odd</code>"));
+        assert!(page.contains("Best by load.rtt.p99") && page.contains("Worst by load.rtt.p99"));
+        assert!(sweep_page(&outcome(0)).is_ok());
+    }
+
+    #[test]
+    fn the_table_ranks_cells_from_both_ends() {
+        let outcome = outcome(100);
+        let rank = |cells: &[SweepCell]| -> Vec<f64> {
+            cells.iter().filter_map(|cell| Some(cell.metrics[1]?.mean)).collect()
+        };
+        assert_eq!(rank(outcome.best())[..3], [0.0, 1.0, 2.0]);
+        assert_eq!(rank(outcome.worst())[..3], [100.0, 99.0, 98.0]);
+        let table = outcome.table();
+        assert!(table.starts_with("100 of 120 cells, 300 trials, 2 of them failed\n"), "{table}");
+        assert!(table.contains("100 ±1.00"), "{table}");
+        assert!(table.contains("cell 13, path.up = 10mbit, path.rtt = 5ms, codel: no <such>"));
+        let json = outcome.to_json(Path::new("out")).expect("JSON");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["best"][0]["metrics"]["load.rtt.p99"]["mean"], 0.0);
+        assert_eq!((&json["complete"], &json["failed_cells"]), (&false.into(), &2.into()));
+    }
+}

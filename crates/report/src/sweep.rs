@@ -1,0 +1,363 @@
+//! What a sweep of a million cells comes to, gathered as they pass: the best and the worst, those
+//! that failed, and means over each axis.
+
+use serde::Serialize;
+use underload_record::CONFIDENCE;
+use underload_record::schema::{Extreme, Interval};
+use underload_record::stats::RunningMean;
+use underload_store::sweep::SweepCell;
+
+use crate::table::{Row, render};
+use crate::words::{count, one_line, significant, thousands};
+
+/// What a sweep is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepSubject {
+    /// Heading; the file's name where it has none.
+    pub title: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    /// What each part of each axis is called.
+    pub parts: Vec<Vec<String>>,
+    /// Names of the metrics.
+    pub metrics: Vec<String>,
+    /// Whether somebody asked for each, who wants to know where no cell has it.
+    pub asked: Vec<bool>,
+    /// The one that ranks cells, by its position.
+    pub ranked_by: usize,
+    /// Which end of it is the best.
+    pub best: Extreme,
+    /// Cells that it has when it is complete.
+    pub cells: u64,
+}
+
+/// What came out of a sweep, in bounded memory.
+#[derive(Debug, Clone)]
+pub struct SweepOutcome {
+    subject: SweepSubject,
+    cells: u64,
+    trials: u64,
+    failed: u64,
+    best: Vec<SweepCell>,
+    worst: Vec<SweepCell>,
+    failures: Vec<SweepCell>,
+    /// Names of the arms; of many the first.
+    arms: Vec<String>,
+    has_more_arms: bool,
+    /// By axis, arm and part.
+    means: Vec<Vec<Vec<RunningMean>>>,
+    /// Whether any cell has a metric.
+    has_metric: Vec<bool>,
+}
+
+/// Cells that are listed at each end.
+const LISTED: usize = 10;
+/// Cells that failed which are listed.
+const FAILURES: usize = 10;
+/// Arms that have a line of their own.
+const MOST_ARMS: usize = 12;
+/// Metrics beside the one that ranks, in a table.
+const MORE_METRICS: usize = 3;
+/// Widest value of an axis in a table.
+const WIDEST: usize = 32;
+
+/// A sweep as JSON.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    title: &'a str,
+    scenario: &'a str,
+    directory: String,
+    complete: bool,
+    cells: u64,
+    trials: u64,
+    failed_cells: u64,
+    ranked_by: &'a str,
+    best: Vec<CellDocument<'a>>,
+    worst: Vec<CellDocument<'a>>,
+    failures: Vec<CellDocument<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CellDocument<'a> {
+    cell: u64,
+    arm: &'a str,
+    axes: serde_json::Map<String, serde_json::Value>,
+    trials: u64,
+    metrics: serde_json::Map<String, serde_json::Value>,
+    error: Option<&'a str>,
+}
+
+impl SweepOutcome {
+    /// Nothing yet.
+    pub fn new(subject: SweepSubject) -> Self {
+        let metrics = subject.metrics.len();
+        Self {
+            means: vec![Vec::new(); subject.axes.len()],
+            subject,
+            cells: 0,
+            trials: 0,
+            failed: 0,
+            best: Vec::new(),
+            worst: Vec::new(),
+            failures: Vec::new(),
+            arms: Vec::new(),
+            has_more_arms: false,
+            has_metric: vec![false; metrics],
+        }
+    }
+
+    /// Adds a cell, with the part of each axis that it is in.
+    pub fn add(&mut self, cell: &SweepCell, parts: &[Option<usize>]) {
+        self.cells += 1;
+        self.trials += cell.trials;
+        for (has, metric) in self.has_metric.iter_mut().zip(&cell.metrics) {
+            *has |= metric.is_some();
+        }
+        if cell.failed > 0 {
+            self.failed += 1;
+            if self.failures.len() < FAILURES {
+                self.failures.push(cell.clone());
+            }
+        }
+        let Some(value) = self.rank(cell) else { return };
+        if let Some(arm) = self.arm(&cell.arm) {
+            for (axis, part) in parts.iter().enumerate() {
+                let arms = &mut self.means[axis];
+                let all = self.subject.parts.get(axis).map_or(0, Vec::len);
+                arms.resize_with(arms.len().max(arm + 1), || vec![RunningMean::default(); all]);
+                if let Some(mean) = part.and_then(|part| arms[arm].get_mut(part)) {
+                    mean.push(value);
+                }
+            }
+        }
+        let smallest = self.subject.best == Extreme::Smallest;
+        let by = self.subject.ranked_by;
+        keep(&mut self.best, cell, by, smallest);
+        keep(&mut self.worst, cell, by, !smallest);
+    }
+
+    fn rank(&self, cell: &SweepCell) -> Option<f64> {
+        mean_of(cell, self.subject.ranked_by)
+    }
+
+    fn arm(&mut self, name: &str) -> Option<usize> {
+        if let Some(known) = self.arms.iter().position(|known| known == name) {
+            return Some(known);
+        }
+        if self.arms.len() == MOST_ARMS {
+            self.has_more_arms = true;
+            return None;
+        }
+        self.arms.push(name.to_owned());
+        Some(self.arms.len() - 1)
+    }
+
+    /// What it is about.
+    pub fn subject(&self) -> &SweepSubject {
+        &self.subject
+    }
+
+    /// Whether all its cells are there.
+    pub fn is_complete(&self) -> bool {
+        self.cells >= self.subject.cells
+    }
+
+    /// Metrics that somebody asked for and no cell has: misspelt, or not of this scenario.
+    pub fn unknown_metrics(&self) -> Vec<&str> {
+        let named = self.subject.metrics.iter().zip(&self.has_metric);
+        let asked = named.zip(&self.subject.asked).filter(|(_, asked)| **asked);
+        asked.filter(|((_, has), _)| !**has).map(|((name, _), _)| name.as_str()).collect()
+    }
+
+    /// How many cells and trials, and how many failed.
+    pub fn sentence(&self) -> String {
+        let (cells, trials) = (thousands(self.cells), count(self.trials, "trial"));
+        let of = if self.is_complete() {
+            String::new()
+        } else {
+            format!(" of {}", thousands(self.subject.cells))
+        };
+        let failed = match self.failed {
+            0 => String::new(),
+            1 => ", 1 of them failed".to_owned(),
+            many => format!(", {} of them failed", thousands(many)),
+        };
+        format!("{cells}{of} cells, {trials}{failed}")
+    }
+
+    /// The name of the metric that ranks, and the word for its best end.
+    fn ranking(&self) -> (&str, &'static str) {
+        let name = self.subject.metrics.get(self.subject.ranked_by).map_or("", String::as_str);
+        let word = match self.subject.best {
+            Extreme::Smallest => "smallest",
+            Extreme::Largest => "largest",
+        };
+        (name, word)
+    }
+
+    /// The best and the worst cells and those that failed, for a terminal.
+    pub fn table(&self) -> String {
+        let (metric, word) = self.ranking();
+        let mut text = format!("{}\n", one_line(&self.sentence()));
+        for (title, cells) in [
+            (format!("best by {metric}, {word} first"), &self.best),
+            (format!("worst by {metric}"), &self.worst),
+        ] {
+            // Of few cells the second list would be the first one backwards.
+            let is_needed = title.starts_with("best") || self.cells > LISTED as u64;
+            if is_needed && !cells.is_empty() {
+                let mut rows = vec![Row::Title(title), Row::Cells(self.head())];
+                rows.extend(cells.iter().map(|cell| Row::Cells(self.line(cell))));
+                text = format!("{text}\n{}", render(&rows));
+            }
+        }
+        if !self.failures.is_empty() {
+            let mut rows = vec![Row::Title("failed".to_owned())];
+            rows.extend(self.failures.iter().map(|cell| Row::Note(self.failure(cell))));
+            text = format!("{text}\n{}", render(&rows));
+        }
+        text
+    }
+
+    /// `cell 7, path.up = 4mbit, codel: what went wrong`.
+    pub(crate) fn failure(&self, cell: &SweepCell) -> String {
+        let mut parts = vec![format!("cell {}", cell.cell)];
+        let axes = self.subject.axes.iter().zip(&cell.values);
+        parts.extend(axes.map(|(name, value)| format!("{name} = {}", value.text)));
+        parts.push(cell.arm.clone());
+        let error = cell.error.as_deref().unwrap_or_default();
+        one_line(&format!("{}: {error}", parts.join(", ")))
+    }
+
+    /// The metric that ranks, then some others, by position.
+    fn shown_metrics(&self) -> Vec<usize> {
+        let ranked = self.subject.ranked_by;
+        let others = (0..self.subject.metrics.len()).filter(|metric| *metric != ranked);
+        let others = others.filter(|metric| self.has_metric[*metric]).take(MORE_METRICS);
+        std::iter::once(ranked).chain(others).collect()
+    }
+
+    pub(crate) fn head(&self) -> Vec<String> {
+        let metrics = self.shown_metrics();
+        let metrics = metrics.iter().filter_map(|metric| self.subject.metrics.get(*metric));
+        let own = ["arm", "trials"].map(str::to_owned);
+        ["cell".to_owned()]
+            .into_iter()
+            .chain(self.subject.axes.iter().cloned())
+            .chain(own)
+            .chain(metrics.cloned())
+            .collect()
+    }
+
+    pub(crate) fn line(&self, cell: &SweepCell) -> Vec<String> {
+        let short = |text: &str| {
+            let text = one_line(text);
+            match text.char_indices().nth(WIDEST) {
+                Some((end, _)) => format!("{}…", &text[..end]),
+                None => text,
+            }
+        };
+        let mut line = vec![cell.cell.to_string()];
+        line.extend(cell.values.iter().map(|value| short(&value.text)));
+        line.extend([short(&cell.arm), cell.trials.to_string()]);
+        for (place, metric) in self.shown_metrics().into_iter().enumerate() {
+            let interval = cell.metrics.get(metric).and_then(Option::as_ref);
+            line.push(interval.map_or("-".to_owned(), |it| told(it, place == 0)));
+        }
+        line
+    }
+
+    pub(crate) fn best(&self) -> &[SweepCell] {
+        &self.best
+    }
+
+    pub(crate) fn worst(&self) -> &[SweepCell] {
+        if self.cells > LISTED as u64 { &self.worst } else { &[] }
+    }
+
+    pub(crate) fn failures(&self) -> (&[SweepCell], u64) {
+        (&self.failures, self.failed)
+    }
+
+    /// The lines over an axis: the arm, and the mean of each part that has one, with how many
+    /// cells it is of.
+    pub(crate) fn lines(&self, axis: usize) -> Vec<(&str, Vec<Option<Interval>>)> {
+        let arms = self.arms.iter().zip(self.means.get(axis).into_iter().flatten());
+        let told =
+            |means: &Vec<RunningMean>| means.iter().map(|mean| mean.interval(CONFIDENCE)).collect();
+        arms.map(|(arm, means)| (arm.as_str(), told(means))).collect()
+    }
+
+    pub(crate) fn has_more_arms(&self) -> bool {
+        self.has_more_arms
+    }
+
+    /// As one JSON document.
+    ///
+    /// # Errors
+    /// None that are known: all of it has words in JSON.
+    pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
+        let document = Document {
+            title: &self.subject.title,
+            scenario: &self.subject.scenario,
+            directory: directory.display().to_string(),
+            complete: self.is_complete(),
+            cells: self.cells,
+            trials: self.trials,
+            failed_cells: self.failed,
+            ranked_by: self.ranking().0,
+            best: self.best.iter().map(|cell| self.document(cell)).collect(),
+            worst: self.worst.iter().map(|cell| self.document(cell)).collect(),
+            failures: self.failures.iter().map(|cell| self.document(cell)).collect(),
+        };
+        serde_json::to_string_pretty(&document)
+    }
+
+    fn document<'a>(&'a self, cell: &'a SweepCell) -> CellDocument<'a> {
+        let axes = self.subject.axes.iter().zip(&cell.values);
+        let number = |interval: &Option<Interval>| {
+            serde_json::json!(interval.map(|it| {
+                serde_json::json!({ "mean": it.mean, "low": it.low, "high": it.high })
+            }))
+        };
+        let metrics = self.subject.metrics.iter().zip(&cell.metrics);
+        CellDocument {
+            cell: cell.cell,
+            arm: &cell.arm,
+            axes: axes.map(|(name, value)| (name.clone(), value.text.clone().into())).collect(),
+            trials: cell.trials,
+            metrics: metrics.map(|(name, value)| (name.clone(), number(value))).collect(),
+            error: cell.error.as_deref(),
+        }
+    }
+}
+
+fn mean_of(cell: &SweepCell, metric: usize) -> Option<f64> {
+    cell.metrics.get(metric)?.map(|interval| interval.mean).filter(|mean| mean.is_finite())
+}
+
+/// Keeps a cell among the first of a ranking, an earlier one before an equal one.
+fn keep(kept: &mut Vec<SweepCell>, cell: &SweepCell, by: usize, smallest: bool) {
+    let Some(value) = mean_of(cell, by) else { return };
+    let is_before = |other: &SweepCell| match mean_of(other, by) {
+        Some(other) if smallest => other <= value,
+        Some(other) => other >= value,
+        None => true,
+    };
+    let place = kept.partition_point(is_before);
+    if place < LISTED {
+        kept.insert(place, cell.clone());
+        kept.truncate(LISTED);
+    }
+}
+
+/// A mean, and where asked for half of its interval.
+fn told(interval: &Interval, with_half: bool) -> String {
+    let half = interval.low.zip(interval.high).map(|(low, high)| (high - low) / 2.0);
+    match half.filter(|_| with_half) {
+        Some(half) => format!("{} ±{}", significant(interval.mean), significant(half)),
+        None => significant(interval.mean),
+    }
+}
