@@ -8,6 +8,7 @@ use serde::Serialize;
 use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, json_schema};
 use underload_run::source::{Source, load_file};
+use underload_run::sweep::{self, Sweep};
 
 use crate::console::{self, count};
 use crate::exit::{OrBadInput, bad_input};
@@ -24,7 +25,7 @@ Examples:
   underload check scenarios/*.toml --json
   underload check --schema > scenario.schema.json")]
 pub struct Arguments {
-    /// Scenario files, or the names of built-in ones.
+    /// Scenario files, or the names of built-in ones; sweep files.
     #[arg(required_unless_present = "schema", value_name = "FILE")]
     files: Vec<String>,
     /// Prints the format of scenario files as a JSON schema instead.
@@ -40,6 +41,9 @@ pub struct Arguments {
 struct Checked {
     file: String,
     arms: usize,
+    /// Of a sweep file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cells: Option<u64>,
     trials: usize,
     worlds: Vec<&'static str>,
     errors: Vec<Fault>,
@@ -67,9 +71,20 @@ impl Arguments {
         let mut errors = 0;
         for file in &self.files {
             let source = Source::find(file).or_bad_input()?;
-            let faults = faults(&source);
+            let of_sweep = sweep::is_sweep(&source.text).then(|| sweep_of(&source));
+            let (faults, of_file) = match of_sweep {
+                Some(Ok(sweep)) => (Vec::new(), Checked::of_sweep(&source, Some(&sweep), &[])),
+                Some(Err(fault)) => {
+                    let of_file = Checked::of_sweep(&source, None, std::slice::from_ref(&fault));
+                    (vec![fault], of_file)
+                }
+                None => {
+                    let faults = faults(&source);
+                    let of_file = Checked::new(&source, &faults);
+                    (faults, of_file)
+                }
+            };
             errors += faults.len();
-            let of_file = Checked::new(&source, &faults);
             if !self.json && faults.is_empty() {
                 writeln!(out, "{}", of_file.words()).context("writing the result")?;
             }
@@ -88,6 +103,11 @@ impl Arguments {
         let wrong = checked.iter().filter(|it| !it.errors.is_empty()).count();
         Err(bad_input(anyhow!("{} in {}", count(errors, "mistake"), count(wrong, "file"))))
     }
+}
+
+/// A sweep file as it stands. Nothing is computed, so it does not matter by what.
+fn sweep_of(source: &Source) -> Result<Sweep, ScenarioError> {
+    Sweep::parse(&source.text, &source.name, None, "")
 }
 
 /// What is wrong with a file as it stands, and with its short form.
@@ -109,23 +129,43 @@ impl Checked {
         let options = Options::default();
         let scenario = Scenario::parse_with(&source.text, &source.name, &options, load).ok();
         let worlds = scenario.as_ref().map(Scenario::worlds).unwrap_or_default();
-        let fault = |error: &ScenarioError| Fault {
-            line: error.line,
-            column: error.excerpt.as_ref().map(|excerpt| excerpt.column),
-            key: error.key.clone(),
-            problem: error.problem.clone(),
-        };
         Self {
+            cells: None,
             file: source.name.clone(),
             arms: scenario.as_ref().map_or(0, |scenario| scenario.arms.len()),
             trials: scenario.as_ref().map_or(0, Scenario::trials),
             worlds: worlds.into_iter().map(World::name).collect(),
-            errors: faults.iter().map(fault).collect(),
+            errors: faults.iter().map(Fault::of).collect(),
+        }
+    }
+
+    fn of_sweep(source: &Source, sweep: Option<&Sweep>, faults: &[ScenarioError]) -> Self {
+        Self {
+            file: source.name.clone(),
+            arms: sweep.map_or(0, |sweep| sweep.scenario().arms.len()),
+            cells: Some(sweep.map_or(0, Sweep::cells)),
+            trials: sweep.map_or(0, |sweep| sweep.trials() as usize),
+            worlds: sweep.map(|_| World::Sim.name()).into_iter().collect(),
+            errors: faults.iter().map(Fault::of).collect(),
         }
     }
 
     fn words(&self) -> String {
+        let of = self.cells.map_or(String::new(), |cells| {
+            format!("a sweep of {}, ", count(cells as usize, "cell"))
+        });
         let (arms, trials) = (count(self.arms, "arm"), count(self.trials, "trial"));
-        format!("{}: right: {arms}, {trials}; {}", self.file, self.worlds.join(", "))
+        format!("{}: right: {of}{arms}, {trials}; {}", self.file, self.worlds.join(", "))
+    }
+}
+
+impl Fault {
+    fn of(error: &ScenarioError) -> Self {
+        Self {
+            line: error.line,
+            column: error.excerpt.as_ref().map(|excerpt| excerpt.column),
+            key: error.key.clone(),
+            problem: error.problem.clone(),
+        }
     }
 }

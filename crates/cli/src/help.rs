@@ -6,7 +6,10 @@ use clap::Command;
 
 /// Commands by what they are for, as the program's help lists them.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("Simulate and emulate", &["run", "scenarios", "check", "figures", "replay", "link", "queues"]),
+    (
+        "Simulate and emulate",
+        &["run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
+    ),
     ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
     ("Results and tools", &["report", "export", "docsis", "cache", "completions", "man"]),
 ];

@@ -36,6 +36,7 @@ mod scenarios;
 mod serve;
 mod status;
 mod survey;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,8 @@ struct CommandLine {
 enum Command {
     /// Runs a scenario: every arm, every repeat, with a table, a record and a report.
     Run(run::Arguments),
+    /// Runs a scenario over a grid of settings, or drawn ones: a million cells, one table.
+    Sweep(sweep::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
     /// Tells all that is wrong with scenario files, each mistake with its line.
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
     command_line.console.apply();
     let outcome = match &command_line.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Sweep(arguments) => arguments.run(),
         Command::Scenarios(arguments) => scenarios::run(arguments),
         Command::Check(arguments) => arguments.run(),
         Command::Figures(arguments) => figures::run(arguments),

@@ -135,10 +135,10 @@ pub fn run(
 
 /// Times that damaged files are computed again.
 const MOST_TIMES: u32 = 3;
-/// Rows go to the disk at least so often; of a long sweep a thousandth of its time, so that it has
-/// some thousands of files and not a million.
-const FLUSH_AFTER: Duration = Duration::from_secs(10);
-const FLUSHES: u32 = 1_000;
+/// Rows go to the disk after a twentieth of the time that a sweep has taken, within these two; of
+/// a long one after a thousandth, so that it has some thousands of files and not a million.
+const FLUSH_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const FLUSHES: (u32, u32) = (20, 1_000);
 /// How long a worker is to be busy with what it takes at once.
 const WORTH_TAKING: Duration = Duration::from_millis(100);
 /// Units that a worker takes at once, at most.
@@ -209,12 +209,18 @@ fn compute_missing(
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             progress.tick();
-            if flushed.elapsed() >= FLUSH_AFTER.max(begun.elapsed() / FLUSHES) {
+            if flushed.elapsed() >= flush_after(begun.elapsed()) {
                 directory.flush()?;
                 flushed = Instant::now();
             }
         }
     })
+}
+
+/// How long rows may wait in memory, in a sweep that has taken so long.
+fn flush_after(elapsed: Duration) -> Duration {
+    let (soon, late) = FLUSH_AFTER;
+    (elapsed / FLUSHES.0).clamp(soon, late).max(elapsed / FLUSHES.1)
 }
 
 /// More or fewer units at once, so that a worker asks neither all the time nor once an hour.

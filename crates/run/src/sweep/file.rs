@@ -16,6 +16,7 @@
 //! within_percent = 5
 //! ```
 //!
+//! The whole format, key by key, is in `docs/how-to/sweep.md`.
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};

@@ -58,6 +58,8 @@ pub struct Sweep {
     columns: SweepColumns,
     program: String,
     files: Files,
+    /// Metrics that its file names; the others are usual.
+    asked: Vec<String>,
 }
 
 /// Where a cell lies.
@@ -93,6 +95,11 @@ impl Sweep {
     /// The keys of its file, with what was left out filled in.
     pub fn file(&self) -> &SweepFile {
         &self.file
+    }
+
+    /// Whether its file names a metric itself: that no cell has it is then worth saying.
+    pub fn asks_for(&self, metric: &str) -> bool {
+        self.asked.iter().any(|asked| asked == metric)
     }
 
     /// The scenario that is varied.

@@ -70,13 +70,25 @@ impl Sweep {
         let axes = axes(&mut file).map_err(plain)?;
         let points = points(&file, &axes, scenario.seed).map_err(plain)?;
         let repeats = repeats(&file, &scenario, points.count).map_err(plain)?;
+        let asked = asked(&file);
         fill(&mut file, &scenario);
         check_numbers(&file).map_err(plain)?;
         let columns = columns(&file, &axes).map_err(plain)?;
         let (name, text) = (name.to_owned(), text.to_owned());
         let program = program.to_owned();
-        let sweep =
-            Self { name, text, file, scenario, axes, points, repeats, columns, program, files };
+        let sweep = Self {
+            name,
+            text,
+            file,
+            scenario,
+            axes,
+            points,
+            repeats,
+            columns,
+            program,
+            files,
+            asked,
+        };
         sweep.check().map_err(plain)?;
         Ok(sweep)
     }
@@ -198,6 +210,13 @@ fn repeats(file: &SweepFile, scenario: &Scenario, points: u64) -> Result<u64, Fa
 
 fn too_many() -> Fault {
     Fault::new("", format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`"))
+}
+
+/// The metrics that a file names.
+fn asked(file: &SweepFile) -> Vec<String> {
+    let (stop, best) = (file.stop.iter(), file.best.iter());
+    let named = stop.map(|stop| &stop.metric).chain(best.map(|best| &best.metric));
+    named.chain(&file.metrics).cloned().collect()
 }
 
 /// What the file leaves out.

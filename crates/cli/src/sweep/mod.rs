@@ -1,0 +1,154 @@
+//! `underload sweep`: a scenario over a grid of settings, or over drawn ones.
+
+mod estimate;
+mod progress;
+
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use underload_report::{SweepOutcome, SweepSubject, one_line, thousands, write_sweep_report};
+use underload_run::source;
+use underload_run::sweep::{self, Sweep, SweepEnd, SweepSettings};
+
+use crate::console::{self, note, warning};
+use crate::exit::{OrBadInput as _, bad_input};
+use crate::interrupt::Interrupt;
+use crate::run::COMMIT;
+
+use progress::Terminal;
+
+/// The command line of `underload sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A sweep that was stopped, killed or unplugged goes on with the same command: what is stored in its
+directory is not computed again. Its tables are trials.parquet, a row per trial, and cells.parquet,
+a row per cell, in the order of the cells whatever the number of workers.
+
+Exit status: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C, 143 by SIGTERM: what was finished
+is kept.
+
+Examples:
+  underload sweep buffers.toml --dry-run
+  underload sweep buffers.toml
+  underload sweep buffers.toml --output /data/buffers --workers 16 --json")]
+pub struct Arguments {
+    /// A sweep file: a scenario and the axes that are varied in it.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The sweep's directory: new, empty, or with the same sweep, which goes on
+    /// [default: sweeps/NAME].
+    #[arg(long, visible_alias = "out", value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Simulates so many trials side by side; the result is the same [default: one per core].
+    #[arg(long, visible_alias = "threads", value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    /// Only tells how many cells and trials it has, and about how long they will take.
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints one JSON document instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Parts of an axis in a picture.
+const MOST_PARTS: usize = 16;
+
+impl Arguments {
+    /// Runs the sweep.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let name = self.file.to_string_lossy();
+        let text = source::read_text(&name).or_bad_input()?;
+        let program = sweep::program(COMMIT).context("telling this program from others")?;
+        let sweep = Sweep::parse(&text, &name, None, &program);
+        let sweep = sweep.map_err(|error| bad_input(anyhow!(error.picture())))?;
+        if self.dry_run {
+            return estimate::tell(&sweep, self.workers, self.json);
+        }
+        let directory = self.directory();
+        let interrupt = Interrupt::watch()?;
+        let settings = SweepSettings {
+            directory: directory.clone(),
+            workers: self.workers,
+            stop: interrupt.shared(),
+        };
+        note!("{}: {}", one_line(&name), one_line(title(&sweep)));
+        let bins = sweep.bins(MOST_PARTS);
+        let parts = bins.iter().map(|bins| bins.labels.clone()).collect();
+        let mut outcome = SweepOutcome::new(subject(&sweep, parts));
+        let mut terminal = Terminal::new(&sweep);
+        let end = sweep::run(&sweep, &settings, &mut terminal, &mut |cell| {
+            let values = bins.iter().zip(&cell.values);
+            let parts: Vec<Option<usize>> = values.map(|(bins, value)| bins.place(value)).collect();
+            outcome.add(&cell, &parts);
+        });
+        let end = match end {
+            Ok(end) => end,
+            Err(error) if error.is_refusal() => return Err(bad_input(error)),
+            Err(error) => {
+                note!("what {} holds is kept; the same command goes on", directory.display());
+                return interrupt.explain(Err(error.into()));
+            }
+        };
+        self.present(&outcome, &directory)?;
+        match end {
+            SweepEnd::Complete => Ok(()),
+            SweepEnd::Interrupted { stored } => {
+                let (stored, units) = (thousands(stored), thousands(sweep.units()));
+                let what = if sweep.file().stop.is_some() { "cells" } else { "trials" };
+                Err(interrupt.stopped(anyhow!(
+                    "interrupted after {stored} of {units} {what}; the same command goes on"
+                )))
+            }
+        }
+    }
+
+    /// Where it goes: the same for the same file, so that the same command goes on.
+    fn directory(&self) -> PathBuf {
+        let stem = || self.file.file_stem().unwrap_or_default().to_owned();
+        self.output.clone().unwrap_or_else(|| Path::new("sweeps").join(stem()))
+    }
+
+    fn present(&self, outcome: &SweepOutcome, directory: &Path) -> anyhow::Result<()> {
+        let page = write_sweep_report(directory, outcome).context("writing the report")?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let json = outcome.to_json(directory).context("writing JSON")?;
+            writeln!(out, "{json}").context("writing JSON")?;
+        } else {
+            write!(out, "{}", console::result(&outcome.table())).context("writing the table")?;
+        }
+        out.flush().context("writing the result")?;
+        for name in outcome.unknown_metrics() {
+            warning!("warning: no cell has the metric `{}`", one_line(name));
+        }
+        note!("tables: {}", directory.display());
+        note!("report: {}", page.display());
+        Ok(())
+    }
+}
+
+fn title(sweep: &Sweep) -> &str {
+    let own = sweep.file().title.as_str();
+    if own.is_empty() { &sweep.scenario().title } else { own }
+}
+
+fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
+    let file = sweep.file();
+    let best = file.best.as_ref();
+    let ranked = best.and_then(|best| file.metrics.iter().position(|name| *name == best.metric));
+    let title = title(sweep);
+    SweepSubject {
+        title: if title.is_empty() { sweep.name() } else { title }.to_owned(),
+        scenario: sweep.scenario().name.clone(),
+        axes: sweep.axes().map(|(name, _)| name.to_owned()).collect(),
+        parts,
+        metrics: file.metrics.clone(),
+        asked: file.metrics.iter().map(|metric| sweep.asks_for(metric)).collect(),
+        ranked_by: ranked.unwrap_or_default(),
+        best: best.map_or(underload_record::schema::Extreme::Smallest, |best| best.order),
+        cells: sweep.cells(),
+    }
+}

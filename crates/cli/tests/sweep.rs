@@ -1,0 +1,221 @@
+//! `underload sweep` as a user meets it: killed, stopped, refused, and the same tables in the end.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const LINE: &str = r#"
+[path]
+up = "5mbit"
+rtt = "10ms"
+[phases]
+idle = "0s"
+ramp = "50ms"
+load = "400ms"
+drain = "0s"
+[[flow]]
+kind = "tcp"
+direction = "up"
+congestion_control = "cubic"
+[[flow]]
+kind = "probe"
+interval = "5ms"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "codel"
+path.up_queue = "codel:profile=linux"
+"#;
+
+fn axes(samples: u32) -> String {
+    format!(
+        "scenario = \"line.toml\"\nrepeats = 2\ndesign = \"latin-hypercube\"\nsamples = {samples}\n\
+         [[axis]]\nkey = \"path.up\"\nfrom = \"2mbit\"\nto = \"20mbit\"\nscale = \"log\"\n\
+         [[axis]]\nkey = \"path.rtt\"\nfrom = \"2ms\"\nto = \"80ms\"\n"
+    )
+}
+
+/// A folder with a scenario and a sweep of it.
+fn folder(sweep: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("line.toml"), LINE).expect("a file");
+    fs::write(folder.path().join("sweep.toml"), sweep).expect("a file");
+    folder
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.current_dir(folder).arg("sweep").args(arguments);
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn tables(folder: &Path) -> [Vec<u8>; 2] {
+    ["trials.parquet", "cells.parquet"].map(|name| fs::read(folder.join(name)).expect("a table"))
+}
+
+fn parts(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("part-")).count()
+}
+
+/// Starts it and waits until it has stored a part more, if it does before it ends.
+fn until_stored(folder: &Path, arguments: &[&str]) -> (Child, bool) {
+    let before = parts(&folder.join("out"));
+    let mut child = command(folder, arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let begun = Instant::now();
+    loop {
+        if parts(&folder.join("out")) > before {
+            return (child, true);
+        }
+        if child.try_wait().expect("its status").is_some() {
+            return (child, false);
+        }
+        assert!(begun.elapsed() < Duration::from_mins(10), "nothing is stored");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
+    let folder = folder(&axes(800));
+    let folder = folder.path();
+    let whole = run(folder, &["sweep.toml", "--output", "whole"]);
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    // One worker, so that it takes some seconds on any machine.
+    let arguments = ["sweep.toml", "--output", "out", "--workers", "1"];
+    let mut kills = 0;
+    for _ in 0..3 {
+        let (mut child, is_running) = until_stored(folder, &arguments);
+        kills += u32::from(is_running);
+        // On Unix that is SIGKILL.
+        let _ = child.kill();
+        child.wait().expect("it ends");
+    }
+    assert!(kills > 0, "the premise: it was killed with something stored");
+    let last = run(folder, &["sweep.toml", "--output", "out"]);
+    let said = text(&last.stderr);
+    assert!(last.status.success() && said.contains("going on after"), "{said}");
+    assert_eq!(tables(&folder.join("whole")), tables(&folder.join("out")));
+    assert_eq!(parts(&folder.join("out")), 0);
+    assert_eq!(text(&last.stdout), text(&whole.stdout));
+    // Once more: nothing is left to be done, and the table is told again.
+    let again = run(folder, &["sweep.toml", "--output", "out"]);
+    assert_eq!(text(&again.stdout), text(&whole.stdout));
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_computed_and_says_how_to_go_on() {
+    let folder = folder(&axes(2_000));
+    let folder = folder.path();
+    let (mut child, is_running) =
+        until_stored(folder, &["sweep.toml", "--output", "out", "--workers", "1"]);
+    assert!(is_running, "the premise: it is under way");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("a signal");
+    let mut said = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("the same command goes on"), "{said}");
+    assert!(parts(&folder.join("out")) > 0 && folder.join("out/report.html").exists());
+}
+
+#[test]
+fn a_result_is_a_table_or_a_document() {
+    let folder = folder(&axes(3));
+    let folder = folder.path();
+    let dry = run(folder, &["sweep.toml", "--dry-run"]);
+    let told = text(&dry.stdout);
+    assert!(dry.status.success(), "{}", text(&dry.stderr));
+    assert!(told.contains("axis path.up: drawn from a range"), "{told}");
+    assert!(told.contains("cells: 6, each of 2 trials: 12 in all"), "{told}");
+    assert!(!folder.join("sweeps").exists(), "a dry run leaves nothing");
+    let json = run(folder, &["sweep.toml", "--dry-run", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&json["cells"], &json["trials"]), (&6.into(), &12.into()));
+    assert!(json["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+
+    let json = run(folder, &["sweep.toml", "--json"]);
+    assert!(json.status.success(), "{}", text(&json.stderr));
+    let json: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&json["complete"], &json["cells"]), (&true.into(), &6.into()));
+    assert_eq!(json["directory"], "sweeps/sweep");
+    assert_eq!(json["best"].as_array().map(Vec::len), Some(6));
+    let page = fs::read_to_string(folder.join("sweeps/sweep/report.html")).expect("a page");
+    assert!(page.matches("<svg").count() == 2, "a picture for each axis");
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_begins() {
+    let folder = folder(&axes(3).replace("path.rtt", "path.rtd"));
+    let folder = folder.path();
+    let wrong = run(folder, &["sweep.toml"]);
+    let said = text(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert!(said.contains("sweep.toml:11:7: axis[1].key: path.rtd: unknown key"), "{said}");
+    assert!(said.contains("did you mean `rtt`?") && said.contains("^^^"), "{said}");
+    assert!(!folder.join("sweeps").exists());
+    let checked = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+        command.current_dir(folder).args(["check", name]).output().expect("it runs")
+    };
+    let told = checked("sweep.toml");
+    assert_eq!(told.status.code(), Some(2));
+    assert!(text(&told.stderr).contains("axis[1].key"), "{}", text(&told.stderr));
+    fs::write(folder.join("right.toml"), axes(3)).expect("a file");
+    let told = text(&checked("right.toml").stdout);
+    assert_eq!(told, "right.toml: right: a sweep of 6 cells, 2 arms, 12 trials; sim\n");
+
+    let right = run(folder, &["right.toml", "--output", "out"]);
+    assert!(right.status.success(), "{}", text(&right.stderr));
+    fs::write(folder.join("right.toml"), axes(4)).expect("a file");
+    let other = run(folder, &["right.toml", "--output", "out"]);
+    assert_eq!(other.status.code(), Some(2));
+    let said = text(&other.stderr);
+    assert!(said.contains("out: holds another sweep: the sweep file is another"), "{said}");
+    let missing = run(folder, &["none.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("none.toml"), "{}", text(&missing.stderr));
+}
+
+#[test]
+fn a_metric_that_nobody_has_is_told() {
+    let folder = folder(&format!("metrics = [\"load.rtt.p98\"]\n{}", axes(2)));
+    let dry = run(folder.path(), &["sweep.toml", "--dry-run"]);
+    let said = text(&dry.stderr);
+    assert!(said.contains("has the metric `load.rtt.p98`"), "{said}");
+    let done = run(folder.path(), &["sweep.toml"]);
+    assert!(done.status.success());
+    assert!(text(&done.stderr).contains("no cell has the metric `load.rtt.p98`"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let folder = folder(&axes(2));
+    fs::write(folder.path().join("file"), "mine").expect("a file");
+    let refused = run(folder.path(), &["sweep.toml", "--output", "file/out"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("file"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("file")).expect("mine"), "mine");
+}
