@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{agent_size, measure, python, sim_live, simulator, varying_links};
+use crate::{agent_size, measure, python, sim_live, simulator, sweep, varying_links};
 
 struct Bench {
     name: &'static str,
@@ -133,6 +133,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             println!("{:<18}{}", bench.name, bench.what);
         }
         println!("{:<18}{}", simulator::NAME, simulator::WHAT);
+        println!("{:<18}{}", sweep::NAME, sweep::WHAT);
         println!("{:<18}{}", measure::NAME, measure::WHAT);
         println!("{:<18}{}", sim_live::NAME, sim_live::WHAT);
         println!("{:<18}{}", varying_links::NAME, varying_links::WHAT);
@@ -142,6 +143,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     };
     match *name {
         simulator::NAME => return simulator::run(rest),
+        sweep::NAME => return sweep::run(rest),
         measure::NAME => return measure::run(rest),
         sim_live::NAME => return sim_live::run(rest),
         varying_links::NAME => return varying_links::run(rest),
@@ -154,6 +156,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         let known = known.join(", ");
         let more = [
             simulator::NAME,
+            sweep::NAME,
             measure::NAME,
             sim_live::NAME,
             varying_links::NAME,

@@ -17,6 +17,7 @@ mod playground;
 mod python;
 mod sim_live;
 mod simulator;
+mod sweep;
 mod targets;
 mod test_run;
 mod tidy;

@@ -1,0 +1,38 @@
+//! No text makes the reader of sweep files panic; of one that is right every cell can be placed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use underload_run::source::Source;
+use underload_run::sweep::Sweep;
+
+const SCENARIO: &str = r#"
+[path]
+up = "5mbit"
+rtt = "10ms"
+up_queue = "fifo:limit=64KiB"
+[phases]
+load = "200ms"
+[[flow]]
+name = "bulk"
+kind = "tcp"
+direction = "up"
+congestion_control = "cubic"
+[[flow]]
+kind = "probe"
+interval = "5ms"
+"#;
+
+fuzz_target!(|text: &str| {
+    let scenario = Source { name: "scenario.toml".to_owned(), text: SCENARIO.to_owned() };
+    match Sweep::parse(text, "fuzz.toml", Some(scenario), "fuzz") {
+        Ok(sweep) => {
+            let last = sweep.cells() - 1;
+            for cell in [0, last / 3, last] {
+                let place = sweep.cell(cell);
+                assert_eq!(place.values.len(), sweep.columns().axes.len());
+            }
+            assert!(sweep.units() <= sweep.trials());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});

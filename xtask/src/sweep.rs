@@ -1,0 +1,234 @@
+//! Sweeps beside runs, killed beside not, large beside small.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::checks::succeed;
+
+/// Name of the benchmark.
+pub const NAME: &str = "sweep";
+/// What it shows.
+pub const WHAT: &str =
+    "the study of cable lines as a sweep beside a run; kills; memory (`study`, `kill`, `memory`)";
+
+/// Lines of each arm of the study.
+const LINES: u32 = 13_000;
+/// Runs of each, interleaved; the median is shown.
+const ROUNDS: usize = 3;
+/// Kills of a sweep.
+const KILLS: u32 = 3;
+
+/// All of it, or the part that is named first, with its size.
+pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    succeed(Command::new("cargo").args(["build", "--quiet", "--release", "-p", "underload"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let program = fs::canonicalize(Path::new(&target).join("release/underload"))
+        .context("the program that was built")?;
+    let folder = Path::new(&target).join("bench-sweep");
+    let size = |position: usize, usual: u32| -> anyhow::Result<u32> {
+        arguments.get(position).map_or(Ok(usual), |text| Ok(text.parse()?))
+    };
+    match arguments {
+        [] => {
+            study(&program, &folder, LINES)?;
+            kill(&program, &folder, 100_000)?;
+            memory(&program, &folder, 100_000)
+        }
+        ["study", ..] => study(&program, &folder, size(1, LINES)?),
+        ["kill", ..] => kill(&program, &folder, size(1, 100_000)?),
+        ["memory", ..] => memory(&program, &folder, size(1, 100_000)?),
+        [other, ..] => bail!("there is no `{other}`; known: study, kill, memory"),
+    }
+}
+
+/// The study of so many lines of each arm, as a run and as a sweep.
+fn study(program: &Path, folder: &Path, lines: u32) -> anyhow::Result<()> {
+    println!("comcast/study, {lines} lines of each arm; median of {ROUNDS} interleaved runs");
+    fresh(folder)?;
+    let file = folder.join("study.toml");
+    fs::write(&file, format!("scenario = \"comcast/study\"\nrepeats = {lines}\n"))?;
+    let (mut runs, mut sweeps) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let out = folder.join(format!("run-{round}"));
+        let repeats = lines.to_string();
+        let mut command = Command::new(program);
+        command.args(["-q", "run", "comcast/study", "--world", "sim", "--no-cache", "--repeat"]);
+        command.arg(repeats).arg("--out").arg(&out);
+        runs.push(Usage::of(&mut command)?);
+        let out = folder.join(format!("sweep-{round}"));
+        sweeps.push(Usage::of(sweep(program, &file).arg("--output").arg(&out))?);
+    }
+    let (run, sweep) = (Usage::median(runs), Usage::median(sweeps));
+    run.print("underload run");
+    sweep.print("underload sweep");
+    let ratio = |own: f64, other: f64| own / other;
+    println!(
+        "sweep over run: {:.3} of the time, {:.3} of the processor time\n",
+        ratio(sweep.seconds, run.seconds),
+        ratio(sweep.processor_seconds, run.processor_seconds)
+    );
+    Ok(())
+}
+
+/// A sweep that is killed beside one that is not.
+fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
+    println!("{cells} cells, killed {KILLS} times with SIGKILL, beside the same left alone");
+    fresh(folder)?;
+    let file = short_trials(folder, cells)?;
+    let (whole, killed) = (folder.join("whole"), folder.join("killed"));
+    let usage = Usage::of(sweep(program, &file).arg("--output").arg(&whole))?;
+    usage.print("left alone");
+    // Late enough that something is stored, early enough that something is left.
+    let after = Duration::from_secs_f64(usage.seconds / f64::from(KILLS + 1));
+    for number in 1..=KILLS {
+        let mut child = sweep(program, &file).arg("--output").arg(&killed).spawn()?;
+        thread::sleep(after);
+        let ended = child.try_wait()?;
+        ensure!(ended.is_none(), "it ended before its kill {number}: {ended:?}");
+        child.kill()?;
+        child.wait()?;
+        println!("  kill {number} after {:.0} s", after.as_secs_f64());
+    }
+    let last = Usage::of(sweep(program, &file).arg("--output").arg(&killed))?;
+    last.print("to the end");
+    for table in ["trials.parquet", "cells.parquet"] {
+        let [own, other] = [&whole, &killed].map(|folder| fs::read(folder.join(table)));
+        let (own, other) = (own?, other?);
+        ensure!(own == other, "{table} differs");
+        println!("  {table}: {} bytes, the same", own.len());
+    }
+    ensure!(last.seconds < usage.seconds, "the premise: something was stored");
+    println!();
+    Ok(())
+}
+
+/// The peak memory of sweeps of several sizes.
+fn memory(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
+    println!("peak memory by number of cells");
+    for cells in [cells / 100, cells / 10, cells] {
+        fresh(folder)?;
+        let file = short_trials(folder, cells)?;
+        let out = folder.join("out");
+        Usage::of(sweep(program, &file).arg("--output").arg(&out))?
+            .print(&format!("{cells} cells"));
+    }
+    println!();
+    Ok(())
+}
+
+fn sweep(program: &Path, file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-q", "sweep"]).arg(file).stdout(Stdio::null());
+    command
+}
+
+/// A sweep of so many short trials.
+fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
+    fs::write(folder.join("line.toml"), LINE)?;
+    let file = folder.join("short.toml");
+    let axes = "[[axis]]\nkey = \"path.up\"\nfrom = \"2mbit\"\nto = \"50mbit\"\nscale = \"log\"\n\
+                [[axis]]\nkey = \"path.rtt\"\nfrom = \"2ms\"\nto = \"80ms\"\n";
+    let points = cells / 2;
+    let head = format!(
+        "scenario = \"line.toml\"\nrepeats = 1\ndesign = \"latin-hypercube\"\nsamples = {points}\n"
+    );
+    fs::write(&file, head + axes)?;
+    Ok(file)
+}
+
+/// Two arms of a quarter of a second.
+const LINE: &str = r#"
+[path]
+up = "5mbit"
+rtt = "10ms"
+[phases]
+idle = "0s"
+ramp = "50ms"
+load = "200ms"
+drain = "0s"
+[[flow]]
+kind = "tcp"
+direction = "up"
+congestion_control = "cubic"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+[[arm]]
+name = "fifo"
+path.up_queue = "fifo:limit=64KiB"
+[[arm]]
+name = "codel"
+path.up_queue = "codel:profile=linux"
+"#;
+
+fn fresh(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    Ok(fs::create_dir_all(folder)?)
+}
+
+/// What a program took.
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    seconds: f64,
+    processor_seconds: f64,
+    peak_mib: f64,
+}
+
+impl Usage {
+    /// Of a command that must succeed.
+    fn of(command: &mut Command) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        let mut child = command.stdout(Stdio::null()).spawn().context("starting the program")?;
+        let mut usage = Self { seconds: 0.0, processor_seconds: 0.0, peak_mib: 0.0 };
+        loop {
+            usage.look(&child);
+            if let Some(status) = child.try_wait()? {
+                ensure!(status.success(), "{command:?}: {status}");
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        usage.seconds = begun.elapsed().as_secs_f64();
+        Ok(usage)
+    }
+
+    /// What the kernel says of a program that still runs.
+    fn look(&mut self, child: &Child) {
+        let id = child.id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+        self.peak_mib = kib.map_or(self.peak_mib, |kib| kib / 1024.0);
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // After the name in parentheses: user and system time are the 12th and 13th.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+        let ticks: f64 = ticks.flatten().sum();
+        self.processor_seconds = self.processor_seconds.max(ticks / TICKS_PER_SECOND);
+    }
+
+    fn median(mut all: Vec<Self>) -> Self {
+        all.sort_by(|a, b| a.processor_seconds.total_cmp(&b.processor_seconds));
+        let processor_seconds = all[all.len() / 2].processor_seconds;
+        all.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        Self { processor_seconds, ..all[all.len() / 2] }
+    }
+
+    fn print(&self, name: &str) {
+        let Self { seconds, processor_seconds, peak_mib } = self;
+        println!(
+            "  {name:<18}{seconds:>9.1} s{processor_seconds:>10.1} s of processors\
+             {peak_mib:>9.0} MiB at most"
+        );
+    }
+}
+
+/// Of Linux, whatever its timer.
+const TICKS_PER_SECOND: f64 = 100.0;
