@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use ring::digest::{Context, Digest, SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access, NewFile};
 use underload_record::schema::{Sample, Series, TrialRecord};
@@ -348,8 +348,22 @@ pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
         return Ok(format!("{version} {commit}"));
     }
     let path = env::current_exe().map_err(CacheError::Program)?;
-    let bytes = fs::read(&path).map_err(CacheError::disk("reading", &path))?;
-    Ok(format!("{version} {}", HEXLOWER.encode(digest(&SHA256, &bytes).as_ref())))
+    let sum = digest_of(&path).map_err(CacheError::disk("reading", &path))?;
+    Ok(format!("{version} {}", HEXLOWER.encode(sum.as_ref())))
+}
+
+/// Of a file that need not fit in memory.
+fn digest_of(path: &Path) -> io::Result<Digest> {
+    let (mut file, mut context) = (fs::File::open(path)?, Context::new(&SHA256));
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match io::Read::read(&mut file, &mut buffer) {
+            Ok(0) => return Ok(context.finish()),
+            Ok(read) => context.update(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
