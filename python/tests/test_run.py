@@ -130,6 +130,18 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     assert again.trial_count == run.trial_count
 
 
+@pytest.mark.parametrize("repeats", [1_000, 50_000])
+def test_ctrl_c_keeps_what_is_finished_in_memory(repeats: int) -> None:
+    threading.Timer(1.0, _thread.interrupt_main).start()
+    with pytest.raises(ul.Interrupted) as caught:
+        ul.run(two_queues().set(repeats=repeats), cache=False, threads=1)
+    run = caught.value.run
+    assert run is not None and 0 < run.trial_count < 2 * repeats
+    assert run.arms["codel"].working.p50 > 20
+    # Of so many trials the samples are not kept one by one.
+    assert (len(run.samples) > 0) == (repeats == 1_000)
+
+
 def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
     scenario = two_queues().set(repeats=400)
     threading.Timer(0.3, _thread.interrupt_main).start()
@@ -186,6 +198,12 @@ def test_errors_say_what_the_program_says() -> None:
     with pytest.raises(ul.ScenarioTypeError, match="path.up: function") as wrong:
         two_queues().arm("x", {"path.up": lambda: "1mbit"}).check()
     assert wrong.value.key == "path.up"
+    with pytest.raises(ul.ScenarioTypeError, match="flow.tcp.count: int is too large"):
+        two_queues().arm("x", {"flow.tcp.count": 1 << 70}).check()
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(ul.ScenarioTypeError, match="nested too deeply"):
+        two_queues().arm("x", {"path.up": endless}).check()
     with pytest.raises(ul.ScenarioError, match="is no flow"):
         two_queues().flow("tcp")  # type: ignore[arg-type]
 

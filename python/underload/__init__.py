@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import _underload
 from ._errors import (
     DocsisError,
+    EnvironmentError,
     Error,
     Fault,
     FormatError,
@@ -38,6 +39,7 @@ from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
 from ._run import Arm, Latency, Run, load, run
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
+from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
 
 if TYPE_CHECKING:
     from . import docsis, stats
@@ -49,6 +51,7 @@ __all__ = [
     "Application",
     "Arm",
     "DocsisError",
+    "EnvironmentError",
     "Error",
     "Event",
     "Fault",
@@ -66,6 +69,7 @@ __all__ = [
     "Plots",
     "Probe",
     "Queue",
+    "Range",
     "ReportError",
     "Run",
     "RunError",
@@ -75,20 +79,46 @@ __all__ = [
     "SpecError",
     "StatisticsError",
     "StoreError",
+    "Sweep",
+    "SweepInterrupted",
     "Tcp",
     "Udp",
     "docsis",
+    "env",
+    "linspace",
     "link",
     "load",
+    "logspace",
     "queue",
     "queues",
     "replay",
     "run",
     "scenarios",
     "stats",
+    "sweep",
 ]
 
-_MODULES = ("docsis", "stats")
+_MODULES = ("docsis", "environments", "stats")
+
+
+def env(kind: str, **settings: Any) -> Any:
+    """A Gymnasium environment over the simulator: `"congestion-control"` chooses the window of a
+    flow, `"queue"` how often a queue signals; the settings are those of
+    `underload.environments.CongestionControl` and `QueueManagement`. Needs gymnasium and NumPy.
+    """
+    from ._optional import library
+
+    library("numpy", "env()")
+    library("gymnasium", "env()")
+    from . import environments
+
+    known = {
+        "congestion-control": environments.CongestionControl,
+        "queue": environments.QueueManagement,
+    }
+    if kind not in known:
+        raise EnvironmentError(f"{kind!r}; expected {' or '.join(known)}")
+    return known[kind](**settings)
 
 
 def __getattr__(name: str) -> Any:

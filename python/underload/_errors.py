@@ -120,6 +120,10 @@ class DocsisError(Error, ValueError):
     """A cable modem's file, or a text of one, that is none, and where."""
 
 
+class EnvironmentError(Error, ValueError):
+    """An environment that cannot be: what is wrong, and what would be accepted."""
+
+
 class MissingLibrary(Error, ImportError):
     """A library that something needs and that is not installed."""
 

@@ -39,7 +39,8 @@ class Interval(NamedTuple):
     """Lower end by Student's t; `None` with fewer than two values."""
     high: float | None
     confidence: float
-    count: int
+    repeats: int
+    """Values behind it."""
 
 
 class MannWhitney(NamedTuple):

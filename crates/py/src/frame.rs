@@ -88,6 +88,24 @@ impl Frame {
         Ok(Self { schema, batches })
     }
 
+    /// A table of groups of rows.
+    pub fn of_columns(
+        py: Python<'_>,
+        columns: &[(String, Kind)],
+        groups: Vec<Vec<Column>>,
+    ) -> PyResult<Self> {
+        let columns: Vec<(&str, Kind)> =
+            columns.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
+        let schema = schema(&columns);
+        let batch = |group: Vec<Column>| {
+            let columns = group.into_iter().map(array).collect::<Result<_, _>>()?;
+            RecordBatch::try_new(Arc::clone(&schema), columns)
+        };
+        let batches = groups.into_iter().map(batch).collect::<Result<_, ArrowError>>();
+        let batches = batches.map_err(|error| raise_words(py, "Error", &error))?;
+        Ok(Self { schema, batches })
+    }
+
     /// A table of one batch.
     pub fn of_arrays(py: Python<'_>, arrays: Vec<(&str, ArrayRef)>) -> PyResult<Self> {
         let batch = RecordBatch::try_from_iter(arrays);

@@ -7,12 +7,14 @@
 
 mod attend;
 mod docsis;
+mod env;
 mod errors;
 mod frame;
 mod queue;
 mod run;
 mod scenario;
 mod stats;
+mod sweep;
 
 use pyo3::prelude::*;
 
@@ -23,6 +25,8 @@ mod _underload {
     use super::docsis::{
         docsis_check, docsis_decode, docsis_describe, docsis_encode, docsis_recommend,
     };
+    #[pymodule_export]
+    use super::env::Environment;
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
@@ -36,6 +40,9 @@ mod _underload {
         cluster_quantiles, hodges_lehmann, jain_index, kolmogorov_smirnov, mann_whitney,
         mean_interval, quantiles,
     };
+
+    #[pymodule_export]
+    use super::sweep::{Sweep, SweepFolder};
 
     /// The commit that the package was built from.
     #[pymodule_export]

@@ -127,7 +127,7 @@ fn settings(py: Python<'_>, asked: Asked, stop: &Arc<AtomicBool>) -> PyResult<Se
         uses_cache: asked.cache,
         threads: asked.threads,
         stop: Arc::clone(stop),
-        commit: COMMIT,
+        commit: crate::sweep::identity(py)?,
         ..Settings::default()
     })
 }

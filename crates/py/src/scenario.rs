@@ -145,7 +145,8 @@ pub fn scenario_names() -> Vec<&'static str> {
     builtin::scenarios().map(|known| known.name).collect()
 }
 
-fn keys(values: &Bound<'_, PyDict>) -> PyResult<Keys> {
+/// What Python set, in its order.
+pub fn keys(values: &Bound<'_, PyDict>) -> PyResult<Keys> {
     let mut keys = Keys::new();
     for (key, value) in values {
         let key: String = key.extract()?;
@@ -170,7 +171,8 @@ fn toml_value(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Val
         return Ok(Value::Boolean(value.is_true()));
     }
     if value.is_instance_of::<PyInt>() {
-        return value.extract().map(Value::Integer);
+        let number = value.extract().map(Value::Integer);
+        return number.map_err(|_| wrong(key, value, "is too large a number"));
     }
     if value.is_instance_of::<PyFloat>() {
         return value.extract().map(Value::Float);

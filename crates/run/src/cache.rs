@@ -340,11 +340,15 @@ fn is_old(written: SystemTime) -> bool {
     written.elapsed().is_ok_and(|age| age > UNFINISHED_FOR)
 }
 
+/// Whether a commit says what was built.
+fn is_known(commit: &str) -> bool {
+    !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty")
+}
+
 /// What distinguishes this program's results from another's.
 pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
     let version = env!("CARGO_PKG_VERSION");
-    let is_known = !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty");
-    if is_known {
+    if is_known(commit) {
         return Ok(format!("{version} {commit}"));
     }
     let path = env::current_exe().map_err(CacheError::Program)?;
@@ -364,6 +368,24 @@ fn digest_of(path: &Path) -> io::Result<Digest> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What distinguishes the results of a module that another program loads: its commit, or its bytes
+/// where that is not known. For [`Settings::commit`](crate::Settings::commit).
+///
+/// # Errors
+/// The module's file cannot be read.
+pub fn module_identity(commit: &str, module: &Path) -> Result<String, CacheError> {
+    if is_known(commit) {
+        return Ok(commit.to_owned());
+    }
+    let sum = digest_of(module).map_err(CacheError::disk("reading", module))?;
+    Ok(format!("{commit}+{}", HEXLOWER.encode(sum.as_ref())))
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn digest_text(bytes: &[u8]) -> String {
+    HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }
 
 #[cfg(test)]

@@ -22,8 +22,9 @@ pub(crate) enum Results {
 pub(crate) struct Memory {
     record: RunRecord,
     pools: LatencyPools,
-    /// Samples and curves, where the caller wants them.
+    /// Samples and curves, where the caller wants the trials; empty where there are too many.
     kept: Option<Kept>,
+    keeps_samples: bool,
 }
 
 /// Samples and curves.
@@ -40,14 +41,21 @@ impl Memory {
 impl Results {
     pub(crate) fn in_memory(record: RunRecord, keeps_samples: bool) -> Self {
         let kept = keeps_samples.then(Default::default);
-        Self::Memory(Box::new(Memory { record, pools: LatencyPools::default(), kept }))
+        Self::Memory(Box::new(Memory {
+            record,
+            pools: LatencyPools::default(),
+            kept,
+            keeps_samples,
+        }))
     }
 
     /// For studies of thousands of trials: samples and curves are not kept one by one.
     pub(crate) fn summaries_only(self) -> Self {
         match self {
             Self::Directory(directory) => Self::Directory(Box::new(directory.summaries_only())),
-            Self::Memory(memory) => Self::Memory(Box::new(Memory { kept: None, ..*memory })),
+            Self::Memory(memory) => {
+                Self::Memory(Box::new(Memory { keeps_samples: false, ..*memory }))
+            }
         }
     }
 
@@ -79,7 +87,9 @@ impl Results {
             Self::Memory(memory) => {
                 memory.pools.add(trial, samples);
                 memory.record.trials.push(trial.clone());
-                if let Some((kept_samples, kept_series)) = &mut memory.kept {
+                if let Some((kept_samples, kept_series)) = &mut memory.kept
+                    && memory.keeps_samples
+                {
                     kept_samples.extend_from_slice(samples);
                     kept_series.extend_from_slice(series);
                 }

@@ -11,6 +11,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`trial`] | configuration of a trial, its execution and record |
+//! | [`env`] | a trial that somebody steers step by step |
 //! | [`runner`] | trials spread over cores |
 //! | [`net`] | links in chains, delays, packets |
 //! | [`application`] | calls, web pages, games and video, and how good they are for their users |
@@ -22,6 +23,7 @@
 pub mod application;
 mod ce_watch;
 pub mod congestion;
+pub mod env;
 pub mod flow;
 mod flow_curves;
 pub mod net;

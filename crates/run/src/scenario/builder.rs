@@ -43,6 +43,13 @@ impl Keys {
         self
     }
 
+    /// As lines of a file.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        write_keys(&mut text, self);
+        text
+    }
+
     /// As a table; a dotted key becomes tables in tables.
     fn table(&self) -> Table {
         let mut table = Table::new();

@@ -6,7 +6,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::{
     Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Prague, Reno, Setup, SlowStartExit,
-    Vivace, Westwood, Window,
+    Steered, Vivace, Westwood, Window,
 };
 use crate::tcp::EcnUse;
 
@@ -56,6 +56,8 @@ macro_rules! algorithms {
         #[derive(Debug)]
         pub enum Controller {
             $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind($kind),)*
+            /// [`Steered`]: no algorithm.
+            Steered(Steered),
         }
 
         impl Controller {
@@ -69,39 +71,66 @@ macro_rules! algorithms {
 
         impl CongestionControl for Controller {
             fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
-                match self { $(Self::$kind(control) => control.on_ack(ack, window),)* }
+                match self {
+                    $(Self::$kind(control) => control.on_ack(ack, window),)*
+                    Self::Steered(control) => control.on_ack(ack, window),
+                }
             }
 
             fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
-                match self { $(Self::$kind(control) => control.on_loss(loss, window),)* }
+                match self {
+                    $(Self::$kind(control) => control.on_loss(loss, window),)*
+                    Self::Steered(control) => control.on_loss(loss, window),
+                }
             }
 
             fn on_undo(&mut self) {
-                match self { $(Self::$kind(control) => control.on_undo(),)* }
+                match self {
+                    $(Self::$kind(control) => control.on_undo(),)*
+                    Self::Steered(control) => control.on_undo(),
+                }
             }
 
             fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {
-                match self { $(Self::$kind(control) => control.on_restart(now, idle, window),)* }
+                match self {
+                    $(Self::$kind(control) => control.on_restart(now, idle, window),)*
+                    Self::Steered(control) => control.on_restart(now, idle, window),
+                }
             }
 
             fn pacing(&self) -> Option<u64> {
-                match self { $(Self::$kind(control) => control.pacing(),)* }
+                match self {
+                    $(Self::$kind(control) => control.pacing(),)*
+                    Self::Steered(control) => control.pacing(),
+                }
             }
 
             fn owns_window(&self) -> bool {
-                match self { $(Self::$kind(control) => control.owns_window(),)* }
+                match self {
+                    $(Self::$kind(control) => control.owns_window(),)*
+                    Self::Steered(control) => control.owns_window(),
+                }
             }
 
             fn is_restored_by_transport(&self) -> bool {
-                match self { $(Self::$kind(control) => control.is_restored_by_transport(),)* }
+                match self {
+                    $(Self::$kind(control) => control.is_restored_by_transport(),)*
+                    Self::Steered(control) => control.is_restored_by_transport(),
+                }
             }
 
             fn answers_loss_while_reducing(&self) -> bool {
-                match self { $(Self::$kind(control) => control.answers_loss_while_reducing(),)* }
+                match self {
+                    $(Self::$kind(control) => control.answers_loss_while_reducing(),)*
+                    Self::Steered(control) => control.answers_loss_while_reducing(),
+                }
             }
 
             fn holds_back(&self) -> bool {
-                match self { $(Self::$kind(control) => control.holds_back(),)* }
+                match self {
+                    $(Self::$kind(control) => control.holds_back(),)*
+                    Self::Steered(control) => control.holds_back(),
+                }
             }
         }
     };

@@ -15,6 +15,7 @@ mod marking;
 mod max_filter;
 mod prague;
 mod reno;
+mod steered;
 mod vivace;
 mod westwood;
 
@@ -30,6 +31,7 @@ pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
 pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
+pub use steered::Steered;
 pub use vivace::Vivace;
 pub use westwood::Westwood;
 

@@ -73,6 +73,11 @@ impl Agent {
         if let Self::Tcp(tcp) = self { Some(tcp) } else { None }
     }
 
+    /// The same, to be changed.
+    pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
+        if let Self::Tcp(tcp) = self { Some(tcp) } else { None }
+    }
+
     /// Nothing new is sent from now on. Other flows than TCP know their end beforehand.
     pub(crate) fn stop(&mut self) {
         if let Self::Tcp(tcp) = self {

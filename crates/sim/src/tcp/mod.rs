@@ -184,6 +184,11 @@ impl Tcp {
         self.sender.stop();
     }
 
+    /// Has a window of so many segments from now on, whatever happens.
+    pub(crate) fn steer(&mut self, segments: u32) {
+        self.sender.steer(segments);
+    }
+
     /// Has the end fetched from memory that `segment` will reach.
     #[inline]
     pub(crate) fn prefetch(&self, segment: &Segment) {

@@ -23,6 +23,8 @@ const GROUP_ROWS: usize = 1 << 14;
 
 /// Takes rows, or says why it cannot.
 type Take<'a, T> = &'a mut dyn FnMut(T) -> Result<(), StoreError>;
+/// Names and kinds of columns, and their values.
+pub type CellTable = (std::sync::Arc<[(String, columns::Kind)]>, Vec<Column>);
 
 impl SweepDir {
     /// Writes the tables of a sweep whose units are all there, and removes its parts. `Ok(false)`:
@@ -108,6 +110,20 @@ impl SweepDir {
             fold.finish(take)?;
         }
         Ok(done)
+    }
+
+    /// The cells as a table: names and kinds of the columns of `cells.parquet`, and its rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`SweepDir::finish`].
+    pub fn cell_columns(&self, stop: &AtomicBool) -> Result<CellTable, StoreError> {
+        let mut rows = CellRows::new(&self.manifest.columns);
+        self.cells(stop, &mut |cell| {
+            rows.push(&cell);
+            Ok(())
+        })?;
+        Ok((rows.layout(), rows.take()))
     }
 
     /// Gives `take` all rows that are on the disk, in the order of their trials, some at a time.

@@ -36,6 +36,7 @@ use crate::values::guarded;
 use crate::{StoreError, folder};
 
 pub use cells::SweepCell;
+pub use merge::CellTable;
 pub use ranges::Ranges;
 pub use rows::{AxisColumn, AxisValue, ColumnValues, SweepColumns, SweepRow, SweepRows};
 

@@ -11,7 +11,7 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::congestion::{Ack, Cause, CongestionControl, Controller, Loss, State, Window};
+use crate::congestion::{Ack, Cause, CongestionControl, Controller, Loss, State, Steered, Window};
 use crate::flow::Port;
 use crate::net::{Acknowledgement, Body, Data, Stamp};
 use crate::sys::prefetch_start;
@@ -167,6 +167,12 @@ impl Sender {
 
     pub(super) fn stop(&mut self) {
         self.backlog = 0;
+    }
+
+    /// Gives the window into somebody's hands; it counts from the next acknowledgement on.
+    pub(super) fn steer(&mut self, segments: u32) {
+        self.control = Controller::Steered(Steered { segments });
+        self.window = Window::new(segments);
     }
 
     pub(super) fn stats(&self) -> TcpStats {

@@ -1,0 +1,366 @@
+//! A trial that somebody steers step by step: what congestion controls and queues are learned in.
+//!
+//! One link, a base round trip, TCP flows that never end. Either the window of the first flow or
+//! the probability with which the queue signals is whoever steers' to choose before every step. The
+//! course depends on the configuration and on what was chosen, and on nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use underload_aqm::aqm::{Aqm, Verdict};
+use underload_aqm::config::ConfigError;
+use underload_aqm::link::{RateProcess, hop_stream};
+use underload_aqm::packet::Meta;
+use underload_aqm::qdisc::Backlog;
+use underload_aqm::queue::store::{Limit, Overflow, Single};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
+use underload_record::schema::Direction;
+
+use crate::congestion::Algorithm;
+use crate::flow::{Agent, FlowConfig, FlowKind};
+use crate::net::{ExtraDelay, HopConfig};
+use crate::simulation::{Lifetime, Simulation};
+use crate::tcp::{EcnUse, Tcp, TcpConfig};
+
+/// What is steered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steered {
+    /// The congestion window of the first flow.
+    Window,
+    /// The probability with which an arrival is marked, or dropped if it cannot be.
+    Signals {
+        /// Packets that the queue holds, at most.
+        limit_packets: u32,
+    },
+}
+
+/// An environment.
+#[derive(Clone, Debug)]
+pub struct EnvironmentConfig {
+    /// The link, and the queue in front of it; where signals are steered, that one is in its place.
+    pub hop: HopConfig,
+    /// Base round trip beyond the link's own delay.
+    pub rtt: Span,
+    /// The flows' congestion controls, at least one; where a window is steered, the first is what
+    /// begins the connection, and steers nothing once it stands.
+    pub flows: Vec<Algorithm>,
+    /// Whether the flows use ECN where they may choose.
+    pub ecn: bool,
+    /// What is steered.
+    pub steered: Steered,
+    /// Virtual time of a step.
+    pub step: Span,
+    /// Seed of every random number.
+    pub seed: u64,
+}
+
+/// Why there is no such environment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvironmentError {
+    /// Flows are missing, or more than are supported.
+    #[error("{count} flows; expected 1 to {MOST_FLOWS}")]
+    Flows {
+        /// Flows asked for.
+        count: usize,
+    },
+    /// A step that is too short or too long.
+    #[error("a step of {0}; expected 100us to 10s")]
+    Step(Span),
+    /// A queue that holds nothing.
+    #[error("limit_packets: expected at least 1")]
+    Limit,
+    /// The link or its queue.
+    #[error(transparent)]
+    Spec(#[from] ConfigError),
+}
+
+/// What was seen in a step, and how things stand at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// End of the step, ns.
+    pub time_ns: u64,
+    /// Payload of the steered flow that arrived in the step, bytes; of all flows, where signals
+    /// are steered.
+    pub delivered_bytes: u64,
+    /// What the link could have carried in the step, bytes; 0 where that is not known.
+    pub capacity_bytes: u64,
+    /// Smoothed round trip of the first flow, ns; 0 before there is one.
+    pub rtt_ns: u64,
+    /// Its congestion window, segments.
+    pub window: u32,
+    /// Its segments in flight.
+    pub in_flight: u32,
+    /// Segments that it sent again in the step.
+    pub retransmits: u64,
+    /// Packets marked by the queue in the step.
+    pub marked: u64,
+    /// Packets dropped by the queue in the step.
+    pub dropped: u64,
+    /// Bytes in the queue.
+    pub backlog_bytes: u64,
+    /// Packets in the queue.
+    pub backlog_packets: u32,
+}
+
+/// Counters at the end of a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    delivered_bytes: u64,
+    retransmits: u64,
+    marked: u64,
+    dropped: u64,
+}
+
+/// A trial under way.
+pub struct Environment {
+    simulation: Simulation,
+    now: Time,
+    step: Span,
+    steered: Steered,
+    offer: RateProcess,
+    signals: Arc<AtomicU64>,
+    before: Counters,
+}
+
+/// Flows, at most.
+pub const MOST_FLOWS: usize = 1_000;
+
+impl Environment {
+    /// A trial at its beginning.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`].
+    pub fn new(config: &EnvironmentConfig) -> Result<Self, EnvironmentError> {
+        let count = config.flows.len();
+        if !(1..=MOST_FLOWS).contains(&count) {
+            return Err(EnvironmentError::Flows { count });
+        }
+        if config.step < Span::from_micros(100) || config.step > Span::from_secs(10) {
+            return Err(EnvironmentError::Step(config.step));
+        }
+        let rng = Rng::new(config.seed);
+        let flow = |(number, algorithm): (usize, &Algorithm)| {
+            let wish = if config.ecn { EcnUse::Classic } else { EcnUse::Off };
+            let tcp = TcpConfig { ecn: algorithm.ecn(wish), ..TcpConfig::of(*algorithm) };
+            let half = Span::from_nanos(config.rtt.as_nanos() / 2);
+            FlowConfig {
+                extra: ExtraDelay { up: half, down: half },
+                ..FlowConfig::new(format!("flow {number}"), FlowKind::Tcp(tcp))
+            }
+        };
+        let flows: Vec<FlowConfig> = config.flows.iter().enumerate().map(flow).collect();
+        // A flow that begins a little later than the one before does not move in step with it.
+        let lifetime =
+            |number: u64| Lifetime { start: Time::from_millis(7 * number), stop: Time::MAX };
+        let lifetimes: Vec<Lifetime> = (0..count as u64).map(lifetime).collect();
+        let hops = vec![config.hop.clone()];
+        let mut simulation = Simulation::new(hops, Vec::new(), &flows, &lifetimes, &rng);
+        let signals = Arc::new(AtomicU64::new(0));
+        let hop = &mut simulation.network.hops[0];
+        let offer = hop.offer().clone();
+        if let Steered::Signals { limit_packets } = config.steered {
+            if limit_packets == 0 {
+                return Err(EnvironmentError::Limit);
+            }
+            let stream = hop_stream(&rng, Direction::Up.name(), 0);
+            let aqm = SteeredAqm { signals: Arc::clone(&signals), rng: stream.child("signals") };
+            let queue = Single::new(aqm, Limit::packets(limit_packets), Overflow::Tail);
+            hop.link = config.hop.link.build(Box::new(queue), &stream);
+        }
+        Ok(Self {
+            simulation,
+            now: Time::ZERO,
+            step: config.step,
+            steered: config.steered,
+            offer,
+            signals,
+            before: Counters::default(),
+        })
+    }
+
+    /// Sets the window of the first flow from now on, segments, at least 1; what it allows is sent
+    /// with the next acknowledgements. Without effect where signals are steered.
+    pub fn set_window(&mut self, segments: u32) {
+        if self.steered == Steered::Window
+            && let Some(tcp) = self.simulation.agents_mut().next().and_then(Agent::tcp_mut)
+        {
+            tcp.steer(segments.max(1));
+        }
+    }
+
+    /// Sets the probability of a signal from now on, as a fraction of 2^32. Without effect where a
+    /// window is steered.
+    pub fn set_signals(&mut self, probability_q32: u64) {
+        self.signals.store(probability_q32.min(1 << 32), Ordering::Relaxed);
+    }
+
+    /// Lets a step of virtual time pass.
+    pub fn advance(&mut self) -> Observation {
+        let start = self.now;
+        self.now = start + self.step;
+        self.simulation.run_until(self.now);
+        let after = self.counters();
+        let before = std::mem::replace(&mut self.before, after);
+        let hop = &self.simulation.network.hops[0];
+        let backlog = hop.link.queue().backlog();
+        let tcp = self.simulation.agent(0).and_then(Agent::tcp);
+        let stats = tcp.map(Tcp::stats).unwrap_or_default();
+        Observation {
+            time_ns: self.now.as_nanos(),
+            delivered_bytes: after.delivered_bytes - before.delivered_bytes,
+            capacity_bytes: self.offer.offered_bytes(start, self.now).unwrap_or(0),
+            rtt_ns: stats.smoothed_rtt_ns,
+            window: stats.window,
+            in_flight: stats.in_flight,
+            retransmits: after.retransmits - before.retransmits,
+            marked: after.marked - before.marked,
+            dropped: after.dropped - before.dropped,
+            backlog_bytes: backlog.bytes,
+            backlog_packets: backlog.packets,
+        }
+    }
+
+    /// What the link can carry from one time to another, later one; `None` where that is not known.
+    pub fn offered_bytes(&self, from: Time, to: Time) -> Option<u64> {
+        self.offer.clone().offered_bytes(from, to)
+    }
+
+    fn counters(&self) -> Counters {
+        let counted = match self.steered {
+            Steered::Window => 1,
+            Steered::Signals { .. } => usize::MAX,
+        };
+        let agents = self.simulation.agents().take(counted);
+        let first = self.simulation.agent(0).and_then(Agent::tcp);
+        let total = self.simulation.network.hops[0].recorder.tally.total();
+        Counters {
+            delivered_bytes: agents.map(|agent| agent.endpoint().received_bytes()).sum(),
+            retransmits: first.map_or(0, |tcp| tcp.stats().retransmits),
+            marked: total.marked_packets(),
+            dropped: total.dropped_packets(),
+        }
+    }
+}
+
+/// Signals each arrival with the probability that somebody set.
+#[derive(Debug)]
+struct SteeredAqm {
+    signals: Arc<AtomicU64>,
+    rng: Rng,
+}
+
+impl Aqm for SteeredAqm {
+    fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
+        // Drawn whether it is needed or not: what was chosen earlier does not shift the stream.
+        let drawn = u64::from(self.rng.next_u32());
+        if drawn < self.signals.load(Ordering::Relaxed) { Verdict::Signal } else { Verdict::Pass }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(steered: Steered) -> EnvironmentConfig {
+        EnvironmentConfig {
+            hop: HopConfig::parse("fifo:limit=200p", "12mbit").expect("a hop"),
+            rtt: Span::from_millis(40),
+            flows: vec![Algorithm::Cubic],
+            ecn: false,
+            steered,
+            step: Span::from_millis(10),
+            seed: 1,
+        }
+    }
+
+    fn window_of(segments: u32) -> Vec<Observation> {
+        let mut environment = Environment::new(&config(Steered::Window)).expect("an environment");
+        let step = |_| {
+            environment.set_window(segments);
+            environment.advance()
+        };
+        (0..500).map(step).collect()
+    }
+
+    #[test]
+    fn a_window_of_the_bandwidth_delay_product_fills_the_link_without_a_queue() {
+        // 12 Mbit/s are 1000 packets of 1500 bytes a second: 40 in a round trip of 40 ms.
+        for (segments, rate, queue) in [(20, 500, 0), (40, 1_000, 0), (80, 1_000, 40)] {
+            let steps = window_of(segments);
+            let later = &steps[400..];
+            let delivered: u64 = later.iter().map(|step| step.delivered_bytes).sum();
+            let packets = delivered / 1_448;
+            // Its own transmission and delayed acknowledgements lengthen a packet's round trip.
+            assert!(packets.abs_diff(rate) <= rate / 20, "{segments}: {packets} of {rate}");
+            let backlog = later.iter().map(|step| step.backlog_packets).max().unwrap_or(0);
+            assert!(backlog.abs_diff(queue) <= 4, "{segments}: {backlog} packets wait");
+            assert!(later.iter().all(|step| step.window == segments && step.dropped == 0));
+            assert!(later.iter().all(|step| step.capacity_bytes == 15_000));
+        }
+        let rtt_ms = window_of(80)[499].rtt_ns / 1_000_000;
+        assert!((79..=84).contains(&rtt_ms), "{rtt_ms} ms");
+    }
+
+    #[test]
+    fn a_window_stands_through_losses() {
+        // 240 packets in flight, 40 on the way, 200 in the queue: more than there is room for.
+        let steps = window_of(400);
+        assert!(steps.iter().map(|step| step.dropped).sum::<u64>() > 0);
+        assert!(steps.iter().skip(1).all(|step| step.window == 400));
+        let late: u64 = steps[400..].iter().map(|step| step.delivered_bytes).sum();
+        assert!(late > 800_000, "{late} bytes in a second");
+    }
+
+    #[test]
+    fn more_signals_make_a_shorter_queue() {
+        let steered = Steered::Signals { limit_packets: 500 };
+        let backlog = |probability_q32: u64, ecn: bool| {
+            let config =
+                EnvironmentConfig { flows: vec![Algorithm::Reno; 3], ecn, ..config(steered) };
+            let mut environment = Environment::new(&config).expect("an environment");
+            environment.set_signals(probability_q32);
+            let steps: Vec<Observation> = (0..3_000).map(|_| environment.advance()).collect();
+            let late = &steps[1_000..];
+            let signals: u64 = late.iter().map(|it| if ecn { it.marked } else { it.dropped }).sum();
+            let waiting: u64 = late.iter().map(|it| it.backlog_bytes).sum();
+            (waiting / late.len() as u64, signals)
+        };
+        let percent = (1_u64 << 32) / 100;
+        for ecn in [false, true] {
+            let [none, some, many] = [0, percent / 10, 3 * percent].map(|p| backlog(p, ecn));
+            assert!(none.0 > some.0 && some.0 > many.0, "{none:?} {some:?} {many:?}");
+            assert!(some.1 > 0 && (!ecn || none.1 == 0), "{none:?} {some:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_and_steps_give_the_same_course() {
+        let steered = Steered::Signals { limit_packets: 100 };
+        let course = |seed: u64| {
+            let config = EnvironmentConfig { seed, ..config(steered) };
+            let mut environment = Environment::new(&config).expect("an environment");
+            let step = |number: u64| {
+                environment.set_signals((number % 7) << 26);
+                environment.advance()
+            };
+            (0..300).map(step).collect::<Vec<_>>()
+        };
+        assert_eq!(course(1), course(1));
+        assert_ne!(course(1), course(2));
+    }
+
+    #[test]
+    fn what_cannot_be_steered_is_refused() {
+        let plain = config(Steered::Window);
+        let error = |config: EnvironmentConfig| {
+            Environment::new(&config).err().expect("a fault").to_string()
+        };
+        let none = EnvironmentConfig { flows: Vec::new(), ..plain.clone() };
+        assert_eq!(error(none), "0 flows; expected 1 to 1000");
+        let short = EnvironmentConfig { step: Span::from_nanos(1), ..plain.clone() };
+        assert!(error(short).contains("expected 100us to 10s"));
+        let steered = Steered::Signals { limit_packets: 0 };
+        assert!(error(EnvironmentConfig { steered, ..plain }).contains("at least 1"));
+    }
+}

@@ -1,0 +1,110 @@
+"""Sweeps: whole, resumed, computed by others, wrong."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from pathlib import Path
+
+import pytest
+
+import underload as ul
+
+polars = pytest.importorskip("polars")
+
+
+def scenario() -> ul.Scenario:
+    phases = {"idle": "200ms", "ramp": "500ms", "load": "1s", "drain": "200ms"}
+    made = ul.Scenario("swept", up="10mbit", rtt="20ms", phases=phases)
+    made = made.flow(ul.Tcp("cubic"), ul.Probe("20ms"))
+    return made.arm("fifo", up_queue="fifo:limit=128KiB").arm("codel", up_queue=ul.queue("codel"))
+
+
+AXES = {"up": ["5mbit", "20mbit"], "rtt": ul.logspace("5ms", "80ms", 3)}
+
+
+def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
+    done = ul.sweep(scenario(), AXES, repeats=2, out=tmp_path / "sweep")
+    assert done.complete and (done.cell_count, done.trial_count) == (12, 24)
+    cells = done.cells.to_polars()
+    assert len(cells) == 12 and cells["trials"].to_list() == [2] * 12
+    assert cells.equals(polars.read_parquet(done.directory / "cells.parquet"))
+    assert sorted(set(cells["up"])) == ["20mbit", "5mbit"]
+    assert cells["rtt.amount"].unique().sort().to_list() == pytest.approx([0.005, 0.02, 0.08])
+    by_arm = cells.group_by("arm").agg(polars.col("load.rtt.p99").mean()).to_dicts()
+    worst = {row["arm"]: row["load.rtt.p99"] for row in by_arm}
+    assert worst["codel"] < worst["fifo"]
+    assert done.scan().collect().height == 24 and done.failed == []
+    # A cell is what a run with the same keys is.
+    run = ul.run(scenario(), repeats=2, set={"path.up": "5mbit", "path.rtt": "80ms"})
+    mine = cells.filter((cells["up"] == "5mbit") & (cells["rtt.amount"] > 0.07))
+    for row in mine.to_dicts():
+        values = run.arms[row["arm"]].values("load.rtt.p99")
+        assert row["load.rtt.p99"] == pytest.approx(sum(values) / 2)
+
+
+def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    many = {"rtt": ul.linspace("5ms", "80ms", 60)}
+    threading.Timer(0.4, _thread.interrupt_main).start()
+    try:
+        ul.sweep(scenario(), many, repeats=20, out=tmp_path / "a")
+    except ul.SweepInterrupted as interrupted:
+        assert isinstance(interrupted, KeyboardInterrupt)
+        assert not interrupted.sweep.complete
+    done = ul.sweep(scenario(), many, repeats=20, out=tmp_path / "a")
+    whole = ul.sweep(scenario(), many, repeats=20, out=tmp_path / "b", threads=1)
+    for table in ("cells.parquet", "trials.parquet"):
+        assert (done.directory / table).read_bytes() == (whole.directory / table).read_bytes()
+
+
+def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:
+    done = ul.sweep(scenario(), AXES, repeats=2, out=tmp_path / "own")
+    raw = done._raw
+    folder = raw.open(str(tmp_path / "others"))
+    _, _, units = raw.size
+    for first in range(units - 5, -5, -5):
+        folder.append(raw.compute(max(first, 0), first + 5))
+    assert folder.missing(0) is None and folder.stored == units and not folder.is_complete
+    assert folder.finish() and folder.is_complete
+    for table in ("cells.parquet", "trials.parquet"):
+        ours, theirs = (tmp_path / name / table for name in ("own", "others"))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_the_same_call_has_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = ul.sweep(scenario(), {"up": ["5mbit"]})
+    again = ul.sweep(scenario(), {"up": ["5mbit"]})
+    other = ul.sweep(scenario(), {"up": ["6mbit"]})
+    assert first.directory == again.directory != other.directory
+    assert first.directory.parent == Path("sweeps")
+
+
+def test_designs_and_early_stops(tmp_path: Path) -> None:
+    rtt = {"rtt": ul.linspace("5ms", "80ms")}
+    drawn = ul.sweep(scenario(), rtt, design="latin-hypercube", samples=7, out=tmp_path / "a")
+    assert drawn.cell_count == 14 and len(set(drawn.cells.column("rtt"))) == 7
+    stop = {"metric": "load.rtt.p99", "within_percent": 50, "least": 3}
+    early = ul.sweep(scenario(), {"up": ["5mbit"]}, repeats=50, stop=stop, out=tmp_path / "b")
+    assert all(3 <= trials < 50 for trials in early.cells.column("trials"))
+
+
+def test_axes_that_cannot_be_are_named(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    for axes, words in (
+        ({"up": ["5mb"]}, "5mb"),
+        ({"upp": ["5mbit"]}, "upp"),
+        ({"up": "5mbit"}, "expected a list"),
+        ({"rtt": ul.linspace("5ms", "80ms")}, "steps"),
+        ({"up": [lambda: "5mbit"]}, "function is nothing that a scenario can hold"),
+    ):
+        with pytest.raises(ul.Error, match=words):
+            ul.sweep(scenario(), axes, out=out)
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine").write_text("mine")
+    with pytest.raises(ul.StoreError, match="sweep"):
+        ul.sweep(scenario(), {"up": ["5mbit"]}, out=out)
+    assert [path.name for path in out.iterdir()] == ["mine"]

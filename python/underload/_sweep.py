@@ -1,0 +1,186 @@
+"""Sweeps: one call for a million trials, none of them computed twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from . import _underload
+from ._errors import Interrupted, ScenarioError
+from ._frame import Frame
+from ._optional import library
+from ._run import Bar, _bar
+from ._scenario import Scenario, Value
+
+PATH_KEYS = (
+    "up", "down", "up_queue", "down_queue", "rtt", "up_delay", "down_delay", "up_loss",
+    "down_loss", "overhead",
+)
+"""Keys that an axis may name without `path.`."""
+
+
+class Range(NamedTuple):
+    """Values between two, for an axis; in a design that draws points, all of them."""
+
+    first: Value
+    last: Value
+    steps: int | None
+    scale: Literal["linear", "log"]
+
+
+def linspace(first: Value, last: Value, steps: int | None = None) -> Range:
+    """So many values from one to another by equal amounts: `linspace("5ms", "50ms", 10)`."""
+    return Range(first, last, steps, "linear")
+
+
+def logspace(first: Value, last: Value, steps: int | None = None) -> Range:
+    """So many values from one to another by equal factors: `logspace("5ms", "200ms", 20)`."""
+    return Range(first, last, steps, "log")
+
+
+class Sweep:
+    """A sweep that was computed, or as much of it as was: its directory and its tables."""
+
+    def __init__(self, raw: _underload.Sweep, directory: Path, complete: bool) -> None:
+        self._raw = raw
+        self.directory = directory
+        """Where it is kept; the same sweep with the same directory goes on there."""
+        self.complete = complete
+        """Whether all of it was computed."""
+        self.cell_count, self.trial_count, _ = raw.size
+
+    @property
+    def cells(self) -> Frame:
+        """A row per cell: its value of each axis, its arm, trials, and each metric's mean with its
+        interval (`load.rtt.p99`, `load.rtt.p99.low`, `load.rtt.p99.high`); why it failed."""
+        return Frame(self._raw.open(os.fspath(self.directory)).cells())
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        """The cells that failed, with their errors."""
+        table = self.cells.to_dict()
+        rows = range(len(table["cell"]))
+        return [{name: table[name][row] for name in table} for row in rows if table["failed"][row]]
+
+    @property
+    def trials_path(self) -> Path:
+        """The Parquet file with a row per trial, once it is complete."""
+        return self.directory / "trials.parquet"
+
+    def scan(self) -> Any:
+        """The trials as a `polars.LazyFrame`: nothing is read until it is asked for."""
+        return library("polars", "scan()").scan_parquet(self.trials_path)
+
+    def __repr__(self) -> str:
+        done = "" if self.complete else ", not complete"
+        return f"Sweep({self.cell_count} cells, {self.trial_count} trials{done}; {self.directory})"
+
+
+def sweep(
+    scenario: str | os.PathLike[str] | Scenario,
+    axes: Mapping[str, Sequence[Value] | Range],
+    *,
+    repeats: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    design: Literal["grid", "random", "latin-hypercube"] = "grid",
+    samples: int | None = None,
+    metrics: Sequence[str] = (),
+    stop: Mapping[str, Value] | None = None,
+    arms: Sequence[str] = (),
+    seed: int | None = None,
+    short: bool = False,
+    threads: int | None = None,
+    progress: bool | Bar | None = None,
+) -> Sweep:
+    """Runs a scenario at every point of some axes, in virtual time.
+
+    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` stands for `path.up`.
+    `design`: every value with every other (`grid`), or `samples` points that are drawn (`random`,
+    `latin-hypercube`). `repeats`: trials of each cell, at most. `metrics`: the columns, by the
+    names that `Arm.metric` takes. `stop`: when a cell knows enough:
+    `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: its directory; by default one in
+    `sweeps/` that is named by what is computed: the same call finds what it computed before.
+
+    Rows go to the disk while it goes on. Ctrl-C, or a kill, keeps them, and the same call goes on
+    where it was. A cell that fails is a row with its error. Memory does not grow with the sweep.
+    Raises `ScenarioError` with the axis at fault, `StoreError`.
+    """
+    if not isinstance(scenario, Scenario):
+        scenario = Scenario.load(scenario)
+    file: dict[str, Value] = {"design": design}
+    wishes = {"samples": samples, "repeats": repeats, "seed": seed}
+    file.update({key: value for key, value in wishes.items() if value is not None})
+    lists = {"metrics": list(metrics), "arms": list(arms)}
+    file.update({key: value for key, value in lists.items() if value})
+    if short:
+        file["short"] = True
+    if stop is not None:
+        file["stop"] = dict(stop)
+    file["axis"] = [_axis(key, values) for key, values in axes.items()]
+    raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
+    folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hearing = _Hearing(scenario.name, progress)
+    try:
+        complete = raw.run(os.fspath(folder), threads, hearing)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(Sweep(raw, folder, False)) from None
+    finally:
+        hearing.close()
+    return Sweep(raw, folder, complete)
+
+
+class SweepInterrupted(Interrupted):
+    """Ctrl-C during a sweep; `sweep` has what was computed."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__(None)
+        self.sweep = sweep
+
+    def __str__(self) -> str:
+        return f"interrupted; what was computed is in {self.sweep.directory}"
+
+
+def _axis(key: str, values: Sequence[Value] | Range) -> dict[str, Value]:
+    dotted = f"path.{key}" if key in PATH_KEYS else key
+    named = {"key": dotted} if dotted == key else {"name": key, "key": dotted}
+    if isinstance(values, Range):
+        ends = {"from": values.first, "to": values.last, "scale": values.scale}
+        steps = {} if values.steps is None else {"steps": values.steps}
+        return {**named, **ends, **steps}
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ScenarioError(
+            f"{key}: {values!r}; expected a list of values, linspace() or logspace()",
+            [("sweep", None, key, "expected a list of values")],
+        )
+    return {**named, "values": list(values)}
+
+
+class _Hearing:
+    """What a sweep tells, as a progress bar."""
+
+    def __init__(self, name: str, progress: bool | Bar | None) -> None:
+        self._name = name
+        self._make = _bar(progress)
+        self._shown: Any = None
+
+    def __call__(self, kind: str, value: Any) -> None:
+        if self._make is None:
+            return
+        if kind == "start":
+            self.close()
+            stored, units = value
+            self._shown = self._make(total=units, desc=self._name, unit="unit")
+            self._shown.update(stored)
+        elif kind == "computed" and self._shown is not None:
+            self._shown.update(value)
+        elif kind == "say":
+            print(f"underload: {value}", file=sys.stderr)
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.close()
+            self._shown = None
