@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use proptest::prelude::*;
 use underload_record::metric;
 use underload_record::schema::TrialRecord;
 use underload_run::scenario::{Options, Scenario, builtin};
@@ -56,6 +57,20 @@ const GRID: &str = r#"
     to = "50ms"
     steps = 4
     scale = "log"
+"#;
+
+const MILLIONS: &str = r#"
+    design = "latin-hypercube"
+    samples = 1000000
+    [[axis]]
+    key = "path.up"
+    from = "1mbit"
+    to = "100mbit"
+    scale = "log"
+    [[axis]]
+    key = "path.rtt"
+    from = "2ms"
+    to = "80ms"
 "#;
 
 fn source(text: &str) -> Source {
@@ -282,20 +297,7 @@ fn a_directory_of_another_sweep_is_refused() {
 
 #[test]
 fn a_million_cells_cost_nothing_until_they_are_computed() {
-    let text = r#"
-        design = "latin-hypercube"
-        samples = 1000000
-        [[axis]]
-        key = "path.up"
-        from = "1mbit"
-        to = "100mbit"
-        scale = "log"
-        [[axis]]
-        key = "path.rtt"
-        from = "2ms"
-        to = "80ms"
-    "#;
-    let sweep = sweep_of(text, SCENARIO);
+    let sweep = sweep_of(MILLIONS, SCENARIO);
     assert_eq!((sweep.cells(), sweep.trials()), (2_000_000, 4_000_000));
     let first = sweep.compute(3_999_996..3_999_997, &AtomicBool::new(false));
     assert_eq!(texts(&first, "error"), [""]);
@@ -367,4 +369,76 @@ fn what_is_wrong_is_told_with_its_place() {
     let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");
     let unknown = unknown.expect_err("no such scenario").to_string();
     assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A sweep file with a piece taken out and another put in.
+    #[test]
+    fn any_text_is_read_or_refused(
+        at in 0_usize..400,
+        length in 0_usize..40,
+        piece in prop::sample::select(PIECES.to_vec()),
+    ) {
+        let whole = format!("{GRID}{LATIN}");
+        let (start, end) = (at.min(whole.len()), (at + length).min(whole.len()));
+        let text = format!("{}{piece}{}", &whole[..start], &whole[end..]);
+        match Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test") {
+            Ok(sweep) => {
+                let place = sweep.cell(sweep.cells() - 1);
+                prop_assert_eq!(place.values.len(), sweep.columns().axes.len());
+                prop_assert!(sweep.units() <= sweep.trials());
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+const LATIN: &str = r#"
+    [[axis]]
+    name = "load"
+    [[axis.point]]
+    name = "much"
+    flow.upload.rate = "9mbit"
+    [stop]
+    metric = "load.rtt.p99"
+    within_percent = 5
+"#;
+
+const PIECES: [&str; 12] = [
+    "",
+    "\"",
+    "\n",
+    "= 0\n",
+    "-1",
+    "1e308",
+    "99999999999",
+    "[[axis]]\n",
+    "design = \"random\"\nsamples = 5\n",
+    "steps = 2\n",
+    "\u{e9}",
+    "{",
+];
+
+/// Takes the directory away as soon as something is computed.
+struct Vandal<'a>(&'a Path);
+
+impl SweepProgress for Vandal<'_> {
+    fn computed(&mut self, _units: u64, _trials: u64) {
+        if self.0.exists() {
+            fs::remove_dir_all(self.0).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_ends_a_sweep_of_millions_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sweep");
+    let sweep = sweep_of(MILLIONS, SCENARIO);
+    let error = run(&sweep, &settings(&path, 2), &mut Vandal(&path), &mut |_| {});
+    let error = error.expect_err("it cannot be written");
+    assert!(matches!(error, SweepError::Store(_)) && !error.is_refusal(), "{error}");
+    assert!(error.to_string().contains("sweep"), "{error}");
 }

@@ -143,6 +143,8 @@ const FLUSHES: (u32, u32) = (20, 1_000);
 const WORTH_TAKING: Duration = Duration::from_millis(100);
 /// Units that a worker takes at once, at most.
 const MOST_TAKEN: u64 = 1_024;
+/// Pieces of each worker that wait for the disk, at most: a slow sync stops nobody for seconds.
+const WAITING: usize = 32;
 const TICK: Duration = Duration::from_millis(200);
 
 /// What is still to be given to a worker.
@@ -176,7 +178,7 @@ fn compute_missing(
     let workers = settings.workers.map_or_else(cores, NonZeroUsize::get);
     let work =
         Mutex::new(Work { stored: directory.units().clone(), next: 0, units: sweep.units() });
-    let (sender, receiver) = mpsc::sync_channel::<(u64, SweepRows)>(2 * workers);
+    let (sender, receiver) = mpsc::sync_channel::<(u64, SweepRows)>(WAITING * workers);
     thread::scope(|scope| {
         for _ in 0..workers {
             let (sender, work) = (sender.clone(), &work);
@@ -196,6 +198,8 @@ fn compute_missing(
             });
         }
         drop(sender);
+        // It ends with this closure, also where the disk fails: nobody waits to send for ever.
+        let receiver = receiver;
         let begun = Instant::now();
         let mut flushed = begun;
         loop {
