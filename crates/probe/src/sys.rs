@@ -1,10 +1,16 @@
 //! The two system calls that no library we use offers safely.
 
-#![expect(unsafe_code, reason = "raw system calls: each block states why it is sound")]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "raw system calls: each block states why it is sound")
+)]
 
 use std::io;
+#[cfg(target_os = "linux")]
 use std::mem::size_of_val;
-use std::os::fd::{AsRawFd, BorrowedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
 
 /// Bytes of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
 pub(crate) const TCP_INFO_LEN: usize = 216;
@@ -14,11 +20,14 @@ pub(crate) const TCP_INFO_LEN: usize = 216;
 ///
 /// # Errors
 /// What the kernel says; `EPERM` without `CAP_SYS_NICE` or a sufficient `RLIMIT_RTPRIO`.
+#[cfg(target_os = "linux")]
 pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+    // The kernel's structure has the priority alone. Its call, and not the C library's, because
+    // musl refuses what POSIX would have it do to a whole process.
+    let parameters = i32::from(priority);
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` is a valid sched_param that outlives the call; 0 names this thread.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+    // SAFETY: `parameters` outlives the call, which reads an int there; 0 names this thread.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -28,6 +37,7 @@ pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says, for example because the socket is not TCP.
+#[cfg(target_os = "linux")]
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
     let mut info = [0u8; TCP_INFO_LEN];
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -46,4 +56,16 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]>
         0 => Ok(info),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Elsewhere threads keep the scheduling that they have.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn set_real_time_priority(_: u8) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Elsewhere the kernel tells other things of its connections.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn tcp_info(_: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
+    Err(io::ErrorKind::Unsupported.into())
 }

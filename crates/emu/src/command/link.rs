@@ -446,7 +446,9 @@ impl Attendant {
     fn dismiss(self) {
         *locked(&self.stage) = Stage::Over;
         // A panic in it has no bearing on the command's end.
-        if pthread_kill(self.thread.as_pthread_t(), Signal::SIGUSR1).is_ok() {
+        // A number to Rust, and to musl a pointer.
+        let thread = self.thread.as_pthread_t() as libc::pthread_t;
+        if pthread_kill(thread, Signal::SIGUSR1).is_ok() {
             let _ = self.thread.join();
         }
     }

@@ -126,10 +126,12 @@ pub fn keep_only(kept: RawFd) -> io::Result<()> {
 
 /// Gives the calling thread real-time priority (`SCHED_FIFO`), not inherited by its children.
 pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
+    // The kernel's structure has the priority alone. Its call, and not the C library's, because
+    // musl refuses what POSIX would have it do to a whole process.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the structure lives through the call; 0 names the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    // SAFETY: `priority` lives through the call, which reads an int; 0 names the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
 }
 
