@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use underload_store::StoreError;
+
 /// Marks an error as the input's fault: exit status 2 instead of 1.
 #[derive(Debug)]
 pub struct BadInput;
@@ -53,6 +55,14 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
 pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     // The mark goes outermost, where `code` finds it and leaves it out of the message.
     error.into().context(BadInput)
+}
+
+/// A directory that is taken is the command line's fault.
+pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
+    match made {
+        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
+        made => Ok(made?),
+    }
 }
 
 /// The chain of causes on one line, outermost first, without the marks.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -67,10 +66,19 @@ impl Interrupt {
 
 /// Registers what answers Ctrl-C and SIGTERM while neither is delivered to this thread: one that
 /// comes when half of it is there would be lost, and waits instead. Before other threads start.
+#[cfg(unix)]
 pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("holding back Ctrl-C")?;
     let outcome = register();
     before.thread_set_mask().context("letting Ctrl-C through")?;
     outcome
+}
+
+/// Signals are no such thing here: what answers Ctrl-C is registered as it is.
+#[cfg(not(unix))]
+pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    register()
 }

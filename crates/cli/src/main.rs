@@ -1,46 +1,82 @@
 //! The `underload` program: parse the command line, call a library, print.
 //!
-//! One module per subcommand, each with its `Arguments` and `run`. Data goes to stdout, progress
+//! One module per subcommand, each with its `Arguments` and `run`. Without the feature `whole` only
+//! those are there that measure lines, for small machines. Data goes to stdout, progress
 //! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130 and 143 stopped by
 //! Ctrl-C or SIGTERM ([`status`]).
 
+#![cfg_attr(
+    not(all(feature = "whole", sockets)),
+    allow(dead_code, unused_imports, unused_macros, reason = "what the other commands use, too")
+)]
+
+#[cfg(feature = "whole")]
 mod cache;
+#[cfg(feature = "whole")]
 mod check;
 mod console;
+#[cfg(feature = "whole")]
 mod docsis;
-#[cfg(test)]
+#[cfg(all(test, feature = "whole"))]
 mod documents;
+#[cfg(not(namespaces))]
+mod elsewhere;
 mod exit;
+#[cfg(feature = "whole")]
 mod export;
+#[cfg(feature = "whole")]
 mod fail;
+#[cfg(feature = "whole")]
 mod figures;
+#[cfg(all(feature = "whole", sockets))]
 mod fleet;
 mod help;
+#[cfg(sockets)]
 mod history;
 mod home;
 mod interrupt;
+#[cfg(namespaces)]
 mod link;
+#[cfg(feature = "whole")]
 mod manual;
+#[cfg(sockets)]
 mod measure;
+#[cfg(namespaces)]
 mod meter;
+#[cfg(sockets)]
 mod path;
 mod present;
+#[cfg(feature = "whole")]
 mod progress;
 mod quantity;
+#[cfg(feature = "whole")]
 mod queues;
+#[cfg(feature = "whole")]
 mod reference;
+#[cfg(feature = "whole")]
 mod replay;
+#[cfg(feature = "whole")]
 mod report;
+#[cfg(feature = "whole")]
 mod run;
+#[cfg(feature = "whole")]
 mod scenarios;
+#[cfg(all(feature = "whole", sockets))]
 mod serve;
 mod status;
+#[cfg(sockets)]
 mod survey;
+#[cfg(feature = "whole")]
 mod sweep;
+#[cfg(feature = "whole")]
+mod whole;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+#[cfg(not(sockets))]
+use crate::elsewhere::{self as history, self as measure, self as path, self as survey};
 
 /// Measures, explains and fixes latency under load.
 #[derive(Parser)]
@@ -54,18 +90,6 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs a scenario: every arm, every repeat, with a table, a record and a report.
-    Run(run::Arguments),
-    /// Runs a scenario over a grid of settings, or drawn ones: a million cells, one table.
-    Sweep(sweep::Arguments),
-    /// Lists the built-in scenarios, or prints one.
-    Scenarios(scenarios::Arguments),
-    /// Tells all that is wrong with scenario files, each mistake with its line.
-    Check(check::Arguments),
-    /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
-    Figures(figures::Arguments),
-    /// Makes one report of one or several runs, simulated and measured together.
-    Report(report::Arguments),
     /// Measures latency under load over a real network, against `underload serve`.
     Measure(Box<measure::Arguments>),
     /// A line over weeks: what is usual, what has changed, at what hour.
@@ -74,29 +98,9 @@ enum Command {
     Survey(survey::Arguments),
     /// Which markings survive a path and which queue is at its bottleneck, with a server's help.
     Path(path::Arguments),
-    /// The far end of `underload measure`, on a machine of yours.
-    Serve(Box<serve::Arguments>),
-    /// Writes the trials of a run as files of another tool.
-    Export(export::Arguments),
-    /// Replays packets through a queue and a link: what would they have done to them?
-    Replay(replay::Arguments),
-    /// Runs a command behind an emulated link, as Mahimahi's shells do.
-    Link(link::Arguments),
-    /// Lists queues and links with their parameters, units, defaults and sources.
-    Queues(queues::Arguments),
-    /// What measuring many lines costs: plans, admission, days in virtual time.
-    Fleet(fleet::Arguments),
-    /// Cable modem configuration files: read, written, checked and tried out.
-    Docsis(docsis::Arguments),
-    /// Tells how much the cache of simulated trials holds, or makes it smaller.
-    Cache(cache::Arguments),
-    /// Prints a script that completes commands and options in a shell.
-    Completions(manual::Completions),
-    /// Prints the program's page for `man`, or writes one for each command.
-    Man(manual::Manual),
-    /// Prints a page of the book that follows from the program.
-    #[command(hide = true)]
-    Reference(reference::Arguments),
+    #[cfg(feature = "whole")]
+    #[command(flatten)]
+    Whole(whole::Command),
 }
 
 /// The version, and the commit that it was built from.
@@ -118,27 +122,12 @@ fn main() -> ExitCode {
     let command_line = typed();
     command_line.console.apply();
     let outcome = match &command_line.command {
-        Command::Run(arguments) => run::run(arguments),
-        Command::Sweep(arguments) => arguments.run(),
-        Command::Scenarios(arguments) => scenarios::run(arguments),
-        Command::Check(arguments) => arguments.run(),
-        Command::Figures(arguments) => figures::run(arguments),
-        Command::Report(arguments) => report::run(arguments),
         Command::Measure(arguments) => measure::run(arguments),
         Command::History(arguments) => return status::own_code(history::run(arguments)),
         Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Export(arguments) => export::run(arguments),
-        Command::Replay(arguments) => replay::run(arguments),
-        Command::Link(arguments) => return status::own_code(link::run(arguments)),
-        Command::Queues(arguments) => queues::run(arguments),
-        Command::Fleet(arguments) => fleet::run(arguments),
-        Command::Docsis(arguments) => docsis::run(arguments),
-        Command::Cache(arguments) => arguments.run(),
-        Command::Completions(arguments) => arguments.run(command()),
-        Command::Man(arguments) => arguments.run(command()),
-        Command::Reference(arguments) => reference::run(arguments),
+        #[cfg(feature = "whole")]
+        Command::Whole(command) => return command.run(),
     };
     status::code(outcome)
 }

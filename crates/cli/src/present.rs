@@ -64,13 +64,22 @@ fn present(
     Ok(())
 }
 
+/// What shows a file as the desktop does.
+const OPENER: &str = if cfg!(target_os = "macos") {
+    "open"
+} else if cfg!(windows) {
+    "explorer"
+} else {
+    "xdg-open"
+};
+
 /// Shows a file as the desktop shows such files. It is a convenience: that it fails is only told.
 pub fn open(file: &Path) {
     // A path that begins with a hyphen is no option.
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let mut command = Command::new("xdg-open");
+    let mut command = Command::new(OPENER);
     command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
-        warning!("{}: cannot be opened with xdg-open: {error}", file.display());
+        warning!("{}: cannot be opened with {OPENER}: {error}", file.display());
     }
 }

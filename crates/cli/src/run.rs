@@ -10,10 +10,10 @@ use underload_run::packets::{Point, Wanted};
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
-use underload_store::{RunDir, StoreError};
+use underload_store::RunDir;
 
 use crate::console::{self, detail, note, warning};
-use crate::exit::{OrBadInput, bad_input};
+use crate::exit::{OrBadInput, bad_input, refuse_occupied};
 use crate::fail::{self, FailOn};
 use crate::interrupt::Interrupt;
 use crate::present::{self, Show};
@@ -153,14 +153,6 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
         RunError::Interrupted { .. } => interrupt.stopped(error.into()),
         error if error.is_refusal() => bad_input(error),
         error => error.into(),
-    }
-}
-
-/// A directory that is taken is the command line's fault.
-pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
-    match made {
-        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
-        made => Ok(made?),
     }
 }
 

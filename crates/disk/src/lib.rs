@@ -9,10 +9,10 @@
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod faults;
+mod rights;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl NewFile {
         let mode = match (access, fs::metadata(path)) {
             (_, Ok(facts)) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             (Access::Usual, Ok(facts)) if is_open || !facts.is_file() => return Self::device(path),
-            (Access::Usual, Ok(facts)) => facts.permissions().mode() & 0o777,
+            (Access::Usual, Ok(facts)) => rights::of(&facts),
             (Access::Usual, Err(_)) => 0o666,
             (Access::Owner, _) => 0o600,
         };
@@ -109,7 +109,7 @@ impl NewFile {
         let directory = directory_of(&target);
         let mut file = step(Step::Create(&target), || {
             let mut builder = tempfile::Builder::new();
-            builder.prefix(UNFINISHED).permissions(Permissions::from_mode(mode));
+            rights::give(builder.prefix(UNFINISHED), mode);
             builder.tempfile_in(directory)
         })?;
         // Removing it is a step of ours, like every other.
@@ -268,7 +268,7 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
         create_directory(parent, access)?;
     }
     let mode = if access == Access::Owner { 0o700 } else { 0o777 };
-    let made = step(Step::CreateDirectory(path), || DirBuilder::new().mode(mode).create(path));
+    let made = step(Step::CreateDirectory(path), || rights::make_folder(path, mode));
     match made {
         Ok(()) => {
             let synced = sync_directory(parent);
@@ -289,10 +289,7 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
 /// # Errors
 /// What the disk said. File systems that cannot sync a directory do not fail for it.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
-    step(Step::SyncDirectory(path), || match File::open(path)?.sync_all() {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        done => done,
-    })
+    step(Step::SyncDirectory(path), || rights::sync_names(path))
 }
 
 /// Brings the bytes of files to the disk, several side by side: file systems then write their
@@ -302,7 +299,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 /// The error of the first file that could not be synced.
 pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
     let sync = |paths: &[PathBuf]| {
-        let one = |path: &PathBuf| step(Step::Sync(path), || File::open(path)?.sync_all());
+        let one = |path: &PathBuf| step(Step::Sync(path), || rights::sync_bytes(path));
         paths.iter().try_for_each(one)
     };
     if paths.len() <= SYNCED_BY_ONE {

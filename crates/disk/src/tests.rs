@@ -1,5 +1,7 @@
 //! What is left after every fault at every step.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::faults::{self, Fault, Tree, at_every_step};
 use super::*;
 
@@ -66,7 +68,7 @@ fn links_are_followed_and_what_is_no_file_is_written_to() {
     let directory = tempfile::tempdir().unwrap();
     let [file, link] = ["file", "link"].map(|name| directory.path().join(name));
     fs::write(&file, "old").unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     write_whole(&link, b"new", Access::Usual).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -9,9 +9,12 @@
 //! | [`packet`] | packets as bytes: read, cut, put together, kept in recycled buffers |
 //! | [`machine`] | privilege, namespaces, TUN devices, the clock, and waiting |
 //!
-//! `packet` and `machine` do not know each other.
+//! `packet` and `machine` do not know each other. Elsewhere than on Linux there is `packet` alone.
 
+#[cfg(target_os = "linux")]
 pub mod command;
+#[cfg(target_os = "linux")]
 pub mod gateway;
+#[cfg(target_os = "linux")]
 pub mod machine;
 pub mod packet;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::time::{ClockId, clock_gettime};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -54,12 +54,18 @@ impl RunClock {
 
     /// Sleeps until `deadline_ns` of the run. Returns early only if a signal arrives.
     pub fn sleep_until(self, deadline_ns: u64) {
-        let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
-        let deadline = TimeSpec::from(Duration::from_nanos(monotonic_ns));
-        let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
-        // The only failures are a signal, which the caller's loop tolerates, and arguments that are
-        // constant here.
-        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
+        #[cfg(target_os = "linux")]
+        {
+            use nix::time::{ClockNanosleepFlags, clock_nanosleep};
+            let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
+            let deadline = TimeSpec::from(Duration::from_nanos(monotonic_ns));
+            let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
+            // The only failures are a signal, which the caller's loop tolerates, and arguments that
+            // are constant here.
+            let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
+        }
+        #[cfg(not(target_os = "linux"))]
+        std::thread::sleep(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns())));
     }
 }
 
@@ -72,7 +78,7 @@ impl Instants {
 }
 
 fn read(clock: ClockId) -> u64 {
-    // Neither clock can be missing on Linux, and both are after their epoch: an error reads as 0
+    // Neither clock can be missing, and both are after their epoch: an error reads as 0
     // rather than panicking in a measuring thread.
     let now = clock_gettime(clock).unwrap_or_else(|_| TimeSpec::new(0, 0));
     now.tv_sec() as u64 * NANOS_PER_SECOND + now.tv_nsec() as u64

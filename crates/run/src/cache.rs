@@ -103,10 +103,12 @@ fn existing(folder: &Path) -> Result<Vec<(SystemTime, PathBuf, u64)>, CacheError
     }
 }
 
-/// `underload/trials` in `$XDG_CACHE_HOME` or `~/.cache`.
+/// `underload/trials` in `$XDG_CACHE_HOME`, `~/.cache` or `%LOCALAPPDATA%`.
 fn folder() -> Result<PathBuf, CacheError> {
     let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    // Windows.
+    let base = base.or_else(|| Some(PathBuf::from(env::var_os("LOCALAPPDATA")?)));
     Ok(base.ok_or(CacheError::NoFolder)?.join("underload").join("trials"))
 }
 
@@ -129,7 +131,7 @@ pub(crate) struct Key(String);
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The user has no folder for caches.
-    #[error("neither XDG_CACHE_HOME nor HOME names a folder")]
+    #[error("neither XDG_CACHE_HOME nor HOME nor LOCALAPPDATA names a folder")]
     NoFolder,
     /// The disk failed.
     #[error("{doing} {path}")]

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use underload_record::schema::{
     self, ArmRecord, FORMAT_VERSION, RunRecord, Sample, ScenarioRecord, Series,
 };
-use underload_store::{Resumed, RunData, RunDir};
+use underload_store::{Resumed, RunData, RunDir, host};
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, RunError, chain};
-use crate::host;
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::scenario::{Arm, Cohort, Scenario};

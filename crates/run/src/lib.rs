@@ -15,14 +15,12 @@
 //! | [`world`] | what executes an arm |
 //! | [`replay`] | packets from elsewhere through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
-//! | [`host`] | facts of the machine, for the record |
 //! | [`measured_lines`] | the study of a list of lines that were measured |
 
 pub mod cache;
 mod error;
 mod execute;
 pub mod flows;
-pub mod host;
 pub mod measured_lines;
 pub mod modem_file;
 pub mod packets;

@@ -20,6 +20,7 @@ mod columns;
 mod csv;
 mod error;
 mod folder;
+pub mod host;
 mod packets;
 mod read;
 mod resume;

@@ -1,6 +1,7 @@
 //! `underload fleet`: many lines measured by a plan, and what that costs before anybody is.
 
 mod agent;
+#[cfg(namespaces)]
 mod demo;
 mod operate;
 mod orchestrator;
@@ -22,6 +23,8 @@ use underload_fleet::plan::{
 };
 use underload_fleet::simulate::{DAYS_MAX, Settings, simulate};
 
+#[cfg(not(namespaces))]
+use crate::elsewhere as demo;
 use crate::exit::{OrBadInput, bad_input};
 
 /// The command line of `underload fleet`.

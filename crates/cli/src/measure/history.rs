@@ -11,8 +11,8 @@ use underload_store::RunDir;
 
 use super::arguments::Arguments;
 use super::{Place, once};
+use crate::exit::refuse_occupied;
 use crate::interrupt::Interrupt;
-use crate::run::refuse_occupied;
 
 /// Runs that the directory's report shows, the latest ones.
 const SHOWN: usize = 60;

@@ -32,10 +32,9 @@ use underload_store::RunDir;
 
 pub use arguments::Arguments;
 
-use crate::exit::OrBadInput;
+use crate::exit::{OrBadInput, refuse_occupied};
 use crate::interrupt::Interrupt;
 use crate::present::{self, Show};
-use crate::run::refuse_occupied;
 
 /// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use underload_record::schema::{
     ScenarioRecord, Series, TrialRecord, Validity, World,
 };
 use underload_record::trial_latencies;
-use underload_run::host;
+use underload_store::host;
 
 use super::arguments::{Arguments, Tier};
 use super::findings;

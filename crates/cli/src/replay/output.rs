@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Write};
+#[cfg(unix)]
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -56,7 +57,11 @@ impl Write for OutputFile {
 fn is_same(path: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some((facts.dev(), facts.ino()))
+        // A file may have several names, which not every system tells.
+        #[cfg(unix)]
+        return Some((facts.dev(), facts.ino()));
+        #[cfg(not(unix))]
+        return fs::canonicalize(path).ok().filter(|_| facts.is_file());
     };
     identity(path).is_some_and(|file| identity(other) == Some(file))
 }

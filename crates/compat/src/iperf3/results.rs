@@ -66,9 +66,10 @@ pub(super) fn output(sends: &[bool], streams: &[StreamResult], lasted: Duration)
 /// Processor time of this process so far, user and system.
 pub(super) fn processor_time() -> [Duration; 2] {
     use nix::sys::resource::{UsageWho, getrusage};
+    use nix::sys::time::TimeValLike as _;
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return [Duration::ZERO; 2] };
     [usage.user_time(), usage.system_time()].map(|time| {
-        let micros = time.tv_sec() * 1_000_000 + time.tv_usec();
+        let micros = time.num_microseconds();
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     })
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use underload_probe::RunClock;
-use underload_probe::load::{NOT_SENT_BYTES, TcpInfo, check_present, set_congestion_control};
+use underload_probe::load::{
+    TcpInfo, check_present, congestion_control_of, keep_little_unsent, set_congestion_control,
+};
 use underload_probe::network::POLL_INTERVAL;
 use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
@@ -167,7 +169,7 @@ impl Test {
             }
             options.set_tcp_nodelay(parameters.no_delay)?;
             // Little unsent data: the end of a test is the end of its load.
-            let _ = options.set_tcp_notsent_lowat(NOT_SENT_BYTES);
+            let _ = keep_little_unsent(&options);
             if let Some(name) = &parameters.congestion {
                 check_present(name).map_err(|_| Ended::Refused(Refusal::CONGESTION))?;
                 set_congestion_control(&options, name)
@@ -434,9 +436,7 @@ impl Transfer<'_> {
 
     fn congestion_used(&self) -> Option<String> {
         let Streams::Tcp(streams) = self.streams else { return None };
-        let name = SockRef::from(streams.first()?).tcp_congestion().ok()?;
-        let name = name.split(|byte| *byte == 0).next()?;
-        String::from_utf8(name.to_vec()).ok()
+        congestion_control_of(&SockRef::from(streams.first()?)).ok()
     }
 }
 

@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tungstenite::client::{ClientRequestBuilder, client_with_config};
 use tungstenite::handshake::HandshakeError;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
-use underload_probe::load::{NOT_SENT_BYTES, set_congestion_control};
+use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{connect_first, current_network, wait_for};
 
 use super::{Ndt7Error, SUBPROTOCOL};
@@ -99,7 +99,7 @@ impl Channel {
             set_congestion_control(&SockRef::from(&stream), name)?;
         }
         // What is written and not sent waits here, not in the network.
-        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_BYTES);
+        let _ = keep_little_unsent(&SockRef::from(&stream));
         let name = ServerName::try_from(target.host.clone()).map_err(|_| Ndt7Error::Protocol {
             host: host(),
             what: "this is no name for a certificate",

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use underload_probe::load::{NOT_SENT_BYTES, set_congestion_control};
+use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::service::{CompatLedger, Identity, ServiceError};
 use underload_record::schema::Direction;
 
@@ -214,7 +214,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     // Little unsent data, so that self probes wait in the network and not in this socket.
-    let _ = socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);
+    let _ = keep_little_unsent(&socket);
     // As `measure` asks for by default: what a line shows must not depend on which congestion
     // control this machine happens to prefer. One without it sends as it can.
     let _ = set_congestion_control(&socket, DOWNLOADS_BY);

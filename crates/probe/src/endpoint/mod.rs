@@ -4,6 +4,7 @@
 //! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come
 //! from the caller, so the two ends may live in different network namespaces of one process.
 
+mod ancillary;
 mod bucket;
 mod prober;
 mod recent;

@@ -1,17 +1,15 @@
 //! A UDP socket that says when a packet really arrived, and with which marking.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
-    sockopt,
-};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use socket2::SockRef;
 
 use super::EndpointError;
+use super::ancillary::{self, Told};
 
 /// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes
 /// in a dozen classes, as the kernel counts memory per small packet.
@@ -54,28 +52,17 @@ impl ProbeSocket {
         // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
         let _ = options.set_recv_buffer_size(BUFFER_BYTES);
         let _ = options.set_send_buffer_size(BUFFER_BYTES);
-        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
-            .map_err(|errno| failed("asking for receive time stamps")(errno.into()))?;
+        ancillary::ask_for_time(&socket).map_err(failed("asking for receive time stamps"))?;
         if local.is_ipv6() {
             options.set_recv_tclass_v6(true).map_err(failed("asking for the traffic class"))?;
-            setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)
-                .map_err(|errno| failed("asking for the hop limit")(errno.into()))?;
+            ancillary::ask_for_hop_limit(&socket).map_err(failed("asking for the hop limit"))?;
         }
         // On a dual-stack IPv6 socket these serve IPv4 peers; a pure IPv6 socket may refuse them.
-        let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| {
-            setsockopt(&socket, sockopt::Ipv4RecvTtl, &true).map_err(io::Error::from)
-        });
+        let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| ancillary::ask_for_ttl(&socket));
         if local.is_ipv4() {
             for_ipv4.map_err(failed("asking for the type of service"))?;
         }
-        let control = nix::cmsg_space!(
-            nix::sys::time::TimeSpec,
-            libc::c_int,
-            libc::c_int,
-            libc::c_int,
-            libc::c_int
-        );
-        Ok(Self { socket, sends_over_ipv6: local.is_ipv6(), control })
+        Ok(Self { socket, sends_over_ipv6: local.is_ipv6(), control: ancillary::space() })
     }
 
     /// Another handle to the same socket, for another thread.
@@ -122,17 +109,8 @@ impl ProbeSocket {
     /// What the kernel says; [`io::ErrorKind::WouldBlock`] if its buffer is full.
     pub fn send(&self, bytes: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
         let over_ipv6 = peer.map_or(self.sends_over_ipv6, is_ipv6_on_the_wire);
-        let wide_class = i32::from(class);
-        let marking = if over_ipv6 {
-            ControlMessage::Ipv6TClass(&wide_class)
-        } else {
-            ControlMessage::Ipv4Tos(&class)
-        };
         let address = peer.map(SockaddrStorage::from);
-        let slices = [IoSlice::new(bytes)];
-        let descriptor = self.socket.as_raw_fd();
-        let flags = MsgFlags::MSG_DONTWAIT;
-        Ok(sendmsg(descriptor, &slices, &[marking], flags, address.as_ref())?)
+        ancillary::send(&self.socket, bytes, class, over_ipv6, address.as_ref())
     }
 
     /// Receives one datagram.
@@ -164,17 +142,11 @@ impl ProbeSocket {
 
 impl Received {
     fn note(&mut self, control: &ControlMessageOwned) {
-        match control {
-            ControlMessageOwned::ScmTimestampns(time) => {
-                let nanos = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
-                self.kernel_unix_ns = Some(nanos);
-            }
-            ControlMessageOwned::Ipv4Tos(class) => self.traffic_class = Some(*class),
-            ControlMessageOwned::Ipv6TClass(class) => self.traffic_class = Some(*class as u8),
-            ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
-                self.ttl = Some(*ttl as u8);
-            }
-            _ => {}
+        match ancillary::read(control) {
+            Some(Told::Arrival(unix_ns)) => self.kernel_unix_ns = Some(unix_ns),
+            Some(Told::TrafficClass(class)) => self.traffic_class = Some(class),
+            Some(Told::Ttl(ttl)) => self.ttl = Some(ttl),
+            None => {}
         }
     }
 }

@@ -1,7 +1,5 @@
 //! How punctual a measuring thread is.
 
-use nix::sys::prctl::set_timerslack;
-
 use crate::clock::RunClock;
 use crate::sys::set_real_time_priority;
 
@@ -25,13 +23,15 @@ impl Default for ThreadTiming {
 /// The longest sleep, so that a changed end or a cancelled run is noticed.
 const SLEEP_MAX_NS: u64 = 50_000_000;
 /// The smallest timer slack there is (0 would mean the default of 50 us).
+#[cfg(target_os = "linux")]
 const TIMER_SLACK_NS: u64 = 1;
 
 impl ThreadTiming {
     /// Applies it to the calling thread.
     pub fn apply(self) {
         // Both are improvements, not conditions: what they would have given shows in the lateness.
-        let _ = set_timerslack(TIMER_SLACK_NS);
+        #[cfg(target_os = "linux")]
+        let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
         if let Some(priority) = self.real_time_priority {
             let _ = set_real_time_priority(priority);
         }

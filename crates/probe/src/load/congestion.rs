@@ -40,7 +40,21 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
         available: available_congestion_controls(),
         source,
     };
-    socket.set_tcp_congestion(name.as_bytes()).map_err(refused)
+    choose(socket, name).map_err(refused)
+}
+
+#[cfg(target_os = "linux")]
+fn choose(socket: &SockRef<'_>, name: &str) -> io::Result<()> {
+    socket.set_tcp_congestion(name.as_bytes())
+}
+
+/// What every connection has where there is nothing to choose from, as macOS.
+#[cfg(not(target_os = "linux"))]
+const ONLY: &str = "cubic";
+
+#[cfg(not(target_os = "linux"))]
+fn choose(_: &SockRef<'_>, name: &str) -> io::Result<()> {
+    if name == ONLY { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
 /// A stranger may not make this machine load a kernel module, which naming an unknown congestion
@@ -88,7 +102,10 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
 /// # Errors
 /// What the system call said.
 pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
+    #[cfg(target_os = "linux")]
     let name = socket.tcp_congestion()?;
+    #[cfg(not(target_os = "linux"))]
+    let (name, _) = (ONLY.as_bytes(), socket);
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }

@@ -93,7 +93,8 @@ impl<S: FlowShare> Lease<'_, S> {
                 let now_ns = self.peer.clock.now_ns();
                 if now_ns >= next_header_ns {
                     next_header_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-                    let info = TcpInfo::of(&self.peer.stream)?;
+                    // Zeros where this system does not tell it.
+                    let info = TcpInfo::if_told(&self.peer.stream)?.unwrap_or_default();
                     let elapsed_ns = now_ns - self.accepted_ns;
                     let header = BlockHeader { elapsed_ns, info }.encode();
                     for block in blocks.chunks_exact_mut(BLOCK_BYTES) {

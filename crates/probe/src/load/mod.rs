@@ -185,7 +185,19 @@ pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 pub(crate) const RECORDS_MAX: usize = 1_000_000;
 /// What TCP may hold that is not yet sent (`TCP_NOTSENT_LOWAT`): little, so that "stop" means stop,
 /// and enough for bursts.
-pub const NOT_SENT_BYTES: u32 = 128 << 10;
+const NOT_SENT_BYTES: u32 = 128 << 10;
+
+/// Keeps what a connection holds unsent small, so that its load ends when it is told to.
+///
+/// # Errors
+/// What the kernel says.
+pub fn keep_little_unsent(socket: &socket2::SockRef<'_>) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);
+    // Elsewhere the send buffer is the limit.
+    #[cfg(not(target_os = "linux"))]
+    return socket.set_send_buffer_size(NOT_SENT_BYTES as usize);
+}
 
 #[cfg(test)]
 mod tests {

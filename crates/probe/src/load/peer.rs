@@ -12,7 +12,7 @@ use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Socket};
 use underload_record::schema::Marking;
 
-use super::{LoadError, NOT_SENT_BYTES};
+use super::{LoadError, keep_little_unsent};
 use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, is_temporary, wait_for};
 
@@ -39,7 +39,7 @@ impl Peer {
         let options = SockRef::from(&peer.stream);
         peer.stream.set_nonblocking(true).map_err(peer.failed("making its socket non-blocking"))?;
         options.set_tcp_nodelay(true).map_err(peer.failed("setting TCP_NODELAY"))?;
-        let not_sent = options.set_tcp_notsent_lowat(NOT_SENT_BYTES);
+        let not_sent = keep_little_unsent(&options);
         not_sent.map_err(peer.failed("limiting unsent data"))?;
         let reset = options.set_linger(Some(Duration::ZERO));
         reset.map_err(peer.failed("closing by reset"))?;

@@ -43,7 +43,8 @@ fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::R
         if now_ns >= next_record_ns {
             next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
             if log.tcp.len() < RECORDS_MAX {
-                log.tcp.push(TcpSample { time_ns: now_ns, info: TcpInfo::of(&peer.stream)? });
+                let told = TcpInfo::if_told(&peer.stream)?;
+                log.tcp.extend(told.map(|info| TcpSample { time_ns: now_ns, info }));
             }
         }
     }

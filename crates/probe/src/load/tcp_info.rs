@@ -48,6 +48,17 @@ impl TcpInfo {
         })
     }
 
+    /// The same, `None` on systems that do not tell it.
+    ///
+    /// # Errors
+    /// As [`TcpInfo::of`].
+    pub fn if_told(socket: &impl AsFd) -> io::Result<Option<Self>> {
+        match Self::of(socket) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            told => told.map(Some),
+        }
+    }
+
     /// As it travels from a sending server, big-endian.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let words = [

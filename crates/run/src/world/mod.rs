@@ -1,6 +1,6 @@
 //! What executes a run: the live world, or the simulator.
 
-#[cfg(feature = "live")]
+#[cfg(all(feature = "live", target_os = "linux"))]
 mod live;
 pub mod sim;
 
@@ -26,7 +26,7 @@ pub(crate) struct World {
 
 #[derive(Debug)]
 enum Kind {
-    #[cfg(feature = "live")]
+    #[cfg(all(feature = "live", target_os = "linux"))]
     Live,
     Sim,
 }
@@ -62,15 +62,17 @@ impl World {
         }
     }
 
-    #[cfg(feature = "live")]
+    #[cfg(all(feature = "live", target_os = "linux"))]
     fn live(scenario: &Scenario) -> Result<Self, RunError> {
         let reason = live::enter(scenario)?;
         Ok(Self { kind: Kind::Live, reason })
     }
 
-    #[cfg(not(feature = "live"))]
+    #[cfg(not(all(feature = "live", target_os = "linux")))]
     fn live(_scenario: &Scenario) -> Result<Self, RunError> {
-        Err(RunError::Refused("this program was built without the live world".to_owned()))
+        Err(RunError::Refused(
+            "this program was built without the live world, which is Linux's alone".to_owned(),
+        ))
     }
 
     fn sim(scenario: &Scenario, why: &str) -> Result<Self, RunError> {
@@ -82,7 +84,7 @@ impl World {
     /// The world's name in the record.
     pub(crate) fn name(&self) -> schema::World {
         match self.kind {
-            #[cfg(feature = "live")]
+            #[cfg(all(feature = "live", target_os = "linux"))]
             Kind::Live => schema::World::Live,
             Kind::Sim => schema::World::Sim,
         }
@@ -94,10 +96,13 @@ impl World {
     }
 
     /// How long the scenario will about take; `None` where that depends on the machine.
-    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "only live time is known"))]
+    #[cfg_attr(
+        not(all(feature = "live", target_os = "linux")),
+        expect(unused_variables, reason = "only live time is known")
+    )]
     pub(crate) fn estimate(&self, scenario: &Scenario) -> Option<Duration> {
         match self.kind {
-            #[cfg(feature = "live")]
+            #[cfg(all(feature = "live", target_os = "linux"))]
             Kind::Live => Some(Duration::from_secs_f64(scenario.estimate_seconds())),
             Kind::Sim => None,
         }
@@ -106,7 +111,7 @@ impl World {
     /// Trials to hand over at once.
     pub(crate) fn batch_size(&self) -> usize {
         match self.kind {
-            #[cfg(feature = "live")]
+            #[cfg(all(feature = "live", target_os = "linux"))]
             Kind::Live => 1,
             Kind::Sim => sim::batch_size(),
         }
@@ -114,7 +119,7 @@ impl World {
 
     /// Runs trials; `show` is told what is under way. Those that were interrupted are `None`.
     #[cfg_attr(
-        not(feature = "live"),
+        not(all(feature = "live", target_os = "linux")),
         expect(unused_variables, reason = "only live trials take long")
     )]
     pub(crate) fn run(
@@ -125,7 +130,7 @@ impl World {
     ) -> Result<Vec<Option<TrialData>>, RunError> {
         match self.kind {
             Kind::Sim => sim::run_batch(trials, setting),
-            #[cfg(feature = "live")]
+            #[cfg(all(feature = "live", target_os = "linux"))]
             Kind::Live => live::run_batch(trials, show, setting.stop),
         }
     }

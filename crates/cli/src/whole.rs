@@ -1,0 +1,83 @@
+//! What the program does beside measuring lines: all of it is left out without the feature `whole`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+#[cfg(not(namespaces))]
+use crate::elsewhere as link;
+#[cfg(not(sockets))]
+use crate::elsewhere::{self as fleet, self as serve};
+#[cfg(namespaces)]
+use crate::link;
+use crate::{
+    cache, check, command, docsis, export, figures, manual, queues, reference, replay, report, run,
+    scenarios, status, sweep,
+};
+#[cfg(sockets)]
+use crate::{fleet, serve};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Runs a scenario: every arm, every repeat, with a table, a record and a report.
+    Run(run::Arguments),
+    /// Runs a scenario over a grid of settings, or drawn ones: a million cells, one table.
+    Sweep(sweep::Arguments),
+    /// Lists the built-in scenarios, or prints one.
+    Scenarios(scenarios::Arguments),
+    /// Tells all that is wrong with scenario files, each mistake with its line.
+    Check(check::Arguments),
+    /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
+    Figures(figures::Arguments),
+    /// Makes one report of one or several runs, simulated and measured together.
+    Report(report::Arguments),
+    /// The far end of `underload measure`, on a machine of yours.
+    Serve(Box<serve::Arguments>),
+    /// Writes the trials of a run as files of another tool.
+    Export(export::Arguments),
+    /// Replays packets through a queue and a link: what would they have done to them?
+    Replay(replay::Arguments),
+    /// Runs a command behind an emulated link, as Mahimahi's shells do.
+    Link(link::Arguments),
+    /// Lists queues and links with their parameters, units, defaults and sources.
+    Queues(queues::Arguments),
+    /// What measuring many lines costs: plans, admission, days in virtual time.
+    Fleet(fleet::Arguments),
+    /// Cable modem configuration files: read, written, checked and tried out.
+    Docsis(docsis::Arguments),
+    /// Tells how much the cache of simulated trials holds, or makes it smaller.
+    Cache(cache::Arguments),
+    /// Prints a script that completes commands and options in a shell.
+    Completions(manual::Completions),
+    /// Prints the program's page for `man`, or writes one for each command.
+    Man(manual::Manual),
+    /// Prints a page of the book that follows from the program.
+    #[command(hide = true)]
+    Reference(reference::Arguments),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(&self) -> ExitCode {
+        let outcome = match self {
+            Self::Run(arguments) => run::run(arguments),
+            Self::Sweep(arguments) => arguments.run(),
+            Self::Scenarios(arguments) => scenarios::run(arguments),
+            Self::Check(arguments) => arguments.run(),
+            Self::Figures(arguments) => figures::run(arguments),
+            Self::Report(arguments) => report::run(arguments),
+            Self::Serve(arguments) => serve::run(arguments),
+            Self::Export(arguments) => export::run(arguments),
+            Self::Replay(arguments) => replay::run(arguments),
+            Self::Link(arguments) => return status::own_code(link::run(arguments)),
+            Self::Queues(arguments) => queues::run(arguments),
+            Self::Fleet(arguments) => fleet::run(arguments),
+            Self::Docsis(arguments) => docsis::run(arguments),
+            Self::Cache(arguments) => arguments.run(),
+            Self::Completions(arguments) => arguments.run(command()),
+            Self::Man(arguments) => arguments.run(command()),
+            Self::Reference(arguments) => reference::run(arguments),
+        };
+        status::code(outcome)
+    }
+}
