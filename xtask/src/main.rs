@@ -9,6 +9,7 @@ mod book;
 mod browser;
 mod checks;
 mod commits;
+mod dist;
 mod fuzz;
 mod measure;
 mod mutants;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci         everything that CI checks: all of these but bench, book, browser, mutants and reference
+  ci         everything that CI checks; by hand are bench, book, browser, dist, mutants, reference
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
@@ -46,6 +47,8 @@ usage: cargo xtask COMMAND
   python     the Python package: a wheel in a fresh environment, its tests, types and stubs;
              `python --release` that of users, with its size and the time of its import
   reference  writes the pages of the book that follow from the program
+  dist       what is installed, in target/dist: static programs for all targets or those named, each
+             started once, packages, an image, checksums
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         ["book"] => book::build(),
         ["playground"] => playground::build(),
         ["python", rest @ ..] => python::run(rest),
+        ["dist", targets @ ..] => dist::run(targets),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),

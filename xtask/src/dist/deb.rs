@@ -1,0 +1,268 @@
+//! Packages for Debian and its kin, written without Debian's tools.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use data_encoding::HEXLOWER;
+use md5::{Digest as _, Md5};
+
+use super::archive::{Entry, ar, gzip, tar, with_folders};
+use super::start::Runner;
+use super::{Built, Program, source};
+
+/// What a package says of itself.
+struct Package {
+    name: &'static str,
+    depends: &'static str,
+    summary: &'static str,
+    /// Lines of prose.
+    description: &'static [&'static str],
+    /// The unit below `packaging`.
+    unit: &'static str,
+    /// Where the file with its options goes, the one file that people change.
+    options: &'static str,
+    options_mode: u32,
+}
+
+const WHOLE: Package = Package {
+    name: "underload",
+    depends: "passwd",
+    summary: "measure, explain and fix latency under load",
+    description: &[
+        "One program measures real lines, emulates links under real traffic,",
+        "simulates them, and proves with the same queues and the same statistics",
+        "in all three that a change helped.",
+        ".",
+        "With it comes a unit for its measurement server, which is not started.",
+    ],
+    unit: "underload-serve.service",
+    options: "etc/default/underload-serve",
+    options_mode: 0o644,
+};
+
+const AGENT: Package = Package {
+    name: "underload-agent",
+    depends: "",
+    summary: "measure this line by the plan of a fleet",
+    description: &[
+        "A device of a fleet: asks its orchestrator what to measure and when,",
+        "measures latency under load, and hands in the results.",
+    ],
+    unit: "underload-agent.service",
+    options: "etc/underload/agent.env",
+    // Until it is used, the code makes anybody this device.
+    options_mode: 0o600,
+};
+
+/// Shells, where their completions go, and what the program calls them.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/underload"),
+    ("zsh", "usr/share/zsh/vendor-completions/_underload"),
+    ("fish", "usr/share/fish/vendor_completions.d/underload.fish"),
+];
+/// What maintainers are told to say.
+const MAINTAINER: &str = "The underload authors <underload@users.noreply.github.com>";
+
+/// Writes the package of a program, if it has one. What the program tells of itself, its pages for
+/// `man` and its completions, is asked of it.
+pub fn write(
+    built: &Built,
+    runner: &Runner,
+    folder: &Path,
+    epoch: u64,
+) -> anyhow::Result<Option<PathBuf>> {
+    let package = match built.program {
+        Program::Whole => &WHOLE,
+        Program::Agent => &AGENT,
+        Program::Measuring => return Ok(None),
+    };
+    let mut entries = common(package)?;
+    let binary = fs::read(&built.path).with_context(|| built.path.display().to_string())?;
+    entries.push(Entry::file(format!("usr/bin/{}", package.name), 0o755, binary));
+    if built.program == Program::Whole {
+        match told(built, runner, folder)? {
+            Some(told) => entries.extend(told),
+            None => eprintln!("SKIPPED man pages and completions of {}", built.target.debian),
+        }
+    }
+    let architecture = built.target.debian;
+    let bytes = bytes(package, architecture, &with_folders(entries), epoch)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let path = folder.join(format!("{}_{version}_{architecture}.deb", package.name));
+    fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+    Ok(Some(path))
+}
+
+/// What every package has beside its program.
+fn common(package: &Package) -> anyhow::Result<Vec<Entry>> {
+    let name = package.name;
+    let unit = String::from_utf8(source(&format!("packaging/{}", package.unit))?)?;
+    let options = source(&format!("packaging/deb/{}.default", stem(package)))?;
+    let documents = format!("usr/share/doc/{name}");
+    let changes = gzip(&source("CHANGELOG.md")?)?;
+    Ok(vec![
+        Entry::file(format!("usr/lib/systemd/system/{}", package.unit), 0o644, of_system(&unit)),
+        Entry::file(package.options, package.options_mode, options),
+        Entry::file(format!("{documents}/copyright"), 0o644, copyright()?),
+        Entry::file(format!("{documents}/changelog.gz"), 0o644, changes),
+    ])
+}
+
+/// A unit is called as what it starts.
+fn stem(package: &Package) -> &str {
+    package.unit.trim_end_matches(".service")
+}
+
+/// A unit as a package has it: the program is the system's, and how to install it is done.
+fn of_system(unit: &str) -> String {
+    let body: Vec<&str> = unit.lines().skip_while(|line| !line.starts_with('[')).collect();
+    body.join("\n").replace("/usr/local/bin/", "/usr/bin/") + "\n"
+}
+
+/// Both licences, as Debian's format names them.
+fn copyright() -> anyhow::Result<String> {
+    let mut text = String::from(
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n\
+         Files: *\nCopyright: the underload authors\nLicense: Apache-2.0 or Expat\n",
+    );
+    for (name, file) in [("Apache-2.0", "LICENSE-APACHE"), ("Expat", "LICENSE-MIT")] {
+        let licence = String::from_utf8(source(file)?)?;
+        let _ = write!(text, "\nLicense: {name}\n{}", indented(&licence));
+    }
+    Ok(text)
+}
+
+/// Lines of a field: each after a space, an empty one as a full stop.
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |mut all, line| {
+        let line = if line.trim().is_empty() { "." } else { line };
+        let _ = writeln!(all, " {line}");
+        all
+    })
+}
+
+/// Pages for `man` and completions, by the program itself; `None` where nothing runs it.
+fn told(built: &Built, runner: &Runner, folder: &Path) -> anyhow::Result<Option<Vec<Entry>>> {
+    let pages = folder.join("man");
+    let Some(mut man) = runner.command(&built.path, folder) else { return Ok(None) };
+    crate::checks::succeed(man.args(["--quiet", "man", "man"]))?;
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(&pages).with_context(|| pages.display().to_string())? {
+        let page = entry?;
+        let name = page.file_name().to_string_lossy().into_owned();
+        let packed = gzip(&fs::read(page.path())?)?;
+        entries.push(Entry::file(format!("usr/share/man/man1/{name}.gz"), 0o644, packed));
+    }
+    fs::remove_dir_all(&pages)?;
+    for (shell, path) in SHELLS {
+        let Some(mut command) = runner.command(&built.path, folder) else { return Ok(None) };
+        let output = command.args(["completions", shell]).output()?;
+        anyhow::ensure!(output.status.success(), "completions {shell}: {}", output.status);
+        entries.push(Entry::file(path, 0o644, output.stdout));
+    }
+    Ok(Some(entries))
+}
+
+/// The package: its version, what it says of itself, its files.
+fn bytes(
+    package: &Package,
+    architecture: &str,
+    entries: &[Entry],
+    epoch: u64,
+) -> anyhow::Result<Vec<u8>> {
+    let mut about = vec![
+        Entry::file("control", 0o644, control(package, architecture, entries)),
+        Entry::file("conffiles", 0o644, format!("/{}\n", package.options)),
+        Entry::file("md5sums", 0o644, sums(entries, package.options)),
+    ];
+    for script in ["postinst", "postrm", "prerm"] {
+        let text = source(&format!("packaging/deb/{}.{script}", package.name))?;
+        about.push(Entry::file(script, 0o755, text));
+    }
+    let about = gzip(&tar(&about, epoch)?)?;
+    let files = gzip(&tar(entries, epoch)?)?;
+    let members: [(&str, &[u8]); 3] =
+        [("debian-binary", b"2.0\n"), ("control.tar.gz", &about), ("data.tar.gz", &files)];
+    Ok(ar(&members, epoch))
+}
+
+fn control(package: &Package, architecture: &str, entries: &[Entry]) -> String {
+    let bytes = |entry: &Entry| entry.contents.as_ref().map_or(1, Vec::len) as u64;
+    // As Debian counts: each file in whole KiB, a folder as one.
+    let kibibytes: u64 = entries.iter().map(|entry| bytes(entry).div_ceil(1024)).sum();
+    let mut text = format!(
+        "Package: {}\nVersion: {}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n",
+        package.name,
+        env!("CARGO_PKG_VERSION")
+    );
+    let _ = writeln!(text, "Installed-Size: {kibibytes}");
+    if !package.depends.is_empty() {
+        let _ = writeln!(text, "Depends: {}", package.depends);
+    }
+    text += "Section: net\nPriority: optional\nHomepage: ";
+    text += "https://github.com/underload/underload\n";
+    let _ = writeln!(text, "Description: {}", package.summary);
+    text + &indented(&package.description.join("\n"))
+}
+
+/// MD5 of every file but the one that people change, as `dpkg --verify` reads it.
+fn sums(entries: &[Entry], options: &str) -> String {
+    let mut text = String::new();
+    for entry in entries.iter().filter(|entry| entry.path != options) {
+        if let Some(contents) = &entry.contents {
+            let sum = HEXLOWER.encode(&Md5::digest(contents));
+            let _ = writeln!(text, "{sum}  {}", entry.path);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn package() -> Vec<u8> {
+        let mut entries = common(&WHOLE).expect("the files");
+        entries.push(Entry::file("usr/bin/underload", 0o755, "program"));
+        bytes(&WHOLE, "amd64", &with_folders(entries), 1_700_000_000).expect("a package")
+    }
+
+    #[test]
+    fn a_package_is_the_same_when_it_is_written_again() {
+        assert_eq!(package(), package());
+    }
+
+    #[test]
+    fn debians_own_tool_reads_it() {
+        if Command::new("dpkg-deb").arg("--version").output().is_err() {
+            println!("SKIPPED debians_own_tool_reads_it: no dpkg-deb (Debian: dpkg)");
+            return;
+        }
+        let name = format!("underload-deb-{}.deb", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, package()).unwrap();
+        let asked = |what: &str| {
+            let output = Command::new("dpkg-deb").arg(what).arg(&path).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let (fields, files) = (asked("--field"), asked("--contents"));
+        fs::remove_file(&path).unwrap();
+        assert!(fields.starts_with("Package: underload\nVersion: "), "{fields}");
+        assert!(fields.contains("\nArchitecture: amd64\n"), "{fields}");
+        assert!(fields.contains("\n .\n With it comes a unit"), "{fields}");
+        let program = files.lines().find(|line| line.ends_with("usr/bin/underload")).unwrap();
+        assert!(program.starts_with("-rwxr-xr-x root/root"), "{program}");
+        assert!(files.contains(" usr/lib/systemd/system/underload-serve.service\n"), "{files}");
+    }
+
+    #[test]
+    fn a_unit_of_the_system_starts_the_systems_program() {
+        let unit = of_system("# How to install.\n\n[Unit]\nExecStart=/usr/local/bin/underload x\n");
+        assert_eq!(unit, "[Unit]\nExecStart=/usr/bin/underload x\n");
+    }
+}
