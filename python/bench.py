@@ -77,11 +77,12 @@ def environment() -> None:
     action = numpy.zeros(1, "f4")
     for _ in range(100):
         made.step(action + 0.1)
-    start = time.perf_counter()
+    # By the processor's time: nothing stands beside it that waits for the same neighbours.
+    start = time.process_time()
     for _ in range(STEPS - 200):
         made.step(action)
-    rate = (STEPS - 200) / (time.perf_counter() - start)
-    print(f"{'environment, 10 ms at 20 Mbit/s':<32}{rate:>12.0f} steps/s")
+    rate = (STEPS - 200) / (time.process_time() - start)
+    print(f"{'environment, 10 ms at 20 Mbit/s':<32}{rate:>12.0f} steps per second of a processor")
 
 
 def tell(what: str, unit: str, ours: float, theirs: float) -> None:
