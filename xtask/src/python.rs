@@ -29,14 +29,16 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
 
 /// In CI, where there is a Python that can make environments and a registry that answers.
 pub fn where_possible() -> anyhow::Result<()> {
-    check(Profile::Test)
+    check(Profile::AfterTests)
 }
 
 /// Whose wheel it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
-    /// Built with the tests of the workspace, of which nothing is built a second time.
+    /// Not optimised, and quickly built.
     Test,
+    /// The same, of what the tests of the workspace were built from.
+    AfterTests,
     /// That of users, made by maturin.
     Release,
 }
@@ -44,7 +46,9 @@ enum Profile {
 fn check(profile: Profile) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let wheel = match profile {
-        Profile::Test => environments.wheel_of_tests()?,
+        Profile::Test => environments.wheel_of_tests(&[])?,
+        // The tests' dependencies have features of their own: asked for, nothing is built again.
+        Profile::AfterTests => environments.wheel_of_tests(&["--tests"])?,
         Profile::Release => environments.wheel_of_users()?,
     };
     let python = environments.fresh(&wheel)?;
@@ -154,10 +158,10 @@ impl Environments {
 
     /// By the command that built the workspace for its tests: with `--package`, other features of
     /// its dependencies would be asked for, and all of them built once more.
-    fn wheel_of_tests(&self) -> anyhow::Result<PathBuf> {
+    fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--quiet", "--workspace", "--lib", "--locked"]).args(checks::FEATURES);
-        succeed(&mut cargo)?;
+        succeed(cargo.args(more))?;
         let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         let library = target().join("debug").join(format!("{start}underload_py{end}"));
         let version = env!("CARGO_PKG_VERSION");
