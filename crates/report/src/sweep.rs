@@ -8,7 +8,7 @@ use underload_record::stats::RunningMean;
 use underload_store::sweep::SweepCell;
 
 use crate::table::{Row, render};
-use crate::words::{count, one_line, significant, thousands};
+use crate::words::{one_line, significant, thousands};
 
 /// What a sweep is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,7 +173,7 @@ impl SweepOutcome {
 
     /// How many cells and trials, and how many failed.
     pub fn sentence(&self) -> String {
-        let (cells, trials) = (thousands(self.cells), count(self.trials, "trial"));
+        let (cells, trials) = (thousands(self.cells), thousands(self.trials));
         let of = if self.is_complete() {
             String::new()
         } else {
@@ -181,10 +181,10 @@ impl SweepOutcome {
         };
         let failed = match self.failed {
             0 => String::new(),
-            1 => ", 1 of them failed".to_owned(),
-            many => format!(", {} of them failed", thousands(many)),
+            some => format!(", {} of the cells failed", thousands(some)),
         };
-        format!("{cells}{of} cells, {trials}{failed}")
+        let (cell, trial) = (plural("cell", self.subject.cells), plural("trial", self.trials));
+        format!("{cells}{of} {cell}, {trials} {trial}{failed}")
     }
 
     /// The name of the metric that ranks, and the word for its best end.
@@ -332,6 +332,11 @@ impl SweepOutcome {
             error: cell.error.as_deref(),
         }
     }
+}
+
+/// A noun as so many of it are called.
+fn plural(noun: &str, count: u64) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
 fn mean_of(cell: &SweepCell, metric: usize) -> Option<f64> {

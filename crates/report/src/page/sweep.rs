@@ -114,7 +114,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
         html! {
             tr {
                 @for (column, text) in outcome.line(cell).iter().enumerate() {
-                    @if is_text(column) { td { (text) } } @else { td.num { (text) } }
+                    @if is_text(column) { td.text { (text) } } @else { td.num { (text) } }
                 }
             }
         }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 1, "one axis has several values");
         assert!(page.contains("Rates &lt;and&gt; round trips"));
         assert!(page.contains("no &lt;such&gt; queue") && !page.contains('\u{1b}'));
-        assert!(page.contains("120 cells, 360 trials, 3 of them failed"));
+        assert!(page.contains("120 cells, 360 trials, 3 of the cells failed"));
         assert!(page.contains("No cell has the metric <code>odd</code>"));
         assert!(page.contains("Best by load.rtt.p99") && page.contains("Worst by load.rtt.p99"));
         assert!(sweep_page(&outcome(0)).is_ok());
@@ -233,7 +233,10 @@ mod tests {
         assert_eq!(rank(outcome.best())[..3], [0.0, 1.0, 2.0]);
         assert_eq!(rank(outcome.worst())[..3], [100.0, 99.0, 98.0]);
         let table = outcome.table();
-        assert!(table.starts_with("100 of 120 cells, 300 trials, 2 of them failed\n"), "{table}");
+        assert!(
+            table.starts_with("100 of 120 cells, 300 trials, 2 of the cells failed\n"),
+            "{table}"
+        );
         assert!(table.contains("100 ±1.00"), "{table}");
         assert!(table.contains("cell 13, path.up = 10mbit, path.rtt = 5ms, codel: no <such>"));
         let json = outcome.to_json(Path::new("out")).expect("JSON");
