@@ -11,7 +11,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`trial`] | configuration of a trial, its execution and record |
-//! | [`env`] | a trial that somebody steers step by step |
+//! | [`env`](mod@env) | a trial that somebody steers step by step |
 //! | [`runner`] | trials spread over cores |
 //! | [`net`] | links in chains, delays, packets |
 //! | [`application`] | calls, web pages, games and video, and how good they are for their users |
