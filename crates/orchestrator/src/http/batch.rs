@@ -427,7 +427,8 @@ mod tests {
         };
         let answers = all(&scene, (0..20).map(ask).collect());
         let full = answers.iter().filter(|answer| **answer == Err(NotDone::Full)).count();
-        assert!((15..=16).contains(&full), "{full}: one may be in hand while four wait");
+        // While four wait, the thread has none in hand, or as many as it found waiting.
+        assert!((12..=16).contains(&full), "{full} of 20 were sent away");
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20 - full);
     }
 }
