@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use crate::checks::{succeed, target};
 
 /// Seconds for each target.
-const SECONDS: u64 = 5;
+const SECONDS: u64 = 3;
 /// Targets at once: a small machine has two cores.
 const AT_ONCE: usize = 2;
 /// One input may take so long, in seconds, before it counts as a hang.

@@ -38,7 +38,7 @@ usage: cargo xtask COMMAND
   tidy       this repository's own rules: files, lines, modules, what the documentation names
   commits    the commits since BASE, or those not pushed yet, have a short subject and say why
   test       all tests, with a count of what passed, failed and was skipped, and why
-  fuzz       every fuzz target, or those named, for 5 s each from the kept corpus
+  fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
   fuzz-check the fuzz targets still compile; needs no C++ compiler
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
