@@ -92,6 +92,12 @@ impl Housekeeping {
         self
     }
 
+    /// Looks for days that have aged with the next step, for tests.
+    #[cfg(test)]
+    pub(super) fn look_again(&mut self) {
+        self.due_ms = 0;
+    }
+
     /// Does a piece of work, which takes a second or so, or some more where a day is merged or
     /// added up. `now_ms` is in milliseconds since 1970.
     ///

@@ -12,7 +12,7 @@ use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, St
 
 use super::scratch::Scratch;
 use super::*;
-use crate::store::housekeeping::tests::{answers, run_down};
+use crate::store::housekeeping::tests::{PAUSE, answers, run_down_until};
 use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
 
@@ -35,6 +35,20 @@ fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
     };
     archive.visit(&Filter::default(), &mut see).expect("it reads");
     seen
+}
+
+/// Puts so many results together and no more, at most about `limit` at a time. They may have to wait
+/// for a transaction of another test: the server numbers those of all its databases together.
+fn puts_together(keeper: &mut PostgresKeeper, limit: usize, expected: usize) {
+    let mut count = 0;
+    for _ in 0..1_000 {
+        count += keeper.roll_up(limit).expect("it adds up");
+        if count >= expected {
+            break;
+        }
+        sleep(PAUSE);
+    }
+    assert_eq!(count, expected);
 }
 
 #[test]
@@ -135,7 +149,8 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     let answers = ask(&mut memory);
     assert_eq!(ask(&mut archive), answers);
     let (mut one, mut other) = (store.keeper().expect("one"), store.keeper().expect("another"));
-    assert_eq!(one.roll_up(1).expect("it adds up"), 100, "a whole transaction");
+    // A whole transaction.
+    puts_together(&mut one, 1, 100);
     assert_eq!(ask(&mut archive), answers);
     // While a transaction is open, what came after it waits: its number is higher.
     let mut slow = PostgresStore::connect(&url).expect("it connects");
@@ -143,11 +158,11 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     open.put_setting("x", b"y").expect("put");
     let early = testing::result(50, 1);
     assert_eq!(open.append(std::slice::from_ref(&early)).expect("kept"), [true]);
-    assert_eq!(other.roll_up(10_000).expect("it adds up"), 1_100);
+    puts_together(&mut other, 10_000, 1_100);
     open.commit().expect("it is on disk");
     append(&mut memory, &[early]);
     assert_eq!(ask(&mut archive), ask(&mut memory));
-    assert_eq!(one.roll_up(10_000).expect("it adds up"), 1);
+    puts_together(&mut one, 10_000, 1);
     assert_eq!(ask(&mut archive), ask(&mut memory));
     assert_eq!(other.roll_up(10_000).expect("it adds up"), 0);
 }
@@ -166,7 +181,23 @@ fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     let mut keeper = store.keeper().expect("a keeper");
     assert_eq!(keeper.roll_up(10).expect("it waits"), 0, "an older change is still open");
     slow.commit().expect("it is over");
-    assert_eq!(keeper.roll_up(10).expect("it goes on"), 2);
+    puts_together(&mut keeper, 10, 2);
+}
+
+#[test]
+fn an_open_transaction_of_another_database_delays_sums_and_loses_nothing() {
+    let name = "an_open_transaction_of_another_database_delays_sums_and_loses_nothing";
+    let Some(url) = database(name) else { return };
+    let elsewhere = database("elsewhere").expect("there is a server");
+    let mut client = postgres::Client::connect(&elsewhere, postgres::NoTls).expect("it connects");
+    let mut open = client.transaction().expect("it begins");
+    open.execute("CREATE TABLE anything (number bigint)", &[]).expect("it has a number now");
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    append(&mut store, &[testing::result(1, 1)]);
+    let mut keeper = store.keeper().expect("a keeper");
+    assert_eq!(keeper.roll_up(10).expect("it waits"), 0);
+    open.commit().expect("it is over");
+    puts_together(&mut keeper, 10, 1);
 }
 
 /// Two days stay in the database.
@@ -185,26 +216,30 @@ fn answers_are_the_same_after_days_were_moved_by_several() {
     let keeper = || store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
     let mut keepers = [keeper().with_parts_of(40), keeper().with_parts_of(40)];
     let now_ms = START_MS + 5 * DAY_MS;
-    let mut idle = 0;
-    for round in 0..1_000 {
-        let Did { what, .. } = keepers[round % 2].step(now_ms).expect("it steps");
-        idle = if what == Work::Nothing { idle + 1 } else { 0 };
-        if idle == 2 {
-            break;
-        }
-        assert_eq!(answers(&mut archive), before, "after {what:?} of round {round}");
-    }
-    assert_eq!(idle, 2, "it ends");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut left = || {
         let row = client.query_one("SELECT count(*) FROM results", &[]).expect("a count");
         row.get::<_, i64>(0)
     };
-    assert_eq!(left(), 2 * 60);
+    let mut idle = 0;
+    for round in 0..2_000 {
+        let keeper = &mut keepers[round % 2];
+        let Did { what, .. } = keeper.step(now_ms).expect("it steps");
+        idle = if what == Work::Nothing { idle + 1 } else { 0 };
+        if idle >= 2 {
+            if left() == 2 * 60 {
+                break;
+            }
+            sleep(PAUSE);
+            keeper.look_again();
+        }
+        assert_eq!(answers(&mut archive), before, "after {what:?} of round {round}");
+    }
+    assert_eq!(left(), 2 * 60, "it ends");
     let late: Vec<_> = (50..60).map(|device| testing::result(device, 1)).collect();
     append(&mut store, &late);
     let with_late = answers(&mut archive);
-    run_down(&mut keepers[0], now_ms + 3_600_000);
+    run_down_until(&mut keepers[0], now_ms + 3_600_000, &mut |_| left() == 2 * 60);
     assert_eq!(answers(&mut archive), with_late);
     assert_eq!(left(), 2 * 60);
     let error = store.housekeeping(Some(&folder.path().join("other")), RETENTION);
@@ -230,9 +265,15 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     open.execute(sql, &[&device, &day, &body]).expect("it is written, and not committed");
     append(&mut slow, &[testing::result(1, 1)]);
     let now_ms = START_MS + 9 * DAY_MS;
+    let mut steps = 0;
     let waited = loop {
+        steps += 1;
+        assert!(steps < 1_000, "it did not notice");
         match keeper.step(now_ms) {
-            Ok(Did { what: Work::Nothing, .. }) => panic!("it did not notice"),
+            Ok(Did { what: Work::Nothing, .. }) => {
+                sleep(PAUSE);
+                keeper.look_again();
+            }
             Ok(Did { what: Work::Moved(_), .. }) => panic!("it passed over a change"),
             Ok(_) => {}
             Err(error) => break error,
@@ -240,8 +281,11 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     };
     assert!(matches!(waited, StoreError::Temporary { .. }), "{waited:?}");
     open.commit().expect("it is over");
-    let done = run_down(&mut keeper, now_ms);
-    assert!(done.contains(&Work::Moved(2)), "{done:?}");
+    let moved = |done: &[Work]| -> usize {
+        done.iter().map(|work| if let Work::Moved(count) = work { *count } else { 0 }).sum()
+    };
+    let done = run_down_until(&mut keeper, now_ms, &mut |done| moved(done) == 2);
+    assert_eq!(moved(&done), 2, "{done:?}");
     assert_eq!(all(&mut store.archive().expect("an archive")).len(), 2);
 }
 
