@@ -10,16 +10,14 @@ use anyhow::{Context, bail};
 /// Every check, in order of how soon it says something, and how long each took.
 pub fn all() -> anyhow::Result<()> {
     type Check = fn() -> anyhow::Result<()>;
-    let steps: [(&str, Check); 11] = [
+    let steps: [(&str, Check); 9] = [
         ("fmt", fmt),
         ("tidy", crate::tidy::check),
         ("commits", || crate::commits::check(None)),
         ("clippy", clippy),
-        ("doc", doc),
         ("msrv", msrv),
         ("audit", crate::audit::where_installed),
-        ("test", || crate::test_run::run(&[])),
-        ("python", crate::python::where_possible),
+        (TEST, tests_and_others),
         ("fuzz-time", || fuzz_time(CI_SECONDS)),
         ("fuzz", crate::fuzz::where_possible),
     ];
@@ -30,7 +28,7 @@ pub fn all() -> anyhow::Result<()> {
     for (name, check) in steps {
         eprintln!("==> {name}");
         let start = Instant::now();
-        if name == "test" {
+        if name == TEST {
             built_aside = crate::fuzz::build_aside();
         }
         if name == "fuzz"
@@ -44,6 +42,24 @@ pub fn all() -> anyhow::Result<()> {
     }
     eprintln!("all {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
     Ok(())
+}
+
+const TEST: &str = "test, doc, python";
+
+/// All tests. While they wait for clocks and for each other, the documentation is made and the
+/// Python package tested; both build in the tests' folder, so they begin when those are built.
+fn tests_and_others() -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let mut others = None;
+        let tested = crate::test_run::run(&[], &mut || {
+            others = Some(scope.spawn(|| {
+                let made = doc().context("doc");
+                made.and(crate::python::where_possible().context("python"))
+            }));
+        });
+        let others = others.map(|others| others.join().expect("no step panics"));
+        tested.and(others.unwrap_or(Ok(())))
+    })
 }
 
 /// Everything compiles with the oldest Rust that `Cargo.toml` promises. Where that is the Rust that

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),
         ["commits", base] => commits::check(Some(base)),
-        ["test", rest @ ..] => test_run::run(rest),
+        ["test", rest @ ..] => test_run::run(rest, &mut || ()),
         ["browser", rest @ ..] => browser::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),

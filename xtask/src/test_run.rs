@@ -24,8 +24,9 @@ struct Count {
 
 const LOG: &str = "target/test.log";
 
-/// Runs `cargo test` over the workspace, with `extra` arguments for cargo.
-pub fn run(extra: &[&str]) -> anyhow::Result<()> {
+/// Runs `cargo test` over the workspace, with `extra` arguments for cargo; calls `built` when the
+/// first test begins.
+pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(checks::FEATURES).args(extra);
@@ -42,7 +43,11 @@ pub fn run(extra: &[&str]) -> anyhow::Result<()> {
     for line in BufReader::new(output).lines() {
         let line = line.context("reading what cargo test prints")?;
         writeln!(log, "{line}").context(LOG)?;
+        let none_ran = count.program.is_empty() && count.took.is_empty();
         count.read(&line);
+        if none_ran && !count.program.is_empty() {
+            built();
+        }
     }
     let status = child.wait()?;
     for skipped in &count.skipped {
