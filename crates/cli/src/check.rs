@@ -3,12 +3,12 @@
 use std::io::Write as _;
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, json_schema};
 use underload_run::source::{Source, load_file};
-use underload_run::sweep::{self, Sweep};
+use underload_run::sweep::{self, Sweep, SweepFile};
 
 use crate::console::{self, count};
 use crate::exit::{OrBadInput, bad_input};
@@ -17,7 +17,9 @@ use crate::exit::{OrBadInput, bad_input};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A file that begins with the line `#:schema scenario.schema.json` has its keys completed and checked
-by editors that know TOML, once `underload check --schema > scenario.schema.json` has put it there.
+by editors that know TOML, once `underload check --schema > scenario.schema.json` has put it there;
+a sweep file likewise, with `--schema sweep`.
+
 Exit status: 0 all are right, 2 something is wrong.
 
 Examples:
@@ -28,12 +30,22 @@ pub struct Arguments {
     /// Scenario files, or the names of built-in ones; sweep files.
     #[arg(required_unless_present = "schema", value_name = "FILE")]
     files: Vec<String>,
-    /// Prints the format of scenario files as a JSON schema instead.
-    #[arg(long, conflicts_with_all = ["files", "json"])]
-    schema: bool,
+    /// Prints the format of scenario files, or of sweep files, as a JSON schema instead.
+    #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "scenario")]
+    #[arg(conflicts_with_all = ["files", "json"])]
+    schema: Option<Kind>,
     /// Prints one JSON document: a list with an entry for each file.
     #[arg(long)]
     json: bool,
+}
+
+/// A kind of file.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Scenario files.
+    Scenario,
+    /// Sweep files.
+    Sweep,
 }
 
 /// What was found of a file.
@@ -63,8 +75,12 @@ impl Arguments {
     /// Checks each file.
     pub fn run(&self) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
-        if self.schema {
-            serde_json::to_writer_pretty(&mut out, &json_schema()).context("writing the schema")?;
+        if let Some(kind) = self.schema {
+            let schema = match kind {
+                Kind::Scenario => json_schema(),
+                Kind::Sweep => SweepFile::json_schema(),
+            };
+            serde_json::to_writer_pretty(&mut out, &schema).context("writing the schema")?;
             return writeln!(out).context("writing the schema");
         }
         let mut checked = Vec::new();

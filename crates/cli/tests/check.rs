@@ -81,11 +81,17 @@ fn a_file_that_is_no_toml_and_one_that_is_right() {
 }
 
 #[test]
-fn the_schema_in_the_documentation_is_that_of_the_program() {
+fn the_schemas_in_the_documentation_are_those_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
-    let printed = underload(&["check", "--schema"], folder.path());
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scenario.schema.json");
-    let kept = std::fs::read_to_string(page).unwrap_or_default();
-    let is_same = String::from_utf8_lossy(&printed.stdout) == kept;
-    assert!(is_same, "`underload check --schema > docs/scenario.schema.json` makes it new");
+    for kind in ["scenario", "sweep"] {
+        let printed = underload(&["check", "--schema", kind], folder.path());
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        let kept = std::fs::read_to_string(format!("{docs}/{kind}.schema.json"));
+        let is_same = String::from_utf8_lossy(&printed.stdout) == kept.unwrap_or_default();
+        let made = format!("underload check --schema {kind} > docs/{kind}.schema.json");
+        assert!(is_same, "`{made}` makes it new");
+    }
+    let usual = underload(&["check", "--schema"], folder.path()).stdout;
+    assert!(!usual.is_empty() && usual.ends_with(b"\n"));
+    assert_eq!(usual, underload(&["check", "--schema", "scenario"], folder.path()).stdout);
 }

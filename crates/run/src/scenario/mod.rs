@@ -61,7 +61,7 @@ mod published;
 pub(crate) mod quantity;
 mod schema;
 pub(crate) mod section;
-mod trace;
+pub(crate) mod trace;
 mod variants;
 pub(crate) mod vary;
 

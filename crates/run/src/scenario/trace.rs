@@ -11,7 +11,7 @@ use serde::de::{
 use serde_json::{Map, Value, json};
 
 /// The keys of `T` with the form of their values, as the properties of a JSON schema.
-pub(super) fn keys<T: DeserializeOwned>() -> Map<String, Value> {
+pub(crate) fn keys<T: DeserializeOwned>() -> Map<String, Value> {
     match form::<T>(&[]) {
         Form::Table(fields) => {
             let property = |field: &&'static str| ((*field).to_owned(), schema::<T>(&[field]));
@@ -45,7 +45,7 @@ fn described<T: DeserializeOwned>(path: &[&'static str], form: Form) -> Value {
 }
 
 /// A table of these keys and no others.
-pub(super) fn closed(properties: Map<String, Value>) -> Value {
+pub(crate) fn closed(properties: Map<String, Value>) -> Value {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
     schema.insert("properties".to_owned(), Value::Object(properties));

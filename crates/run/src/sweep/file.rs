@@ -21,6 +21,8 @@
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::scenario::trace;
+
 /// The keys of a sweep file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -167,11 +169,48 @@ impl BestKeys {
 }
 
 impl SweepFile {
+    /// The schema of sweep files, for editors, asked of the code that reads them.
+    pub fn json_schema() -> serde_json::Value {
+        let mut schema = trace::closed(trace::keys::<Self>());
+        schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+        schema["title"] = "underload sweep".into();
+        schema
+    }
+
     /// The file as text.
     ///
     /// # Errors
     /// Values that TOML has no words for.
     pub fn to_text(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_knows_the_keys_of_every_table_and_their_forms() {
+        let schema = SweepFile::json_schema();
+        let known = |pointer: &str| {
+            let table = schema.pointer(pointer).and_then(|it| it["properties"].as_object());
+            table.map(|keys| keys.keys().cloned().collect::<Vec<_>>()).unwrap_or_default().join(" ")
+        };
+        assert_eq!(
+            known(""),
+            "arms axis best design metrics repeats samples scenario seed set short stop title"
+        );
+        assert_eq!(known("/properties/axis/items"), "from key name point scale steps to values");
+        assert_eq!(known("/properties/stop"), "least metric within within_percent");
+        assert_eq!(known("/properties/best"), "metric order");
+        let form = |pointer: &str| schema.pointer(pointer).cloned().unwrap_or_default();
+        assert_eq!(form("/properties/repeats/type"), "integer");
+        assert_eq!(form("/properties/stop/properties/within/type"), "number");
+        let designs = serde_json::json!(["grid", "random", "latin-hypercube"]);
+        assert_eq!(form("/properties/design/enum"), designs);
+        let point = form("/properties/axis/items/properties/point/items");
+        assert_eq!(point, serde_json::json!({ "type": "object" }));
+        assert_eq!(form("/additionalProperties"), false);
     }
 }
