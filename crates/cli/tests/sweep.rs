@@ -218,4 +218,8 @@ fn a_directory_that_cannot_be_written_is_named() {
     let said = text(&refused.stderr);
     assert!(said.contains("file"), "{said}");
     assert_eq!(fs::read_to_string(folder.path().join("file")).expect("mine"), "mine");
+    let refused = run(folder.path(), &["sweep.toml", "--output", "file"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(!said.contains("is kept"), "nothing of it is there: {said}");
 }

@@ -16,6 +16,7 @@ use super::{Built, Program, source};
 struct Package {
     name: &'static str,
     depends: &'static str,
+    recommends: &'static str,
     summary: &'static str,
     /// Lines of prose.
     description: &'static [&'static str],
@@ -29,6 +30,8 @@ struct Package {
 const WHOLE: Package = Package {
     name: "underload",
     depends: "passwd",
+    // Whom `measure https://` trusts, and what `link` and live runs call.
+    recommends: "ca-certificates, iproute2, nftables, passt",
     summary: "measure, explain and fix latency under load",
     description: &[
         "One program measures real lines, emulates links under real traffic,",
@@ -45,6 +48,7 @@ const WHOLE: Package = Package {
 const AGENT: Package = Package {
     name: "underload-agent",
     depends: "",
+    recommends: "ca-certificates",
     summary: "measure this line by the plan of a fleet",
     description: &[
         "A device of a fleet: asks its orchestrator what to measure and when,",
@@ -201,6 +205,7 @@ fn control(package: &Package, architecture: &str, entries: &[Entry]) -> String {
     if !package.depends.is_empty() {
         let _ = writeln!(text, "Depends: {}", package.depends);
     }
+    let _ = writeln!(text, "Recommends: {}", package.recommends);
     text += "Section: net\nPriority: optional\nHomepage: ";
     text += "https://github.com/underload/underload\n";
     let _ = writeln!(text, "Description: {}", package.summary);
@@ -254,6 +259,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(fields.starts_with("Package: underload\nVersion: "), "{fields}");
         assert!(fields.contains("\nArchitecture: amd64\n"), "{fields}");
+        assert!(fields.contains("\nRecommends: ca-certificates, iproute2, nft"), "{fields}");
         assert!(fields.contains("\n .\n With it comes a unit"), "{fields}");
         let program = files.lines().find(|line| line.ends_with("usr/bin/underload")).unwrap();
         assert!(program.starts_with("-rwxr-xr-x root/root"), "{program}");

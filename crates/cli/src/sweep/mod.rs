@@ -88,7 +88,9 @@ impl Arguments {
             Ok(end) => end,
             Err(error) if error.is_refusal() => return Err(bad_input(error)),
             Err(error) => {
-                note!("what {} holds is kept; the same command goes on", directory.display());
+                if directory.is_dir() {
+                    note!("what {} holds is kept; the same command goes on", directory.display());
+                }
                 return interrupt.explain(Err(error.into()));
             }
         };

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The command reaches what the caller's network reaches. "Up" is from the command outwards. The
-//! outer address is in the environment, `UNDERLOAD_BASE`. A command that itself puts a command
-//! behind a link nests: the inner link's caller's network is the outer link's namespace.
+//! environment has an address of the caller's machine, `UNDERLOAD_BASE`: the outer one, or where
+//! `pasta` stands between, the one that it hands on to the machine. A command that itself puts a
+//! command behind a link nests: the inner link's caller's network is the outer link's namespace.
 
 use std::ffi::OsString;
 use std::fs;
@@ -36,7 +37,7 @@ use super::{log, resolver};
 use crate::gateway::{
     Events, Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Live, Reading,
 };
-use crate::machine::privilege::Privilege;
+use crate::machine::privilege::{INSIDE_PASTA, Privilege};
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 
 /// What to run, and behind what.
@@ -172,10 +173,22 @@ impl LinkCommand {
         if privilege == Privilege::UserNamespace {
             uplink.host().configure("link set lo up")?;
             note(
-                "nothing beyond this machine can be reached without root: \
-                 install `pasta` (Debian: passt), or run as root",
+                "without root, neither this machine nor anything beyond can be reached: be root, \
+                 install `pasta` (Debian: passt), or start server and link in one shell of \
+                 `unshare --map-root-user --net`",
             );
         }
+        let base = match privilege {
+            Privilege::Pasta => {
+                note(
+                    "without root, by way of `pasta`: it sends TCP without congestion control, so \
+                     downloads are not worth measuring",
+                );
+                uplink.gateway_v4()
+            }
+            Privilege::Root | Privilege::UserNamespace => None,
+        };
+        let base = base.unwrap_or_else(|| uplink.range().outer_v4().to_string());
         let (inside, devices) = connect(&uplink, note)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let (journals, logs) = self.open_logs(&is_abandoned)?;
@@ -183,8 +196,8 @@ impl LinkCommand {
         let devices = (&devices.0, &devices.1);
         let gateway = Gateway::start_with_journals(self.gateway.clone(), devices, clock, journals)?;
         let mut command = Command::new(program);
-        let base = uplink.range().outer_v4().to_string();
         command.args(arguments).env("UNDERLOAD_BASE", &base).env("MAHIMAHI_BASE", &base);
+        command.env_remove(INSIDE_PASTA);
         let started = inside.spawn_in_our_group(command);
         let child = started.map_err(|source| LinkError::Start {
             command: program.to_string_lossy().into_owned(),

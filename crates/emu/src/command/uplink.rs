@@ -198,6 +198,13 @@ impl Uplink {
         Ok(uplink)
     }
 
+    /// The neighbour that the host's IPv4 default route leads to.
+    pub fn gateway_v4(&self) -> Option<String> {
+        let mut show = Command::new("ip");
+        show.args(["-4", "route", "show", "default"]);
+        via(&self.host().run(show, "").ok()?)
+    }
+
     /// The address range.
     pub fn range(&self) -> &Range {
         &self.range
@@ -293,6 +300,14 @@ impl Drop for Uplink {
     }
 }
 
+/// The neighbour that a list of routes leads to.
+fn via(routes: &str) -> Option<String> {
+    let mut words = routes.lines().next()?.split_whitespace();
+    words.find(|word| *word == "via")?;
+    let address: Ipv4Addr = words.next()?.parse().ok()?;
+    Some(address.to_string())
+}
+
 /// Whether IPv6 has a default route that forwarding would not take away: routes learned from
 /// router advertisements are dropped by a host that becomes a router.
 fn leads_beyond_v6(host: &Network) -> bool {
@@ -350,7 +365,16 @@ fn write_switch(host: &Network, path: &str, on: bool) -> Result<(), NamespaceErr
 
 #[cfg(test)]
 mod tests {
-    use super::Before;
+    use super::{Before, via};
+
+    #[test]
+    fn the_neighbour_of_a_default_route_is_told() {
+        let told = |routes: &str| via(routes).unwrap_or_default();
+        assert_eq!(told("default via 192.0.2.1 dev eth0 proto dhcp metric 100\n"), "192.0.2.1");
+        assert_eq!(told("default dev tun0 scope link\n"), "");
+        assert_eq!(told("default via inet6 fe80::1 dev eth0\n"), "");
+        assert_eq!(told(""), "");
+    }
 
     #[test]
     fn a_table_remembers_the_switches() {

@@ -5,6 +5,7 @@
 //! the thread that made it. So when this process ends, by whatever means, the kernel removes all
 //! of it, and no start ever has to clean up after another.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
@@ -149,6 +150,7 @@ impl Network {
     /// Where it cannot be started or fails.
     pub fn run(&self, mut command: Command, input: &str) -> Result<String, NamespaceError> {
         let name = format!("{command:?}").replace('"', "");
+        command.env("PATH", with_system_programs(std::env::var_os("PATH")));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let complain = |message: String| NamespaceError::Command {
             command: name.clone(),
@@ -192,6 +194,17 @@ impl Network {
     fn failed(&self, step: &'static str, source: io::Error) -> NamespaceError {
         NamespaceError::Step { step, namespace: self.name.clone(), source }
     }
+}
+
+/// A search path that ends where programs of system administration lie: that of a user who is not
+/// root leaves `nft` out on Debian.
+fn with_system_programs(path: Option<OsString>) -> OsString {
+    let mut path = path.unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push("/usr/sbin:/sbin");
+    path
 }
 
 /// Columns 4 (receive) and 12 (transmit) of `/proc/net/dev` after the device's name.
@@ -405,7 +418,13 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
-    use super::drops_in_device_table;
+    use super::{drops_in_device_table, with_system_programs};
+
+    #[test]
+    fn programs_of_system_administration_are_found_by_users_too() {
+        assert_eq!(with_system_programs(Some("/usr/bin".into())), "/usr/bin:/usr/sbin:/sbin");
+        assert_eq!(with_system_programs(None), "/usr/sbin:/sbin");
+    }
 
     #[test]
     fn kernel_drops_are_read_from_both_directions() {

@@ -16,6 +16,9 @@ pub enum Privilege {
     Root,
     /// By a user namespace that [`enter`] created; the host's network is out of reach.
     UserNamespace,
+    /// By a user namespace that `pasta` connects to the host's network: what the host reaches is
+    /// reached, and the host itself at the address of its default route.
+    Pasta,
 }
 
 /// Why namespaces cannot be created, and what would help.
@@ -115,8 +118,9 @@ fn advice(errno: Errno) -> String {
         .to_owned()
 }
 
-/// Set for a process that `pasta` was asked to start, so that it is not asked again.
-const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
+/// Set for a process that `pasta` was asked to start, so that it is not asked again, and not for
+/// what that process starts.
+pub(crate) const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
 
 /// The same as [`enter`], but where it would leave the host's network out of reach and `pasta` is
 /// installed, starts this program again inside a network that `pasta` connects, and does not
@@ -125,7 +129,11 @@ const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
 /// # Errors
 /// As [`enter`].
 pub fn enter_with_internet() -> Result<Privilege, PrivilegeError> {
-    if can_create_namespaces() || std::env::var_os(INSIDE_PASTA).is_some() {
+    let is_inside = std::env::var_os(INSIDE_PASTA).is_some();
+    if can_create_namespaces() {
+        return Ok(if is_inside { Privilege::Pasta } else { Privilege::Root });
+    }
+    if is_inside {
         return enter();
     }
     if let Ok(program) = std::env::current_exe() {

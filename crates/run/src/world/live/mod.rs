@@ -30,7 +30,7 @@ pub(super) fn enter(scenario: &Scenario) -> Result<String, RunError> {
     check::machine(scenario)?;
     let how = match privilege {
         Privilege::Root => "as root",
-        Privilege::UserNamespace => "in a user namespace, without root",
+        Privilege::UserNamespace | Privilege::Pasta => "in a user namespace, without root",
     };
     Ok(format!(
         "live: the kernel's own TCP in network namespaces, in real time, {how}; our queues between \
