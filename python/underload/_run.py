@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,12 +13,10 @@ from typing import Any, Literal
 from . import _underload
 from ._frame import Frame
 from ._plot import Plots
+from ._progress import Bar, Hearing
 from ._scenario import Scenario, Value, _asked
 
 World = Literal["sim", "live", "auto"]
-Bar = Callable[..., Any]
-"""What makes a progress bar, by tqdm's protocol: called with `total`, `desc` and `unit`, it gives
-something with `update(n)` and `close()`."""
 
 
 def run(
@@ -67,7 +64,7 @@ def run(
         "cache": cache,
         "threads": threads,
     }
-    hearing = _Hearing(native.name, progress)
+    hearing = Hearing(native.name, "trial", progress)
     try:
         return Run(_underload.run(native, settings, hearing))
     finally:
@@ -280,41 +277,3 @@ class Latency:
 
     def __repr__(self) -> str:
         return f"p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms"
-
-
-class _Hearing:
-    """What a run tells, as a progress bar."""
-
-    def __init__(self, name: str, progress: bool | Bar | None) -> None:
-        self._name = name
-        self._make = _bar(progress)
-        self._shown: Any = None
-
-    def __call__(self, kind: str, value: Any) -> None:
-        if self._make is None:
-            return
-        if kind == "start":
-            self._shown = self._make(total=value, desc=self._name, unit="trial")
-        elif kind == "finished" and self._shown is not None:
-            self._shown.update(1)
-        elif kind == "say":
-            print(f"underload: {value}", file=sys.stderr)
-
-    def close(self) -> None:
-        if self._shown is not None:
-            self._shown.close()
-
-
-def _bar(progress: bool | Bar | None) -> Bar | None:
-    if progress is False:
-        return None
-    if progress is None or progress is True:
-        is_looked_at = "ipykernel" in sys.modules or sys.stderr.isatty()
-        if progress is None and not is_looked_at:
-            return None
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            return None
-        return tqdm  # type: ignore[no-any-return, unused-ignore]
-    return progress

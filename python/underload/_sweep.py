@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,7 +11,7 @@ from . import _underload
 from ._errors import Interrupted, ScenarioError
 from ._frame import Frame
 from ._optional import library
-from ._run import Bar, _bar
+from ._progress import Bar, Hearing
 from ._scenario import Scenario, Value
 
 PATH_KEYS = (
@@ -123,7 +122,7 @@ def sweep(
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
     folder.parent.mkdir(parents=True, exist_ok=True)
-    hearing = _Hearing(scenario.name, progress)
+    hearing = Hearing(scenario.name, "unit", progress)
     try:
         complete = raw.run(os.fspath(folder), threads, hearing)
     except KeyboardInterrupt:
@@ -157,30 +156,3 @@ def _axis(key: str, values: Sequence[Value] | Range) -> dict[str, Value]:
             [("sweep", None, key, "expected a list of values")],
         )
     return {**named, "values": list(values)}
-
-
-class _Hearing:
-    """What a sweep tells, as a progress bar."""
-
-    def __init__(self, name: str, progress: bool | Bar | None) -> None:
-        self._name = name
-        self._make = _bar(progress)
-        self._shown: Any = None
-
-    def __call__(self, kind: str, value: Any) -> None:
-        if self._make is None:
-            return
-        if kind == "start":
-            self.close()
-            stored, units = value
-            self._shown = self._make(total=units, desc=self._name, unit="unit")
-            self._shown.update(stored)
-        elif kind == "computed" and self._shown is not None:
-            self._shown.update(value)
-        elif kind == "say":
-            print(f"underload: {value}", file=sys.stderr)
-
-    def close(self) -> None:
-        if self._shown is not None:
-            self._shown.close()
-            self._shown = None

@@ -1,0 +1,57 @@
+"""What runs and sweeps tell while they go on, as a progress bar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Bar = Callable[..., Any]
+"""What makes a progress bar, by tqdm's protocol: called with `total`, `desc` and `unit`, it gives
+something with `update(n)` and `close()`."""
+
+
+class Hearing:
+    """Takes what the native module tells, and shows it where somebody wants to see it."""
+
+    def __init__(self, name: str, unit: str, progress: bool | Bar | None) -> None:
+        self._name, self._unit = name, unit
+        self._make = _bar(progress)
+        self._shown: Any = None
+
+    def __call__(self, kind: str, value: Any) -> None:
+        """`start` (how many there are, or how many of them are done already and how many there
+        are), `finished` (one, which), `computed` (how many), `say` (a line)."""
+        if self._make is None:
+            return
+        if kind == "start":
+            self.close()
+            done, total = value if isinstance(value, tuple) else (0, value)
+            self._shown = self._make(total=total, desc=self._name, unit=self._unit)
+            if done:
+                self._shown.update(done)
+        elif kind == "say":
+            print(f"underload: {value}", file=sys.stderr)
+        elif self._shown is not None:
+            self._shown.update(value if kind == "computed" else 1)
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._shown is not None:
+            self._shown.close()
+            self._shown = None
+
+
+def _bar(progress: bool | Bar | None) -> Bar | None:
+    if progress is False:
+        return None
+    if progress is None or progress is True:
+        is_looked_at = "ipykernel" in sys.modules or sys.stderr.isatty()
+        if progress is None and not is_looked_at:
+            return None
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return None
+        return tqdm  # type: ignore[no-any-return, unused-ignore]
+    return progress
