@@ -1,6 +1,6 @@
 //! Sweeps as a program sees them: rows that follow from the sweep alone, whatever ends them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -222,6 +222,48 @@ fn a_worker_elsewhere_computes_the_same_rows() {
     assert!(directory.finish(&go_on).expect("tables"));
     drop(directory);
     assert_eq!(whole(&sweep, &path, 1), (tables, cells));
+}
+
+#[test]
+fn a_worker_elsewhere_needs_no_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scenario.toml").display().to_string();
+    let times: Vec<String> = (1..=50).map(|ms| ms.to_string()).collect();
+    let trace = times.join("\n");
+    fs::write(folder.path().join("up.trace"), &trace).expect("a trace");
+    let text = SCENARIO.replace("up = \"5mbit\"", "up = \"trace:up.trace\"");
+    assert_ne!(text, SCENARIO);
+    let axis = "[[axis]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"9ms\"]\n";
+    let parse = |files| {
+        let source = Source { name: path.clone(), text: text.clone() };
+        Sweep::parse_with(axis, "sweep.toml", Some(source), "0.1.0 test", files)
+    };
+    let here = parse(BTreeMap::new()).expect("with its file");
+    let files = here.files();
+    assert_eq!(files.values().map(Vec::as_slice).collect::<Vec<_>>(), [trace.as_bytes()]);
+    fs::remove_file(folder.path().join("up.trace")).expect("removed");
+    parse(BTreeMap::new()).expect_err("the file is gone");
+    let there = parse(files).expect("with what was sent");
+    assert_eq!(there.manifest(), here.manifest());
+    let (go_on, units) = (AtomicBool::new(false), 0..here.units());
+    let rows = there.compute(units.clone(), &go_on);
+    assert_eq!(texts(&rows, "arm").len(), 8);
+    assert_eq!(rows, here.compute(units, &go_on));
+    // Another file of the same name is another sweep.
+    let other = BTreeMap::from([("up.trace".to_owned(), b"1\n".to_vec())]);
+    assert_ne!(parse(other).expect("a sweep").manifest(), here.manifest());
+}
+
+#[test]
+fn units_are_of_cells() {
+    let sweep = sweep_of(GRID, SCENARIO);
+    assert_eq!((sweep.repeats(), sweep.cells()), (2, 16));
+    for (units, cells) in [(0..1, 0..1), (1..2, 0..1), (1..3, 0..2), (30..32, 15..16)] {
+        assert_eq!(sweep.cells_of(units), cells);
+    }
+    let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 5\n";
+    let whole = sweep_of(&format!("{GRID}{stop}"), SCENARIO);
+    assert_eq!(whole.cells_of(3..5), 3..5);
 }
 
 #[test]

@@ -229,6 +229,16 @@ pub(super) struct Files {
 const MOST_BYTES: usize = 256 << 20;
 
 impl Files {
+    /// With the contents of some, which are not looked for.
+    pub(super) fn of(contents: BTreeMap<String, Vec<u8>>) -> Self {
+        Self { read: Mutex::new(contents), digests: Mutex::default() }
+    }
+
+    /// What was read, and is kept.
+    pub(super) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The content of a file.
     pub(super) fn load(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);

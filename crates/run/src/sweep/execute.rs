@@ -200,8 +200,7 @@ fn compute_missing(
         drop(sender);
         // It ends with this closure, also where the disk fails: nobody waits to send for ever.
         let receiver = receiver;
-        let begun = Instant::now();
-        let mut flushed = begun;
+        let mut times = FlushTimes::default();
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok((units, rows)) => {
@@ -213,12 +212,37 @@ fn compute_missing(
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             progress.tick();
-            if flushed.elapsed() >= flush_after(begun.elapsed()) {
+            if times.is_due() {
                 directory.flush()?;
-                flushed = Instant::now();
             }
         }
     })
+}
+
+/// When the rows that wait in memory go to the disk.
+#[derive(Debug)]
+pub struct FlushTimes {
+    begun: Instant,
+    flushed: Instant,
+}
+
+impl Default for FlushTimes {
+    /// Of a sweep that begins now.
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { begun: now, flushed: now }
+    }
+}
+
+impl FlushTimes {
+    /// Whether it is time; the next time is counted from then on.
+    pub fn is_due(&mut self) -> bool {
+        let is_due = self.flushed.elapsed() >= flush_after(self.begun.elapsed());
+        if is_due {
+            self.flushed = Instant::now();
+        }
+        is_due
+    }
 }
 
 /// How long rows may wait in memory, in a sweep that has taken so long.

@@ -29,6 +29,7 @@ mod points;
 mod read;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use underload_store::sweep::{AxisValue, SweepColumns, SweepManifest};
 
@@ -38,7 +39,7 @@ use crate::scenario::error::Fault;
 use crate::scenario::vary::Varied;
 
 pub use bins::AxisBins;
-pub use execute::{SweepEnd, SweepError, SweepProgress, SweepSettings, run};
+pub use execute::{FlushTimes, SweepEnd, SweepError, SweepProgress, SweepSettings, run};
 pub use file::{AxisKeys, BestKeys, Design, Scale, StopKeys, SweepFile};
 
 use axis::{Axis, Level};
@@ -128,6 +129,14 @@ impl Sweep {
         if self.file.stop.is_some() { self.cells() } else { self.trials() }
     }
 
+    /// The cells that some units are of, or are.
+    pub fn cells_of(&self, units: Range<u64>) -> Range<u64> {
+        if self.file.stop.is_some() {
+            return units;
+        }
+        units.start / self.repeats..units.end.div_ceil(self.repeats)
+    }
+
     /// The columns of its rows.
     pub fn columns(&self) -> &SweepColumns {
         &self.columns
@@ -162,6 +171,12 @@ impl Sweep {
             columns: self.columns.clone(),
             complete: false,
         }
+    }
+
+    /// The files that its scenario and axes name, by the names that these give them: what
+    /// [`Sweep::parse_with`] takes where they are not. Beyond 256 MiB in all some are left out.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.files.contents()
     }
 
     /// The values of a cell and its arm: arms vary faster than points.

@@ -1,5 +1,6 @@
 //! From a sweep file to a sweep, or to what is wrong with it and where.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use underload_record::schema::World;
@@ -44,6 +45,20 @@ impl Sweep {
         scenario: Option<Source>,
         program: &str,
     ) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, name, scenario, program, BTreeMap::new())
+    }
+
+    /// The same with [`Sweep::files`] of another machine, which are then not looked for here.
+    ///
+    /// # Errors
+    /// As [`Sweep::parse`].
+    pub fn parse_with(
+        text: &str,
+        name: &str,
+        scenario: Option<Source>,
+        program: &str,
+        files: BTreeMap<String, Vec<u8>>,
+    ) -> Result<Self, ScenarioError> {
         let mut document = Document::parse(text, name)?;
         let root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
@@ -52,7 +67,7 @@ impl Sweep {
             Some(source) => source,
             None => find(file.scenario.as_deref(), name).map_err(plain)?,
         };
-        let files = Files::default();
+        let files = Files::of(files);
         let options = Options {
             short: file.short,
             set: file.set.clone(),
