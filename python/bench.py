@@ -1,57 +1,75 @@
-"""The package beside the program, in one run: `bench.py PROGRAM REPLAY`.
+"""The package beside the program, in one run: `bench.py PROGRAM REPLAY [PART [SIZE]]`.
 
-PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release.
+PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
+(SIZE: repeats), `packets` (packets), `environment` (steps), `sweep` (lines of each arm of the
+study) and, only if it is named, `ray` (the same).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy
 
 import underload as ul
 
 SCENARIO, REPEATS = "comcast/upstream", 12
+STUDY, LINES = "comcast/study", 13_000
 TIMES = 5
+ROUNDS = 3
 PACKETS = 10_000_000
 STEPS = 200_000
 
 
-def main(program: str, replay: str) -> None:
-    runs(program)
-    stepping(replay)
-    environment()
+def main(program: str, replay: str, part: str = "", size: str = "") -> None:
+    parts = {
+        "runs": lambda: runs(program, int(size or REPEATS)),
+        "packets": lambda: stepping(replay, int(size or PACKETS)),
+        "environment": lambda: environment(int(size or STEPS)),
+        "sweep": lambda: sweep(program, int(size or LINES)),
+        "ray": lambda: on_ray(int(size or LINES)),
+    }
+    if part and part not in parts:
+        sys.exit(f"there is no part `{part}`; known: {', '.join(parts)}")
+    for name, measure in parts.items():
+        if name == part or (not part and name != "ray"):
+            measure()
 
 
-def runs(program: str) -> None:
+def runs(program: str, repeats: int) -> None:
     """Alternating, so that a busy machine meets both alike. Both write a run directory."""
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TIMES):
-            arguments = [SCENARIO, "--world", "sim", "--no-cache", "--repeat", str(REPEATS)]
+            arguments = [SCENARIO, "--world", "sim", "--no-cache", "--repeat", str(repeats)]
             out = f"{folder}/program-{turn}"
             command = [program, "run", *arguments, "--json", "--out", out]
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
             theirs.append(time.perf_counter() - start)
             start = time.perf_counter()
-            run = ul.run(SCENARIO, repeats=REPEATS, cache=False, out=f"{folder}/python-{turn}")
+            run = ul.run(SCENARIO, repeats=repeats, cache=False, out=f"{folder}/python-{turn}")
             run.report(f"{folder}/python-{turn}/report.html")
             ours.append(time.perf_counter() - start)
     tell("run and report", "s", statistics.median(ours), statistics.median(theirs))
 
 
-def stepping(replay: str) -> None:
+def stepping(replay: str, count: int) -> None:
     """The same packets, made by the same rule there."""
-    at = numpy.arange(PACKETS, dtype="u8")
+    at = numpy.arange(count, dtype="u8")
     packets = {
         "time_ns": at * 50_000,
-        "len": numpy.full(PACKETS, 1_000, "u4"),
+        "len": numpy.full(count, 1_000, "u4"),
         "flow": (at % 7).astype("u4"),
     }
     ours, theirs = [], []
@@ -59,17 +77,17 @@ def stepping(replay: str) -> None:
         start = time.perf_counter()
         frame = ul.replay(packets, queue="pie:profile=rfc", link="155mbit")
         ours.append(time.perf_counter() - start)
-        said = subprocess.run([replay, str(PACKETS)], check=True, capture_output=True)
+        said = subprocess.run([replay, str(count)], check=True, capture_output=True)
         theirs.append(json.loads(said.stdout)["seconds"])
         del frame
-    per_packet = 1e9 / PACKETS
+    per_packet = 1e9 / count
     ours_ns, theirs_ns = (statistics.median(it) * per_packet for it in (ours, theirs))
-    tell(f"{PACKETS // 10**6} M packets through pie", "ns per packet", ours_ns, theirs_ns)
+    tell(f"{count / 1e6:g} M packets through pie", "ns per packet", ours_ns, theirs_ns)
 
 
-def environment() -> None:
+def environment(steps: int) -> None:
     try:
-        made = ul.env("congestion-control", up="20mbit", step="10ms", steps=STEPS)
+        made = ul.env("congestion-control", up="20mbit", step="10ms", steps=steps)
     except ul.MissingLibrary as error:
         print(f"SKIPPED environment: {error}")
         return
@@ -79,10 +97,79 @@ def environment() -> None:
         made.step(action + 0.1)
     # By the processor's time: nothing stands beside it that waits for the same neighbours.
     start = time.process_time()
-    for _ in range(STEPS - 200):
+    for _ in range(steps - 200):
         made.step(action)
-    rate = (STEPS - 200) / (time.process_time() - start)
+    rate = (steps - 200) / (time.process_time() - start)
     print(f"{'environment, 10 ms at 20 Mbit/s':<32}{rate:>12.0f} steps per second of a processor")
+
+
+def sweep(program: str, lines: int) -> None:
+    """The study as a run of the program, which draws no page, and as a sweep; alternating."""
+    ours, theirs = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(ROUNDS):
+            arguments = [STUDY, "--world", "sim", "--no-cache", "--repeat", str(lines)]
+            command = [program, "-q", "run", *arguments, "--out", f"{folder}/run-{turn}"]
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            theirs.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            ul.sweep(STUDY, {}, repeats=lines, out=f"{folder}/sweep-{turn}")
+            ours.append(time.perf_counter() - start)
+    what = f"study of {lines} lines of each arm"
+    tell(what, "s", statistics.median(ours), statistics.median(theirs))
+
+
+def on_ray(lines: int) -> None:
+    """The same on two nodes of one processor, beside this process on as many threads. The cluster
+    is there, and its workers have started, before the clock does."""
+    from ray.cluster_utils import Cluster
+
+    from underload import _ray
+
+    batches: list[float] = []
+    take = _ray.RayPool.result
+
+    def taken(pool: _ray.RayPool, batch: Any) -> Any:
+        rows = take(pool, batch)
+        batches.append(rows.seconds)
+        return rows
+
+    _ray.RayPool.result = taken  # type: ignore[method-assign]
+    node = {"num_cpus": 1, "object_store_memory": 200 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    cluster.add_node(**node)
+    os.environ["RAY_ADDRESS"] = cluster.address
+    ours, theirs, shares = [], [], []
+    try:
+        import ray
+
+        ray.init(address="auto", log_to_driver=False)
+        with tempfile.TemporaryDirectory() as folder:
+            ul.sweep(STUDY, {}, repeats=8, out=f"{folder}/warm", on="ray")
+            for turn in range(ROUNDS):
+                here, there = f"{folder}/here-{turn}", f"{folder}/there-{turn}"
+                start = time.perf_counter()
+                ul.sweep(STUDY, {}, repeats=lines, out=here, threads=2)
+                theirs.append(time.perf_counter() - start)
+                batches.clear()
+                start = time.perf_counter()
+                ul.sweep(STUDY, {}, repeats=lines, out=there, on="ray")
+                ours.append(time.perf_counter() - start)
+                shares.append(1 - sum(batches) / (2 * ours[-1]))
+                for table in ("cells.parquet", "trials.parquet"):
+                    sums = [hashlib.sha256(Path(it, table).read_bytes()) for it in (here, there)]
+                    if sums[0].digest() != sums[1].digest():
+                        sys.exit(f"{table} differs")
+        ray.shutdown()
+    finally:
+        cluster.shutdown()
+    what = f"study of {lines} lines, Ray"
+    tell(what, "s", statistics.median(ours), statistics.median(theirs))
+    share = 100 * statistics.median(shares)
+    print(f"the same bytes; {len(batches)} batches; workers had nothing to compute {share:.1f} %")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"this process: {peak:.0f} MiB at most")
 
 
 def tell(what: str, unit: str, ours: float, theirs: float) -> None:

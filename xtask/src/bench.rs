@@ -148,7 +148,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         sim_live::NAME => return sim_live::run(rest),
         varying_links::NAME => return varying_links::run(rest),
         agent_size::NAME => return agent_size::run(rest),
-        python::NAME => return python::compare(),
+        python::NAME => return python::compare(rest),
         _ => {}
     }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == *name) else {

@@ -45,7 +45,8 @@ usage: cargo xtask COMMAND
   book       the documentation as a book with search, in target/book; needs mdbook
   playground the simulator as WebAssembly, for the book's page with sliders
   python     the Python package: a wheel in a fresh environment, its tests, types and stubs;
-             `python --release` that of users, with its size and the time of its import
+             `python --release` that of users, with its size and the time of its import;
+             `python --ray` the tests that need Ray, which it installs
   reference  writes the pages of the book that follow from the program
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, checksums

@@ -23,7 +23,8 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
         [] => check(Profile::Test),
         ["--release"] => check(Profile::Release),
-        _ => bail!("usage: cargo xtask python [--release]"),
+        ["--ray"] => on_ray(),
+        _ => bail!("usage: cargo xtask python [--release | --ray]"),
     }
 }
 
@@ -61,7 +62,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
         command.arg("-m").args(arguments).current_dir(environments.folder.join("fresh"));
         command
     };
-    succeed(module(&["pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))?;
+    succeed(module(&["pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(tests))?;
     succeed(module(&["mypy", "--strict", &configured, "-p", "underload"]).stdout(Stdio::null()))?;
     succeed(module(&["mypy.stubtest", "underload._underload"]).stdout(Stdio::null()))?;
     if profile == Profile::Release {
@@ -74,10 +75,11 @@ fn check(profile: Profile) -> anyhow::Result<()> {
 pub const NAME: &str = "python";
 /// What it shows.
 pub const WHAT: &str =
-    "the Python package beside the program: runs, packets, steps of an environment";
+    "the Python package beside the program (`runs`, `packets`, `environment`, `sweep`, `ray`)";
 
-/// The package of users beside the program and its replay, both built for release.
-pub fn compare() -> anyhow::Result<()> {
+/// The package of users beside the program and its replay, all built for release: all of it, or
+/// the part that is named first, with its size.
+pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload"]);
@@ -86,10 +88,32 @@ pub fn compare() -> anyhow::Result<()> {
     cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload-run"]);
     succeed(cargo.args(["--example", "replay_columns"]))?;
     let python = environments.fresh(&environments.wheel_of_users()?)?;
+    if arguments.first() == Some(&"ray") {
+        install_ray(&python)?;
+    }
     let release = target().join("release");
     let mut bench = Command::new(python);
     bench.arg(Path::new(PACKAGE).join("bench.py")).arg(release.join("underload"));
-    succeed(bench.arg(release.join("examples/replay_columns")))
+    succeed(bench.arg(release.join("examples/replay_columns")).args(arguments))
+}
+
+/// The tests that need Ray, which is too large for every check.
+fn on_ray() -> anyhow::Result<()> {
+    let Some(environments) = Environments::prepare()? else { return Ok(()) };
+    let python = environments.fresh(&environments.wheel_of_tests(&[])?)?;
+    install_ray(&python)?;
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider"]);
+    tests.arg(fs::canonicalize(PACKAGE)?.join("tests/test_ray.py"));
+    succeed(tests.current_dir(environments.folder.join("fresh")))
+}
+
+/// What `underload[ray]` stands for.
+fn install_ray(python: &Path) -> anyhow::Result<()> {
+    let wanted = fs::read_to_string(Path::new(PACKAGE).join("pyproject.toml"))?;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    succeed(pip.args(optional_packages(&wanted, "ray")?))
 }
 
 /// Size of the wheel and time of its import.
@@ -144,7 +168,7 @@ impl Environments {
             "--disable-pip-version-check",
             "maturin>=1.16,<2",
         ]);
-        let packages = test_packages(&wanted)?;
+        let packages = optional_packages(&wanted, "test")?;
         let output = pip.args(packages).output().context("pip")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -215,11 +239,11 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// The list `test` of the package's optional dependencies.
-fn test_packages(project: &str) -> anyhow::Result<Vec<String>> {
+/// A list of the package's optional dependencies.
+fn optional_packages(project: &str, name: &str) -> anyhow::Result<Vec<String>> {
     let project: toml::Table = project.parse().context("python/pyproject.toml")?;
     let lists = project.get("project").and_then(|it| it.get("optional-dependencies"));
-    let list = lists.and_then(|it| it.get("test")).and_then(toml::Value::as_array);
-    let list = list.context("python/pyproject.toml has no list of what tests need")?;
+    let list = lists.and_then(|it| it.get(name)).and_then(toml::Value::as_array);
+    let list = list.with_context(|| format!("python/pyproject.toml has no list `{name}`"))?;
     Ok(list.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
 }
