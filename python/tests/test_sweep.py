@@ -60,12 +60,21 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:
     done = ul.sweep(scenario(), AXES, repeats=2, out=tmp_path / "own")
     raw = done._raw
-    folder = raw.open(str(tmp_path / "others"))
+    folder, notes = raw.open(str(tmp_path / "others"))
     _, _, units = raw.size
     for first in range(units - 5, -5, -5):
         folder.append(raw.compute(max(first, 0), first + 5))
     assert folder.missing(0) is None and folder.stored == units and not folder.is_complete
-    assert folder.finish() and folder.is_complete
+    assert notes == []
+    folder.flush()
+    with pytest.raises(ul.StoreError, match="another program is at work"):
+        raw.open(str(tmp_path / "others"))
+    folder.close()
+    with pytest.raises(ul.StoreError, match="closed"):
+        folder.flush()
+    told: list[tuple[str, object]] = []
+    assert raw.run(str(tmp_path / "others"), None, lambda *it: told.append(it))
+    assert ("start", (units, units)) in told and "computed" not in dict(told)
     for table in ("cells.parquet", "trials.parquet"):
         ours, theirs = (tmp_path / name / table for name in ("own", "others"))
         assert ours.read_bytes() == theirs.read_bytes()

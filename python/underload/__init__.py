@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _underload
 from ._errors import (
+    ClusterError,
     DocsisError,
     EnvironmentError,
     Error,
@@ -50,6 +51,7 @@ __commit__ = _underload.COMMIT
 __all__ = [
     "Application",
     "Arm",
+    "ClusterError",
     "DocsisError",
     "EnvironmentError",
     "Error",

@@ -85,6 +85,11 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"interrupted; {trials} finished trials are in this exception's `run`")
 
 
+class ClusterError(Error, RuntimeError):
+    """Workers elsewhere that are not there, not the same, or lost again and again; what came back
+    by then is kept."""
+
+
 class StoreError(Error, OSError):
     """A run directory that cannot be read or written."""
 

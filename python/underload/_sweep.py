@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from . import _underload
-from ._errors import Interrupted, ScenarioError
+from ._cluster import GivenUp, compute
+from ._errors import ClusterError, Interrupted, ScenarioError
 from ._frame import Frame
 from ._optional import library
 from ._progress import Bar, Hearing
@@ -43,8 +45,15 @@ def logspace(first: Value, last: Value, steps: int | None = None) -> Range:
 class Sweep:
     """A sweep that was computed, or as much of it as was: its directory and its tables."""
 
-    def __init__(self, raw: _underload.Sweep, directory: Path, complete: bool) -> None:
+    def __init__(
+        self,
+        raw: _underload.Sweep,
+        directory: Path,
+        complete: bool,
+        given_up: Sequence[GivenUp] = (),
+    ) -> None:
         self._raw = raw
+        self._given_up = given_up
         self.directory = directory
         """Where it is kept; the same sweep with the same directory goes on there."""
         self.complete = complete
@@ -55,14 +64,29 @@ class Sweep:
     def cells(self) -> Frame:
         """A row per cell: its value of each axis, its arm, trials, and each metric's mean with its
         interval (`load.rtt.p99`, `load.rtt.p99.low`, `load.rtt.p99.high`); why it failed."""
-        return Frame(self._raw.open(os.fspath(self.directory)).cells())
+        folder, _ = self._raw.open(os.fspath(self.directory))
+        try:
+            return Frame(folder.cells())
+        finally:
+            folder.close()
 
     @property
     def failed(self) -> list[dict[str, Any]]:
-        """The cells that failed, with their errors."""
+        """The cells that failed, with their errors; and those that a cluster could not compute,
+        which the same call tries again."""
         table = self.cells.to_dict()
-        rows = range(len(table["cell"]))
-        return [{name: table[name][row] for name in table} for row in rows if table["failed"][row]]
+        rows = dict(zip(table["cell"], range(len(table["cell"]))))
+        failed = {cell: table["error"][row] for cell, row in rows.items() if table["failed"][row]}
+        for first, end, error in self._given_up:
+            failed.update(dict.fromkeys(range(*self._raw.cells_of(first, end)), error))
+        listed = []
+        for cell, error in sorted(failed.items()):
+            values, arm = self._raw.place(cell)
+            known = {**dict.fromkeys(table), "cell": cell, **dict(values), "arm": arm}
+            if cell in rows:
+                known = {name: table[name][rows[cell]] for name in table}
+            listed.append({**known, "error": error})
+        return listed
 
     @property
     def trials_path(self) -> Path:
@@ -92,6 +116,7 @@ def sweep(
     seed: int | None = None,
     short: bool = False,
     threads: int | None = None,
+    on: str = "local",
     progress: bool | Bar | None = None,
 ) -> Sweep:
     """Runs a scenario at every point of some axes, in virtual time.
@@ -105,8 +130,17 @@ def sweep(
 
     Rows go to the disk while it goes on. Ctrl-C, or a kill, keeps them, and the same call goes on
     where it was. A cell that fails is a row with its error. Memory does not grow with the sweep.
-    Raises `ScenarioError` with the axis at fault, `StoreError`.
+
+    `on`: who computes. `"local"`: this machine, on `threads` threads, one per core. `"ray"`, the
+    Ray cluster that this process is connected to or that runs on this machine, or
+    `"ray://HOST:PORT"`: its workers, a processor each; the tables are the same, byte for byte. The
+    same underload must be installed on every node. A cell whose workers die again and again is in
+    `failed`; the others are kept, and the same call tries it again.
+
+    Raises `ScenarioError` with the axis at fault, `StoreError`, `ClusterError`.
     """
+    if on != "local" and threads is not None:
+        raise ClusterError(f"threads={threads} is of this machine; a cluster has its own")
     if not isinstance(scenario, Scenario):
         scenario = Scenario.load(scenario)
     file: dict[str, Value] = {"design": design}
@@ -121,15 +155,49 @@ def sweep(
     file["axis"] = [_axis(key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
-    folder.parent.mkdir(parents=True, exist_ok=True)
     hearing = Hearing(scenario.name, "unit", progress)
+    given_up: list[GivenUp] = []
     try:
-        complete = raw.run(os.fspath(folder), threads, hearing)
+        if on != "local":
+            given_up = _elsewhere(raw, folder, on, hearing)
+        if not given_up:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            complete = raw.run(os.fspath(folder), threads, hearing)
     except KeyboardInterrupt:
         raise SweepInterrupted(Sweep(raw, folder, False)) from None
     finally:
         hearing.close()
-    return Sweep(raw, folder, complete)
+    if given_up:
+        cells = {cell for it in given_up for cell in range(*raw.cells_of(it.first, it.end))}
+        message = f"{len(cells)} cells could not be computed, the last of them: {given_up[-1].error}"
+        warnings.warn(f"{message}; the same call tries them again", stacklevel=2)
+        complete = False
+    return Sweep(raw, folder, complete, given_up)
+
+
+def _elsewhere(
+    raw: _underload.Sweep, folder: Path, on: str, hearing: Hearing
+) -> list[GivenUp]:
+    """What a directory lacks, computed on a cluster; its tables are not yet made."""
+    from ._ray import connected
+
+    path = os.fspath(folder)
+    if (folder / "sweep.json").exists():
+        kept, _ = raw.open(path)
+        is_there = kept.missing(0) is None
+        kept.close()
+        if is_there:
+            return []
+    with connected(on, raw) as pool:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        kept, notes = raw.open(path)
+        try:
+            for note in notes:
+                hearing("say", note)
+            hearing("start", (kept.stored, raw.size[2]))
+            return compute(kept, pool, hearing)
+        finally:
+            kept.close()
 
 
 class SweepInterrupted(Interrupted):

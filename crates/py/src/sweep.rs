@@ -1,5 +1,6 @@
 //! Sweeps: many settings of a scenario, kept in a directory while they are computed.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use underload_run::cache::module_identity;
 use underload_run::scenario::ScenarioErrors;
 use underload_run::source::Source;
-use underload_run::sweep::{self, SweepEnd, SweepProgress, SweepSettings};
+use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
 use underload_store::sweep::{SweepDir, SweepRows};
 
 use crate::attend::{BETWEEN_SIGNALS, attend};
@@ -59,10 +60,11 @@ impl Sweep {
         file: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let text = keys(file)?.text();
-        Self::parse(py, name, &text, scenario.0.name.clone(), scenario.0.text.clone())
+        let (scenario, scenario_text) = (scenario.0.name.clone(), scenario.0.text.clone());
+        Self::parse(py, name, &text, scenario, scenario_text, BTreeMap::new())
     }
 
-    /// A sweep's text, over a scenario's.
+    /// A sweep's text, over a scenario's; and the files that they name, where those are not here.
     #[staticmethod]
     fn parse(
         py: Python<'_>,
@@ -70,20 +72,49 @@ impl Sweep {
         text: &str,
         scenario: String,
         scenario_text: String,
+        files: BTreeMap<String, Vec<u8>>,
     ) -> PyResult<Self> {
         let source = Source { name: scenario, text: scenario_text };
         let program = sweep::program(identity(py)?);
         let program = program.map_err(|error| raise_words(py, "StoreError", &error))?;
-        let made = py.detach(|| sweep::Sweep::parse(text, name, Some(source), &program));
+        let parse = || sweep::Sweep::parse_with(text, name, Some(source), &program, files);
+        let made = py.detach(parse);
         let made = made.map_err(|error| errors::scenario(py, &ScenarioErrors(vec![error])))?;
         Ok(Self(Arc::new(made)))
     }
 
-    /// Its text, its scenario's name, and the scenario's text: what [`Sweep::parse`] takes.
+    /// Its name, its text, its scenario's name, and the scenario's text: what [`Sweep::parse`]
+    /// takes.
     #[getter]
-    fn texts(&self) -> (String, String, String) {
+    fn texts(&self) -> (String, String, String, String) {
         let manifest = self.0.manifest();
-        (manifest.text, manifest.scenario, manifest.scenario_text)
+        (manifest.name, manifest.text, manifest.scenario, manifest.scenario_text)
+    }
+
+    /// The files that it names, and [`Sweep::parse`] takes.
+    #[getter]
+    fn files<'py>(&self, py: Python<'py>) -> BTreeMap<String, Bound<'py, PyBytes>> {
+        let files = py.detach(|| self.0.files());
+        files.into_iter().map(|(name, content)| (name, PyBytes::new(py, &content))).collect()
+    }
+
+    /// What computes it: the version, and the commit or the module's own bytes.
+    #[getter]
+    fn program(&self) -> String {
+        self.0.manifest().program
+    }
+
+    /// The cells that some units are of: the first, and the one after the last.
+    fn cells_of(&self, first: u64, end: u64) -> (u64, u64) {
+        let cells = self.0.cells_of(first..end);
+        (cells.start, cells.end)
+    }
+
+    /// Where a cell lies: its value of each axis, by name, and its arm.
+    fn place(&self, cell: u64) -> (Vec<(String, String)>, String) {
+        let place = self.0.cell(cell.min(self.0.cells().saturating_sub(1)));
+        let names = self.0.axes().map(|(name, _)| name.to_owned());
+        (names.zip(place.values.into_iter().map(|value| value.text)).collect(), place.arm)
     }
 
     /// Cells, trials (at most), and units of work.
@@ -144,11 +175,12 @@ impl Sweep {
         Ok(PyBytes::new(py, &rows))
     }
 
-    /// A directory that rows of other workers are put into.
-    fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<SweepFolder> {
+    /// A directory that rows of other workers are put into, and what is to be said of its files.
+    fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<(SweepFolder, Vec<String>)> {
         let opened = py.detach(|| SweepDir::open(&directory, self.0.manifest()));
-        let (folder, _) = opened.map_err(|error| raise_words(py, "StoreError", &error))?;
-        Ok(SweepFolder { sweep: Arc::clone(&self.0), folder })
+        let (folder, notes) = opened.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let sweep = Arc::clone(&self.0);
+        Ok((SweepFolder { sweep, folder: Some(folder), times: FlushTimes::default() }, notes))
     }
 }
 
@@ -174,50 +206,72 @@ pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
     Ok(IDENTITY.get_or_init(|| made))
 }
 
-/// The directory of a sweep.
+/// The directory of a sweep. Nobody else can use it until it is closed.
 #[pyclass(module = "underload._underload")]
 pub struct SweepFolder {
     sweep: Arc<sweep::Sweep>,
-    folder: SweepDir,
+    folder: Option<SweepDir>,
+    times: FlushTimes,
+}
+
+impl SweepFolder {
+    fn folder(&mut self, py: Python<'_>) -> PyResult<&mut SweepDir> {
+        let closed = || raise(py, "StoreError", ("the sweep's directory was closed",));
+        self.folder.as_mut().ok_or_else(closed)
+    }
 }
 
 #[pymethods]
 impl SweepFolder {
     /// Whether its tables are there.
     #[getter]
-    fn is_complete(&self) -> bool {
-        self.folder.is_complete()
+    fn is_complete(&mut self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.folder(py)?.is_complete())
     }
 
     /// Units that are stored.
     #[getter]
-    fn stored(&self) -> u64 {
-        self.folder.units().count()
+    fn stored(&mut self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.folder(py)?.units().count())
     }
 
     /// The next units that it lacks, from this one on: the first, and the one after the last.
-    fn missing(&self, first: u64) -> Option<(u64, u64)> {
-        self.folder.next_missing(first).map(|units| (units.start, units.end))
+    fn missing(&mut self, py: Python<'_>, first: u64) -> PyResult<Option<(u64, u64)>> {
+        Ok(self.folder(py)?.next_missing(first).map(|units| (units.start, units.end)))
     }
 
-    /// Takes rows that a worker computed.
-    fn append(&mut self, py: Python<'_>, rows: Vec<u8>) -> PyResult<()> {
-        let columns = self.sweep.columns();
-        let rows = SweepRows::from_parquet(columns, rows);
-        let rows = rows.map_err(|problem| raise(py, "StoreError", (problem,)))?;
-        let appended = self.folder.append(rows).and_then(|()| self.folder.flush());
-        appended.map_err(|error| raise_words(py, "StoreError", &error))
+    /// Takes rows that a worker computed. They are on the disk after the next [`Self::flush`], or
+    /// [`Self::tick`] when it is time.
+    fn append(&mut self, py: Python<'_>, rows: &[u8]) -> PyResult<()> {
+        let sweep = Arc::clone(&self.sweep);
+        let folder = self.folder(py)?;
+        py.detach(|| {
+            let rows = SweepRows::from_parquet(sweep.columns(), rows.to_vec())?;
+            folder.append(rows).map_err(|error| errors::chain(&error))
+        })
+        .map_err(|problem| raise(py, "StoreError", (problem,)))
     }
 
-    /// Writes the tables, once nothing is missing.
-    fn finish(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let stop = AtomicBool::new(false);
-        self.folder.finish(&stop).map_err(|error| raise_words(py, "StoreError", &error))
+    /// Brings what was taken to the disk if it has waited for long enough.
+    fn tick(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.times.is_due() { self.flush(py) } else { Ok(()) }
+    }
+
+    /// Brings what was taken to the disk.
+    fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
+        let folder = self.folder(py)?;
+        py.detach(|| folder.flush()).map_err(|error| raise_words(py, "StoreError", &error))
+    }
+
+    /// Leaves the directory to others. What was not flushed is lost.
+    fn close(&mut self) {
+        self.folder = None;
     }
 
     /// A row per cell, of what is stored so far.
-    fn cells(&self, py: Python<'_>) -> PyResult<Frame> {
-        let table = self.folder.cell_columns(&AtomicBool::new(false));
+    fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
+        let folder = self.folder(py)?;
+        let table = py.detach(|| folder.cell_columns(&AtomicBool::new(false)));
         let (layout, columns) = table.map_err(|error| raise_words(py, "StoreError", &error))?;
         Frame::of_columns(py, &layout, vec![columns])
     }

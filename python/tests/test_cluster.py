@@ -1,0 +1,407 @@
+"""Sweeps on workers elsewhere, without a cluster: what is handed out, lost and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import sys
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import underload as ul
+from underload import _cluster, _ray
+from underload._cluster import GivenUp, Lost, Rows, Size, compute
+
+from test_sweep import AXES, scenario
+
+
+class Kept:
+    """A folder of units and not of rows: a batch's bytes are its numbers."""
+
+    def __init__(self, units: int, stored: set[int] | None = None) -> None:
+        self.units, self.stored = units, set(stored or ())
+        self.flushed: set[int] = set(self.stored)
+
+    def missing(self, first: int) -> tuple[int, int] | None:
+        start = next((it for it in range(first, self.units) if it not in self.stored), None)
+        if start is None:
+            return None
+        return start, next((it for it in range(start, self.units) if it in self.stored), self.units)
+
+    def append(self, rows: bytes) -> None:
+        self.stored.update(int(word) for word in rows.split())
+
+    def tick(self) -> None:
+        pass
+
+    def flush(self) -> None:
+        self.flushed = set(self.stored)
+
+
+class Hostile:
+    """A pool in virtual time that ends batches in any order, and loses some."""
+
+    def __init__(
+        self,
+        random: Random,
+        workers: int = 2,
+        loses: Callable[[int, int], bool] = lambda first, end: False,
+        loses_rows: float = 0.0,
+        seconds: float = 0.01,
+    ) -> None:
+        self.random, self.count, self.loses = random, workers, loses
+        self.loses_rows, self.seconds = loses_rows, seconds
+        self.names = itertools.count()
+        self.asked: dict[int, tuple[int, int]] = {}
+        self.all_asked: list[tuple[int, int]] = []
+        self.cancelled: list[int] = []
+        self.most_in_hand = 0
+
+    def workers(self) -> int:
+        return self.count
+
+    def submit(self, first: int, end: int) -> int:
+        assert first < end
+        name = next(self.names)
+        self.asked[name] = first, end
+        self.all_asked.append((first, end))
+        self.most_in_hand = max(self.most_in_hand, len(self.asked))
+        return name
+
+    def wait(self, batches: list[int], seconds: float) -> list[int]:
+        assert batches and set(batches) == set(self.asked)
+        return self.random.sample(batches, self.random.randint(0, len(batches)))
+
+    def result(self, batch: int) -> Rows:
+        first, end = self.asked.pop(batch)
+        if self.loses(first, end):
+            raise Lost("WorkerCrashedError: the worker died")
+        if end - first > 1 and self.random.random() < self.loses_rows:
+            end -= self.random.randint(1, end - first)
+        rows = " ".join(map(str, range(first, end)))
+        return Rows(rows.encode(), self.seconds * (end - first))
+
+    def cancel(self, batches: list[int]) -> None:
+        self.cancelled += batches
+
+
+def quiet(kind: str, value: Any) -> None:
+    pass
+
+
+@settings(deadline=None)
+@given(
+    units=st.integers(0, 300),
+    stored=st.sets(st.integers(0, 299)),
+    workers=st.integers(0, 5),
+    seed=st.integers(0, 2**32),
+    chance=st.sampled_from((0.0, 0.1, 0.4)),
+    poison=st.sets(st.integers(0, 299), max_size=4),
+    seconds=st.sampled_from((1e-6, 0.01, 0.3, 5.0)),
+)
+def test_every_unit_is_kept_or_given_up(
+    units: int,
+    stored: set[int],
+    workers: int,
+    seed: int,
+    chance: float,
+    poison: set[int],
+    seconds: float,
+) -> None:
+    """Whatever the order, and whichever batches are lost or come back short."""
+    random = Random(seed)
+    stored = {it for it in stored if it < units}
+
+    def loses(first: int, end: int) -> bool:
+        return any(first <= it < end for it in poison) or random.random() < chance / 4
+
+    folder = Kept(units, stored)
+    pool = Hostile(random, workers, loses, chance, seconds)
+    told = []
+    given_up = compute(folder, pool, lambda kind, value: told.append((kind, value)))
+    lost = {it for piece in given_up for it in range(piece.first, piece.end)}
+    assert folder.stored | lost == set(range(units)) and not folder.stored & lost
+    assert poison & (set(range(units)) - stored) <= lost
+    assert folder.flushed == folder.stored
+    assert pool.most_in_hand <= max(1, workers) * _cluster.BATCHES_PER_WORKER
+    assert not pool.asked and pool.cancelled == []
+    computed = sum(value for kind, value in told if kind == "computed")
+    assert computed == len(folder.stored) - len(stored)
+    # What was there is not asked for, but for gaps that are no longer there when rows come late.
+    assert not any(set(range(*it)) & stored for it in pool.all_asked)
+    if chance == 0.0:
+        assert lost == poison & (set(range(units)) - stored)
+
+
+def test_a_unit_that_kills_its_workers_is_found() -> None:
+    folder = Kept(1_000)
+    pool = Hostile(Random(1), loses=lambda first, end: first <= 777 < end)
+    given_up = compute(folder, pool, quiet)
+    assert given_up == [GivenUp(777, 778, given_up[0].error)]
+    assert "3 times" in given_up[0].error and "WorkerCrashedError" in given_up[0].error
+    assert folder.missing(0) == (777, 778)
+    tries = [it for it in pool.all_asked if it[0] <= 777 < it[1]]
+    assert tries.count((777, 778)) == _cluster.TRIES_OF_UNIT - 1
+    # Once more whole, then by halves: the premise is a batch of many.
+    assert max(end - first for first, end in tries) >= 50 and len(tries) < 15
+
+
+def test_a_worker_that_dies_once_costs_nothing_but_its_batch() -> None:
+    deaths = iter([True, True, True])
+    folder, pool = Kept(500), Hostile(Random(2), loses=lambda *_: next(deaths, False))
+    assert compute(folder, pool, quiet) == [] and folder.missing(0) is None
+    assert len(pool.all_asked) == len(set(pool.all_asked)) + 3
+
+
+def test_a_cluster_that_loses_all_is_given_up() -> None:
+    folder, pool = Kept(10**6), Hostile(Random(3), loses=lambda *_: True)
+    with pytest.raises(ul.ClusterError, match="50 batches in a row were lost.*WorkerCrashed"):
+        compute(folder, pool, quiet)
+    assert len(pool.all_asked) < 60 and sorted(pool.cancelled) == sorted(pool.asked)
+
+
+def test_a_batch_takes_about_a_second() -> None:
+    for seconds in (1e-5, 1e-3, 0.02, 0.6, 40.0):
+        size = Size()
+        sizes = []
+        for _ in range(12):
+            sizes.append(size.units)
+            size.learn(size.units, size.units * seconds)
+        assert sizes[0] == 1
+        assert all(b <= max(a, a * _cluster.MOST_GROWTH) for a, b in zip(sizes, sizes[1:]))
+        wanted = min(max(1, int(1 / seconds)), _cluster.MOST_UNITS)
+        assert abs(size.units - wanted) <= 1
+    # Quick ones first, slow ones later: it follows.
+    size = Size()
+    for units, seconds in ((1, 1e-6), (8, 1e-6), (64, 60.0), (size.units, 60.0), (1, 1.0)):
+        size.learn(units, seconds)
+    assert size.units == 1
+
+
+def test_what_ends_it_cancels_what_is_in_hand_and_keeps_what_came() -> None:
+    class Broken(Hostile):
+        def result(self, batch: int) -> Rows:
+            if len(folder.stored) >= 20:
+                raise KeyboardInterrupt
+            return super().result(batch)
+
+    folder, pool = Kept(1_000), Broken(Random(4), workers=3, seconds=0.2)
+    with pytest.raises(KeyboardInterrupt):
+        compute(folder, pool, quiet)
+    assert folder.flushed == folder.stored and len(folder.stored) >= 20
+    assert len(pool.cancelled) == len(pool.asked) - 1
+    again = Hostile(Random(5))
+    before = set(folder.stored)
+    assert compute(folder, again, quiet) == [] and folder.missing(0) is None
+    assert not any(set(range(*it)) & before for it in again.all_asked)
+
+
+def test_silence_is_told() -> None:
+    now = itertools.count(0, 10)
+
+    class Silent(Hostile):
+        def wait(self, batches: list[int], seconds: float) -> list[int]:
+            return batches if len(said) == 2 else []
+
+    said: list[Any] = []
+    folder, pool = Kept(1), Silent(Random(6), workers=7)
+    hear = lambda kind, value: said.append(value) if kind == "say" else None  # noqa: E731
+    compute(folder, pool, hear, clock=lambda: float(next(now)))
+    assert said == ["waiting for 1 batches of 7 workers"] * 2
+
+
+class Threads:
+    """Batches as futures that threads compute, each with a sweep of its own made of what a worker
+    is sent; the first ones are lost."""
+
+    def __init__(self, raw: Any, workers: int, lost: int = 0) -> None:
+        self.executor = ThreadPoolExecutor(workers)
+        self.raw, self.count, self.left = raw, workers, lost
+
+    def workers(self) -> int:
+        return self.count
+
+    def submit(self, first: int, end: int) -> Future[bytes]:
+        (name, text, swept, swept_text), files = self.raw.texts, self.raw.files
+        worker = type(self.raw).parse(name, text, swept, swept_text, files)
+        assert worker.identity == self.raw.identity
+        return self.executor.submit(lambda: worker.compute(first, end))
+
+    def wait(self, batches: list[Future[bytes]], seconds: float) -> list[Future[bytes]]:
+        return list(wait(batches, seconds, FIRST_COMPLETED).done)
+
+    def result(self, batch: Future[bytes]) -> Rows:
+        self.left -= 1
+        if self.left >= 0:
+            raise Lost("gone")
+        # As if each had taken long: batches stay small.
+        return Rows(batch.result(), 0.1)
+
+    def cancel(self, batches: list[Future[bytes]]) -> None:
+        for batch in batches:
+            batch.cancel()
+
+
+def tables(folder: Path) -> list[str]:
+    names = ("cells.parquet", "trials.parquet")
+    return [hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names]
+
+
+def swept_by(
+    monkeypatch: pytest.MonkeyPatch, pool: Callable[[Any], Any], out: Path, **more: Any
+) -> ul.Sweep:
+    """`ul.sweep` on a pool that stands for Ray's."""
+
+    class Connected:
+        def __init__(self, on: str, raw: Any) -> None:
+            assert on == "ray"
+            self.pool = pool(raw)
+
+        def __enter__(self) -> Any:
+            return self.pool
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(_ray, "connected", Connected)
+    return ul.sweep(scenario(), AXES, repeats=3, out=out, on="ray", **more)
+
+
+def test_the_tables_are_those_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = ul.sweep(scenario(), AXES, repeats=3, out=tmp_path / "here")
+    there = swept_by(monkeypatch, lambda raw: Threads(raw, 3, lost=4), tmp_path / "there")
+    assert there.complete and there.failed == []
+    assert tables(ours.directory) == tables(there.directory)
+    names = [{path.name for path in it.directory.iterdir()} for it in (ours, there)]
+    assert names[0] == names[1]
+
+    def nobody(raw: Any) -> Any:
+        raise AssertionError("a sweep that is complete needs no cluster")
+
+    assert swept_by(monkeypatch, nobody, tmp_path / "there").complete
+    assert swept_by(monkeypatch, nobody, tmp_path / "here").complete
+
+
+def test_cells_that_were_given_up_are_listed_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deadly(Threads):
+        def submit(self, first: int, end: int) -> Future[bytes]:
+            batch = super().submit(first, end)
+            batch.deadly = first <= 7 < end  # type: ignore[attr-defined]
+            return batch
+
+        def result(self, batch: Future[bytes]) -> Rows:
+            if batch.deadly:  # type: ignore[attr-defined]
+                raise Lost("NodeDiedError: the node died")
+            return super().result(batch)
+
+    out = tmp_path / "sweep"
+    with pytest.warns(UserWarning, match="1 cells could not be computed.*NodeDiedError"):
+        done = swept_by(monkeypatch, lambda raw: Deadly(raw, 2), out)
+    assert not done.complete and not done.trials_path.exists()
+    (failed,) = done.failed
+    # Its first trial was computed: what is known of the cell is told.
+    assert (failed["cell"], failed["arm"], failed["trials"]) == (2, "fifo", 2)
+    assert failed["up"] == "5mbit"
+    assert "NodeDiedError" in failed["error"] and failed["rtt"].startswith("20")
+    assert sum(done.cells.column("trials")) == 35
+    whole = swept_by(monkeypatch, lambda raw: Threads(raw, 1), out)
+    here = ul.sweep(scenario(), AXES, repeats=3, out=tmp_path / "here")
+    assert whole.complete and tables(whole.directory) == tables(here.directory)
+
+
+def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(Threads):
+        def result(self, batch: Future[bytes]) -> Rows:
+            self.left -= 1
+            if self.left < -6:
+                raise KeyboardInterrupt
+            return super().result(batch)
+
+    with pytest.raises(ul.SweepInterrupted) as stopped:
+        swept_by(monkeypatch, lambda raw: Stopped(raw, 2), tmp_path / "sweep")
+    kept = stopped.value.sweep
+    assert not kept.complete and 0 < sum(kept.cells.column("trials")) < 36
+    assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
+
+
+def test_rows_that_are_none_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Garbled(Threads):
+        def result(self, batch: Future[bytes]) -> Rows:
+            return Rows(batch.result()[:-9], 0.1)
+
+    with pytest.raises(ul.StoreError):
+        swept_by(monkeypatch, lambda raw: Garbled(raw, 2), tmp_path / "sweep")
+    assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
+
+
+def test_a_cluster_that_cannot_be_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swept(on: str, **more: Any) -> None:
+        ul.sweep(scenario(), AXES, out=tmp_path / "new" / "sweep", on=on, **more)
+
+    with pytest.raises(ul.ClusterError, match='expected "local", "ray" or'):
+        swept("dask")
+    with pytest.raises(ul.ClusterError, match="threads=3"):
+        swept("ray", threads=3)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
+        swept("ray")
+
+    def refuses(**_: object) -> None:
+        raise ConnectionError("nobody there\nfor long")
+
+    nowhere = SimpleNamespace(init=refuses, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", nowhere)
+    for on in ("ray", "ray://127.0.0.1:1"):
+        with pytest.raises(ul.ClusterError, match=f"{on}.*ray start.*nobody there"):
+            swept(on)
+
+    def aborts(**_: object) -> None:
+        raise ConnectionAbortedError("the server:\nTraceback\n\nRuntimeError: no port\n")
+
+    monkeypatch.setattr(nowhere, "init", aborts)
+    with pytest.raises(ul.ClusterError, match="takes nobody.*the server:.*no port"):
+        swept("ray://127.0.0.1:1")
+    monkeypatch.setattr(nowhere, "is_initialized", lambda: True)
+    with pytest.raises(ul.ClusterError, match='connected to a Ray cluster already; on="ray"'):
+        swept("ray://127.0.0.1:1")
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_underload_is_refused_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = _ray._task()
+    kind, words, _ = task(("0.0.1", "abcdef"), (None, "", ""), 0, 1)
+    assert kind == "refused"
+    for part in ("0.0.1 (abcdef)", f"{ul.__version__} ({ul.__commit__})", "install the same"):
+        assert part in words
+    monkeypatch.setitem(sys.modules, "underload", None)
+    kind, words, _ = task(("0.0.1", "abcdef"), (None, "", ""), 0, 1)
+    assert kind == "refused" and "has no underload" in words
+
+
+def test_a_worker_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a version whose commit is not known, its own bytes tell."""
+    raw = ul._underload.Sweep.build("swept", scenario()._native(), {"repeats": 1})
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda parcel: parcel))
+    monkeypatch.setattr(_ray, "_KNOWN", {})
+    sent = raw.texts, raw.files
+    kind, rows, seconds = _ray.work("here", (sent, raw.identity, raw.program), 0, 1)
+    assert kind == "rows" and rows == raw.compute(0, 1) and seconds > 0
+    assert list(_ray._KNOWN) == [raw.identity]
+    kind, words, _ = _ray.work("here", (sent, "another", "0.1.0 other"), 0, 1)
+    assert kind == "refused" and "0.1.0 other" in words and raw.program in words
+    kind, words, _ = _ray.work("here", (sent, "another", raw.program), 0, 1)
+    assert kind == "refused" and "other files" in words

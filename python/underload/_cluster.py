@@ -1,0 +1,228 @@
+"""Sweeps on workers elsewhere: who gets what, what came back, what was lost.
+
+Nothing here knows Ray (`_ray` does) or how a row comes about: a pool computes batches of units in
+any order and may lose them, a folder keeps their rows. What a pool is asked for:
+
+* a batch takes about a second (`SECONDS_OF_BATCH`) by what the batches so far took per unit. A
+  scheduler takes some milliseconds per batch, so that its share stays well below a twentieth;
+* at most `BATCHES_PER_WORKER` batches per worker are in hand, so that none waits for the next
+  one, and results that nobody took yet are bounded;
+* a batch that is lost is handed out again whole, then in halves, so that one unit that kills its
+  workers is found; that unit is given up after `TRIES_OF_UNIT` times. `TRIES_WITHOUT_RESULT`
+  batches lost in a row are no unit's fault but the cluster's, and end the sweep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ._errors import ClusterError
+
+SECONDS_OF_BATCH = 1.0
+"""How long a worker is to be busy with a batch."""
+MOST_UNITS = 8_192
+"""Units of a batch, at most: its rows are a few megabytes."""
+MOST_GROWTH = 8
+"""Times that a batch is larger than those before, at most: the first may have been quick ones."""
+BATCHES_PER_WORKER = 2
+"""Batches in hand for each worker, at most."""
+TRIES_OF_UNIT = 3
+"""Times that a unit alone is lost before it is given up."""
+TRIES_WITHOUT_RESULT = 50
+"""Batches that are lost in a row before the cluster is given up."""
+MOST_LOST = 10_000
+"""Pieces that are given up before the cluster is."""
+SECONDS_OF_WAIT = 0.2
+"""How long it is waited before rows may go to the disk although nothing came."""
+SECONDS_OF_SILENCE = 30.0
+"""After this long without a result it is said."""
+
+
+class Rows(NamedTuple):
+    """What a batch gave."""
+
+    rows: bytes
+    """The rows of its units."""
+    seconds: float
+    """How long its worker computed."""
+
+
+class Lost(Exception):
+    """A batch that did not come back, and why."""
+
+
+class Pool(Protocol):
+    """What computes batches, somewhere."""
+
+    def workers(self) -> int:
+        """How many batches it computes at the same time, at the moment."""
+
+    def submit(self, first: int, end: int) -> Any:
+        """Asks for the units from `first` to before `end`; what comes back stands for the batch."""
+
+    def wait(self, batches: list[Any], seconds: float) -> list[Any]:
+        """Those that came to an end; none if none has after so long."""
+
+    def result(self, batch: Any) -> Rows:
+        """What a batch that came to an end gave. `Lost`: it can be asked for again. `ClusterError`:
+        it cannot."""
+
+    def cancel(self, batches: list[Any]) -> None:
+        """Nobody waits for these any more."""
+
+
+class Folder(Protocol):
+    """What keeps rows: `_underload.SweepFolder`."""
+
+    def missing(self, first: int) -> tuple[int, int] | None: ...
+    def append(self, rows: bytes) -> None: ...
+    def tick(self) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Units(NamedTuple):
+    """Units that follow one another, and how often they were lost."""
+
+    first: int
+    end: int
+    losses: int
+
+
+class GivenUp(NamedTuple):
+    """Units that were given up, and why."""
+
+    first: int
+    end: int
+    error: str
+
+
+def compute(
+    folder: Folder,
+    pool: Pool,
+    hear: Callable[[str, Any], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> list[GivenUp]:
+    """Has a pool compute what a folder lacks, and gives what was given up. Whatever ends it, also
+    Ctrl-C: what came back by then is kept, and the pool is told to stop."""
+    work = _Work(folder, pool, hear, clock)
+    try:
+        work.go_on()
+    finally:
+        try:
+            pool.cancel(list(work.in_hand))
+        finally:
+            folder.flush()
+    return work.given_up
+
+
+class _Work:
+    """A sweep under way."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        pool: Pool,
+        hear: Callable[[str, Any], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder, self._pool, self._hear, self._clock = folder, pool, hear, clock
+        self.in_hand: dict[Any, Units] = {}
+        self.given_up: list[GivenUp] = []
+        self._again: deque[Units] = deque()
+        self._next = 0
+        self._size = Size()
+        self._losses_in_a_row = 0
+
+    def go_on(self) -> None:
+        heard = self._clock()
+        while True:
+            self._hand_out()
+            if not self.in_hand:
+                return
+            ended = self._pool.wait(list(self.in_hand), SECONDS_OF_WAIT)
+            for batch in ended:
+                # Out of hand before anything can go wrong: it is not to be cancelled any more.
+                units = self.in_hand.pop(batch)
+                self._take(units, batch)
+            self._folder.tick()
+            if ended:
+                heard = self._clock()
+            elif self._clock() - heard >= SECONDS_OF_SILENCE:
+                heard = self._clock()
+                batches, workers = len(self.in_hand), self._pool.workers()
+                self._hear("say", f"waiting for {batches} batches of {workers} workers")
+
+    def _hand_out(self) -> None:
+        most = max(1, self._pool.workers()) * BATCHES_PER_WORKER
+        while len(self.in_hand) < most:
+            units = self._take_next()
+            if units is None:
+                return
+            self.in_hand[self._pool.submit(units.first, units.end)] = units
+
+    def _take_next(self) -> Units | None:
+        """What was lost first: nothing after it can be put in order before it is there."""
+        if self._again:
+            return self._again.popleft()
+        missing = self._folder.missing(self._next)
+        if missing is None:
+            return None
+        first, end = missing
+        self._next = min(end, first + self._size.units)
+        return Units(first, self._next, 0)
+
+    def _take(self, units: Units, batch: Any) -> None:
+        try:
+            rows = self._pool.result(batch)
+        except Lost as lost:
+            self._lose(units, str(lost))
+            return
+        self._folder.append(rows.rows)
+        left = self._folder.missing(units.first)
+        came = units.end if left is None else min(left[0], units.end)
+        if came > units.first:
+            self._losses_in_a_row = 0
+            self._hear("computed", came - units.first)
+            self._size.learn(came - units.first, rows.seconds)
+        if came < units.end:
+            self._lose(units._replace(first=came), "its rows did not come back")
+
+    def _lose(self, units: Units, why: str) -> None:
+        self._losses_in_a_row += 1
+        first, end, losses = units
+        if self._losses_in_a_row >= TRIES_WITHOUT_RESULT:
+            raise ClusterError(
+                f"{self._losses_in_a_row} batches in a row were lost, the last of them: {why}"
+            )
+        if losses == 0:
+            self._again.append(Units(first, end, 1))
+        elif end - first > 1:
+            middle = (first + end) // 2
+            self._again.extend((Units(first, middle, 1), Units(middle, end, 1)))
+        elif losses + 1 < TRIES_OF_UNIT:
+            self._again.append(Units(first, end, losses + 1))
+        else:
+            self.given_up.append(GivenUp(first, end, f"lost {TRIES_OF_UNIT} times: {why}"))
+            if len(self.given_up) >= MOST_LOST:
+                raise ClusterError(f"{MOST_LOST} units were given up, the last of them: {why}")
+
+
+class Size:
+    """How many units a batch has."""
+
+    def __init__(self) -> None:
+        self.units = 1
+        self._seconds_per_unit: float | None = None
+
+    def learn(self, units: int, seconds: float) -> None:
+        """A batch of so many units took so long."""
+        took = max(seconds, 1e-9) / units
+        known = self._seconds_per_unit
+        # Later batches count, as units differ, and none of them decides alone.
+        self._seconds_per_unit = took if known is None else (known + took) / 2
+        wanted = int(SECONDS_OF_BATCH / self._seconds_per_unit)
+        most = max(self.units, units * MOST_GROWTH)
+        self.units = max(1, min(wanted, most, MOST_UNITS))

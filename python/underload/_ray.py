@@ -1,0 +1,171 @@
+"""Batches of a sweep as tasks of a Ray cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from . import _underload
+from ._cluster import Lost, Rows
+from ._errors import ClusterError, MissingLibrary
+
+RETRIES = 2
+"""Times that Ray itself starts a task again whose worker died."""
+SECONDS_OF_COUNT = 5.0
+"""How long a count of the cluster's processors holds: nodes come and go."""
+
+
+class Parcel(NamedTuple):
+    """What a worker needs of a sweep."""
+
+    reference: Any
+    """Its texts and files, in the object store."""
+    identity: str
+    """What the driver's sweep is known by."""
+    program: str
+    """What computes it there."""
+
+
+@contextmanager
+def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
+    """The workers of a cluster: `ray` (the one that this process is connected to, or that runs on
+    this machine, or of `RAY_ADDRESS`) or `ray://HOST:PORT`."""
+    if on != "ray" and not on.startswith("ray://"):
+        raise ClusterError(f'on={on!r}: expected "local", "ray" or "ray://HOST:PORT"')
+    try:
+        import ray
+    except ImportError as error:
+        wanted = "which is not installed: pip install 'underload[ray]'"
+        raise MissingLibrary(f"sweep(on={on!r}) needs ray, {wanted}") from error
+    is_ours = not (on == "ray" and ray.is_initialized())
+    if is_ours:
+        _connect(ray, on)
+    try:
+        yield RayPool(ray, raw)
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
+def _connect(ray: Any, on: str) -> None:
+    try:
+        if on == "ray":
+            ray.init(address="auto", log_to_driver=False)
+        else:
+            ray.init(address=on)
+    except Exception as error:
+        if ray.is_initialized():
+            what = 'this process is connected to a Ray cluster already; on="ray" takes that one'
+        elif isinstance(error, ConnectionAbortedError):
+            what = "the Ray cluster answers, and takes nobody"
+        else:
+            what = "no Ray cluster answers; `ray start --head` starts one"
+        raise ClusterError(f"on={on!r}: {what} ({_words(error)})") from error
+
+
+class RayPool:
+    """A `_cluster.Pool` of Ray's workers, each of one processor."""
+
+    def __init__(self, ray: Any, raw: _underload.Sweep) -> None:
+        self._ray = ray
+        self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_task())
+        reference = ray.put((raw.texts, raw.files))
+        # In a tuple it is fetched by a worker that has not seen it, and not for each batch.
+        self._parcel = Parcel(reference, raw.identity, raw.program)
+        self._counted: tuple[float, int] | None = None
+
+    def workers(self) -> int:
+        now = time.monotonic()
+        if self._counted is None or now - self._counted[0] > SECONDS_OF_COUNT:
+            self._counted = now, int(self._ray.cluster_resources().get("CPU", 0))
+        return self._counted[1]
+
+    def submit(self, first: int, end: int) -> Any:
+        said = _underload.VERSION, _underload.COMMIT
+        return self._task.remote(said, tuple(self._parcel), first, end)
+
+    def wait(self, batches: list[Any], seconds: float) -> list[Any]:
+        ended, _ = self._ray.wait(batches, num_returns=1, timeout=seconds)
+        if ended:
+            ended, _ = self._ray.wait(batches, num_returns=len(batches), timeout=0)
+        return list(ended)
+
+    def result(self, batch: Any) -> Rows:
+        try:
+            kind, value, seconds = self._ray.get(batch)
+        except ConnectionError as error:
+            raise ClusterError(f"the Ray cluster is gone: {_words(error)}") from error
+        except self._ray.exceptions.RayTaskError as error:
+            raise Lost(_words(error.cause or error)) from error
+        except self._ray.exceptions.RayError as error:
+            raise Lost(_words(error)) from error
+        if kind == "refused":
+            raise ClusterError(value)
+        return Rows(value, seconds)
+
+    def cancel(self, batches: list[Any]) -> None:
+        for batch in batches:
+            self._ray.cancel(batch)
+
+
+def _task() -> Callable[..., tuple[str, Any, float]]:
+    """What a worker does. It travels by its code and not by its name, so that it can say what is
+    wrong where there is no underload, or another."""
+
+    def underload_sweep(
+        said: tuple[str, str], parcel: tuple[Any, str, str], first: int, end: int
+    ) -> tuple[str, Any, float]:
+        import socket
+
+        place = socket.gethostname()
+        fix = "install the same on every node"
+        try:
+            import underload
+        except ImportError as error:
+            return "refused", f"a worker on {place} has no underload ({error}); {fix}", 0.0
+        own = underload.__version__, underload.__commit__
+        if own != said:
+            theirs, ours = (f"{version} ({commit})" for version, commit in (own, said))
+            words = f"a worker on {place} has underload {theirs}, this program is {ours}; {fix}"
+            return "refused", words, 0.0
+        from underload._ray import work
+
+        return work(place, parcel, first, end)
+
+    return underload_sweep
+
+
+_KNOWN: dict[str, _underload.Sweep] = {}
+"""The sweep that this worker is at, by its identity."""
+
+
+def work(
+    place: str, parcel: tuple[Any, str, str], first: int, end: int
+) -> tuple[str, Any, float]:
+    """On a worker: the rows of some units and the seconds that they took, or why it cannot."""
+    reference, identity, program = parcel
+    sweep = _KNOWN.get(identity)
+    if sweep is None:
+        import ray
+
+        (name, text, scenario, scenario_text), files = ray.get(reference)
+        sweep = _underload.Sweep.parse(name, text, scenario, scenario_text, files)
+        if sweep.program != program:
+            words = f"a worker on {place} has underload {sweep.program}, this program is {program}"
+            return "refused", f"{words}; install the same on every node", 0.0
+        if sweep.identity != identity:
+            return "refused", f"a worker on {place} has other files that the scenario names", 0.0
+        _KNOWN.clear()
+        _KNOWN[identity] = sweep
+    begun = time.perf_counter()
+    rows = sweep.compute(first, end)
+    return "rows", rows, time.perf_counter() - begun
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line: Ray's have pages, and what matters first or last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ends = lines if len(lines) < 2 else [lines[0], lines[-1]]
+    return ": ".join([type(error).__name__, *ends])
