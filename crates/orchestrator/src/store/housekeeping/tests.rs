@@ -59,9 +59,9 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
 }
 
 /// Rounds until all is as the test wants it, or some seconds long. What a round finds locked it
-/// leaves to the next: by a program that another test is just starting, which has our locks until it
-/// runs, or in PostgreSQL by a transaction of another test, since a server numbers those of all its
-/// databases together.
+/// leaves to the next: by a program that another test is just starting, which has our locks until
+/// it runs, or in PostgreSQL by a transaction of another test, since a server numbers those of all
+/// its databases together.
 pub(in crate::store) fn run_down_until(
     keeper: &mut Housekeeping,
     now_ms: u64,

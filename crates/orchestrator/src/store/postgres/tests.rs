@@ -37,8 +37,8 @@ fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
     seen
 }
 
-/// Puts so many results together and no more, at most about `limit` at a time. They may have to wait
-/// for a transaction of another test: the server numbers those of all its databases together.
+/// Puts so many results together and no more, at most about `limit` at a time. They may have to
+/// wait for a transaction of another test: the server numbers those of all its databases together.
 fn puts_together(keeper: &mut PostgresKeeper, limit: usize, expected: usize) {
     let mut count = 0;
     for _ in 0..1_000 {
