@@ -140,18 +140,10 @@ fn config(target: Target, layer: &str, created: &str) -> Value {
     config
 }
 
-/// What it does where nothing else is asked for.
-const SERVE: [&str; 9] = [
-    "serve",
-    "--bind",
-    "0.0.0.0",
-    "--bind",
-    "::",
-    "--token-keys",
-    "/state/keys",
-    "--identity",
-    "/state/server",
-];
+/// What it does where nothing else is asked for. Its certificate has its usual place, where
+/// `serve token new` looks for it.
+const SERVE: [&str; 7] =
+    ["serve", "--bind", "0.0.0.0", "--bind", "::", "--token-keys", "/state/keys"];
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 

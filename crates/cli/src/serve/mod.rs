@@ -280,11 +280,16 @@ pub fn server_identity(
     if let Some((certificate, key)) = pem {
         return Identity::from_pem(certificate, key).or_bad_input();
     }
-    let directory = match directory {
-        Some(directory) => directory.clone(),
-        None => home::data()?.join("server"),
-    };
+    let directory = identity_directory(directory)?;
     Identity::load_or_create(&directory).context("this server's certificate")
+}
+
+/// Where a server keeps the certificate that it makes for itself.
+pub fn identity_directory(directory: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    match directory {
+        Some(directory) => Ok(directory.clone()),
+        None => Ok(home::data()?.join("server")),
+    }
 }
 
 fn has_ipv6() -> bool {

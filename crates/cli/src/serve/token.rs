@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use underload_probe::service::{Fingerprint, TokenKeys, TokenTerms};
 
-use super::server_identity;
-use crate::console::note;
+use super::{identity_directory, server_identity};
+use crate::console::{note, warning};
 use crate::exit::OrBadInput;
 use crate::quantity::{duration, rate};
 
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let keys = TokenKeys::load(&new.keys).or_bad_input()?;
             let server = match new.server {
                 Some(server) => server,
-                None => server_identity(new.identity.as_ref(), None)?.fingerprint(),
+                None => own_server(new.identity.as_ref())?,
             };
             let terms = TokenTerms {
                 lifetime: new.lifetime,
@@ -95,4 +95,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// The server that this machine is, or would be.
+fn own_server(directory: Option<&PathBuf>) -> anyhow::Result<Fingerprint> {
+    let place = identity_directory(directory)?;
+    let is_first = !place.exists();
+    let server = server_identity(directory, None)?.fingerprint();
+    if is_first {
+        warning!(
+            "warning: no server had a certificate in {}, so one was made. If yours keeps it \
+             elsewhere, name the place by --identity: it refuses this token",
+            place.display()
+        );
+    }
+    Ok(server)
 }
