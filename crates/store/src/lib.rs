@@ -11,7 +11,8 @@
 //! lines; what a power cut damaged of the trials since the last time is left out when it is read,
 //! and named.
 //!
-//! A sweep of a million trials has a directory of its own kind: [`sweep`].
+//! A sweep of a million trials has a directory of its own kind: [`sweep`]. Runs that follow each
+//! other for months are a [`series`], out of which old ones can be taken.
 //!
 //! A run begins in an empty or new directory only, and removes nothing but what it made itself.
 //! [`RunDir::resume`] goes on with one that was cut short.
@@ -25,6 +26,7 @@ mod packets;
 mod read;
 mod resume;
 mod rows;
+pub mod series;
 pub mod sweep;
 mod tables;
 mod trials;
