@@ -1,165 +1,17 @@
 //! The ndt7 client against a small server that speaks the protocol, and against servers that do not
 //! mean well; all over loopback.
 
+mod ndt7_server;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Message, WebSocket};
-use underload_compat::ndt7::{
-    End, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, SUBPROTOCOL, locate,
-};
+use underload_compat::ndt7::{End, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate};
 use underload_compat::nq::{LoadDirection, NqTrust};
-use underload_probe::service::{Fingerprint, Identity};
 
-type Web = WebSocket<StreamOwned<ServerConnection, TcpStream>>;
-
-/// How a server behaves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Honest,
-    /// Load and nothing beside it.
-    Silent,
-    /// Reads uploads as slowly as a narrow line carries them.
-    Slow,
-    /// Sends load where it is asked to take some.
-    LoadsInstead,
-    /// One message that is larger than any may be.
-    TooLarge,
-    /// Text that is no measurement, without end.
-    Babbles,
-    /// Closes at once.
-    Closes,
-    /// Ends the connection in the middle of a message.
-    Breaks,
-    /// No WebSocket: 403.
-    Forbids,
-    /// A WebSocket of something else.
-    OtherProtocol,
-    /// TLS, and then nothing.
-    Stalls,
-}
-
-const LENGTH: Duration = Duration::from_millis(2_500);
-
-/// Starts a server whose threads end with its tests' connections.
-fn server(manner: Manner) -> (SocketAddr, Fingerprint) {
-    let identity = Identity::generate().unwrap();
-    let fingerprint = identity.fingerprint();
-    let tls = identity.server_config().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let tls = Arc::clone(&tls);
-            std::thread::spawn(move || serve(manner, stream, tls));
-        }
-    });
-    (address, fingerprint)
-}
-
-fn serve(manner: Manner, stream: TcpStream, tls: Arc<ServerConfig>) {
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut stream = StreamOwned::new(ServerConnection::new(tls).unwrap(), stream);
-    if manner == Manner::Stalls {
-        let _ = stream.read(&mut [0; 1]);
-        std::thread::sleep(Duration::from_secs(15));
-        return;
-    }
-    let mut path = String::new();
-    // The library wants this type back.
-    #[expect(clippy::result_large_err, reason = "the signature is the library's")]
-    let upgrade = |request: &Request, mut response: Response| {
-        request.uri().path().clone_into(&mut path);
-        let named = request.headers().get("Sec-WebSocket-Protocol");
-        assert_eq!(named.unwrap().to_str().unwrap(), SUBPROTOCOL);
-        assert!(request.uri().query().unwrap().contains("client_name=underload"));
-        assert!(request.headers().contains_key("User-Agent"));
-        if manner == Manner::Forbids {
-            let mut refusal = ErrorResponse::new(Some("not you".to_owned()));
-            *refusal.status_mut() = tungstenite::http::StatusCode::FORBIDDEN;
-            return Err(refusal);
-        }
-        let agreed = if manner == Manner::OtherProtocol { "chat" } else { SUBPROTOCOL };
-        response.headers_mut().insert("Sec-WebSocket-Protocol", agreed.parse().unwrap());
-        Ok(response)
-    };
-    let config = WebSocketConfig::default().write_buffer_size(0);
-    let Ok(mut web) = tungstenite::accept_hdr_with_config(stream, upgrade, Some(config)) else {
-        return;
-    };
-    // Whatever ends the conversation, the client is asked.
-    let _ = match (manner, path.as_str()) {
-        (Manner::Closes, _) => web.close(None).and_then(|()| drain(&mut web)),
-        (Manner::LoadsInstead, _) | (_, "/ndt/v7/download") => load(&mut web, manner),
-        (_, "/ndt/v7/upload") => take(&mut web, manner),
-        _ => Ok(()),
-    };
-}
-
-fn load(web: &mut Web, manner: Manner) -> tungstenite::Result<()> {
-    let start = Instant::now();
-    let (mut sent, mut told) = (0_u64, Instant::now());
-    if manner == Manner::TooLarge {
-        web.send(Message::binary(vec![0; (1 << 24) + 1]))?;
-    }
-    if manner == Manner::Breaks {
-        web.send(Message::binary(vec![0; 1 << 16]))?;
-        // The head of a frame of 64 KiB, and a part of it.
-        web.get_mut().write_all(&[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3])?;
-        std::thread::sleep(Duration::from_millis(400));
-        return Ok(());
-    }
-    while start.elapsed() < LENGTH {
-        if manner == Manner::Babbles {
-            web.send(Message::text("{\"TCPInfo\":".repeat(20)))?;
-        }
-        web.send(Message::binary(vec![0; 1 << 13]))?;
-        sent += 1 << 13;
-        if manner == Manner::Honest && told.elapsed() > Duration::from_millis(100) {
-            told = Instant::now();
-            web.send(Message::Ping(vec![1, 2, 3].into()))?;
-            let us = start.elapsed().as_micros();
-            web.send(Message::text(format!(
-                "{{\"AppInfo\":{{\"NumBytes\":{sent},\"ElapsedTime\":{us}}},\"TCPInfo\":{{\
-                 \"RTT\":42000,\"MinRTT\":20000,\"BytesSent\":1000,\"BytesRetrans\":20}}}}"
-            )))?;
-        }
-    }
-    web.close(None)?;
-    drain(web)
-}
-
-fn take(web: &mut Web, manner: Manner) -> tungstenite::Result<()> {
-    let (start, mut told, mut taken) = (Instant::now(), Instant::now(), 0);
-    loop {
-        let message = web.read()?;
-        assert!(!message.is_text(), "a client that only loads sends no text");
-        taken += message.len();
-        if manner == Manner::Slow {
-            std::thread::sleep(Duration::from_millis(30));
-        }
-        if told.elapsed() > Duration::from_millis(100) {
-            told = Instant::now();
-            let us = start.elapsed().as_micros();
-            web.send(Message::text(format!(
-                "{{\"TCPInfo\":{{\"BytesReceived\":{taken},\"ElapsedTime\":{us},\"RTT\":9}}}}"
-            )))?;
-        }
-    }
-}
-
-fn drain(web: &mut Web) -> tungstenite::Result<()> {
-    loop {
-        web.read()?;
-    }
-}
+use ndt7_server::{Manner, server};
 
 fn run(
     manner: Manner,
@@ -189,8 +41,8 @@ fn both_directions_are_measured_with_what_the_server_tells() {
     assert!(down.goodput_bit_per_s > 1e6, "{down:?}");
     assert_eq!((down.rtt_min_us, down.sent_again_percent), (Some(20_000.0), Some(2.0)));
     assert!(
-        !down.loaded_rtt_us.is_empty()
-            && down.loaded_rtt_us.iter().all(|us| (us - 42_000.0).abs() < 1.0)
+        !down.loaded_rtt_us().is_empty()
+            && down.loaded_rtt_us().iter().all(|us| (us - 42_000.0).abs() < 1.0)
     );
     assert!(down.messages.0 > 3 && down.messages.1 == 0, "{down:?}");
     let told = down.server.unwrap().goodput_bit_per_s;
@@ -201,7 +53,7 @@ fn both_directions_are_measured_with_what_the_server_tells() {
     assert!(up.goodput_bit_per_s > 1e6, "{up:?}");
     // This kernel's readings, not the server's.
     assert!(
-        up.loaded_rtt_us.len() > 3 && up.loaded_rtt_us.iter().all(|us| (us - 9.0).abs() > 1e-6),
+        up.loaded_rtt_us().len() > 3 && up.loaded_rtt_us().iter().all(|us| (us - 9.0).abs() > 1e-6),
         "{up:?}"
     );
     assert!(up.server.is_some(), "{up:?}");

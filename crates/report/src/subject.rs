@@ -173,6 +173,12 @@ impl<'a> Subject<'a> {
         delays
     }
 
+    /// Whether it was measured against a server that answers no probes of ours.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let finding = |trial: &'a TrialRecord| trial.finding.as_ref();
+        self.trials().filter_map(finding).any(|finding| finding.foreign.is_some())
+    }
+
     /// The valid trial whose median working latency is the middle one: the one that plots show.
     pub(crate) fn representative(&self) -> Option<&'a TrialRecord> {
         let mut ranked: Vec<(u64, &TrialRecord)> = self

@@ -19,7 +19,9 @@ const SHOWN_METRICS: usize = 3;
 /// of the first open-loop probe, milliseconds, all valid trials of an arm pooled.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
-    let mut rows = vec![Row::Cells(head())];
+    // Where nobody probed there is no column to fill.
+    let is_probed = subjects.is_empty() || !subjects.iter().all(Subject::is_foreign);
+    let mut rows = if is_probed { vec![Row::Cells(head())] } else { Vec::new() };
     for subject in &subjects {
         rows.push(Row::Title(one_line(&format!("{}, {}", subject.title(), trials(subject)))));
         for phase in [Phase::Idle, Phase::Load] {
@@ -39,7 +41,7 @@ pub fn table(runs: &[RunData]) -> String {
         rows.push(Row::Title(one_line(&title)));
         rows.extend(lines.iter().flat_map(|line| fold(line, COLUMNS - 2)).map(Row::Note));
     }
-    let mut text = String::from("round-trip time, ms\n");
+    let mut text = String::from(if is_probed { "round-trip time, ms\n" } else { "" });
     text += &render(&rows);
     plain_text(&text)
 }

@@ -64,13 +64,13 @@ fn settings_become_arguments_each_a_word_of_its_own() {
     let told = told(
         "home.enabled=1\nhome.host=server.example\nhome.out=/mnt/my disk/$(reboot)\nhome.every=2h\n\
          home.direction=up\nhome.tier=40mbit/10mbit\nhome.class=0\nhome.class=45\n\
-         home.family=ipv6\nhome.token_file=/etc/token",
+         home.family=ipv6\nhome.keep=90d\nhome.token_file=/etc/token",
     );
     assert_eq!(
         told,
         "instance home: [/usr/bin/underload] [measure] [server.example] [--every] [2h] [--out] \
-         [/mnt/my disk/$(reboot)] [--jitter] [--up] [--ipv6] [--tier] [40mbit/10mbit] \
-         [--token-file] [/etc/token] [--class] [0] [--class] [45]\n"
+         [/mnt/my disk/$(reboot)] [--jitter] [--up] [--ipv6] [--keep] [90d] [--tier] \
+         [40mbit/10mbit] [--token-file] [/etc/token] [--class] [0] [--class] [45]\n"
     );
 }
 

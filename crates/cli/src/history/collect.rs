@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use underload_record::history::{Followed, Point, Trend, Windows};
-use underload_record::schema::{
-    LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
-};
 use underload_store::RunDir;
+
+use super::kept::{self, Kept};
 
 /// Runs that are read, the latest ones: five years, every two hours.
 const RUNS_MAX: usize = 22_000;
@@ -78,14 +77,27 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
         collected.skipped.push(format!("the {older} oldest of {} runs", folders.len()));
         folders.drain(..older);
     }
-    if folders.is_empty() {
+    if folders.is_empty() && !kept::read(directory).is_ok_and(|kept| !kept.is_empty()) {
         bail!("{}: there are no runs in it", directory.display());
     }
-    let mut records = Vec::new();
+    // What stays of runs that were removed; one whose removal was cut short counts once.
+    let mut found = match kept::read(directory) {
+        Ok(found) => found,
+        Err(error) => {
+            collected.skipped.push(error.to_string());
+            Vec::new()
+        }
+    };
+    let removed: BTreeSet<String> = found.iter().map(|kept| kept.run.clone()).collect();
     for folder in folders {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if removed.contains(&name) {
+            continue;
+        }
         let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
-        match read.and_then(|record| started(&record).map(|at_s| (at_s, record))) {
-            Ok(found) => records.push(found),
+        let kept = read.and_then(|record| Kept::of(&folder, &record).map_err(|it| anyhow!(it)));
+        match kept {
+            Ok(kept) => found.push(kept),
             Err(error) => {
                 // Errors of files name them already.
                 let words = format!("{error:#}");
@@ -96,57 +108,26 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
         }
     }
     // Steps of several presets may share a name.
-    let presets: BTreeSet<String> =
-        records.iter().map(|(_, record)| record.scenario.name.clone()).collect();
-    for (at_s, record) in &records {
+    let presets: BTreeSet<String> = found.iter().map(|kept| kept.name.clone()).collect();
+    for kept in &found {
         let prefix = if presets.len() > 1 {
-            format!("{}: ", record.scenario.name.trim_start_matches("measure/"))
+            format!("{}: ", kept.name.trim_start_matches("measure/"))
         } else {
             String::new()
         };
-        let valid = record.trials.iter().filter(|trial| trial.validity.is_valid());
-        let steps: Vec<Step> =
-            valid.map(|trial| (format!("{prefix}{}", trial.arm), values(trial))).collect();
-        if steps.is_empty() {
-            let time = &record.host.started;
-            collected.skipped.push(format!("the run of {time}: none of its steps is valid"));
-        } else {
-            collected.runs.push(Run { at_s: *at_s, steps });
+        let steps: Vec<Step> = kept
+            .steps
+            .iter()
+            .map(|step| (format!("{prefix}{}", step.step), Kept::values(step)))
+            .collect();
+        match kept.at_s() {
+            Some(at_s) if !steps.is_empty() => collected.runs.push(Run { at_s, steps }),
+            _ => {
+                let time = &kept.started;
+                collected.skipped.push(format!("the run of {time}: none of its steps is valid"));
+            }
         }
     }
     collected.runs.sort_by_key(|run| run.at_s);
     Ok(collected)
-}
-
-/// When a measured run began.
-fn started(record: &RunRecord) -> anyhow::Result<i64> {
-    if record.world != World::Measured {
-        bail!("it is simulated or emulated, and no line");
-    }
-    let time: jiff::Timestamp =
-        record.host.started.parse().context("the time at which it began")?;
-    Ok(time.as_second())
-}
-
-fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
-    let headline = |phase: Phase| {
-        let is = |it: &&LatencySummary| {
-            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
-        };
-        trial.latencies.iter().find(is)?.distribution
-    };
-    let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
-    let ms = |ns: u64| ns as f64 / 1e6;
-    let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
-    let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
-    let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
-    let enough = load.filter(|found| found.count >= Quantile::P99.fewest_samples());
-    let found = [
-        (Followed::LoadP99, enough.map(|found| ms(found.p99_ns))),
-        (Followed::LoadP50, load.map(|found| ms(found.p50_ns))),
-        (Followed::IdleP50, idle.map(|found| ms(found.p50_ns))),
-        (Followed::GoodputUp, sum(up)),
-        (Followed::GoodputDown, sum(down)),
-    ];
-    found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
 }

@@ -1,11 +1,13 @@
 //! `underload history`: the runs of `measure --every` over weeks.
 //!
 //! - [`collect`]: from run directories to numbers over time.
+//! - [`kept`]: the numbers that stay of a run whose directory is gone.
 //! - [`words`]: sentences about them.
 //! - [`export`]: the same for Prometheus and InfluxDB.
 
 mod collect;
 mod export;
+pub mod kept;
 mod words;
 
 use std::io::Write as _;

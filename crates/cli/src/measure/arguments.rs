@@ -10,6 +10,7 @@ use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Ecn, Marking};
 
+use super::keep::{Keep, keep};
 use super::target::Family;
 use crate::quantity::{duration, rate};
 
@@ -29,12 +30,14 @@ Examples:
   underload measure [2001:db8::1]:4862 --preset npms-lul --tier 40mbit/10mbit
   underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
   underload measure example.net --class 0 --class 45 --class 45/ect1 --json
+  underload measure example.net --every 4h --jitter --keep 90d --out runs/line
   underload measure ndt7 --accept-terms")]
 pub struct Arguments {
     /// The server: a name or an address, with its port if it is another than 4862. Without a server
     /// of your own: the URL `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the
-    /// nearest of M-Lab's public servers, or `ndt7://HOST[:PORT]`; with these --up, --down,
-    /// --duration, --congestion-control (of the way up), --trust and --json are used.
+    /// nearest of M-Lab's public servers, or `ndt7://HOST[:PORT]`; with these no option is taken
+    /// that says how to probe or how to load, but --up, --down, --duration and
+    /// --congestion-control (of the way up).
     pub host: String,
     /// What to measure [default: quick].
     #[arg(long, value_name = "NAME", value_parser = preset)]
@@ -88,7 +91,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
     /// Measures again and again, this long from one start to the next; --out names the directory
-    /// of all runs [default: runs/history].
+    /// of all runs [default: runs/history]. Against M-Lab's servers it is the mean of pauses that
+    /// are drawn as M-Lab asks for, and at least 6h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
     /// Makes that up to a quarter shorter or longer, by chance.
@@ -97,6 +101,11 @@ pub struct Arguments {
     /// How often, with --every; without it, until interrupted.
     #[arg(long, value_name = "N", requires = "every")]
     pub times: Option<u64>,
+    /// With --every, removes the oldest runs of the series: keeps the latest N, those that fit into
+    /// a size such as 500MiB, or those of the latest days, such as 90d. The newest always stays,
+    /// and the numbers of all stay for `underload history`.
+    #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
+    pub keep: Option<Keep>,
     /// Keeps the server's whole address in the record, where HOST is one, instead of its /24 or
     /// /48.
     #[arg(long)]
@@ -166,16 +175,21 @@ impl Arguments {
             ("--tier", self.tier.is_some()),
             ("--token-file", self.token_file.is_some()),
             ("--wait", self.wait.is_some()),
-            ("--every", self.every.is_some()),
-            ("--out", self.out.is_some()),
-            ("--open", self.open),
             ("--ipv4", self.ipv4),
             ("--ipv6", self.ipv6),
         ];
         if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             bail!("{name}: only against `underload serve`, which {} is not", self.host);
         }
+        self.check_every()?;
         check_congestion_control(&self.congestion_control).context("--congestion-control")
+    }
+
+    fn check_every(&self) -> anyhow::Result<()> {
+        if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
+            bail!("--every: at least 1min is accepted");
+        }
+        Ok(())
     }
 
     /// What is measured.
@@ -199,9 +213,7 @@ impl Arguments {
         if self.interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
             bail!("--interval: from 100us to 1s is accepted");
         }
-        if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
-            bail!("--every: at least 1min is accepted");
-        }
+        self.check_every()?;
         if self.classes.len() > CLASSES_MAX {
             bail!("--class: at most {CLASSES_MAX} classes at once");
         }
@@ -230,8 +242,11 @@ impl Arguments {
     /// The command that measures the same again, as the record keeps it.
     pub fn command_line(&self) -> String {
         let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
+        let is_ours = !self.host.contains("://") && self.host != "ndt7";
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        option("--preset", self.preset().to_string());
+        if is_ours {
+            option("--preset", self.preset().to_string());
+        }
         option("--congestion-control", self.congestion_control.clone());
         let time = |length: Duration| format!("{}us", length.as_micros());
         for (name, length) in
@@ -272,8 +287,14 @@ impl Arguments {
     }
 }
 
-/// A literal address without the part that names a customer; names stay as they are.
+/// A literal address without the part that names a customer; names stay as they are. Of a URL what
+/// follows the host is left out: it may be a secret.
 fn shortened(host: &str) -> String {
+    if let Some((scheme, rest)) = host.split_once("://") {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let authority = authority.rsplit('@').next().unwrap_or_default();
+        return format!("{scheme}://{}", shortened(authority));
+    }
     let literal = host.parse::<SocketAddr>().map(|it| it.ip());
     let bare = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     match literal.or(bare) {
@@ -346,6 +367,10 @@ mod tests {
             ("2001:db8:1:2::3", "2001:db8:1::/48"),
             ("a.example:99", "a.example:99"),
             ("127.0.0.1:5", "127.0.0.1:5"),
+            ("ndt7", "ndt7"),
+            ("ndt7://192.0.2.77:4443", "ndt7://192.0.2.0/24"),
+            ("https://me:pass@a.example:99/nq?key=1", "https://a.example:99"),
+            ("https://[2001:db8:1:2::3]/nq", "https://2001:db8:1::/48"),
         ] {
             assert_eq!(shortened(host), shown);
         }

@@ -54,6 +54,7 @@ pub fn finding(
         ce_alarms: measured.ce_alarms.clone(),
         throttled_up: news.throttled_up,
         throttled_down: news.throttled_down,
+        foreign: None,
     };
     finding.buffer_kib = buffer_kib(&finding);
     finding

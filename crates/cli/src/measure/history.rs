@@ -10,16 +10,14 @@ use underload_report::{load, one_line, write_report};
 use underload_store::RunDir;
 
 use super::arguments::Arguments;
-use super::{Place, once};
+use super::keep::Keeper;
+use super::rhythm::Rhythm;
+use super::{Place, ndt7, once};
 use crate::exit::refuse_occupied;
 use crate::interrupt::Interrupt;
 
 /// Runs that the directory's report shows, the latest ones.
 const SHOWN: usize = 60;
-/// With `--jitter` each pause is the interval times 0.75 to 1.25: clients that were started
-/// together do not come back together.
-const JITTER_LEAST: f64 = 0.75;
-const JITTER_SPAN: f64 = 0.5;
 
 /// Measures until interrupted, or as often as was asked for. A measurement that fails is told and
 /// the next one awaited: a server that is away tonight may be back tomorrow. Who asked for a
@@ -29,25 +27,39 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     check_ours(&directory)?;
     let created = disk::create_directory(&directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
-    let mut random = Rng::new(seed());
+    let seed = seed();
+    let mut random = Rng::new(seed);
+    let series = Keeper::open(&directory, &format!("{seed:016x}"), arguments.keep)?;
+    let rhythm = if ndt7::is_public(arguments) {
+        Rhythm::Memoryless { mean: every }
+    } else {
+        Rhythm::Steady { every, jitter: arguments.jitter }
+    };
+    // Who is started again and again asks no more often than who runs on.
+    if let Some(pause) = ndt7::pause_before_first(arguments)? {
+        wait_until(Instant::now() + pause, interrupt);
+        if interrupt.is_requested() {
+            return interrupt.explain(Err(anyhow!("interrupted before the first measurement")));
+        }
+    }
     let (mut done, mut failed) = (0, 0);
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let measured = once(arguments, Place::Below(&directory), interrupt);
+        let measured = once(arguments, Place::Below(&series), interrupt);
         let broken_off = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
             eprintln!("{}", one_line(&format!("{now}: {error:#}")));
         }
         done += 1;
+        series.prune();
         report(&directory).unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
         if !broken_off && arguments.times.is_some_and(|times| done >= times) {
             return judge(done, failed);
         }
-        let share = random.next_u64() as f64 / u64::MAX as f64;
-        let factor = if arguments.jitter { JITTER_LEAST + JITTER_SPAN * share } else { 1.0 };
-        wait_until(start + every.mul_f64(factor), interrupt);
+        let from = if rhythm.is_from_start() { start } else { Instant::now() };
+        wait_until(from + rhythm.pause(&mut random), interrupt);
         if interrupt.is_requested() {
             let wanted = arguments.times.map_or(Ok(()), |times| {
                 Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
@@ -71,7 +83,11 @@ fn wait_until(next: Instant, interrupt: &Interrupt) {
 /// over all would go beside them.
 fn check_ours(directory: &Path) -> anyhow::Result<()> {
     let holds_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
-    if holds_runs { Ok(()) } else { refuse_occupied(RunDir::check_vacant(directory)) }
+    if holds_runs || Keeper::is_series(directory) {
+        Ok(())
+    } else {
+        refuse_occupied(RunDir::check_vacant(directory))
+    }
 }
 
 /// Of all measurements: one that failed is no failure of the others.

@@ -1,21 +1,26 @@
 //! `underload measure ndt7`: a test against M-Lab's public servers, and against others that speak
 //! ndt7.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 use underload_compat::ndt7::{
     DURATION, End, LOCATE_URL, Located, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate,
 };
 use underload_compat::nq::{LoadDirection, NqTrust};
 use underload_disk::{self as disk, Access};
+use underload_record::schema::{Finding, ForeignTest, Metric, Readings};
 use underload_report::plain_text;
+use underload_store::RunDir;
 
-use super::Arguments;
-use super::responsiveness::{name, trust};
+use super::foreign::{Told, arms, check_every, directions, name};
+use super::record::Plan;
+use super::responsiveness::trust;
+use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
+use super::{Arguments, Test};
 use crate::exit::{OrBadInput, bad_input};
 use crate::home;
 use crate::interrupt::Interrupt;
@@ -36,28 +41,120 @@ M-Lab (Measurement Lab) runs these servers as a public experiment:
 Its terms:   https://www.measurementlab.net/aup/
 Its privacy: https://www.measurementlab.net/privacy/";
 
-/// Tests down, then up (or only one of them), and prints the result.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+/// What the test is called in records.
+const TEST: &str = "ndt7";
+
+/// What no server of this kind can tell.
+const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
+there is no 99th percentile, nothing of one way alone, nothing of markings, and nothing of how \
+others' packets fare beside it";
+
+/// Of a step, no more than this of it counts for nothing.
+const RAMP: Duration = Duration::from_secs(2);
+
+/// Refuses what no such test could be made with, and asks for the terms, once.
+pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.check_foreign().or_bad_input()?;
     if let Some(duration) = arguments.duration.filter(|it| *it > DURATION || it.as_secs() == 0) {
         return Err(bad_input(anyhow!("--duration: {duration:?}: ndt7 takes from 1s to 10s")));
     }
-    let trust = trust(&arguments.trust)?;
-    let candidates = candidates(arguments)?;
-    let interrupt = Interrupt::watch()?;
-    let directions = match (arguments.up, arguments.down) {
-        (true, _) => vec![LoadDirection::Up],
-        (_, true) => vec![LoadDirection::Down],
-        _ => vec![LoadDirection::Down, LoadDirection::Up],
+    if arguments.host != TEST {
+        if arguments.locate.is_some() {
+            return Err(bad_input(anyhow!(
+                "--locate: only with `ndt7` alone, which asks for a server"
+            )));
+        }
+        Ndt7Target::of_host(&arguments.host).or_bad_input()?;
+    }
+    if is_public(arguments) {
+        let rule = "M-Lab asks those who test again and again for six hours on average";
+        check_every(arguments, PUBLIC_MEAN_LEAST, rule).or_bad_input()?;
+        agree(arguments.accept_terms)?;
+    }
+    Ok(())
+}
+
+/// Whether M-Lab's servers are asked, whose rules then count.
+pub fn is_public(arguments: &Arguments) -> bool {
+    let of_m_lab = |host: &str| {
+        PUBLIC
+            .iter()
+            .any(|it| host == *it || host.strip_suffix(it).is_some_and(|it| it.ends_with('.')))
     };
-    let (mut at, mut results) = (0, Vec::new());
-    for direction in directions {
-        let outcome = first(&candidates, &mut at, |located| {
+    match arguments.host.as_str() {
+        TEST => {
+            let url = arguments.locate.as_deref().unwrap_or(LOCATE_URL);
+            // Whatever the path: another question to the same service is the same service.
+            let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+            let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+            of_m_lab(host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or(host))
+        }
+        host => Ndt7Target::of_host(host).is_ok_and(|target| of_m_lab(target.host())),
+    }
+}
+
+/// How long a series has still to wait because a test was made against M-Lab's servers not long
+/// ago, by whatever run of this program.
+pub fn pause_before_first(arguments: &Arguments) -> anyhow::Result<Option<Duration>> {
+    if !is_public(arguments) {
+        return Ok(None);
+    }
+    let Ok(text) = fs::read_to_string(last_test()?) else { return Ok(None) };
+    let Ok(last) = text.trim().parse::<jiff::Timestamp>() else { return Ok(None) };
+    // A time to come is a clock that was wrong.
+    let since = Duration::try_from(jiff::Timestamp::now().duration_since(last)).ok();
+    Ok(since.and_then(|since| PUBLIC_PAUSE_LEAST.checked_sub(since)))
+}
+
+/// Remembers that M-Lab is asked now, before it is: whatever becomes of the test, it was asked.
+fn remember_test() -> anyhow::Result<()> {
+    let file = last_test()?;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ\n").to_string();
+    let folder = disk::directory_of(&file);
+    disk::create_directory(folder, Access::Usual)
+        .and_then(|_| disk::write_whole(&file, now.as_bytes(), Access::Usual))
+        .with_context(|| file.display().to_string())
+}
+
+fn last_test() -> anyhow::Result<PathBuf> {
+    Ok(home::data()?.join("mlab-last-test"))
+}
+
+/// Servers that may take the test.
+pub struct Ndt7<'a> {
+    arguments: &'a Arguments,
+    trust: NqTrust,
+    candidates: Vec<Located>,
+    /// The one that does.
+    at: usize,
+    directions: Vec<LoadDirection>,
+    results: Vec<(LoadDirection, Ndt7Result)>,
+}
+
+impl<'a> Ndt7<'a> {
+    /// Finds the servers; none of them is asked for a test yet.
+    pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
+        let trust = trust(&arguments.trust)?;
+        if is_public(arguments) {
+            remember_test()?;
+        }
+        let candidates = candidates(arguments)?;
+        let (directions, results) = (directions(arguments), Vec::new());
+        Ok(Self { arguments, trust, candidates, at: 0, directions, results })
+    }
+
+    fn run(
+        &mut self,
+        direction: LoadDirection,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Ndt7Result> {
+        let (arguments, trust) = (self.arguments, self.trust);
+        let outcome = first(&self.candidates, &mut self.at, |located| {
             let target = located.target.clone();
             let duration_max = arguments.duration.unwrap_or(DURATION);
             let congestion_control = Some(arguments.congestion_control.clone());
             let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
-            eprintln!(
+            crate::console::note!(
                 "{}: loading {} for {:.0} s at most",
                 test.target.name,
                 name(direction),
@@ -65,41 +162,70 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             );
             test.run(&mut |_, _| {}, interrupt.flag())
         });
-        let result = interrupt.explain(outcome.map_err(|error| hinted(error, trust)))?;
-        if result.end == End::Cancelled {
-            return interrupt
-                .explain(Err(anyhow!("interrupted while loading {}", name(direction))));
-        }
-        results.push((direction, result));
+        outcome.map_err(|error| hinted(error, trust))
     }
-    print(arguments, &candidates[at], &results)
+}
+
+impl Test for Ndt7<'_> {
+    fn plan(&self) -> Plan {
+        let host = self.arguments.shown_host();
+        let server = match self.candidates.first() {
+            // Servers are tried in turn: which one it was stands with the steps.
+            Some(located) if host == TEST && !located.place.is_empty() => {
+                format!("{TEST}, {}", plain_text(&located.place))
+            }
+            _ => host,
+        };
+        let (name, notes) = (TEST.to_owned(), Vec::new());
+        Plan { name, server, arms: arms(TEST, &self.directions), notes }
+    }
+
+    fn measure(
+        &mut self,
+        directory: &mut RunDir,
+        findings: &mut Vec<Finding>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        for (index, direction) in (0..).zip(self.directions.clone()) {
+            let result = self.run(direction, interrupt)?;
+            if result.end == End::Cancelled {
+                break;
+            }
+            let server =
+                (self.arguments.host == TEST).then(|| self.candidates[self.at].target.name.clone());
+            let kept = told(direction, &result, server).kept(index);
+            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
+            directory.sync()?;
+            findings.push(kept.finding);
+            self.results.push((direction, result));
+        }
+        Ok(())
+    }
+
+    fn details(&self) -> Option<Value> {
+        let located = &self.candidates[self.at];
+        Some(json!({
+            "test": TEST,
+            "server": if self.arguments.host == TEST {
+                located.target.name.clone()
+            } else {
+                self.arguments.shown_host()
+            },
+            "place": located.place,
+            "results": self.results.iter().map(as_json).collect::<Vec<Value>>(),
+        }))
+    }
 }
 
 /// Servers to try, in this order; not empty.
 fn candidates(arguments: &Arguments) -> anyhow::Result<Vec<Located>> {
-    let named = arguments.host != "ndt7";
-    if named && arguments.locate.is_some() {
-        return Err(bad_input(anyhow!(
-            "--locate: only with `ndt7` alone, which asks for a server"
-        )));
+    if arguments.host != TEST {
+        let target = Ndt7Target::of_host(&arguments.host).or_bad_input()?;
+        return Ok(vec![Located { target, place: String::new() }]);
     }
-    let url = arguments.locate.as_deref().unwrap_or(LOCATE_URL);
-    let target =
-        if named { Some(Ndt7Target::of_host(&arguments.host).or_bad_input()?) } else { None };
-    let is_public = |host: &str| {
-        PUBLIC
-            .iter()
-            .any(|it| host == *it || host.strip_suffix(it).is_some_and(|it| it.ends_with('.')))
-    };
-    if target.as_ref().map_or(url == LOCATE_URL, |target| is_public(target.host())) {
-        agree(arguments.accept_terms)?;
-    }
-    match target {
-        Some(target) => Ok(vec![Located { target, place: String::new() }]),
-        None => match locate(url) {
-            Err(error @ Ndt7Error::Target { .. }) => Err(bad_input(anyhow!("--locate: {error}"))),
-            found => Ok(found?),
-        },
+    match locate(arguments.locate.as_deref().unwrap_or(LOCATE_URL)) {
+        Err(error @ Ndt7Error::Target { .. }) => Err(bad_input(anyhow!("--locate: {error}"))),
+        found => Ok(found?),
     }
 }
 
@@ -165,42 +291,10 @@ fn agreement() -> anyhow::Result<PathBuf> {
     Ok(home::data()?.join("mlab-terms-accepted"))
 }
 
-fn print(
-    arguments: &Arguments,
-    located: &Located,
-    results: &[(LoadDirection, Ndt7Result)],
-) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let document = json!({
-            "version": 1,
-            "server": located.target.name,
-            "place": located.place,
-            "cannot_tell": CANNOT_TELL,
-            "results": results.iter().map(as_json).collect::<Vec<Value>>(),
-        });
-        serde_json::to_writer_pretty(&mut out, &document).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
-    } else {
-        write!(out, "{}", as_text(located, results)).context("writing the result")?;
-    }
-    out.flush().context("writing the result")?;
-    if results.iter().all(|(_, result)| result.end == End::Broken) {
-        bail!("the connection broke before the time was over");
-    }
-    Ok(())
-}
-
-/// What no server of this kind can tell.
-const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP: no \
-99th percentile, nothing of one way alone, of markings, or of how others' packets fare beside it";
-
-/// Median and largest of the readings, ms.
-fn loaded_ms(result: &Ndt7Result) -> Option<(f64, f64)> {
-    let mut sorted = result.loaded_rtt_us.clone();
-    sorted.sort_by(f64::total_cmp);
-    let largest = sorted.last()?;
-    Some((sorted[(sorted.len() - 1) / 2] / 1e3, largest / 1e3))
+/// Median and largest of the readings under load, ms.
+fn loaded(result: &Ndt7Result) -> Option<Readings> {
+    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
+    Readings::of("smoothed readings of the loading connection", in_ms)
 }
 
 /// The smallest round trip of the connection, the TCP handshake among them, ms.
@@ -209,8 +303,64 @@ fn smallest_ms(result: &Ndt7Result) -> f64 {
     result.rtt_min_us.map_or(handshake, |us| handshake.min(us / 1e3))
 }
 
+/// A result as a step.
+fn told(direction: LoadDirection, result: &Ndt7Result, server: Option<String>) -> Told {
+    let mut told: Vec<String> = server.map(|name| format!("against {name}")).into_iter().collect();
+    told.push(format!(
+        "{:.1} Mbit/s over all {:.1} s, as ndt7 defines its rate",
+        result.goodput_bit_per_s / 1e6,
+        result.elapsed.as_secs_f64()
+    ));
+    told.extend(result.congestion_control.as_ref().map(|name| format!("sent with {name}")));
+    told.extend(
+        result.sent_again_percent.map(|percent| format!("{percent:.1} % of the bytes sent again")),
+    );
+    if direction == LoadDirection::Down {
+        told.push(
+            "the server chooses how it sends: M-Lab's use BBR, which fills a buffer less than the \
+             downloads of most people do"
+                .to_owned(),
+        );
+    }
+    let metric = |name: &str, unit: &str, value: Option<f64>| {
+        value.map(|_| Metric { name: name.to_owned(), unit: unit.to_owned(), value })
+    };
+    let mbit = |rate: f64| rate / 1e6;
+    let metrics = [
+        metric("goodput_whole", "Mbit/s", Some(mbit(result.goodput_bit_per_s))),
+        metric(
+            "goodput_by_server",
+            "Mbit/s",
+            result.server.map(|server| mbit(server.goodput_bit_per_s)),
+        ),
+        metric("sent_again", "%", result.sent_again_percent),
+        metric("tcp_handshake", "ms", Some(result.handshake.as_secs_f64() * 1e3)),
+    ];
+    let broken = (result.end == End::Broken)
+        .then(|| format!("the connection broke after {:.1} s", result.elapsed.as_secs_f64()));
+    Told {
+        direction,
+        goodput_bit_per_s: result.settled_bit_per_s.unwrap_or(result.goodput_bit_per_s),
+        ramp: if result.settled_bit_per_s.is_some() { RAMP } else { Duration::ZERO },
+        elapsed: result.elapsed,
+        congestion_control: result.congestion_control.clone(),
+        rpm: None,
+        moved: result.moved.clone(),
+        readings: result.readings.clone(),
+        metrics: metrics.into_iter().flatten().collect(),
+        incomplete: broken.into_iter().collect(),
+        foreign: ForeignTest {
+            test: TEST.to_owned(),
+            smallest_ms: Some(smallest_ms(result)),
+            loaded: loaded(result).into_iter().collect(),
+            told,
+            cannot_tell: CANNOT_TELL.to_owned(),
+        },
+    }
+}
+
 fn as_json((direction, result): &(LoadDirection, Ndt7Result)) -> Value {
-    let loaded = loaded_ms(result);
+    let loaded = loaded(result);
     json!({
         "direction": name(*direction),
         "congestion_control": result.congestion_control,
@@ -218,9 +368,9 @@ fn as_json((direction, result): &(LoadDirection, Ndt7Result)) -> Value {
         "goodput_bit_per_s": result.goodput_bit_per_s,
         "settled_bit_per_s": result.settled_bit_per_s,
         "round_trip_smallest_ms": smallest_ms(result),
-        "round_trip_loaded_p50_ms": loaded.map(|it| it.0),
-        "round_trip_loaded_max_ms": loaded.map(|it| it.1),
-        "round_trip_readings": result.loaded_rtt_us.len(),
+        "round_trip_loaded_p50_ms": loaded.as_ref().map(|it| it.p50_ms),
+        "round_trip_loaded_max_ms": loaded.as_ref().map(|it| it.max_ms),
+        "round_trip_readings": loaded.as_ref().map_or(0, |it| it.count),
         "tcp_handshake_ms": result.handshake.as_secs_f64() * 1e3,
         "sent_again_percent": result.sent_again_percent,
         "server_goodput_bit_per_s": result.server.map(|it| it.goodput_bit_per_s),
@@ -236,66 +386,15 @@ fn as_json((direction, result): &(LoadDirection, Ndt7Result)) -> Value {
     })
 }
 
-fn as_text(located: &Located, results: &[(LoadDirection, Ndt7Result)]) -> String {
-    let mut text = String::new();
-    let place =
-        if located.place.is_empty() { String::new() } else { format!(" in {}", located.place) };
-    // A String takes everything.
-    let _ = writeln!(text, "ndt7 to {}{}", located.target.name, plain_text(&place));
-    for (direction, result) in results {
-        let name = name(*direction);
-        let settled = result
-            .settled_bit_per_s
-            .map_or(String::new(), |rate| format!(", {:.1} after the first 2 s", rate / 1e6));
-        let _ = writeln!(
-            text,
-            "{name}: {:.1} Mbit/s over {:.1} s{settled}",
-            result.goodput_bit_per_s / 1e6,
-            result.elapsed.as_secs_f64()
-        );
-        let smallest = smallest_ms(result);
-        let _ = match loaded_ms(result) {
-            Some((median, largest)) => writeln!(
-                text,
-                "{name}: round trip {median:.0} ms under load (median of {} smoothed readings, \
-                 largest {largest:.0} ms), {smallest:.0} ms without: the load adds {:.0} ms",
-                result.loaded_rtt_us.len(),
-                (median - smallest).max(0.0)
-            ),
-            None => writeln!(
-                text,
-                "{name}: round trip {smallest:.0} ms without load; under load the server does not \
-                 tell it"
-            ),
-        };
-        if let Some(congestion_control) = &result.congestion_control {
-            let _ = writeln!(text, "{name}: sent with {congestion_control}");
-        }
-        if let Some(percent) = result.sent_again_percent {
-            let _ = writeln!(text, "{name}: {percent:.1} % of the bytes were sent again");
-        }
-        if result.end == End::Broken {
-            let _ = writeln!(text, "{name}: the connection broke before the time was over");
-        }
-    }
-    let _ = writeln!(text, "{CANNOT_TELL}");
-    if results.iter().any(|(direction, _)| *direction == LoadDirection::Down) {
-        let _ = writeln!(
-            text,
-            "down, the server chooses how it sends: M-Lab's use BBR, which fills a buffer less \
-             than the downloads of most people do"
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
 
-    fn result(loaded_rtt_us: Vec<f64>) -> Ndt7Result {
+    fn result(readings_us: &[f64], end: End) -> Ndt7Result {
+        let at = |number: usize| Duration::from_millis(1_000 + 100 * number as u64);
+        let readings = readings_us.iter().enumerate().map(|(number, us)| (at(number), *us));
         Ndt7Result {
             address: "127.0.0.1:1".parse().unwrap(),
             handshake: Duration::from_millis(21),
@@ -304,35 +403,68 @@ mod tests {
             settled_bit_per_s: Some(9.6e6),
             rtt_min_us: Some(20_400.0),
             congestion_control: Some("cubic".to_owned()),
-            loaded_rtt_us,
+            // The first second is not the load's.
+            readings: std::iter::once((Duration::ZERO, 1.0)).chain(readings).collect(),
+            moved: Vec::new(),
             sent_again_percent: Some(1.25),
             server: None,
             messages: (40, 0),
-            end: End::Time,
+            end,
         }
     }
 
     #[test]
     fn a_result_says_what_the_load_adds_and_what_cannot_be_told() {
-        let target = Ndt7Target::of_host("ndt7://a.example").unwrap();
-        let located = Located { target, place: "Hamburg, DE".to_owned() };
-        let text = as_text(
-            &located,
-            &[
-                (LoadDirection::Down, result(vec![90_000.0, 230_000.0, 110_000.0])),
-                (LoadDirection::Up, result(Vec::new())),
-            ],
-        );
-        assert!(text.contains("ndt7 to a.example:443 in Hamburg, DE"), "{text}");
-        assert!(text.contains("down: 9.4 Mbit/s over 10.0 s, 9.6 after the first 2 s"), "{text}");
-        assert!(text.contains("110 ms under load (median of 3 smoothed readings, largest 230 ms)"));
-        assert!(text.contains("20 ms without: the load adds 90 ms"), "{text}");
-        assert!(
-            text.contains("up: round trip 20 ms without load; under load the server"),
-            "{text}"
-        );
-        assert!(text.contains("sent with cubic"), "{text}");
-        assert!(text.contains("no 99th percentile") && text.contains("BBR"), "{text}");
+        let readings = [90_000.0, 230_000.0, 110_000.0];
+        let down = told(LoadDirection::Down, &result(&readings, End::Time), None).kept(0).finding;
+        let up = told(LoadDirection::Up, &result(&[], End::Broken), None).kept(1).finding;
+        let lines = underload_report::finding_lines(&[down, up]);
+        let text = lines.join("\n");
+        assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");
+        for part in [
+            "down: 9.6 Mbit/s down; round trip under load p50 110.0 ms, p90 230.0 ms, largest \
+             230.0 ms (3 smoothed readings of the loading connection), 20.4 ms without. The load \
+             adds 90 ms to the median.",
+            "down: 9.4 Mbit/s over all 10.0 s, as ndt7 defines its rate",
+            "BBR",
+            "1.2 % of the bytes sent again",
+            "up: INVALID, no verdict: the connection broke after 10.0 s.",
+            "up: sent with cubic",
+            "under load the server does not tell it",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        // What it is not told of is not zero.
+        assert!(!text.contains("probe") && !text.contains("lost"), "{text}");
+    }
+
+    fn arguments(words: &[&str]) -> Arguments {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let words = ["measure"].iter().chain(words);
+        <Line as clap::Parser>::parse_from(words).arguments
+    }
+
+    #[test]
+    fn m_labs_servers_are_known_however_they_are_named() {
+        for words in [
+            &["ndt7"][..],
+            &["ndt7", "--locate", "https://locate.measurementlab.net/v2/other"],
+            &["ndt7", "--locate", "https://locate.measurementlab.net:443/?x=/"],
+            &["ndt7://ndt-a.mlab-oti.measurement-lab.org"],
+        ] {
+            assert!(is_public(&arguments(words)), "{words:?}");
+        }
+        for words in [
+            &["ndt7", "--locate", "http://127.0.0.1:1/x"][..],
+            &["ndt7", "--locate", "https://measurementlab.net.example/"],
+            &["ndt7://a.example"],
+        ] {
+            assert!(!is_public(&arguments(words)), "{words:?}");
+        }
     }
 
     #[test]

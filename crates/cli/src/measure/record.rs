@@ -12,25 +12,39 @@ use underload_store::host;
 
 use super::arguments::{Arguments, Tier};
 use super::findings;
-use super::session::Session;
 
-/// The record of a run that is about to begin.
-pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
+/// What is going to be measured, once the server has let it.
+pub struct Plan {
+    /// The preset's name, or that of a test of another kind.
+    pub name: String,
+    /// Who is measured against, as a record may name it.
+    pub server: String,
+    /// An arm per step.
+    pub arms: Vec<ArmRecord>,
+    /// Deviations from what was asked for, in words.
+    pub notes: Vec<String>,
+}
+
+/// The arms of steps of ours.
+pub fn arms(steps: &[Step]) -> Vec<ArmRecord> {
     let arm = |step: &Step| ArmRecord {
         name: step.name.clone(),
         label: step.label.clone(),
         ..ArmRecord::default()
     };
-    let preset = arguments.preset();
-    let name = arguments.shown_host();
-    let notes: Vec<&str> = session.notes().iter().flat_map(|note| ["# ", note, "\n"]).collect();
+    steps.iter().map(arm).collect()
+}
+
+/// The record of a run that is about to begin.
+pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
+    let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("UNDERLOAD_COMMIT").to_owned(),
         scenario: ScenarioRecord {
-            name: format!("measure/{preset}"),
-            title: format!("Latency under load to {name}"),
+            name: format!("measure/{}", plan.name),
+            title: format!("Latency under load to {}", plan.server),
             text: format!("{}\n{}", arguments.command_line(), notes.concat()),
             headline: None,
             plots: Vec::new(),
@@ -38,7 +52,7 @@ pub fn new(arguments: &Arguments, session: &Session<'_>) -> RunRecord {
         seed: 0,
         world: World::Measured,
         complete: false,
-        arms: session.steps().iter().map(arm).collect(),
+        arms: plan.arms.clone(),
         trials: Vec::new(),
         summaries: Vec::new(),
         study: None,
@@ -94,7 +108,7 @@ pub fn trial(
 }
 
 /// What belongs to no flow: responsiveness, share of the tier, clocks.
-fn line_record(finding: &Finding) -> FlowRecord {
+pub fn line_record(finding: &Finding) -> FlowRecord {
     let rpm = finding.rpm;
     let values = [
         ("rpm_draft_09", "RPM", rpm.map(|rpm| rpm.draft_09)),

@@ -1,62 +1,95 @@
 //! `underload measure https://HOST`: a responsiveness test against a server of Apple's kind.
 
-use std::io::Write as _;
+use std::time::Duration;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
-
 use underload_probe::service::Trust;
+use underload_record::schema::{Finding, ForeignTest, Metric, Readings, Rpm};
+use underload_store::RunDir;
 
-use super::{Arguments, session};
+use super::foreign::{Told, arms, directions, name};
+use super::record::Plan;
+use super::{Arguments, Test, session};
 use crate::exit::OrBadInput;
+use crate::interrupt::Interrupt;
+
+/// What the test is called in records.
+const TEST: &str = "responsiveness";
+
+/// What no server of this kind can tell.
+const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
+it tells no 99th percentile, nothing of one way alone and nothing of markings";
 
 /// True if HOST names a responsiveness server.
 pub fn is_wanted(host: &str) -> bool {
     host.starts_with("https://")
 }
 
-/// Tests down, then up (or only one of them), and prints the result.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    arguments.check_foreign().or_bad_input()?;
-    let client = NqClient::open(&arguments.host, trust(&arguments.trust)?)?;
-    let directions = match (arguments.up, arguments.down) {
-        (true, _) => vec![LoadDirection::Up],
-        (_, true) => vec![LoadDirection::Down],
-        _ => vec![LoadDirection::Down, LoadDirection::Up],
-    };
-    let mut results = Vec::new();
-    for direction in directions {
-        let mut options = NqOptions::new(direction);
-        options.duration_max = arguments.duration.unwrap_or(options.duration_max);
-        options.congestion_control = Some(arguments.congestion_control.clone());
-        crate::console::note!("loading {} ...", name(direction));
-        results.push((direction, client.measure(&options)?));
+/// Refuses what no such test could be made with.
+pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
+    arguments.check_foreign().or_bad_input()
+}
+
+/// A server that has told what it serves.
+pub struct Nq<'a> {
+    arguments: &'a Arguments,
+    client: NqClient,
+    directions: Vec<LoadDirection>,
+    results: Vec<(LoadDirection, NqResult)>,
+}
+
+impl<'a> Nq<'a> {
+    /// Asks the server for its configuration.
+    pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
+        let client = NqClient::open(&arguments.host, trust(&arguments.trust)?)?;
+        Ok(Self { arguments, client, directions: directions(arguments), results: Vec::new() })
     }
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let document: Vec<Value> = results
-            .iter()
-            .map(|(direction, result)| {
-                let mut value = as_json(*direction, result);
-                if *direction == LoadDirection::Up {
-                    value["congestion_control"] = json!(arguments.congestion_control);
-                }
-                value
-            })
-            .collect();
-        serde_json::to_writer_pretty(&mut out, &document).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
-    } else {
-        for (direction, result) in &results {
-            write!(out, "{}", as_text(*direction, result)).context("writing the result")?;
-            if *direction == LoadDirection::Up {
-                writeln!(out, "up: sent with {}", arguments.congestion_control)
-                    .context("writing the result")?;
-            }
+}
+
+impl Test for Nq<'_> {
+    fn plan(&self) -> Plan {
+        Plan {
+            name: TEST.to_owned(),
+            server: self.arguments.shown_host(),
+            arms: arms(TEST, &self.directions),
+            notes: Vec::new(),
         }
     }
-    out.flush().context("writing the result")
+
+    fn measure(
+        &mut self,
+        directory: &mut RunDir,
+        findings: &mut Vec<Finding>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        for (index, direction) in (0..).zip(self.directions.clone()) {
+            let mut options = NqOptions::new(direction);
+            options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
+            options.congestion_control = Some(self.arguments.congestion_control.clone());
+            options.cancelled = interrupt.shared();
+            crate::console::note!("loading {} ...", name(direction));
+            let result = self.client.measure(&options)?;
+            if interrupt.is_requested() {
+                break;
+            }
+            let used =
+                (direction == LoadDirection::Up).then(|| self.arguments.congestion_control.clone());
+            let kept = told(direction, &result, options.interval, used).kept(index);
+            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
+            directory.sync()?;
+            findings.push(kept.finding);
+            self.results.push((direction, result));
+        }
+        Ok(())
+    }
+
+    fn details(&self) -> Option<Value> {
+        Some(json!({
+            "test": TEST,
+            "results": self.results.iter().map(as_json).collect::<Vec<Value>>(),
+        }))
+    }
 }
 
 /// Public servers prove themselves to authorities: there is no first use to remember.
@@ -67,19 +100,71 @@ pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
     })
 }
 
-/// The direction's name.
-pub fn name(direction: LoadDirection) -> &'static str {
-    match direction {
-        LoadDirection::Up => "up",
-        LoadDirection::Down => "down",
+/// A result as a step. What counts is its last intervals; of those before, the load gathers speed.
+fn told(
+    direction: LoadDirection,
+    result: &NqResult,
+    interval: Duration,
+    congestion_control: Option<String>,
+) -> Told {
+    let ms = |ns: &[u64]| -> Vec<f64> { ns.iter().map(|ns| *ns as f64 / 1e6).collect() };
+    let probes = &result.round_trips;
+    let loaded = [
+        Readings::of("handshakes of fresh connections", ms(&probes.foreign_tcp_ns)),
+        Readings::of("exchanges on fresh connections", ms(&probes.foreign_http_ns)),
+        Readings::of("exchanges on the loading connections", ms(&probes.loaded_http_ns)),
+    ];
+    let mut told = vec![format!(
+        "{} connections in {} intervals, {} probes failed, confidence {}",
+        result.connections,
+        result.intervals,
+        result.failed,
+        result.confidence()
+    )];
+    if result.responsiveness.is_none() {
+        told.push("no RPM: one kind of probes is missing".to_owned());
+    }
+    told.extend(congestion_control.as_ref().map(|name| format!("sent with {name}")));
+    let count = |name: &str, value: f64| Metric {
+        name: name.to_owned(),
+        unit: String::new(),
+        value: Some(value),
+    };
+    let intervals = |count: usize| interval * u32::try_from(count).unwrap_or(u32::MAX);
+    Told {
+        direction,
+        goodput_bit_per_s: result.goodput_bit_per_s,
+        ramp: intervals(result.intervals.saturating_sub(underload_compat::nq::INTERVALS)),
+        elapsed: intervals(result.intervals),
+        congestion_control,
+        rpm: result.responsiveness.map(|rpm| Rpm {
+            draft_09: rpm.draft_09.round(),
+            goresponsiveness_p90: rpm.goresponsiveness_p90.round(),
+            goresponsiveness_trimmed_mean: rpm.goresponsiveness_trimmed_mean.round(),
+            approximated_from_packets: false,
+        }),
+        moved: Vec::new(),
+        readings: Vec::new(),
+        metrics: vec![
+            count("connections", result.connections as f64),
+            count("probes_failed", result.failed as f64),
+        ],
+        incomplete: Vec::new(),
+        foreign: ForeignTest {
+            test: TEST.to_owned(),
+            smallest_ms: None,
+            loaded: loaded.into_iter().flatten().collect(),
+            told,
+            cannot_tell: CANNOT_TELL.to_owned(),
+        },
     }
 }
 
-fn as_json(direction: LoadDirection, result: &NqResult) -> Value {
+fn as_json((direction, result): &(LoadDirection, NqResult)) -> Value {
     let rpm = result.responsiveness;
     let probes = &result.round_trips;
     json!({
-        "direction": name(direction),
+        "direction": name(*direction),
         "rpm_draft_09": rpm.map(|rpm| rpm.draft_09),
         "rpm_goresponsiveness_p90": rpm.map(|rpm| rpm.goresponsiveness_p90),
         "rpm_goresponsiveness_trimmed_mean": rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),
@@ -97,48 +182,29 @@ fn as_json(direction: LoadDirection, result: &NqResult) -> Value {
     })
 }
 
-fn as_text(direction: LoadDirection, result: &NqResult) -> String {
-    let name = name(direction);
-    let rpm = result.responsiveness.map_or_else(
-        || "no RPM: one kind of probes is missing".to_owned(),
-        |rpm| {
-            format!(
-                "{:.0} RPM (draft-09), {:.0} (goresponsiveness P90), {:.0} (goresponsiveness \
-                 trimmed mean)",
-                rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean,
-            )
-        },
-    );
-    format!(
-        "{name}: {rpm}, confidence {}\n\
-         {name}: {:.1} Mbit/s over {} connections in {} intervals; {} probes on loaded \
-         connections, {} on fresh ones, {} failed\n",
-        result.confidence(),
-        result.goodput_bit_per_s / 1e6,
-        result.connections,
-        result.intervals,
-        result.round_trips.loaded_http_ns.len(),
-        result.round_trips.foreign_http_ns.len(),
-        result.failed,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_probe::rpm::Responsiveness;
+    use underload_probe::rpm::{Responsiveness, RoundTrips};
 
     #[test]
-    fn every_value_names_its_formula() {
+    fn a_result_has_no_more_than_the_test_told() {
         let responsiveness = Some(Responsiveness {
             draft_09: 2_000.4,
             goresponsiveness_p90: 1_500.0,
             goresponsiveness_trimmed_mean: 1_400.0,
         });
-        let result = NqResult { responsiveness, intervals: 5, ..NqResult::default() };
-        let text = as_text(LoadDirection::Up, &result);
-        assert!(text.contains("up: 2000 RPM (draft-09), 1500 (goresponsiveness P90)"), "{text}");
-        assert!(text.contains("confidence medium"), "{text}");
+        let round_trips =
+            RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..RoundTrips::default() };
+        let result = NqResult { responsiveness, intervals: 5, round_trips, ..NqResult::default() };
+        let second = Duration::from_secs(1);
+        let up = told(LoadDirection::Up, &result, second, Some("reno".to_owned()));
+        assert_eq!((up.ramp, up.elapsed), (second, 5 * second));
+        assert_eq!(up.rpm.map(|rpm| rpm.draft_09), Some(2_000.0));
+        assert_eq!(up.foreign.loaded.len(), 1);
+        assert_eq!(up.foreign.loaded[0].of, "handshakes of fresh connections");
+        assert!(up.foreign.told[0].contains("confidence medium"), "{:?}", up.foreign.told);
+        assert_eq!(up.foreign.told[1], "sent with reno");
         assert!(is_wanted("https://a/.well-known/nq") && !is_wanted("a.example"));
     }
 }

@@ -15,8 +15,9 @@ use underload_probe::service::{
 use underload_record::schema::Finding;
 use underload_store::RunDir;
 
+use super::Test;
 use super::arguments::Arguments;
-use super::record;
+use super::record::{self, Plan};
 use super::target::Target;
 use super::view::View;
 use crate::exit::OrBadInput;
@@ -56,22 +57,20 @@ impl<'a> Session<'a> {
         }
         Ok(Self { arguments, remote, steps, notes })
     }
+}
 
-    /// The preset's steps.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+impl Test for Session<'_> {
+    fn plan(&self) -> Plan {
+        Plan {
+            name: self.arguments.preset().to_string(),
+            server: self.arguments.shown_host(),
+            arms: record::arms(&self.steps),
+            notes: self.notes.clone(),
+        }
     }
 
-    /// Deviations from what was asked for, in words.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Runs the steps; each that ends is kept in `directory`, and what it found in `findings`.
-    ///
-    /// # Errors
-    /// Why a step could not even begin; what the server said where it ended the session.
-    pub fn measure(
+    /// An error is also what the server said where it ended the session.
+    fn measure(
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,

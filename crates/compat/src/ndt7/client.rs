@@ -50,8 +50,10 @@ pub struct Ndt7Result {
     pub rtt_min_us: Option<f64>,
     /// The congestion control of the way up, as the kernel names it. No server tells its own.
     pub congestion_control: Option<String>,
-    /// Readings of the sending kernel's smoothed round trip after the first second, us.
-    pub loaded_rtt_us: Vec<f64>,
+    /// Readings of the sending kernel's smoothed round trip since the load began, us.
+    pub readings: Vec<(Duration, f64)>,
+    /// Payload moved since the load began, ten times a second.
+    pub moved: Vec<(Duration, u64)>,
     /// Share of the bytes that the sender sent again, percent; what only a server tells.
     pub sent_again_percent: Option<f64>,
     /// What the server says to have counted.
@@ -60,6 +62,14 @@ pub struct Ndt7Result {
     pub messages: (u64, u64),
     /// Why it ended.
     pub end: End,
+}
+
+impl Ndt7Result {
+    /// Readings under load, us: those after the first second.
+    pub fn loaded_rtt_us(&self) -> Vec<f64> {
+        let loaded = self.readings.iter().filter(|(at, _)| *at >= LOADED);
+        loaded.map(|(_, rtt_us)| *rtt_us).collect()
+    }
 }
 
 /// A server's own count.
@@ -153,7 +163,7 @@ struct Running {
     is_blocked: bool,
     samples: Vec<(Duration, u64)>,
     rtt_min_us: Option<f64>,
-    loaded_rtt_us: Vec<f64>,
+    readings: Vec<(Duration, f64)>,
     last: Measurement,
     messages: (u64, u64),
 }
@@ -177,7 +187,7 @@ impl Running {
             is_blocked: false,
             samples: Vec::new(),
             rtt_min_us: None,
-            loaded_rtt_us: Vec::new(),
+            readings: Vec::new(),
             last: Measurement::default(),
             messages: (0, 0),
         }
@@ -214,8 +224,8 @@ impl Running {
         if rtt_min_us > 0.0 {
             self.rtt_min_us = Some(self.rtt_min_us.map_or(rtt_min_us, |it| it.min(rtt_min_us)));
         }
-        if rtt_us > 0.0 && elapsed >= LOADED {
-            self.loaded_rtt_us.push(rtt_us);
+        if rtt_us > 0.0 {
+            self.readings.push((elapsed, rtt_us));
         }
     }
 
@@ -324,7 +334,8 @@ impl Running {
                 rate(moved.saturating_sub(before) as f64, elapsed.saturating_sub(at).as_secs_f64())
             }),
             rtt_min_us: self.rtt_min_us,
-            loaded_rtt_us: self.loaded_rtt_us,
+            readings: self.readings,
+            moved: self.samples,
             sent_again_percent: if is_up { None } else { self.last.sent_again_percent() },
             server: counted.map(|(bytes, us)| ServerCount {
                 goodput_bit_per_s: rate(bytes, us / 1e6),

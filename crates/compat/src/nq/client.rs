@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct NqOptions {
     /// The congestion control of the way up; `None` leaves it to the system. Of the way down the
     /// server decides.
     pub congestion_control: Option<String>,
+    /// Ends the test within an interval once it is raised.
+    pub cancelled: Arc<AtomicBool>,
 }
 
 /// The direction that a responsiveness test loads.
@@ -60,6 +62,7 @@ impl NqOptions {
             probes_per_s: 10,
             duration_max: Duration::from_secs(20),
             congestion_control: None,
+            cancelled: Arc::default(),
         }
     }
 }
@@ -249,7 +252,8 @@ async fn run(shared: Arc<Shared>, options: &NqOptions) -> Result<NqResult, NqErr
     let (mut goodput, mut responsiveness) = (Stability::default(), Stability::default());
     let mut intervals: Vec<Interval> = Vec::new();
     let mut result = NqResult::default();
-    while start.elapsed() + options.interval <= options.duration_max {
+    let is_cancelled = || options.cancelled.load(Ordering::Relaxed);
+    while start.elapsed() + options.interval <= options.duration_max && !is_cancelled() {
         if result.connections < options.connections_max && !result.goodput_is_stable {
             result.connections += 1;
             tasks.spawn(Arc::clone(&shared).load_for_ever());

@@ -43,6 +43,64 @@ pub struct Finding {
     pub throttled_up: bool,
     /// Whether the server held the flows down to their granted rate.
     pub throttled_down: bool,
+    /// What a server of another kind told instead of probes; `None` of `underload serve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Box<ForeignTest>>,
+}
+
+/// A test against a server that answers no probes of ours. What such a server cannot tell is absent
+/// from the finding: one-way delays, markings, percentiles of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForeignTest {
+    /// The test's name: `ndt7`, `responsiveness`.
+    pub test: String,
+    /// Smallest round trip of the loading connection, its handshake among them, ms: about what the
+    /// line takes without load. `None` where the test does not tell it.
+    pub smallest_ms: Option<f64>,
+    /// Round trips under load by where they come from; what is nearest to a packet's first.
+    pub loaded: Vec<Readings>,
+    /// What else it told, as ends of sentences.
+    pub told: Vec<String>,
+    /// What it cannot tell, as a sentence's end.
+    pub cannot_tell: String,
+}
+
+/// Round trips under load that were not taken on a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Readings {
+    /// Whose: `smoothed readings of the loading connection`.
+    pub of: String,
+    /// How many, at least 1.
+    pub count: u64,
+    /// Median, ms.
+    pub p50_ms: f64,
+    /// 90th percentile, ms.
+    pub p90_ms: f64,
+    /// Largest, ms.
+    pub max_ms: f64,
+}
+
+impl Readings {
+    /// Of values in ms, nearest rank; `None` where there is none that is a number.
+    pub fn of(of: &str, values_ms: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values_ms.into_iter().filter(|it| it.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).max(1) - 1);
+        Some(Self {
+            of: of.to_owned(),
+            count: sorted.len() as u64,
+            p50_ms: *rank(50)?,
+            p90_ms: *rank(90)?,
+            max_ms: *sorted.last()?,
+        })
+    }
+}
+
+impl ForeignTest {
+    /// What the load adds to the median, ms, above the smallest round trip.
+    pub fn added_ms(&self) -> Option<f64> {
+        Some((self.loaded.first()?.p50_ms - self.smallest_ms?).max(0.0))
+    }
 }
 
 /// Latency of one class in one phase, round trip.
@@ -124,5 +182,20 @@ impl Finding {
     pub fn added_ms(&self) -> Option<f64> {
         let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
         Some(load.p99_ms.or(load.p90_ms)? - idle.p50_ms?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_of_numbers_alone() {
+        assert_eq!(Readings::of("x", [f64::NAN, f64::INFINITY]), None);
+        let readings = Readings::of("x", [3.0, 1.0, f64::NAN, 2.0, 4.0]).unwrap();
+        assert_eq!((readings.count, readings.p50_ms), (4, 2.0));
+        assert_eq!((readings.p90_ms, readings.max_ms), (4.0, 4.0));
+        let one = Readings::of("x", [7.0]).unwrap();
+        assert_eq!((one.p50_ms, one.p90_ms, one.max_ms), (7.0, 7.0, 7.0));
     }
 }

@@ -39,7 +39,7 @@ pub use cohorts::{
     OutcomeStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified, Stratum, TierUse,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
-pub use finding::{ClassLatency, Finding, MarkingFate, Rpm};
+pub use finding::{ClassLatency, Finding, ForeignTest, MarkingFate, Readings, Rpm};
 pub use headline::Headline;
 pub use packet::PacketSighting;
 pub use plot::{PlotAxis, PlotKind, PlotPoint, PlotRecord};

@@ -1,6 +1,8 @@
 //! What was found, in plain words with its evidence.
 
-use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase};
+use underload_record::schema::{
+    ClassLatency, Finding, ForeignTest, MarkingFate, Phase, Readings, Rpm,
+};
 
 use super::grade::{ADVICE_FROM_MS, Grade};
 use super::uses;
@@ -12,11 +14,20 @@ const SHAPED: f64 = 0.9;
 
 /// The grade and what it means, sentences about each step, then what to do.
 pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
-    let mut lines: Vec<String> = grade_line(findings).into_iter().collect();
+    let mut lines: Vec<String> = opening(findings).into_iter().collect();
     lines.extend(uses::of(findings).iter().map(ToString::to_string));
     lines.extend(findings.iter().flat_map(of_step));
     lines.extend(advice(findings));
     lines
+}
+
+/// The grade, or why there is none although the steps may be believed.
+pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
+    grade_line(findings).or_else(|| {
+        let mut believed = findings.iter().filter(|finding| finding.valid);
+        let foreign = believed.find_map(|finding| finding.foreign.as_ref())?;
+        Some(format!("No grade: {}.", foreign.cannot_tell))
+    })
 }
 
 /// The worst step's grade, of those that may be believed.
@@ -48,6 +59,9 @@ pub(crate) fn graded(finding: &Finding) -> Option<f64> {
 
 fn of_step(finding: &Finding) -> Vec<String> {
     let name = &finding.step;
+    if let Some(foreign) = &finding.foreign {
+        return of_foreign(finding, foreign);
+    }
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
         let mut lines = vec![format!(
@@ -73,16 +87,54 @@ fn of_step(finding: &Finding) -> Vec<String> {
         )
     }));
     lines.extend(other_classes(finding));
-    lines.extend(finding.rpm.map(|rpm| {
-        format!(
-            "{name}: {:.0} RPM by draft-09, {:.0} as goresponsiveness (P90), {:.0} (trimmed mean); \
-             from packets, not HTTP",
-            rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean
-        )
-    }));
+    lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
     lines.extend(finding.markings.iter().filter_map(|fate| marking(name, fate)));
     lines.extend(finding.ce_alarms.iter().map(|alarm| format!("{name}: {alarm}")));
     lines
+}
+
+/// A step against a server of another kind: what it told and nothing more.
+fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
+    let name = &finding.step;
+    let mut lines = Vec::new();
+    let mut first = rates(finding);
+    if !finding.valid {
+        lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
+        first = format!("INVALID numbers all the same: {first}");
+    }
+    let mut loaded = foreign.loaded.iter();
+    let waits = match (loaded.next(), foreign.smallest_ms) {
+        (Some(load), Some(smallest)) => format!(
+            "; round trip under load {}, {smallest:.1} ms without. The load adds {} to the median",
+            readings(load),
+            added_words(foreign.added_ms().unwrap_or(0.0))
+        ),
+        (Some(load), None) => format!("; round trip under load {}", readings(load)),
+        (None, Some(smallest)) => format!(
+            "; round trip {smallest:.1} ms without load, and under load the server does not tell it"
+        ),
+        (None, None) => "; of round trips the server tells nothing".to_owned(),
+    };
+    lines.push(format!("{name}: {first}{waits}."));
+    lines.extend(loaded.map(|it| format!("{name}: beside it, {}", readings(it))));
+    lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
+    lines.extend(foreign.told.iter().map(|told| format!("{name}: {told}")));
+    lines
+}
+
+/// `p50 36.0 ms, p90 41.2 ms, largest 60.3 ms (40 smoothed readings)`.
+fn readings(it: &Readings) -> String {
+    let Readings { of, count, p50_ms, p90_ms, max_ms } = it;
+    format!("p50 {p50_ms:.1} ms, p90 {p90_ms:.1} ms, largest {max_ms:.1} ms ({count} {of})")
+}
+
+fn responsiveness(name: &str, rpm: Rpm) -> String {
+    let source = if rpm.approximated_from_packets { "packets, not HTTP" } else { "HTTP exchanges" };
+    format!(
+        "{name}: {:.0} RPM by draft-09, {:.0} as goresponsiveness (P90), {:.0} (trimmed mean); \
+         from {source}",
+        rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean
+    )
 }
 
 /// `19.0 Mbit/s up (95 % of the tier)`.
@@ -260,6 +312,7 @@ mod tests {
             ce_alarms: Vec::new(),
             throttled_up: false,
             throttled_down: false,
+            foreign: None,
         }
     }
 
@@ -345,5 +398,41 @@ mod tests {
         let lines = finding_lines(&[up(11.99)]);
         assert!(lines[0].starts_with("Grade A+"), "{lines:?}");
         assert!(lines[3].contains("The load adds less than 1 ms: grade A+"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_another_kind_of_server_cannot_tell_is_said_and_not_graded() {
+        let foreign = ForeignTest {
+            test: "ndt7".to_owned(),
+            smallest_ms: Some(20.0),
+            loaded: Readings::of("smoothed readings", [36.0, 36.0, 60.0]).into_iter().collect(),
+            told: vec!["1.2 % of the bytes were sent again".to_owned()],
+            cannot_tell: "no 99th percentile".to_owned(),
+        };
+        let mut down = Finding {
+            latencies: Vec::new(),
+            goodput_up_mbit_s: None,
+            goodput_down_mbit_s: Some(38.0),
+            tier_up_percent: None,
+            step: "down".to_owned(),
+            foreign: Some(Box::new(foreign)),
+            ..up(20.0)
+        };
+        assert_eq!(
+            finding_lines(&[down.clone()]),
+            [
+                "No grade: no 99th percentile.",
+                "A video stream: good, 38.0 Mbit/s down carry 4K (15 Mbit/s).",
+                "down: 38.0 Mbit/s down; round trip under load p50 36.0 ms, p90 60.0 ms, largest \
+                 60.0 ms (3 smoothed readings), 20.0 ms without. The load adds 16 ms to the \
+                 median.",
+                "down: 1.2 % of the bytes were sent again",
+            ]
+        );
+        down.valid = false;
+        down.invalid_because = vec!["the connection broke".to_owned()];
+        let lines = finding_lines(&[down]);
+        assert!(lines[0].starts_with("down: INVALID, no verdict: the connection broke."));
+        assert!(lines[1].contains("INVALID numbers all the same: 38.0 Mbit/s"), "{lines:?}");
     }
 }

@@ -6,5 +6,5 @@ mod uses;
 
 pub(crate) use grade::Grade;
 pub use lines::finding_lines;
-pub(crate) use lines::{advice, graded, rates, worst};
+pub(crate) use lines::{advice, graded, opening, rates, worst};
 pub(crate) use uses::{Suits, of as uses_of};

@@ -27,6 +27,10 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         rows.extend(arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned()));
         rows.extend(application_rows(subject, latencies.is_empty()));
     }
+    // Against a server that answers no probes there is nothing to show.
+    if rows.is_empty() && subjects.iter().any(Subject::is_foreign) {
+        return html! {};
+    }
     html! {
         h2 { "Idle and working latency" } "\n"
         p.note {

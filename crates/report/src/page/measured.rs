@@ -12,7 +12,7 @@ use crate::words::{one_line, significant, thousands};
 /// measurement whose steps are known. What each step found in words is in [`section`].
 pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let findings = findings(runs)?;
-    let lines = measured::finding_lines(&findings);
+    let opening = measured::opening(&findings);
     let graded = measured::worst(&findings);
     let uses = measured::uses_of(&findings);
     let advice = measured::advice(&findings);
@@ -22,9 +22,11 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
             @let grade = Grade::of(added);
             div.card {
                 span.grade.(class(grade)) { (grade.letter()) }
-                p.verdict { @if let Some(line) = lines.first() { (one_line(line)) } }
+                p.verdict { @if let Some(line) = &opening { (one_line(line)) } }
             }
             "\n"
+        } @else if let Some(line) = &opening {
+            p.verdict { (one_line(line)) } "\n"
         } @else {
             p.verdict { "No step can be believed, so the line has no grade." } "\n"
         }
@@ -75,7 +77,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     });
     // The grade, the uses and the advice stand above.
     let uses = measured::uses_of(&findings).len();
-    let in_card = usize::from(measured::worst(&findings).is_some()) + uses;
+    let in_card = usize::from(measured::opening(&findings).is_some()) + uses;
     let advice = measured::advice(&findings);
     let said: Vec<String> = measured::finding_lines(&findings)
         .into_iter()
@@ -97,6 +99,13 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         }
         "\n"
         (table(&heads, &rows))
+        @if findings.iter().any(|finding| finding.foreign.is_some()) {
+            p.note {
+                "A dash is what this server cannot tell, not zero. The p50 under load is that of "
+                "the readings named below."
+            }
+            "\n"
+        }
         ul.said {
             "\n"
             @for line in &said { li { (one_line(line)) } "\n" }
@@ -111,6 +120,9 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
 fn step_row(finding: &Finding) -> Markup {
     let value = |value: Option<f64>| value.map_or(NOTHING.to_owned(), significant);
     let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
+    // Of a server of another kind: what stands for the median, and nothing for what it hides.
+    let readings = finding.foreign.as_ref().and_then(|foreign| foreign.loaded.first());
+    let median = load.and_then(|load| load.p50_ms).or(readings.map(|it| it.p50_ms));
     let added = finding.added_ms();
     let grade = measured::graded(finding).map(Grade::of);
     html! {
@@ -123,7 +135,7 @@ fn step_row(finding: &Finding) -> Markup {
             td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
             td { b { (value(load.and_then(|load| load.p99_ms))) } }
             td { (added.map_or(NOTHING.to_owned(), |added| significant(added.max(0.0)))) }
-            td { (value(load.and_then(|load| load.p50_ms))) }
+            td { (value(median)) }
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }

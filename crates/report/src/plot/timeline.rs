@@ -98,6 +98,15 @@ struct Timeline<'a> {
     lost_ns: Vec<u64>,
 }
 
+/// Round trips of the loading connection itself, ms: all there is against a server that answers no
+/// probes.
+fn own_round_trips(subject: &Subject<'_>, trial: &TrialRecord, flow: &str) -> Vec<SeriesPoint> {
+    let series = subject.run.series_of(trial.index, &format!("{flow}.rtt"));
+    let points = series.map_or(&[][..], |series| series.points.as_slice());
+    let in_ms = |point: &SeriesPoint| SeriesPoint { value: point.value / 1e6, ..*point };
+    points.iter().map(in_ms).collect()
+}
+
 impl<'a> Timeline<'a> {
     fn of(subject: &'a Subject<'a>) -> Option<Timeline<'a>> {
         let trial = subject.representative()?;
@@ -108,12 +117,16 @@ impl<'a> Timeline<'a> {
             let of_trial = subject.run.samples_of(trial.index).iter();
             of_trial.filter(move |sample| flow == Some(usize::from(sample.flow)))
         };
-        let round_trips: Vec<SeriesPoint> = samples()
+        let mut round_trips: Vec<SeriesPoint> = samples()
             .filter_map(|sample| {
                 let value = sample.rtt_ns? as f64 / 1e6;
                 Some(SeriesPoint { time_ns: sample.sent_ns, value })
             })
             .collect();
+        let foreign = trial.finding.as_ref().and_then(|finding| finding.foreign.as_ref());
+        if let Some(foreign) = foreign {
+            round_trips = own_round_trips(subject, trial, &foreign.test);
+        }
         let lost_ns = samples().filter(|sample| sample.rtt_ns.is_none());
         let series_end = subject.run.series.iter().filter(|series| series.trial == trial.index);
         let ends = series_end.filter_map(|series| series.points.last()).map(|point| point.time_ns);
@@ -204,9 +217,16 @@ impl<'a> Timeline<'a> {
             1 => "the only valid one",
             _ => "the one with the middle median working latency",
         };
+        let whose = match &self.trial.finding {
+            Some(finding) if finding.foreign.is_some() && !self.round_trips.is_empty() => {
+                " Round trips are the loading connection's own, smoothed."
+            }
+            _ => "",
+        };
         let label = self.subject.label_words();
-        let caption =
-            format!("{label}Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{lost}");
+        let caption = format!(
+            "{label}Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{whose}{lost}"
+        );
         let height = 8 + PANEL * shown.len() as u32 + 34;
         chart::plot(&name, self.subject.heading(), caption, height, |area| {
             for (number, (kind, limit)) in shown.iter().enumerate() {

@@ -85,6 +85,7 @@ fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
         ce_alarms: Vec::new(),
         throttled_up: false,
         throttled_down: false,
+        foreign: None,
     }
 }
 

@@ -1,0 +1,261 @@
+//! The numbers that stay of a run, a line for each: what `history` needs once its directory is
+//! gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use underload_disk::{self as disk, Access};
+use underload_record::history::Followed;
+use underload_record::schema::{
+    LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
+};
+
+/// The file beside the runs.
+const FILE: &str = "removed-runs.jsonl";
+/// Lines that are kept, the latest: as many as `history` reads of runs.
+pub const LINES_MAX: usize = 22_000;
+/// So many more are let grow before the file is written anew.
+const LINES_SLACK: usize = 2_000;
+/// A longer file is none of ours.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What stays of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The name of its directory.
+    pub run: String,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// What was measured: `measure/quick`.
+    pub name: String,
+    /// Valid steps.
+    pub steps: Vec<KeptStep>,
+}
+
+/// A valid step's numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptStep {
+    /// Its name.
+    pub step: String,
+    /// By the names of [`Followed`], in its units.
+    pub values: BTreeMap<String, f64>,
+}
+
+impl Kept {
+    /// Of a run of a measured line.
+    ///
+    /// # Errors
+    /// Why it is none, in words.
+    pub fn of(run: &Path, record: &RunRecord) -> Result<Self, &'static str> {
+        if record.world != World::Measured {
+            return Err("it is simulated or emulated, and no line");
+        }
+        let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let step = |trial: &TrialRecord| KeptStep {
+            step: trial.arm.clone(),
+            values: values(trial)
+                .into_iter()
+                .map(|(followed, value)| (followed.name().to_owned(), value))
+                .collect(),
+        };
+        let kept = Self {
+            run: name,
+            started: record.host.started.clone(),
+            name: record.scenario.name.clone(),
+            steps: record.trials.iter().filter(|it| it.validity.is_valid()).map(step).collect(),
+        };
+        kept.at_s().map(|_| kept.clone()).ok_or("the time at which it began cannot be read")
+    }
+
+    /// When it began, seconds since 1970; `None` where that cannot be read.
+    pub fn at_s(&self) -> Option<i64> {
+        self.started.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+    }
+
+    /// A step's values.
+    pub fn values(step: &KeptStep) -> Vec<(Followed, f64)> {
+        let of = |followed: Followed| Some((followed, *step.values.get(followed.name())?));
+        Followed::ALL.into_iter().filter_map(of).collect()
+    }
+}
+
+/// What is kept of the runs that were removed from a directory, in the order of their removal. A
+/// line that is damaged is left out.
+///
+/// # Errors
+/// What the disk said; [`io::ErrorKind::InvalidData`] where the file is none of ours.
+pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
+    let path = directory.join(FILE);
+    match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+        Ok(facts) if facts.is_file() && facts.len() <= BYTES_MAX => {}
+        Ok(_) => return Err(not_ours(&path)),
+    }
+    let mut text = String::new();
+    fs::File::open(&path)?.take(BYTES_MAX).read_to_string(&mut text)?;
+    let kept: Vec<Kept> = text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
+    if kept.is_empty() && !text.trim().is_empty() {
+        return Err(not_ours(&path));
+    }
+    Ok(kept)
+}
+
+fn not_ours(path: &Path) -> io::Error {
+    let what = format!("{}: not written by this program", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Names of the runs whose numbers are kept.
+///
+/// # Errors
+/// As [`read`].
+pub fn names(directory: &Path) -> io::Result<BTreeSet<String>> {
+    Ok(read(directory)?.into_iter().map(|kept| kept.run).collect())
+}
+
+/// Adds a run's numbers. They are on the disk when this returns; after an error, and after a kill,
+/// all earlier ones are.
+///
+/// # Errors
+/// As [`read`], or what the disk said.
+pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
+    let (path, mut all) = (directory.join(FILE), read(directory)?);
+    if all.len() >= LINES_MAX + LINES_SLACK {
+        all.drain(..all.len() - LINES_MAX);
+        let text = all.iter().map(line).collect::<io::Result<String>>()?;
+        disk::write_whole(&path, text.as_bytes(), Access::Usual)?;
+    }
+    append(&path, &line(kept)?)
+}
+
+fn line(kept: &Kept) -> io::Result<String> {
+    Ok(serde_json::to_string(kept).map_err(io::Error::other)? + "\n")
+}
+
+fn append(path: &PathBuf, line: &str) -> io::Result<()> {
+    if !path.exists() {
+        return disk::write_new(path, line.as_bytes(), Access::Usual);
+    }
+    let before = fs::metadata(path)?.len();
+    let mut file = disk::reopen(path)?;
+    // Whoever was killed left half a line, which must not swallow this one.
+    let text = if ends_in_line(path)? { line.to_owned() } else { format!("\n{line}") };
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync());
+    if written.is_err() {
+        // What failed first is what the caller must hear of.
+        let _ = file.cut(before);
+    }
+    written
+}
+
+fn ends_in_line(path: &Path) -> io::Result<bool> {
+    Ok(fs::read(path)?.last().is_none_or(|byte| *byte == b'\n'))
+}
+
+/// The median that a server of another kind told: there are no probes, and no 99th percentile.
+fn of_foreign(trial: &TrialRecord) -> Option<f64> {
+    let foreign = trial.finding.as_ref()?.foreign.as_ref()?;
+    foreign.loaded.first().map(|readings| readings.p50_ms)
+}
+
+fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
+    let headline = |phase: Phase| {
+        let is = |it: &&LatencySummary| {
+            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
+        };
+        trial.latencies.iter().find(is)?.distribution
+    };
+    let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
+    let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
+    let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
+    let enough = load.filter(|found| found.count >= Quantile::P99.fewest_samples());
+    let found = [
+        (Followed::LoadP99, enough.map(|found| ms(found.p99_ns))),
+        (Followed::LoadP50, load.map(|found| ms(found.p50_ns)).or_else(|| of_foreign(trial))),
+        (Followed::IdleP50, idle.map(|found| ms(found.p50_ns))),
+        (Followed::GoodputUp, sum(up)),
+        (Followed::GoodputDown, sum(down)),
+    ];
+    found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_disk::faults::{self, Fault, Tree};
+
+    use super::*;
+
+    fn kept(run: &str) -> Kept {
+        let values = BTreeMap::from([("load-p99".to_owned(), 85.5), ("news".to_owned(), 1.0)]);
+        let steps = vec![KeptStep { step: "up".to_owned(), values }];
+        let started = "2026-11-23T10:00:00Z".to_owned();
+        Kept { run: run.to_owned(), started, name: "measure/quick".to_owned(), steps }
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_were_kept_and_half_a_line_costs_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        assert_eq!(read(at).unwrap(), []);
+        add(at, &kept("a")).unwrap();
+        add(at, &kept("b")).unwrap();
+        let path = at.join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 9]).unwrap();
+        add(at, &kept("c")).unwrap();
+        assert_eq!(read(at).unwrap(), [kept("a"), kept("c")]);
+        assert_eq!(Kept::values(&kept("a").steps[0]), [(Followed::LoadP99, 85.5)]);
+        // Somebody else's file is neither read nor written.
+        fs::write(&path, "my notes\n").unwrap();
+        assert!(read(at).is_err() && add(at, &kept("d")).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "my notes\n");
+        #[cfg(unix)]
+        {
+            fs::rename(&path, at.join("notes")).unwrap();
+            std::os::unix::fs::symlink("notes", &path).unwrap();
+            assert!(add(at, &kept("d")).is_err());
+            assert_eq!(fs::read_to_string(at.join("notes")).unwrap(), "my notes\n");
+        }
+    }
+
+    #[test]
+    fn the_file_does_not_grow_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let many: String =
+            (0..LINES_MAX + LINES_SLACK).map(|at| line(&kept(&at.to_string())).unwrap()).collect();
+        fs::write(directory.path().join(FILE), many).unwrap();
+        add(directory.path(), &kept("last")).unwrap();
+        let left = read(directory.path()).unwrap();
+        assert_eq!(left.len(), LINES_MAX + 1);
+        assert_eq!((left[0].run.as_str(), left[LINES_MAX].run.as_str()), ("2000", "last"));
+    }
+
+    /// After a full disk, a kill or a power cut at any step all earlier numbers are there.
+    #[test]
+    fn at_every_step_what_was_kept_stays_kept() {
+        let few = 3;
+        let text: String = (0..few).map(|at| line(&kept(&at.to_string())).unwrap()).collect();
+        let before = Tree::from([(PathBuf::from(FILE), Some(text.into_bytes()))]);
+        let action = |root: &Path| add(root, &kept("new")).is_ok();
+        faults::at_every_step(&before, action, |fault, root, outcome| {
+            let left = faults::tree(root);
+            let cuts: &[Tree] = match fault {
+                Fault::Kill(_) => &outcome.after_power_cut,
+                _ => &[],
+            };
+            for tree in std::iter::once(&left).chain(cuts) {
+                faults::restore(root, tree);
+                let names = names(root).unwrap();
+                assert!((0..few).all(|at| names.contains(&at.to_string())), "{fault:?}");
+                let is_new = names.contains("new");
+                assert!(is_new || !outcome.result || outcome.is_hit, "{fault:?}");
+            }
+        });
+    }
+}

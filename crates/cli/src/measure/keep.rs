@@ -1,0 +1,305 @@
+//! `--keep`: old runs of a series make room, and their numbers stay.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use underload_disk as disk;
+use underload_store::RunDir;
+use underload_store::series::{Member, Series};
+
+use crate::console::{count, note, warning};
+use crate::history::kept::{self, Kept};
+use crate::quantity::{duration, size};
+
+/// Runs that are removed at once, at most: a clock that is wrong for an hour does not cost a year.
+const MOST_AT_ONCE: usize = 16;
+const SHORTEST_AGE: Duration = Duration::from_hours(24);
+
+/// What of a series is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// So many runs, the latest.
+    Runs(usize),
+    /// The latest runs that fit into so many bytes.
+    Bytes(u64),
+    /// Runs that began within so long.
+    Age(Duration),
+}
+
+/// Reads `200`, `500MiB` or `90d`.
+pub fn keep(text: &str) -> Result<Keep, String> {
+    let wrong = || {
+        "expected a number of runs (200), a size (500MiB) or an age of a day at least (90d)"
+            .to_owned()
+    };
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let runs = text.parse().ok().filter(|runs| *runs > 0);
+        return runs.map(Keep::Runs).ok_or_else(wrong);
+    }
+    match (duration(text), size(text)) {
+        (Ok(age), _) if age >= SHORTEST_AGE => Ok(Keep::Age(age)),
+        (Err(_), Ok(bytes)) if bytes > 0 => Ok(Keep::Bytes(bytes)),
+        _ => Err(wrong()),
+    }
+}
+
+/// The directory of a series, and what was seen in it.
+#[derive(Debug)]
+pub struct Keeper {
+    series: Series,
+    keep: Option<Keep>,
+    /// The run that was made last by this process.
+    latest: RefCell<Option<PathBuf>>,
+    /// What was named as left alone.
+    named: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl Keeper {
+    /// Makes the directory a series, if it is none. `name` is one that no other has.
+    pub fn open(directory: &Path, name: &str, keep: Option<Keep>) -> anyhow::Result<Self> {
+        let series = Series::open(directory, name)?;
+        Ok(Self { series, keep, latest: RefCell::default(), named: RefCell::default() })
+    }
+
+    /// Whether a directory was made a series before.
+    pub fn is_series(directory: &Path) -> bool {
+        Series::of(directory).is_ok_and(|series| series.is_some())
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.series.path()
+    }
+
+    /// A run was finished in it.
+    pub fn adopt(&self, run: &Path, started: &str) {
+        *self.latest.borrow_mut() = Some(run.to_owned());
+        if let Err(error) = self.series.adopt(run, started) {
+            let error = anyhow::Error::from(error);
+            warning!("{}: --keep will leave it alone: {error:#}", run.display());
+        }
+    }
+
+    /// Removes what is not to be kept, and says so. What goes wrong is told: the next measurement
+    /// matters more.
+    pub fn prune(&self) {
+        let Some(keep) = self.keep else { return };
+        if let Err(error) = self.pruned(keep) {
+            warning!("old runs could not be removed: {error:#}");
+        }
+    }
+
+    fn pruned(&self, keep: Keep) -> anyhow::Result<()> {
+        let directory = self.path();
+        // Two programs at one series: one of them does it.
+        let Ok(_lock) = disk::lock_directory(directory, Duration::ZERO) else { return Ok(()) };
+        let members = self.series.members()?;
+        for (path, reason) in &members.others {
+            self.leave(path, reason);
+        }
+        let kept = kept::names(directory).context("the numbers of removed runs")?;
+        let (headless, runs): (Vec<Member>, Vec<Member>) =
+            members.runs.into_iter().partition(|run| run.is_headless);
+        // A removal that was cut short is finished; who lost its head otherwise is left alone.
+        let (begun, lost): (Vec<&Member>, Vec<&Member>) =
+            headless.iter().partition(|run| kept.contains(&run.name));
+        for run in lost {
+            self.leave(&run.path, "its run.json is gone");
+        }
+        for run in begun {
+            self.series.remove(run, || Ok(()))?;
+            note!("removed what was left of {}", run.path.display());
+        }
+        let latest = self.latest.borrow().clone();
+        let now_s = jiff::Timestamp::now().as_second();
+        for (run, reason) in due(&runs, keep, latest.as_deref(), now_s) {
+            self.remove(run, &reason)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, run: &Member, reason: &str) -> anyhow::Result<()> {
+        let numbers = match numbers(&run.path) {
+            Ok(numbers) => numbers,
+            Err(reason) => {
+                self.leave(&run.path, &reason);
+                return Ok(());
+            }
+        };
+        let directory = self.path();
+        let is_kept = kept::names(directory)?.contains(&run.name);
+        self.series
+            .remove(run, || if is_kept { Ok(()) } else { kept::add(directory, &numbers) })?;
+        note!("removed {}: {reason}; its numbers stay for `underload history`", run.path.display());
+        Ok(())
+    }
+
+    /// Says once that a directory is left alone.
+    fn leave(&self, path: &Path, reason: &str) {
+        if self.named.borrow_mut().insert(path.to_owned()) {
+            warning!("{}: left alone: {reason}", path.display());
+        }
+    }
+}
+
+/// What stays of a run; why it is none, in words.
+fn numbers(run: &Path) -> Result<Kept, String> {
+    let record = RunDir::read_record(run).map_err(|error| format!("{:#}", anyhow!(error)))?;
+    if !record.complete {
+        return Err("it was cut short".to_owned());
+    }
+    Kept::of(run, &record).map_err(str::to_owned)
+}
+
+/// The runs, oldest first, that are not to be kept, each with the reason. Never the latest, by
+/// whatever clock, and never one that this process has just made.
+fn due<'a>(
+    runs: &'a [Member],
+    keep: Keep,
+    made: Option<&Path>,
+    now_s: i64,
+) -> Vec<(&'a Member, String)> {
+    let Some((_, older)) = runs.split_last() else { return Vec::new() };
+    let is_free = |run: &&Member| Some(run.path.as_path()) != made;
+    let mut bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+    let mut left = runs.len();
+    let mut due = Vec::new();
+    for run in older.iter().filter(is_free) {
+        let reason = match keep {
+            Keep::Runs(most) if left > most => format!("the limit is {}", count(most, "run")),
+            Keep::Bytes(most) if bytes > most => {
+                format!("{:.1} MB of runs where {:.1} are kept", mb(bytes), mb(most))
+            }
+            Keep::Age(most) if age_s(run, now_s).is_some_and(|it| it > most.as_secs() as i64) => {
+                format!("older than {} d", most.as_secs() / 86_400)
+            }
+            _ => continue,
+        };
+        bytes = bytes.saturating_sub(run.bytes);
+        left -= 1;
+        due.push((run, reason));
+    }
+    due.truncate(MOST_AT_ONCE);
+    due
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn age_s(run: &Member, now_s: i64) -> Option<i64> {
+    let started: jiff::Timestamp = run.started.parse().ok()?;
+    Some(now_s.saturating_sub(started.as_second()))
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::schema::{FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
+
+    use super::*;
+
+    #[test]
+    fn runs_sizes_and_ages_are_told_apart() {
+        assert_eq!(keep("200"), Ok(Keep::Runs(200)));
+        assert_eq!(keep("500MiB"), Ok(Keep::Bytes(500 << 20)));
+        assert_eq!(keep("90d"), Ok(Keep::Age(Duration::from_hours(24 * 90))));
+        for wrong in ["0", "", "-1", "1.5", "12h", "0B", "90 dogs", "99999999999999999999999"] {
+            assert!(keep(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn record(started: &str) -> RunRecord {
+        RunRecord {
+            format_version: FORMAT_VERSION,
+            scenario: ScenarioRecord { name: "measure/quick".to_owned(), ..Default::default() },
+            world: World::Measured,
+            host: HostFacts { started: started.to_owned(), ..HostFacts::default() },
+            ..RunRecord::default()
+        }
+    }
+
+    /// A series of as many runs as there are days.
+    fn series(directory: &Path, days: &[u32], keep: Keep) -> Keeper {
+        let keeper = Keeper::open(directory, "s-1", Some(keep)).unwrap();
+        for day in days {
+            add(&keeper, &format!("day-{day:02}"), &format!("2026-01-{day:02}T00:00:00Z"));
+        }
+        keeper
+    }
+
+    fn add(keeper: &Keeper, name: &str, started: &str) {
+        let run = keeper.path().join(name);
+        RunDir::create(&run, record(started)).unwrap().finish(1.0).unwrap();
+        keeper.adopt(&run, started);
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap().flatten();
+        let folders = entries.filter(|it| it.path().is_dir());
+        let mut names: Vec<String> =
+            folders.map(|it| it.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_oldest_go_and_their_numbers_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[1, 2, 3, 4], Keep::Runs(2));
+        std::fs::create_dir(directory.path().join("mine")).unwrap();
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
+        let kept: Vec<String> =
+            kept::read(directory.path()).unwrap().into_iter().map(|kept| kept.run).collect();
+        assert_eq!(kept, ["day-01", "day-02"]);
+        // What is left alone is named once.
+        assert_eq!(keeper.named.borrow().len(), 1);
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
+    }
+
+    #[test]
+    fn the_newest_stays_whatever_is_asked_for() {
+        for limit in [Keep::Runs(1), Keep::Bytes(1), Keep::Age(SHORTEST_AGE)] {
+            let directory = tempfile::tempdir().unwrap();
+            series(directory.path(), &[1, 2, 3], limit).prune();
+            assert_eq!(names(directory.path()), ["day-03"], "{limit:?}");
+        }
+        // A clock that went back: what was just made looks like the oldest.
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[2, 3], Keep::Runs(1));
+        add(&keeper, "day-01", "1970-01-01T00:00:00Z");
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-01", "day-03"]);
+        // One that is far ahead costs no more than a few at once.
+        let directory = tempfile::tempdir().unwrap();
+        let days: Vec<u32> = (1..=28).collect();
+        series(directory.path(), &days, Keep::Age(SHORTEST_AGE)).prune();
+        assert_eq!(names(directory.path()).len(), 28 - MOST_AT_ONCE);
+    }
+
+    #[test]
+    fn a_removal_that_was_cut_short_is_finished_and_a_lost_head_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[1, 2, 3], Keep::Runs(9));
+        for day in ["day-01", "day-02"] {
+            std::fs::remove_file(directory.path().join(day).join("run.json")).unwrap();
+        }
+        let begun = Kept::of(Path::new("day-01"), &record("2026-01-01T00:00:00Z")).unwrap();
+        kept::add(directory.path(), &begun).unwrap();
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-02", "day-03"]);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_kept_keep_the_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
+        std::fs::write(directory.path().join("removed-runs.jsonl"), "my notes\n").unwrap();
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-01", "day-02"]);
+    }
+}

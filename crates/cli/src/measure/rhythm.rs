@@ -1,0 +1,95 @@
+//! When the next measurement of a series comes.
+
+use std::time::Duration;
+
+use underload_aqm::rng::Rng;
+
+/// With `--jitter` each pause is the interval times 0.75 to 1.25: clients that were started
+/// together do not come back together.
+const JITTER_LEAST: f64 = 0.75;
+const JITTER_SPAN: f64 = 0.5;
+
+/// M-Lab's rules for clients that nobody sits at (ndt7 protocol specification, "Requirements for
+/// non-interactive clients"): pauses drawn from an exponential distribution with a mean of six
+/// hours, none shorter than 2,160 s, none longer than 54,000 s. The shortest is what the 40 tests a
+/// day that its locate service admits come to.
+pub const PUBLIC_MEAN_LEAST: Duration = Duration::from_hours(6);
+/// No two tests of a series are nearer to each other.
+pub const PUBLIC_PAUSE_LEAST: Duration = Duration::from_mins(36);
+/// The longest pause is so many means: 54,000 s of six hours.
+const LONGEST_MEANS: f64 = 2.5;
+
+/// How measurements follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rhythm {
+    /// From one start to the next, a little shorter or longer if that is wanted.
+    Steady {
+        /// The interval.
+        every: Duration,
+        /// Whether chance changes it.
+        jitter: bool,
+    },
+    /// From one end to the next start, as M-Lab asks for: without memory, so that clients never
+    /// fall into step with each other, with the hour, or with the line's own rhythms.
+    Memoryless {
+        /// The mean of the distribution that pauses are drawn from.
+        mean: Duration,
+    },
+}
+
+impl Rhythm {
+    /// The next pause.
+    pub fn pause(self, random: &mut Rng) -> Duration {
+        // From 0 to below 1.
+        let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        match self {
+            Self::Steady { every, jitter: false } => every,
+            Self::Steady { every, jitter: true } => {
+                every.mul_f64(JITTER_LEAST + JITTER_SPAN * share)
+            }
+            Self::Memoryless { mean } => {
+                let drawn = mean.mul_f64((-(1.0 - share).ln()).min(LONGEST_MEANS));
+                drawn.max(PUBLIC_PAUSE_LEAST)
+            }
+        }
+    }
+
+    /// Whether pauses count from the start of a measurement, not from its end.
+    pub fn is_from_start(self) -> bool {
+        matches!(self, Self::Steady { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the specification's own program draws them: mean 21,600 s, kept from 2,160 to 54,000.
+    #[test]
+    fn pauses_between_public_tests_are_exponential_and_within_the_limits_of_m_lab() {
+        let mut random = Rng::new(1);
+        let rhythm = Rhythm::Memoryless { mean: PUBLIC_MEAN_LEAST };
+        let drawn: Vec<f64> =
+            (0..20_000).map(|_| rhythm.pause(&mut random).as_secs_f64()).collect();
+        let below = |s: f64| drawn.iter().filter(|it| **it < s).count() as f64 / 20_000.0;
+        assert!(drawn.iter().all(|s| (2_160.0..=54_000.0).contains(s)));
+        // P(X < x) = 1 - exp(-x / mean), within four standard deviations of 20,000 draws.
+        for x in [4_000.0_f64, 10_000.0, 21_600.0, 43_200.0] {
+            let expected = 1.0 - (-x / 21_600.0).exp();
+            assert!((below(x) - expected).abs() < 0.015, "{x}: {} for {expected}", below(x));
+        }
+        let at_least = drawn.iter().filter(|it| **it <= 2_160.0).count() as f64 / 20_000.0;
+        assert!((at_least - (1.0 - (-0.1_f64).exp())).abs() < 0.01, "{at_least}");
+    }
+
+    #[test]
+    fn steady_pauses_are_what_was_asked_for() {
+        let mut random = Rng::new(1);
+        let every = Duration::from_secs(400);
+        assert_eq!(Rhythm::Steady { every, jitter: false }.pause(&mut random), every);
+        for _ in 0..1_000 {
+            let pause = Rhythm::Steady { every, jitter: true }.pause(&mut random).as_secs_f64();
+            assert!((300.0..=500.0).contains(&pause), "{pause}");
+        }
+    }
+}
