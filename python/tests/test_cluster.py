@@ -29,6 +29,7 @@ class Kept:
     def __init__(self, units: int, stored: set[int] | None = None) -> None:
         self.units, self.stored = units, set(stored or ())
         self.flushed: set[int] = set(self.stored)
+        self.ticks = 0
 
     def missing(self, first: int) -> tuple[int, int] | None:
         start = next((it for it in range(first, self.units) if it not in self.stored), None)
@@ -40,7 +41,7 @@ class Kept:
         self.stored.update(int(word) for word in rows.split())
 
     def tick(self) -> None:
-        pass
+        self.ticks += 1
 
     def flush(self) -> None:
         self.flushed = set(self.stored)
@@ -64,6 +65,7 @@ class Hostile:
         self.all_asked: list[tuple[int, int]] = []
         self.cancelled: list[int] = []
         self.most_in_hand = 0
+        self.waits = 0
 
     def workers(self) -> int:
         return self.count
@@ -78,6 +80,7 @@ class Hostile:
 
     def wait(self, batches: list[int], seconds: float) -> list[int]:
         assert batches and set(batches) == set(self.asked)
+        self.waits += 1
         return self.random.sample(batches, self.random.randint(0, len(batches)))
 
     def result(self, batch: int) -> Rows:
@@ -130,7 +133,7 @@ def test_every_unit_is_kept_or_given_up(
     lost = {it for piece in given_up for it in range(piece.first, piece.end)}
     assert folder.stored | lost == set(range(units)) and not folder.stored & lost
     assert poison & (set(range(units)) - stored) <= lost
-    assert folder.flushed == folder.stored
+    assert folder.flushed == folder.stored and folder.ticks == pool.waits
     assert pool.most_in_hand <= max(1, workers) * _cluster.BATCHES_PER_WORKER
     assert not pool.asked and pool.cancelled == []
     computed = sum(value for kind, value in told if kind == "computed")
@@ -166,6 +169,13 @@ def test_a_cluster_that_loses_all_is_given_up() -> None:
     with pytest.raises(ul.ClusterError, match="50 batches in a row were lost.*WorkerCrashed"):
         compute(folder, pool, quiet)
     assert len(pool.all_asked) < 60 and sorted(pool.cancelled) == sorted(pool.asked)
+
+
+def test_units_that_are_given_up_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cluster, "MOST_LOST", 3)
+    folder, pool = Kept(100), Hostile(Random(7), loses=lambda first, end: first % 4 == 0)
+    with pytest.raises(ul.ClusterError, match="3 units were given up, the last of them: Worker"):
+        compute(folder, pool, quiet)
 
 
 def test_a_batch_takes_about_a_second() -> None:
@@ -209,7 +219,8 @@ def test_silence_is_told() -> None:
 
     class Silent(Hostile):
         def wait(self, batches: list[int], seconds: float) -> list[int]:
-            return batches if len(said) == 2 else []
+            self.waits += 1
+            return batches if self.waits == 7 else []
 
     said: list[Any] = []
     folder, pool = Kept(1), Silent(Random(6), workers=7)

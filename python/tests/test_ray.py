@@ -18,7 +18,7 @@ import underload as ul
 
 from test_sweep import scenario
 
-ray = pytest.importorskip("ray", reason="SKIPPED sweeps on Ray: pip install 'underload[ray]'")
+ray = pytest.importorskip("ray", reason="sweeps on Ray: pip install 'underload[ray]'")
 
 OBJECT_STORE = 100 * 2**20
 AXES = {"up": ["5mbit", "20mbit"], "rtt": ul.linspace("5ms", "80ms", 30)}
