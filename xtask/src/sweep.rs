@@ -92,8 +92,13 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
         ensure!(ended.is_none(), "it ended before its kill {number}: {ended:?}");
         child.kill()?;
         child.wait()?;
-        println!("  kill {number} after {:.0} s", after.as_secs_f64());
+        println!("  kill {number} after {:.1} s", after.as_secs_f64());
     }
+    let stored = fs::read_dir(&killed)?.filter_map(Result::ok);
+    let stored = stored.filter(|entry| entry.file_name().to_string_lossy().starts_with("part-"));
+    let parts = stored.count();
+    ensure!(parts > 0, "no kill came after rows had reached the disk; take more cells");
+    println!("  {parts} parts were stored");
     let last = Usage::of(sweep(program, &file).arg("--output").arg(&killed))?;
     last.print("to the end");
     for table in ["trials.parquet", "cells.parquet"] {
@@ -102,7 +107,6 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
         ensure!(own == other, "{table} differs");
         println!("  {table}: {} bytes, the same", own.len());
     }
-    ensure!(last.seconds < usage.seconds, "the premise: something was stored");
     println!();
     Ok(())
 }
