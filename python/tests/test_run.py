@@ -50,6 +50,22 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(run: ul.Run) 
     assert one.record["summaries"] != other.record["summaries"]
 
 
+def test_published_numbers_stand_beside_those_of_the_run(run: ul.Run) -> None:
+    call = ul.run("bode/figure-01-call", short=True)
+    lines = call.published().splitlines()
+    told = call.record["expectations"]
+    met = sum(it["verdict"]["outcome"] == "met" for it in told)
+    assert lines[0].startswith(f"{met} of {len(told)} met, ") and len(told) == 2
+    assert any("4000 (3000–5000) ms" in line and "of fifo/skype" in line for line in lines)
+    assert run.published() == "", "nothing was published of this scenario"
+
+
+def test_a_run_of_many_trials_has_a_distribution_of_their_means(run: ul.Run) -> None:
+    assert run.plot.cdf().name == "cdf-load"
+    many = ul.run(two_queues(), repeats=10)
+    assert many.plot.cdf().name == "cdf-mean"
+
+
 def test_a_run_is_saved_loaded_and_pickled_whole(run: ul.Run, tmp_path: Path) -> None:
     saved = run.save(tmp_path / "run")
     assert json.loads((saved / "run.json").read_text()) == run.record

@@ -53,8 +53,9 @@ class Plots(Mapping[str, Plot]):
         return len(self._plots)
 
     def cdf(self, phase: str = "load") -> Plot:
-        """The distribution of latency, an arm a line; `phase`: `load` or `idle`."""
-        return self[f"cdf-{phase}"]
+        """The distribution of latency, an arm a line; `phase`: `load` or `idle`. Where a report has
+        too many trials for a line through all packets, that of the trials' means under load."""
+        return self["cdf-mean" if phase == "load" and "cdf-load" not in self else f"cdf-{phase}"]
 
     def timeline(self, arm: int = 0) -> Plot:
         """A trial of an arm over its time, by the arm's position from 0."""

@@ -134,6 +134,12 @@ class Run:
         """What the run shows, in sentences."""
         return self._raw.sentences()
 
+    def published(self) -> str:
+        """The numbers that its scenario says somebody published, beside what this run measured:
+        met, missed and by how much, and why. As `underload figures` prints them; empty where the
+        scenario has none. `record["expectations"]` has them as numbers."""
+        return self._raw.published()
+
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Writes the report as one page that needs no network. An earlier report is replaced,
         another file is not."""

@@ -270,6 +270,11 @@ impl Run {
         self.shown(py, |runs| Ok(underload_report::summary_lines(runs)))
     }
 
+    /// Its scenario's published numbers beside what it measured.
+    fn published(&self) -> String {
+        underload_report::published_table(&self.record.expectations)
+    }
+
     /// What makes its numbers doubtful.
     fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.shown(py, |runs| Ok(underload_report::warnings(runs)))

@@ -41,7 +41,7 @@ pub use page::{
     write_figure_pages, write_history, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
-pub use published::{Figure, figures_markdown, figures_table};
+pub use published::{Figure, figures_markdown, figures_table, published_table};
 pub use sweep::{SweepOutcome, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};

@@ -35,7 +35,16 @@ pub fn figures_table(figures: &[Figure]) -> String {
     text
 }
 
-/// The same as Markdown: one overview, then a table for each figure.
+/// The published numbers of one run beside what it measured, as [`figures_table`] has them; empty
+/// where its scenario has none.
+pub fn published_table(expectations: &[Expectation]) -> String {
+    if expectations.is_empty() {
+        return String::new();
+    }
+    format!("{}\n{}", Count::of(expectations).words(), rows(expectations))
+}
+
+/// [`figures_table`] as Markdown: one overview, then a table for each figure.
 pub fn figures_markdown(figures: &[Figure]) -> String {
     let mut text = String::from(
         "| scenario | reproduces | numbers | met | missed | not measured |\n\
@@ -292,6 +301,11 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
 ";
         let text = figures_table(&figures());
         assert_eq!(text, expected);
+        let one = published_table(&figures()[0].expectations);
+        assert!(one.starts_with("1 of 4 met, 2 missed, 1 not measured\n"), "{one}");
+        let rows = one.split_once('\n').map_or("", |(_, rows)| rows);
+        assert!(rows.ends_with("why: not known\n") && expected.contains(rows), "{one}");
+        assert_eq!(published_table(&[]), "");
     }
 
     #[test]
