@@ -14,6 +14,7 @@ mod fuzz;
 mod measure;
 mod mutants;
 mod names;
+mod notebooks;
 mod playground;
 mod python;
 mod sim_live;
@@ -31,7 +32,8 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci         everything that CI checks; by hand are bench, book, browser, dist, mutants, reference
+  ci         everything that CI checks; by hand are bench, book, browser, dist, mutants, notebooks,
+             reference
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
@@ -47,6 +49,8 @@ usage: cargo xtask COMMAND
   python     the Python package: a wheel in a fresh environment, its tests, types and stubs;
              `python --release` that of users, with its size and the time of its import;
              `python --ray` the tests that need Ray, which it installs
+  notebooks  all notebooks, or those named, run whole and made into pages for the book; in ci they
+             run in short forms
   reference  writes the pages of the book that follow from the program
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, checksums
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         ["book"] => book::build(),
         ["playground"] => playground::build(),
         ["python", rest @ ..] => python::run(rest),
+        ["notebooks", names @ ..] => python::notebooks(names),
         ["dist", targets @ ..] => dist::run(targets),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),

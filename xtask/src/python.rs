@@ -1,5 +1,5 @@
 //! `cargo xtask python`: the Python package as its users get it. A wheel is made, installed into a
-//! fresh environment, and its tests, types and stubs are checked there.
+//! fresh environment, and its tests, types, stubs and notebooks are checked there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use crate::checks::{self, succeed, target};
+use crate::notebooks;
 
 /// Environments and wheels, below cargo's folder.
 const FOLDER: &str = "python";
@@ -65,10 +66,18 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     succeed(module(&["pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(tests))?;
     succeed(module(&["mypy", "--strict", &configured, "-p", "underload"]).stdout(Stdio::null()))?;
     succeed(module(&["mypy.stubtest", "underload._underload"]).stdout(Stdio::null()))?;
+    notebooks::run_quickly(&python)?;
     if profile == Profile::Release {
         tell_cost(&wheel, &python)?;
     }
     Ok(())
+}
+
+/// `cargo xtask notebooks`, with a wheel of what the tests are built from.
+pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
+    let Some(environments) = Environments::prepare()? else { return Ok(()) };
+    let python = environments.fresh(&environments.wheel_of_tests(&[])?)?;
+    notebooks::run_whole(&python, names)
 }
 
 /// Name of [`compare`] among the benchmarks.

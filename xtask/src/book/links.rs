@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use crate::notebooks;
 use crate::tidy::has_extension;
 
 /// The book's table of contents.
@@ -12,8 +13,12 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 pub fn problems(files: &[&str]) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(file).ok();
     let mut problems = missing_of_contents(files, &read(CONTENTS).unwrap_or_default());
-    for file in files.iter().filter(|file| has_extension(file, "md")) {
-        let Some(page) = read(file) else { continue };
+    let has_links = |file: &&&str| has_extension(file, "md") || has_extension(file, "ipynb");
+    for file in files.iter().filter(has_links) {
+        let Some(mut page) = read(file) else { continue };
+        if has_extension(file, "ipynb") {
+            page = notebooks::texts(&page);
+        }
         problems.extend(dead(file, &page, files, &read));
     }
     problems

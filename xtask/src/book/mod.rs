@@ -40,6 +40,7 @@ pub fn build() -> anyhow::Result<()> {
         _ => {}
     }
     copy(Path::new(SOURCE), &folder.join(SOURCE))?;
+    crate::notebooks::into_book(&folder.join(SOURCE))?;
     crate::playground::into_book(&folder.join(SOURCE).join("playground"))?;
     fs::copy("book.toml", folder.join("book.toml")).context("book.toml")?;
     let place = std::path::absolute(&book)?;
@@ -78,7 +79,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// A page whose links out of the book lead to the forge.
-fn outward(page: &str, path: &Path) -> String {
+pub fn outward(page: &str, path: &Path) -> String {
     let mut text = String::new();
     let mut rest = page;
     while let Some((before, after)) = rest.split_once("](") {

@@ -1,0 +1,139 @@
+//! `cargo xtask notebooks`: the notebooks run as a reader would run them, and made into pages of
+//! the book. In CI they run in short forms, by the same script (`python/notebooks/run.py`).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::book;
+use crate::checks::{succeed, target};
+use crate::tidy::has_extension;
+
+/// Where the notebooks and what runs them are.
+const FOLDER: &str = "python/notebooks";
+/// Set, it makes notebooks run short forms of everything.
+const QUICK: &str = "UNDERLOAD_QUICK";
+/// The line of the book's contents below which the pages stand.
+const ABOVE: &str = "- [Notebooks](notebooks.md)\n";
+
+/// Where the pages are made.
+fn pages() -> PathBuf {
+    target().join("notebooks")
+}
+
+/// Every notebook, by its name.
+fn notebooks() -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(FOLDER).context(FOLDER)? {
+        found.push(entry?.path());
+    }
+    found.retain(|path| path.extension().is_some_and(|end| end == "ipynb"));
+    found.sort();
+    Ok(found)
+}
+
+/// All of them, or those named, whole, with `python`; gives a page for each.
+pub fn run_whole(python: &Path, names: &[&str]) -> anyhow::Result<()> {
+    let known = notebooks()?;
+    let is_named = |path: &&PathBuf| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        names.is_empty() || names.iter().any(|name| *name == stem)
+    };
+    let wanted: Vec<&PathBuf> = known.iter().filter(is_named).collect();
+    if wanted.is_empty() || (!names.is_empty() && wanted.len() < names.len()) {
+        let known: Vec<_> = known.iter().filter_map(|path| path.file_stem()).collect();
+        bail!("usage: cargo xtask notebooks [NAME...]; there are {known:?}");
+    }
+    let mut command = script(python);
+    command.env_remove(QUICK).arg("--pages").arg(pages()).args(wanted);
+    succeed(&mut command)?;
+    eprintln!("{}", pages().display());
+    Ok(())
+}
+
+/// All of them in their short forms, within seconds.
+pub fn run_quickly(python: &Path) -> anyhow::Result<()> {
+    succeed(script(python).env(QUICK, "1").args(notebooks()?))
+}
+
+fn script(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.arg(Path::new(FOLDER).join("run.py"));
+    command
+}
+
+/// Puts the pages that were made into the book's sources, and into its contents. One that is older
+/// than its notebook shows what is no longer true: it is left out, and told.
+pub fn into_book(docs: &Path) -> anyhow::Result<()> {
+    let mut listed = String::new();
+    for notebook in notebooks()? {
+        let stem = notebook.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let page = pages().join(format!("{stem}.md"));
+        let text = match fs::read_to_string(&page) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                eprintln!("SKIPPED {stem}: not run yet; cargo xtask notebooks {stem}");
+                continue;
+            }
+            text => text.with_context(|| page.display().to_string())?,
+        };
+        if fs::metadata(&page)?.modified()? < fs::metadata(&notebook)?.modified()? {
+            eprintln!("SKIPPED {stem}: changed since it was run; cargo xtask notebooks {stem}");
+            continue;
+        }
+        let folder = docs.join("notebooks");
+        fs::create_dir_all(&folder)?;
+        let place = format!("docs/notebooks/{stem}.md");
+        fs::write(folder.join(format!("{stem}.md")), book::outward(&text, Path::new(&place)))?;
+        let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let _ = writeln!(listed, "  - [{title}](notebooks/{stem}.md)");
+    }
+    if listed.is_empty() {
+        return Ok(());
+    }
+    copy_pictures(&docs.join("notebooks"))?;
+    let contents = docs.join("SUMMARY.md");
+    let text = fs::read_to_string(&contents).context("SUMMARY.md")?;
+    let Some((before, after)) = text.split_once(ABOVE) else {
+        bail!("docs/SUMMARY.md does not list notebooks.md as it did");
+    };
+    fs::write(&contents, format!("{before}{ABOVE}{listed}{after}")).context("SUMMARY.md")
+}
+
+fn copy_pictures(folder: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(pages())? {
+        let path = entry?.path();
+        if has_extension(&path.to_string_lossy(), "svg") {
+            let name = path.file_name().unwrap_or_default();
+            fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The texts of a notebook, without its code; empty where it is none.
+pub fn texts(notebook: &str) -> String {
+    let document: serde_json::Value = serde_json::from_str(notebook).unwrap_or_default();
+    let cells = document["cells"].as_array().into_iter().flatten();
+    let lines = cells.filter(|cell| cell["cell_type"] == "markdown").flat_map(|cell| {
+        let lines = cell["source"].as_array().into_iter().flatten();
+        lines.filter_map(|line| line.as_str()).chain(["\n"])
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_texts_of_a_notebook_leave_its_code_out() {
+        let notebook = r##"{"cells": [{"cell_type": "markdown", "source": ["# A\n", "[b](c.md)"]},
+            {"cell_type": "code", "source": ["d"]}, {"cell_type": "markdown", "source": ["e"]}]}"##;
+        assert_eq!(texts(notebook), "# A\n[b](c.md)\ne\n");
+        assert_eq!(texts("no notebook"), "");
+    }
+}
