@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,22 @@ def busy_workers(cluster: Any) -> list[int]:
             tasks = Path(f"/proc/{raylet.process.pid}/task")
             for children in tasks.glob("*/children"):
                 for child in children.read_text().split():
-                    title = Path(f"/proc/{child}/cmdline").read_bytes()
-                    if title.startswith(b"ray::underload_sweep"):
-                        found.append(int(child))
+                    with suppress(OSError):
+                        title = Path(f"/proc/{child}/cmdline").read_bytes()
+                        if title.startswith(b"ray::underload_sweep"):
+                            found.append(int(child))
     return found
 
 
 def test_workers_that_are_killed_change_no_byte(
     cluster: Any, here: ul.Sweep, tmp_path: Path
 ) -> None:
-    killed = []
+    killed: list[int] = []
 
     def kill() -> None:
         until = time.monotonic() + 60
-        while not (busy := busy_workers(cluster)):
+        # A process that was killed may be listed for a while.
+        while not (busy := [it for it in busy_workers(cluster) if it not in killed]):
             assert time.monotonic() < until, "no worker computes"
             time.sleep(0.01)
         os.kill(busy[0], signal.SIGKILL)
@@ -102,7 +105,7 @@ def test_workers_that_are_killed_change_no_byte(
     there = ul.sweep(
         scenario(), AXES, repeats=REPEATS, out=tmp_path / "sweep", on="ray", progress=watch
     )
-    assert len(set(killed)) == 3
+    assert len(killed) == 3
     assert there.complete and there.failed == []
     assert tables(there.directory) == tables(here.directory)
     assert not ray.is_initialized()
