@@ -187,6 +187,38 @@ fn a_server_that_is_told_to_stop_stops_and_says_how_it_was() {
     assert!(said.contains("no answer from") && said.contains("serve` running"), "{said}");
 }
 
+/// A program that starts a server learns from one line where it is.
+#[test]
+fn a_server_says_where_it_listens_as_one_document() {
+    let home = tempfile::tempdir().unwrap();
+    let listeners = ["--json", "--metrics", "127.0.0.1:0", "--compat", "nq:0,irtt:0"];
+    let child = underload(home.path())
+        .args(["serve", "--bind", "127.0.0.1", "--port", "0"])
+        .args(listeners)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut server = Server { child, address: String::new(), fingerprint: String::new() };
+    let mut line = String::new();
+    BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    server.address = told["addresses"][0].as_str().unwrap().to_owned();
+    server.fingerprint = told["fingerprint"].as_str().unwrap().to_owned();
+    assert!(told["udp_port"].as_u64().unwrap() > 0, "{told}");
+    let tools = told["other_tools"].as_array().unwrap();
+    let of: Vec<&str> = tools.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
+    assert_eq!(of, ["nq", "irtt"]);
+    // What it names answers.
+    for at in [&told["metrics"], &tools[0]["address"]] {
+        TcpStream::connect(at.as_str().unwrap()).unwrap();
+    }
+    let trust = ["--trust", &server.fingerprint, "--json"];
+    let output = measure(home.path(), &server, &trust);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["findings"][0]["step"], "up", "{document}");
+}
+
 #[test]
 fn a_port_of_something_else_is_told_as_such() {
     let home = tempfile::tempdir().unwrap();

@@ -160,6 +160,8 @@ const KEY_LEN_MAX: usize = 1024;
 /// All that runs beside the service; dropping it ends it.
 #[derive(Debug)]
 pub struct Extra {
+    /// By the tool whose clients are answered, and where.
+    pub listening: Vec<(&'static str, SocketAddr)>,
     _running: Vec<Running>,
 }
 
@@ -185,17 +187,19 @@ pub fn start(
         ledger: ledger.clone(),
         identity,
     };
-    let mut running = Vec::new();
+    let (mut running, mut listening) = (Vec::new(), Vec::new());
     for listener in listeners.all() {
         for address in addresses {
             let at = SocketAddr::new(*address, listener.port);
             let started = host.listen(listener.tool, at);
             let name = listener.tool.name();
             let option = if listener.tool == Tool::Web { "--web" } else { "--compat" };
-            running.push(started.with_context(|| format!("{option} {name} at {at}"))?);
+            let (server, at) = started.with_context(|| format!("{option} {name} at {at}"))?;
+            running.push(server);
+            listening.push((name, at));
         }
     }
-    Ok(Extra { _running: running })
+    Ok(Extra { listening, _running: running })
 }
 
 /// What all listeners for other tools share.
@@ -210,7 +214,7 @@ struct Host<I> {
 }
 
 impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
-    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<Running> {
+    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<(Running, SocketAddr)> {
         let (policy, duration_max) = (self.policy, self.limits.duration_max);
         // All of them together have this; the ledger sees to it.
         let bit_per_s = self.limits.compat_bit_per_s.max(1);
@@ -219,9 +223,10 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
             Tool::Irtt => {
                 let socket = UdpSocket::bind(at)?;
                 let limits = IrttLimits { duration_max, policy, ..IrttLimits::default() };
-                eprintln!("irtt clients at {}", socket.local_addr()?);
+                let at = socket.local_addr()?;
+                eprintln!("irtt clients at {at}");
                 let server = IrttServer::start(socket, limits, self.irtt_key.clone(), ledger)?;
-                Ok(Running::Irtt { _server: server })
+                Ok((Running::Irtt { _server: server }, at))
             }
             Tool::Iperf3 => {
                 let listener = TcpListener::bind(at)?;
@@ -231,7 +236,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 eprintln!("iperf3 clients at {at}");
                 let socket = UdpSocket::bind(at)?;
                 let server = Iperf3Server::start(listener, socket, limits, ledger)?;
-                Ok(Running::Iperf3 { _server: server })
+                Ok((Running::Iperf3 { _server: server }, at))
             }
             Tool::Nq | Tool::Web => {
                 let listener = TcpListener::bind(at)?;
@@ -248,11 +253,12 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let limits = NqLimits { window_bytes: window as u32, ..base };
                 let start = if tool == Tool::Web { NqServer::start_page } else { NqServer::start };
                 let server = start(listener, identity, limits, ledger)?;
-                Ok(Running::Nq { _server: server })
+                Ok((Running::Nq { _server: server }, at))
             }
             Tool::Stamp => {
                 let socket = UdpSocket::bind(at)?;
-                eprintln!("STAMP senders at {}", socket.local_addr()?);
+                let local = socket.local_addr()?;
+                eprintln!("STAMP senders at {local}");
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
                 let base = StampConfig::default();
                 // It keeps no accounts: its longest answers have a quarter of the rate at most.
@@ -265,7 +271,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                     policy,
                     ..base
                 };
-                Ok(Running::Stamp { _server: StampServer::start(socket, config)? })
+                Ok((Running::Stamp { _server: StampServer::start(socket, config)? }, local))
             }
         }
     }

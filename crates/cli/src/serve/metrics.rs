@@ -14,6 +14,7 @@ use underload_probe::service::Service;
 /// The listener; dropping it ends it.
 #[derive(Debug)]
 pub struct Metrics {
+    address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -29,11 +30,17 @@ const CLIENT_MAX: Duration = Duration::from_secs(2);
 const CLIENTS_MAX: usize = 16;
 
 impl Metrics {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Answers at `address` until dropped.
     pub fn start(address: SocketAddr, service: Arc<Service>) -> anyhow::Result<Self> {
         let listener =
             TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
         listener.set_nonblocking(true).context("--metrics")?;
+        let address = listener.local_addr().context("--metrics")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let body = move || {
@@ -52,7 +59,7 @@ impl Metrics {
         };
         let builder = std::thread::Builder::new().name("metrics".to_owned());
         let thread = Some(builder.spawn(body).context("--metrics")?);
-        Ok(Self { stop, thread })
+        Ok(Self { address, stop, thread })
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underload_aqm::config::{Kind, Value};
@@ -125,6 +126,9 @@ pub struct Serving {
     /// Its key, PKCS #8 in PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Says where it listens as one JSON document instead of lines, once all of it does.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     extra: extra::Listeners,
     #[command(flatten)]
@@ -154,13 +158,14 @@ impl Serving {
         let limits = config.limits;
         let signals = Signals::watch()?;
         let service = Arc::new(Service::start(config)?);
-        let _metrics =
+        let metrics =
             self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
         let ledger = service.compat();
-        let _extra =
+        let extra =
             extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
         let member = member.map(|member| member.start(Arc::clone(&service), limits)).transpose()?;
-        announce(&service)?;
+        let others = (metrics.as_ref().map(metrics::Metrics::address), extra.listening.as_slice());
+        announce(&service, others, self.json)?;
         wait_for_the_end(&service, member, &signals);
         Ok(())
     }
@@ -296,12 +301,30 @@ fn has_ipv6() -> bool {
     std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// One line per address on stdout, for scripts that wait for it; what to type, on stderr.
-fn announce(service: &Service) -> anyhow::Result<()> {
+/// One line per address on stdout, for scripts that wait for it, or all of it as one document; what
+/// to type, on stderr. `others` are the address of the metrics and clients of other tools.
+fn announce(
+    service: &Service,
+    (metrics, tools): (Option<SocketAddr>, &[(&str, SocketAddr)]),
+    json: bool,
+) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let (fingerprint, udp_port) = (service.fingerprint(), service.udp_port());
-    for address in service.addresses() {
-        writeln!(out, "listening {address} udp {udp_port} {fingerprint}")?;
+    if json {
+        let tools = tools.iter().map(|(tool, at)| json!({ "tool": tool, "address": at }));
+        let document = json!({
+            "version": 1,
+            "addresses": service.addresses(),
+            "udp_port": udp_port,
+            "fingerprint": fingerprint.to_string(),
+            "metrics": metrics,
+            "other_tools": tools.collect::<Vec<_>>(),
+        });
+        writeln!(out, "{document}")?;
+    } else {
+        for address in service.addresses() {
+            writeln!(out, "listening {address} udp {udp_port} {fingerprint}")?;
+        }
     }
     out.flush()?;
     let command = measure_command(service.address());
