@@ -86,7 +86,22 @@ fn an_ndt7_test_leaves_a_run_that_reports_and_history_read() {
     let output = run(home.path(), &[&base[..], &several].concat());
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
     assert!(home.path().join("line/report.html").is_file());
+    // The next one takes its place, and history still knows of both.
+    let runs = || -> Vec<String> {
+        let folders = std::fs::read_dir(home.path().join("line")).unwrap().flatten();
+        let folders = folders.filter(|it| it.path().join("run.json").is_file());
+        folders.map(|it| it.file_name().into_string().unwrap()).collect()
+    };
+    let first = runs();
+    std::fs::create_dir(home.path().join("line/mine")).unwrap();
+    let output = run(home.path(), &[&base[..], &several, &["--keep", "1"]].concat());
+    let said = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("removed line/{}: the limit is 1 run", first[0])), "{said}");
+    assert!(said.contains("line/mine: left alone: there is no made.json in it"), "{said}");
+    assert!(runs().len() == 1 && runs() != first && home.path().join("line/mine").is_dir());
     let history = run(home.path(), &["history", "line", "--metric", "load-p50"]);
+    assert!(words(&history.stdout).contains("2 runs were read."), "{history:?}");
     let told = words(&history.stdout);
     assert!(told.contains("down: median latency under load is 42"), "{told}");
 }

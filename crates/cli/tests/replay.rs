@@ -296,3 +296,40 @@ fn a_filter_takes_one_direction_and_a_script_has_none() {
     };
     assert_eq!((rows("udp"), rows("from 0.0.0.1"), rows("to 0.0.0.9")), (2, 1, 0));
 }
+
+#[test]
+fn a_page_shows_the_queues_side_by_side_and_replaces_nothing_of_the_user() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // 2 s of twice what the link carries.
+    let packet = |at: u64| format!("{},1500,{},0,ect0\n", at * 600_000, at % 3);
+    let rows: Vec<String> = (0..3_400).map(packet).collect();
+    let script = format!("time_ns,len,flow,dscp,ecn\n{}", rows.concat());
+    let input = file(directory.path(), "in.csv", script.as_bytes());
+    let page = directory.path().join("page.html");
+    let arguments =
+        ["--queue", "fifo:limit=64KiB", "--queue", "codel:ecn=on", "--link", "10mbit", "--html"];
+    let output = replay(&input, &[&arguments[..], &[page.to_str().expect("text")]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let table = String::from_utf8(output.stdout).expect("text");
+    let html = fs::read_to_string(&page).expect("the page");
+    assert!(html.contains("Open loop: the senders do not react."));
+    for part in ["fifo:", "codel:", "Cumulative distribution", "Packets dropped", "Packets marked"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    // The numbers of the table are those of the page.
+    let row = table.lines().find(|line| line.starts_with("fifo")).expect("a row");
+    let dropped: u64 = row.split_whitespace().nth(4).expect("dropped").parse().expect("a number");
+    assert!(dropped > 1_000, "the premise: {table}");
+    assert!(html.contains(&format!("overlimit {dropped}")), "{row}");
+    // Its own page is replaced, nothing else, and neither the input.
+    let again = replay(&input, &[&arguments[..], &[page.to_str().expect("text")]].concat());
+    assert!(again.status.success(), "{again:?}");
+    let mine = file(directory.path(), "mine.html", b"<title>mine</title>");
+    for place in [mine.as_path(), input.as_path(), directory.path()] {
+        let said = refused(&input, &[&arguments[..], &[place.to_str().expect("text")]].concat());
+        assert!(said.contains("--html"), "{said}");
+    }
+    assert_eq!(fs::read(&mine).expect("mine"), b"<title>mine</title>");
+    assert_eq!(fs::read_to_string(&input).expect("the input"), script);
+}

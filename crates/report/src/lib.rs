@@ -8,6 +8,7 @@
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
+//! - [`replay_page`], [`replay_lines`]: what several queues did to the packets of a recording.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the same for the cohorts of a plan.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`SweepOutcome`], [`sweep_page`]: what a sweep of a million cells comes to.
@@ -24,6 +25,7 @@ mod measured;
 mod page;
 mod plot;
 mod published;
+mod replayed;
 mod study;
 mod subject;
 mod sweep;
@@ -37,11 +39,13 @@ pub use combine::{LoadError, load};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
-    FigurePage, PageError, cohort_page, history_page, plots, render, sweep_page,
-    write_figure_pages, write_history, write_page, write_report, write_sweep_report,
+    FigurePage, PageError, check_replay_place, cohort_page, history_page, plots, render,
+    replay_page, sweep_page, write_figure_pages, write_history, write_page, write_replay,
+    write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table, published_table};
+pub use replayed::{Replayed, ReplayedQueue, replay_lines};
 pub use sweep::{SweepOutcome, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};

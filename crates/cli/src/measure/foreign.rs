@@ -71,7 +71,7 @@ impl Told {
         };
         let finding = Finding {
             step: name.to_owned(),
-            label: label(&self.foreign.test, self.direction),
+            label: self.foreign.test.clone(),
             valid: validity.is_valid(),
             invalid_because: in_words(&validity),
             latencies: Vec::new(),
@@ -136,7 +136,7 @@ pub fn directions(arguments: &Arguments) -> Vec<LoadDirection> {
 pub fn arms(test: &str, directions: &[LoadDirection]) -> Vec<ArmRecord> {
     let arm = |direction: &LoadDirection| ArmRecord {
         name: name(*direction).to_owned(),
-        label: label(test, *direction),
+        label: test.to_owned(),
         ..ArmRecord::default()
     };
     directions.iter().map(arm).collect()
@@ -148,10 +148,6 @@ pub fn name(direction: LoadDirection) -> &'static str {
         LoadDirection::Up => Direction::Up.name(),
         LoadDirection::Down => Direction::Down.name(),
     }
-}
-
-fn label(test: &str, direction: LoadDirection) -> String {
-    format!("{test} {}", name(direction))
 }
 
 /// Refuses what such a test could not be repeated with.

@@ -1,5 +1,6 @@
 //! `--filter`: which packets of a capture are replayed.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -7,6 +8,14 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     conditions: Vec<Condition>,
+    /// As it was given.
+    text: String,
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +73,10 @@ impl FromStr for Filter {
                 _ => return Err(format!("`{word}`: {EXPECTED}")),
             });
         }
-        if conditions.is_empty() { Err(EXPECTED.to_owned()) } else { Ok(Self { conditions }) }
+        if conditions.is_empty() {
+            return Err(EXPECTED.to_owned());
+        }
+        Ok(Self { conditions, text: text.trim().to_owned() })
     }
 }
 

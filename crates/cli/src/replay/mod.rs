@@ -9,6 +9,7 @@ mod filter;
 mod input;
 mod order;
 mod output;
+mod picture;
 mod script;
 
 use std::fmt::Write as _;
@@ -21,16 +22,19 @@ use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
+use underload_report::Replayed;
 use underload_run::modem_file;
 use underload_run::replay::{self, Replay, Settled};
 use underload_run::source::load_file;
 
-use crate::console::warning;
+use crate::console::{note, warning};
 use crate::exit::OrBadInput;
+use crate::present;
 use fates::Numbers;
 use filter::Filter;
 use input::Arrival;
 use output::OutputFile;
+use picture::Steps;
 
 /// The command line of `underload replay`.
 #[derive(Debug, Args)]
@@ -50,7 +54,8 @@ INCOMPLETE, and the exit status is 2. The senders do not react: the packets are 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
   underload replay all.pcap --filter 'from 192.0.2.7 port 443' --link 10mbit --queue pie > fates.csv
-  underload replay all.pcap --link 10mbit --queue fifo:limit=64KiB --queue codel --queue pie")]
+  underload replay all.pcap --link 10mbit --queue fifo:limit=64KiB --queue codel --queue pie
+  underload replay all.pcap --link 10mbit --queue fifo --queue codel --html page.html --open")]
 pub struct Arguments {
     /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,
@@ -72,6 +77,13 @@ pub struct Arguments {
     /// Writes the fates there instead of to stdout; of several queues, into this folder.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Writes a page there: how long packets waited in each queue, drops and marks over time, what
+    /// it cannot tell.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Opens that page in a browser.
+    #[arg(long, requires = "html")]
+    pub open: bool,
     /// Prints the summary as one JSON document, a list with an entry for each queue, instead of the
     /// fates.
     #[arg(long)]
@@ -87,10 +99,15 @@ struct Bench {
     file: Option<OutputFile>,
     /// What is written to, for messages.
     name: String,
+    /// What the page is drawn from, if there is one.
+    steps: Option<Steps>,
 }
 
 /// Replays the input.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(page) = &arguments.html {
+        picture::check(page, &arguments.input)?;
+    }
     let mut benches = arguments.benches()?;
     let arrivals = input::open(&arguments.input, &arguments.filter).or_bad_input()?;
     let outcome = drive(&mut benches, arrivals);
@@ -105,6 +122,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         warning!("INCOMPLETE: the input could not be read to its end; up to there:");
     }
     arguments.tell(&benches)?;
+    arguments.draw(&benches, outcome.is_ok())?;
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
 
@@ -133,7 +151,8 @@ impl Arguments {
             let (file, mut output, name) = self.output(is_alone, number, &queue)?;
             writeln!(output, "{}", fates::HEADER).with_context(|| name.clone())?;
             let replay = Replay::new(built);
-            Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name })
+            let steps = self.html.is_some().then(Steps::default);
+            Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name, steps })
         };
         queues.into_iter().enumerate().map(bench).collect()
     }
@@ -160,6 +179,34 @@ impl Arguments {
         let file = OutputFile::begin(&path, &self.input)?;
         let output = Box::new(BufWriter::new(file.clone()));
         Ok((Some(file), output, path.display().to_string()))
+    }
+
+    /// The page, if one is wanted.
+    fn draw(&self, benches: &[Bench], is_complete: bool) -> anyhow::Result<()> {
+        let (Some(path), Some(first)) = (&self.html, benches.first()) else { return Ok(()) };
+        let (offered, step_s) = first.steps.as_ref().map_or((Vec::new(), 0.0), picture::offered);
+        let drawn = |bench: &Bench| {
+            let steps = bench.steps.as_ref()?;
+            Some(picture::queue(&bench.replay, &bench.queue, steps))
+        };
+        let span = |bench: &Bench| bench.replay.span().as_nanos() as f64 / 1e9;
+        let replayed = Replayed {
+            input: self.input.display().to_string(),
+            filter: self.filter.to_string(),
+            link: self.link.clone(),
+            seed: self.seed,
+            is_complete,
+            span_s: benches.iter().map(span).fold(0.0, f64::max),
+            offered,
+            step_s,
+            queues: benches.iter().filter_map(drawn).collect(),
+        };
+        picture::write(path, &replayed)?;
+        note!("page: {}", path.display());
+        if self.open {
+            present::open(path);
+        }
+        Ok(())
     }
 
     /// The summaries, or the table of several queues.
@@ -222,8 +269,8 @@ fn drive(
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
 ) -> anyhow::Result<()> {
     let input = feed(benches, arrivals);
-    for Bench { replay, output, .. } in benches {
-        replay.finish(&mut |row: Settled| fates::write_row(output, &row))?;
+    for Bench { replay, output, steps, .. } in benches {
+        replay.finish(&mut |row: Settled| settled(output, steps.as_mut(), &row))?;
     }
     input
 }
@@ -235,9 +282,19 @@ fn feed(
     for arrival in arrivals {
         let Arrival { id, time, meta, .. } = arrival.or_bad_input()?;
         let arrival = replay::Arrival { id, time, meta };
-        for Bench { replay, output, .. } in &mut *benches {
-            replay.arrive(&arrival, &mut |row: Settled| fates::write_row(output, &row))?;
+        for Bench { replay, output, steps, .. } in &mut *benches {
+            if let Some(steps) = steps {
+                steps.came(time, meta.len);
+            }
+            replay.arrive(&arrival, &mut |row: Settled| settled(output, steps.as_mut(), &row))?;
         }
     }
     Ok(())
+}
+
+fn settled(output: &mut impl Write, steps: Option<&mut Steps>, row: &Settled) -> io::Result<()> {
+    if let Some(steps) = steps {
+        steps.settled(row);
+    }
+    fates::write_row(output, row)
 }

@@ -105,13 +105,15 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
         (Some(load), Some(smallest)) => format!(
-            "; round trip under load {}, {smallest:.1} ms without. The load adds {} to the median",
+            "; round trip under load {}, {} ms without. The load adds {} to the median",
             readings(load),
+            in_ms(smallest),
             added_words(foreign.added_ms().unwrap_or(0.0))
         ),
         (Some(load), None) => format!("; round trip under load {}", readings(load)),
         (None, Some(smallest)) => format!(
-            "; round trip {smallest:.1} ms without load, and under load the server does not tell it"
+            "; round trip {} ms without load, and under load the server does not tell it",
+            in_ms(smallest)
         ),
         (None, None) => "; of round trips the server tells nothing".to_owned(),
     };
@@ -124,8 +126,13 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
 
 /// `p50 36.0 ms, p90 41.2 ms, largest 60.3 ms (40 smoothed readings)`.
 fn readings(it: &Readings) -> String {
-    let Readings { of, count, p50_ms, p90_ms, max_ms } = it;
-    format!("p50 {p50_ms:.1} ms, p90 {p90_ms:.1} ms, largest {max_ms:.1} ms ({count} {of})")
+    let Readings { of, count, .. } = it;
+    let [p50, p90, max] = [it.p50_ms, it.p90_ms, it.max_ms].map(in_ms);
+    format!("p50 {p50} ms, p90 {p90} ms, largest {max} ms ({count} {of})")
+}
+
+fn in_ms(value: f64) -> String {
+    if value < 1.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 fn responsiveness(name: &str, rpm: Rpm) -> String {
@@ -180,8 +187,7 @@ fn added_words(added_ms: f64) -> String {
 fn quantiles(latency: &ClassLatency) -> String {
     let ms = |value: Option<f64>| match value {
         None => "-".to_owned(),
-        Some(value) if value < 1.0 => format!("{value:.2}"),
-        Some(value) => format!("{value:.1}"),
+        Some(value) => in_ms(value),
     };
     let (name, high) = match latency.p99_ms {
         Some(p99) => ("p99", Some(p99)),

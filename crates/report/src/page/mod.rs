@@ -16,6 +16,7 @@ mod parts;
 mod provenance;
 mod published;
 mod queues;
+mod replay;
 mod service_flows;
 mod study;
 mod sweep;
@@ -37,6 +38,7 @@ use contents::with_contents;
 pub use book::{FigurePage, write_figure_pages};
 pub use cohorts::cohort_page;
 pub use history::{history_page, write_history};
+pub use replay::{check_replay_place, replay_page, write_replay};
 pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use measured::findings;

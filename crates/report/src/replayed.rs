@@ -1,0 +1,202 @@
+//! What became of a recording's packets in several queues, in sentences.
+//!
+//! A replay is an open loop: the packets come as they came, whatever the queue does to them. So no
+//! sentence here says what a line would have been like; each says what a queue did to these
+//! packets.
+
+use crate::words::{one_line, significant, thousands};
+
+/// A recording through one link, with several queues in front of it side by side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replayed {
+    /// Name of the recording.
+    pub input: String,
+    /// What of it was taken; empty if all was.
+    pub filter: String,
+    /// The link, as its SPEC has it.
+    pub link: String,
+    /// The random numbers' seed.
+    pub seed: u64,
+    /// False where the recording could not be read to its end.
+    pub is_complete: bool,
+    /// From the first packet to the end of the last transmission, the longest of the queues', s.
+    pub span_s: f64,
+    /// What came, over time: s since the first packet, Mbit/s.
+    pub offered: Vec<(f64, f64)>,
+    /// Width of what the curves count together, s.
+    pub step_s: f64,
+    /// Each queue, in the order asked for.
+    pub queues: Vec<ReplayedQueue>,
+}
+
+/// What became of the packets in one queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayedQueue {
+    /// The queue, as its SPEC has it; queues of one SPEC are told apart by it no more.
+    pub queue: String,
+    /// Packets that came.
+    pub packets: u64,
+    /// Packets that were sent, marked ones among them.
+    pub sent: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Packets dropped, by reason.
+    pub drops: Vec<(String, u64)>,
+    /// Sojourn of the packets sent, ms: p50, p90, p99, largest; `None` where none was.
+    pub sojourn_ms: Option<[f64; 4]>,
+    /// Sent on the link, bit/s, overhead included.
+    pub throughput_bit_per_s: f64,
+    /// The sojourn's distribution: ms, and the share of the packets sent that waited no longer.
+    pub cdf: Vec<(f64, f64)>,
+    /// Largest sojourn of the packets that came at a time: s, ms.
+    pub sojourn: Vec<(f64, f64)>,
+    /// Dropped of the packets that came at a time: s, packets.
+    pub dropped: Vec<(f64, f64)>,
+    /// Marked of the packets that came at a time: s, packets.
+    pub marks: Vec<(f64, f64)>,
+}
+
+/// What has to be said of every replay.
+const OPEN_LOOP: &str = "Open loop: the senders do not react. A real TCP would have slowed \
+down after the first drop or mark, so the packets after it would not have come like this. Believe \
+it for calls, games and DNS, for the first moments of anything else, and for what two queues \
+decide on the same packets.";
+
+impl ReplayedQueue {
+    /// Packets dropped.
+    pub fn dropped_packets(&self) -> u64 {
+        self.drops.iter().map(|(_, packets)| packets).sum()
+    }
+
+    fn percent(&self, packets: u64) -> f64 {
+        packets as f64 * 100.0 / self.packets.max(1) as f64
+    }
+
+    /// `drops 1.20 % and marks 3.00 % of the packets`.
+    fn cost(&self) -> String {
+        let dropped = self.percent(self.dropped_packets());
+        let marked = self.percent(self.marked);
+        match self.marked {
+            0 => format!("drops {} %", significant(dropped)),
+            _ => format!("drops {} % and marks {} %", significant(dropped), significant(marked)),
+        }
+    }
+}
+
+/// What is to be known before any number: that the loop is open, and what of the recording is
+/// missing.
+pub(crate) fn caveats(replayed: &Replayed) -> Vec<&'static str> {
+    let cut = "INCOMPLETE: the recording could not be read to its end; this is what came before.";
+    std::iter::once(OPEN_LOOP).chain((!replayed.is_complete).then_some(cut)).collect()
+}
+
+/// The shortest waits against the longest, then each queue.
+pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
+    let of = |queue: &ReplayedQueue| {
+        let [p50, _, p99, max] = queue.sojourn_ms?.map(significant);
+        Some(format!(
+            "{}: packets wait p50 {p50} ms, p99 {p99} ms, at most {max} ms; it {} of {} packets.",
+            queue.queue,
+            queue.cost(),
+            thousands(queue.packets)
+        ))
+    };
+    let each = replayed
+        .queues
+        .iter()
+        .map(|queue| of(queue).unwrap_or_else(|| format!("{}: no packet was sent.", queue.queue)));
+    extremes(&replayed.queues).into_iter().chain(each).map(|line| one_line(&line)).collect()
+}
+
+/// The verdict: that it is an open loop, then what each queue cost and spared.
+pub fn replay_lines(replayed: &Replayed) -> Vec<String> {
+    caveats(replayed).into_iter().map(str::to_owned).chain(verdict(replayed)).collect()
+}
+
+/// The shortest waits against the longest, with what both cost.
+fn extremes(queues: &[ReplayedQueue]) -> Option<String> {
+    let waits = || queues.iter().filter_map(|queue| Some((queue, queue.sojourn_ms?[2])));
+    let least = waits().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = waits().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if least.1 >= most.1 {
+        return None;
+    }
+    let others = if waits().count() > 2 { ", the longest" } else { "" };
+    Some(format!(
+        "Of these packets {} keeps the 99th percentile at {} ms where {} has {} ms{others}; it {} \
+         of them, {} {}.",
+        least.0.queue,
+        significant(least.1),
+        most.0.queue,
+        significant(most.1),
+        least.0.cost(),
+        most.0.queue,
+        most.0.cost()
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn queue(name: &str, p99: f64, dropped: u64, marked: u64) -> ReplayedQueue {
+        ReplayedQueue {
+            queue: name.to_owned(),
+            packets: 1_000,
+            sent: 1_000 - dropped,
+            marked,
+            drops: vec![("overlimit".to_owned(), dropped)],
+            sojourn_ms: Some([p99 / 2.0, p99 * 0.9, p99, p99 * 1.1]),
+            throughput_bit_per_s: 9.5e6,
+            cdf: (0..=100).map(|at| (p99 * f64::from(at) / 100.0, f64::from(at) / 100.0)).collect(),
+            sojourn: (0..50).map(|at| (f64::from(at), p99)).collect(),
+            dropped: vec![(1.0, dropped as f64)],
+            marks: vec![(2.0, marked as f64)],
+        }
+    }
+
+    pub(crate) fn replayed(queues: Vec<ReplayedQueue>) -> Replayed {
+        Replayed {
+            input: "all.pcap".to_owned(),
+            filter: String::new(),
+            link: "10mbit".to_owned(),
+            seed: 1,
+            is_complete: true,
+            span_s: 50.0,
+            offered: (0..50).map(|at| (f64::from(at), 9.0)).collect(),
+            step_s: 1.0,
+            queues,
+        }
+    }
+
+    #[test]
+    fn a_replay_says_that_it_is_open_loop_and_what_shorter_waits_cost() {
+        let lines =
+            replay_lines(&replayed(vec![queue("fifo", 250.0, 4, 0), queue("codel", 12.0, 31, 7)]));
+        assert!(lines[0].starts_with("Open loop: the senders do not react."), "{lines:?}");
+        assert_eq!(
+            lines[1..],
+            [
+                "Of these packets codel keeps the 99th percentile at 12.0 ms where fifo has 250 \
+                 ms; it drops 3.10 % and marks 0.700 % of them, fifo drops 0.400 %.",
+                "fifo: packets wait p50 125 ms, p99 250 ms, at most 275 ms; it drops 0.400 % of \
+                 1000 packets.",
+                "codel: packets wait p50 6.00 ms, p99 12.0 ms, at most 13.2 ms; it drops 3.10 % \
+                 and marks 0.700 % of 1000 packets.",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_compared_where_nothing_differs_and_half_a_recording_is_named() {
+        let mut one = replayed(vec![queue("fifo", 250.0, 0, 0), queue("fifo", 250.0, 0, 0)]);
+        one.is_complete = false;
+        let lines = replay_lines(&one);
+        assert!(lines[1].starts_with("INCOMPLETE"), "{lines:?}");
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        one.queues[0].sojourn_ms = None;
+        assert_eq!(replay_lines(&one)[2], "fifo: no packet was sent.");
+        one.queues.clear();
+        assert_eq!(replay_lines(&one).len(), 2);
+    }
+}
