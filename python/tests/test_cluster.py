@@ -129,7 +129,7 @@ def test_every_unit_is_kept_or_given_up(
     folder = Kept(units, stored)
     pool = Hostile(random, workers, loses, chance, seconds)
     told = []
-    given_up = compute(folder, pool, lambda kind, value: told.append((kind, value)))
+    given_up = compute(folder, pool, folder.units, lambda kind, value: told.append((kind, value)))
     lost = {it for piece in given_up for it in range(piece.first, piece.end)}
     assert folder.stored | lost == set(range(units)) and not folder.stored & lost
     assert poison & (set(range(units)) - stored) <= lost
@@ -145,9 +145,9 @@ def test_every_unit_is_kept_or_given_up(
 
 
 def test_a_unit_that_kills_its_workers_is_found() -> None:
-    folder = Kept(1_000)
+    folder = Kept(2_000)
     pool = Hostile(Random(1), loses=lambda first, end: first <= 777 < end)
-    given_up = compute(folder, pool, quiet)
+    given_up = compute(folder, pool, folder.units, quiet)
     assert given_up == [GivenUp(777, 778, given_up[0].error)]
     assert "3 times" in given_up[0].error and "WorkerCrashedError" in given_up[0].error
     assert folder.missing(0) == (777, 778)
@@ -160,14 +160,14 @@ def test_a_unit_that_kills_its_workers_is_found() -> None:
 def test_a_worker_that_dies_once_costs_nothing_but_its_batch() -> None:
     deaths = iter([True, True, True])
     folder, pool = Kept(500), Hostile(Random(2), loses=lambda *_: next(deaths, False))
-    assert compute(folder, pool, quiet) == [] and folder.missing(0) is None
+    assert compute(folder, pool, folder.units, quiet) == [] and folder.missing(0) is None
     assert len(pool.all_asked) == len(set(pool.all_asked)) + 3
 
 
 def test_a_cluster_that_loses_all_is_given_up() -> None:
     folder, pool = Kept(10**6), Hostile(Random(3), loses=lambda *_: True)
     with pytest.raises(ul.ClusterError, match="50 batches in a row were lost.*WorkerCrashed"):
-        compute(folder, pool, quiet)
+        compute(folder, pool, folder.units, quiet)
     assert len(pool.all_asked) < 60 and sorted(pool.cancelled) == sorted(pool.asked)
 
 
@@ -175,7 +175,7 @@ def test_units_that_are_given_up_have_a_limit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_cluster, "MOST_LOST", 3)
     folder, pool = Kept(100), Hostile(Random(7), loses=lambda first, end: first % 4 == 0)
     with pytest.raises(ul.ClusterError, match="3 units were given up, the last of them: Worker"):
-        compute(folder, pool, quiet)
+        compute(folder, pool, folder.units, quiet)
 
 
 def test_a_batch_takes_about_a_second() -> None:
@@ -196,6 +196,17 @@ def test_a_batch_takes_about_a_second() -> None:
     assert size.units == 1
 
 
+def test_the_last_batches_are_small() -> None:
+    folder, pool = Kept(4_000), Hostile(Random(8), workers=3, seconds=0.01)
+    assert compute(folder, pool, folder.units, quiet) == [] and folder.missing(0) is None
+    sizes = [end - first for first, end in pool.all_asked]
+    assert max(sizes) == 100
+    # The premise: it had grown by then. None is smaller than needed but the very last.
+    tail = sizes[sizes.index(100) :]
+    assert all(it >= 100 // _cluster.LEAST_SHARE for it in tail[:-1])
+    assert max(tail[-6:]) <= 100 // _cluster.LEAST_SHARE + 2 and len(sizes) < 80
+
+
 def test_what_ends_it_cancels_what_is_in_hand_and_keeps_what_came() -> None:
     class Broken(Hostile):
         def result(self, batch: int) -> Rows:
@@ -205,12 +216,12 @@ def test_what_ends_it_cancels_what_is_in_hand_and_keeps_what_came() -> None:
 
     folder, pool = Kept(1_000), Broken(Random(4), workers=3, seconds=0.2)
     with pytest.raises(KeyboardInterrupt):
-        compute(folder, pool, quiet)
+        compute(folder, pool, folder.units, quiet)
     assert folder.flushed == folder.stored and len(folder.stored) >= 20
     assert len(pool.cancelled) == len(pool.asked) - 1
     again = Hostile(Random(5))
     before = set(folder.stored)
-    assert compute(folder, again, quiet) == [] and folder.missing(0) is None
+    assert compute(folder, again, folder.units, quiet) == [] and folder.missing(0) is None
     assert not any(set(range(*it)) & before for it in again.all_asked)
 
 
@@ -225,7 +236,7 @@ def test_silence_is_told() -> None:
     said: list[Any] = []
     folder, pool = Kept(1), Silent(Random(6), workers=7)
     hear = lambda kind, value: said.append(value) if kind == "say" else None  # noqa: E731
-    compute(folder, pool, hear, clock=lambda: float(next(now)))
+    compute(folder, pool, folder.units, hear, clock=lambda: float(next(now)))
     assert said == ["waiting for 1 batches of 7 workers"] * 2
 
 

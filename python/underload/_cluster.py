@@ -7,6 +7,8 @@ any order and may lose them, a folder keeps their rows. What a pool is asked for
   scheduler takes some milliseconds per batch, so that its share stays well below a twentieth;
 * at most `BATCHES_PER_WORKER` batches per worker are in hand, so that none waits for the next
   one, and results that nobody took yet are bounded;
+* the last batches are smaller, down to an eighth, so that no worker is at the last one for a second
+  while the others have nothing to do;
 * a batch that is lost is handed out again whole, then in halves, so that one unit that kills its
   workers is found; that unit is given up after `TRIES_OF_UNIT` times. `TRIES_WITHOUT_RESULT`
   batches lost in a row are no unit's fault but the cluster's, and end the sweep.
@@ -35,6 +37,8 @@ TRIES_WITHOUT_RESULT = 50
 """Batches that are lost in a row before the cluster is given up."""
 MOST_LOST = 10_000
 """Pieces that are given up before the cluster is."""
+LEAST_SHARE = 8
+"""The last batches are that many times smaller, at most."""
 SECONDS_OF_WAIT = 0.2
 """How long it is waited before rows may go to the disk although nothing came."""
 SECONDS_OF_SILENCE = 30.0
@@ -102,12 +106,13 @@ class GivenUp(NamedTuple):
 def compute(
     folder: Folder,
     pool: Pool,
+    units: int,
     hear: Callable[[str, Any], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> list[GivenUp]:
-    """Has a pool compute what a folder lacks, and gives what was given up. Whatever ends it, also
-    Ctrl-C: what came back by then is kept, and the pool is told to stop."""
-    work = _Work(folder, pool, hear, clock)
+    """Has a pool compute what a folder lacks of so many units, and gives what was given up.
+    Whatever ends it, also Ctrl-C: what came back by then is kept, and the pool is told to stop."""
+    work = _Work(folder, pool, units, hear, clock)
     try:
         work.go_on()
     finally:
@@ -125,10 +130,12 @@ class _Work:
         self,
         folder: Folder,
         pool: Pool,
+        units: int,
         hear: Callable[[str, Any], None],
         clock: Callable[[], float],
     ) -> None:
-        self._folder, self._pool, self._hear, self._clock = folder, pool, hear, clock
+        self._folder, self._pool, self._units = folder, pool, units
+        self._hear, self._clock = hear, clock
         self.in_hand: dict[Any, Units] = {}
         self.given_up: list[GivenUp] = []
         self._again: deque[Units] = deque()
@@ -158,12 +165,12 @@ class _Work:
     def _hand_out(self) -> None:
         most = max(1, self._pool.workers()) * BATCHES_PER_WORKER
         while len(self.in_hand) < most:
-            units = self._take_next()
+            units = self._take_next(most)
             if units is None:
                 return
             self.in_hand[self._pool.submit(units.first, units.end)] = units
 
-    def _take_next(self) -> Units | None:
+    def _take_next(self, most_in_hand: int) -> Units | None:
         """What was lost first: nothing after it can be put in order before it is there."""
         if self._again:
             return self._again.popleft()
@@ -171,7 +178,9 @@ class _Work:
         if missing is None:
             return None
         first, end = missing
-        self._next = min(end, first + self._size.units)
+        share = (self._units - first) // most_in_hand
+        least = max(1, self._size.units // LEAST_SHARE)
+        self._next = min(end, first + max(least, min(share, self._size.units)))
         return Units(first, self._next, 0)
 
     def _take(self, units: Units, batch: Any) -> None:

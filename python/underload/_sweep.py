@@ -169,8 +169,8 @@ def sweep(
         hearing.close()
     if given_up:
         cells = {cell for it in given_up for cell in range(*raw.cells_of(it.first, it.end))}
-        message = f"{len(cells)} cells could not be computed, the last of them: {given_up[-1].error}"
-        warnings.warn(f"{message}; the same call tries them again", stacklevel=2)
+        what = f"{len(cells)} cells could not be computed, the last of them: {given_up[-1].error}"
+        warnings.warn(f"{what}; the same call tries them again", stacklevel=2)
         complete = False
     return Sweep(raw, folder, complete, given_up)
 
@@ -194,8 +194,9 @@ def _elsewhere(
         try:
             for note in notes:
                 hearing("say", note)
-            hearing("start", (kept.stored, raw.size[2]))
-            return compute(kept, pool, hearing)
+            _, _, units = raw.size
+            hearing("start", (kept.stored, units))
+            return compute(kept, pool, units, hearing)
         finally:
             kept.close()
 
