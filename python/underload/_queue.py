@@ -250,7 +250,10 @@ def _array(numpy: Any, name: str, values: Any, kind: str) -> Any:
     """A column as an array of that type; an array that has it already is not copied."""
     if values is None:
         return None
-    array = numpy.asarray(values)
+    try:
+        array = numpy.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PacketsError(f"{name}: {error}") from None
     wanted = numpy.dtype(kind)
     if array.ndim != 1:
         raise PacketsError(f"{name}: shape {array.shape}; expected (packets,)")
@@ -269,14 +272,17 @@ def _array(numpy: Any, name: str, values: Any, kind: str) -> Any:
 def _ecn_column(numpy: Any, values: Any) -> Any:
     if values is None:
         return None
-    array = numpy.asarray(values)
-    if array.dtype.kind in "iu":
+    try:
+        array = numpy.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PacketsError(f"ecn: {error}") from None
+    if array.dtype.kind in "iu" or array.ndim != 1:
         return array
     return [_ecn_bits(value) for value in array.tolist()]
 
 
 def _ecn_bits(ecn: str) -> int:
-    bits = ECN.get(ecn)
+    bits = ECN.get(ecn) if isinstance(ecn, str) else None
     if bits is None:
         raise PacketsError(f"ecn: {ecn!r}; expected {', '.join(ECN)}")
     return bits

@@ -8,7 +8,7 @@ them is too narrow. Take one number per trial, or say which samples belong toget
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from . import _underload
@@ -153,11 +153,13 @@ def _floats(values: Any) -> Any:
         if array.dtype.kind not in "iuf":
             raise StatisticsError(f"{array.dtype}; expected numbers")
         return numpy.ascontiguousarray(array, dtype=float)
-    return _list(list(values))
+    return _list(values)
 
 
-def _list(values: Sequence[Any]) -> list[float]:
+def _list(values: Iterable[Any]) -> list[float]:
+    if isinstance(values, (str, bytes)):
+        raise StatisticsError(f"{type(values).__name__}; expected numbers")
     try:
         return [float(value) for value in values]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise StatisticsError(f"{error}; expected numbers") from None

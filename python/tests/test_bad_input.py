@@ -1,0 +1,135 @@
+"""Whatever is given, an error names it in the program's words, or it works; nothing else."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import underload as ul
+
+numpy = pytest.importorskip("numpy")
+
+WORDS = some.text(string.ascii_letters + string.digits + ".:,=-_%/[]{}'\"\n\t é\0", max_size=20)
+VALUES = some.one_of(
+    WORDS,
+    some.integers(),
+    some.floats(),
+    some.booleans(),
+    some.none(),
+    some.binary(max_size=4),
+    some.lists(WORDS, max_size=2),
+    some.dictionaries(WORDS, WORDS, max_size=2),
+)
+QUIETLY = settings(max_examples=200, deadline=None)
+
+
+def line(**path: Any) -> ul.Scenario:
+    path = {"up": "10mbit", "up_queue": "codel", "rtt": "20ms", **path}
+    return ul.Scenario("line", phases={"load": "1s"}, **path).flow(ul.Probe("10ms"))
+
+
+@QUIETLY
+@given(key=some.sampled_from(["up", "rtt", "up_queue", "up_delay", "up_loss"]), value=VALUES)
+def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
+    scenario = line(**{key: value})
+    try:
+        scenario.check()
+    except (ul.ScenarioError, ul.ScenarioTypeError) as error:
+        # What a link makes of a delay or a loss is told of the link.
+        assert any(name in str(error) for name in (key, "path.up"))
+    else:
+        again = ul.Scenario.parse(scenario.text, "line")
+        assert again.text == scenario.text and again.arms == scenario.arms
+
+
+@QUIETLY
+@given(number=some.integers(0, 10**6), unit=WORDS.filter(lambda unit: unit.strip() != ""))
+def test_a_unit_that_is_none_is_refused_with_one_that_is(number: int, unit: str) -> None:
+    known = ("ns", "us", "ms", "s", "min", "h")
+    try:
+        line(rtt=f"{number}{unit}").check()
+    except ul.ScenarioError as error:
+        assert error.key.startswith("path.")
+    else:
+        assert unit.lower().endswith(known), unit
+
+
+@QUIETLY
+@given(key=WORDS, value=VALUES)
+def test_a_key_that_is_none_is_named(key: str, value: Any) -> None:
+    for scenario in (line(**{key: value}), line().arm("other", {key: value})):
+        try:
+            scenario.check()
+        except (ul.ScenarioError, ul.ScenarioTypeError) as error:
+            assert str(error)
+
+
+@QUIETLY
+@given(kind=WORDS, keys=some.dictionaries(WORDS, VALUES, max_size=2), name=some.none() | WORDS)
+def test_a_flow_that_is_none_is_named(kind: str, keys: dict[str, Any], name: str | None) -> None:
+    with pytest.raises((ul.ScenarioError, ul.ScenarioTypeError)):
+        line().flow(ul.Flow(kind, keys, name)).check()
+
+
+@QUIETLY
+@given(text=WORDS | some.text(max_size=200))
+def test_a_text_is_a_scenario_or_an_error(text: str) -> None:
+    with pytest.raises(ul.ScenarioError):
+        ul.Scenario.parse(text)
+
+
+@QUIETLY
+@given(spec=WORDS, parameters=some.dictionaries(WORDS, VALUES, max_size=2))
+def test_a_queue_is_one_or_an_error(spec: str, parameters: dict[str, Any]) -> None:
+    try:
+        queue = ul.queue(spec, **parameters)
+    except (ul.SpecError, TypeError) as error:
+        # `link` and `seed` are arguments of their own, of their own types.
+        assert isinstance(error, ul.Error) or {"link", "seed", "name"} & set(parameters), error
+    else:
+        assert queue.spec.split(":")[0] in ul.queues()
+
+
+COLUMNS = some.one_of(
+    some.lists(some.integers(-(2**65), 2**65), max_size=4),
+    some.lists(some.floats(), max_size=4),
+    some.lists(WORDS, max_size=4),
+    some.lists(some.none() | some.integers(0, 10), max_size=4),
+    some.lists(some.lists(some.integers(0, 9), max_size=2), max_size=3),
+    WORDS,
+    some.none(),
+    some.integers(),
+)
+
+
+@QUIETLY
+@given(
+    packets=some.dictionaries(
+        some.sampled_from(["time_ns", "len", "flow", "dscp", "ecn", "rate", "id"]), COLUMNS
+    )
+)
+def test_foreign_columns_are_taken_or_named(packets: dict[str, Any]) -> None:
+    try:
+        fates = ul.replay(packets, queue="codel", link="10mbit")
+    except ul.PacketsError as error:
+        assert str(error)
+    else:
+        assert len(fates) == len(packets["time_ns"]) == len(packets["len"])
+
+
+@QUIETLY
+@given(first=COLUMNS, second=COLUMNS)
+def test_statistics_of_what_is_no_numbers_are_refused(first: Any, second: Any) -> None:
+    for of_two in (ul.stats.mann_whitney, ul.stats.hodges_lehmann, ul.stats.kolmogorov_smirnov):
+        try:
+            assert of_two(first, second) is not None
+        except ul.StatisticsError as error:
+            assert str(error)
+    try:
+        assert len(ul.stats.quantiles(first, [0.5])) == 1
+    except ul.StatisticsError as error:
+        assert str(error)
