@@ -221,6 +221,7 @@ def page(notebook: Notebook, shown: list[tuple[Cell, list[Output]]]) -> tuple[st
                 name = f"{stem}-{len(pictures) + 1}.svg"
                 pictures[name] = output.text
                 parts.append(f"![{output.name.replace(']', '')}]({name})")
+                parts += [f"*{output.name}*"] if output.name else []
             elif output.text.strip():
                 parts.append(_fenced(output.text, "text"))
     return "\n\n".join(parts) + "\n", pictures

@@ -67,6 +67,7 @@ def test_cells_share_a_scope_and_what_they_show_becomes_a_page(tmp_path: Path) -
             f"```python\n{shows}\n```",
             "```text\nnumber 42\n```",
             "![a picture](one-1.svg)",
+            "*a picture*",
             "```text\nafter\n{'a': 1}\n```",
             "```python\nNone\n```",
             "````python\nprint('```')\n````",
