@@ -278,6 +278,21 @@ def _alone(path: Path, pages: Path | None, limit_s: float) -> str | None:
     return None if done.returncode == 0 else f"{path.name}: failed"
 
 
+def _all(paths: list[Path], pages: Path | None, limit_s: float) -> int:
+    """Runs notebooks one after the other; how many of them failed."""
+    notebooks = [read(path).path.resolve() for path in paths]
+    if pages is not None:
+        pages = pages.resolve()
+        pages.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for path in notebooks:
+        start = time.monotonic()
+        problem = _alone(path, pages, limit_s)
+        failed += problem is not None
+        print(problem or f"{path.name}: {time.monotonic() - start:.1f} s", flush=True)
+    return failed
+
+
 def main() -> int:
     """The command line; gives the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
@@ -292,27 +307,16 @@ def main() -> int:
             for path in asked.notebooks:
                 print(f"{path}: {'cleaned' if clean(path) else 'clean'}")
             return 0
-        if asked.inside:
-            if hasattr(signal, "setitimer"):
-                signal.signal(signal.SIGALRM, lambda *_: _too_long(asked.limit))
-                signal.setitimer(signal.ITIMER_REAL, asked.limit)
-            _inside(asked.notebooks[0], asked.pages)
-            return 0
-        notebooks = [read(path).path.resolve() for path in asked.notebooks]
-    except NotebookError as error:
+        if not asked.inside:
+            return min(_all(asked.notebooks, asked.pages, asked.limit), 1)
+        if hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, lambda *_: _too_long(asked.limit))
+            signal.setitimer(signal.ITIMER_REAL, asked.limit)
+        _inside(asked.notebooks[0], asked.pages)
+    except (NotebookError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    pages = None
-    if asked.pages is not None:
-        pages = asked.pages.resolve()
-        pages.mkdir(parents=True, exist_ok=True)
-    problems = []
-    for path in notebooks:
-        start = time.monotonic()
-        problem = _alone(path, pages, asked.limit)
-        print(f"{path.name}: {time.monotonic() - start:.1f} s" if problem is None else problem, flush=True)
-        problems += [] if problem is None else [problem]
-    return 1 if problems else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -130,3 +130,13 @@ def test_what_is_no_notebook_is_told(tmp_path: Path, content: str) -> None:
     assert path.read_text() == content
     status, said = run(tmp_path / "missing.ipynb")
     assert status == 1 and "No such file" in said
+
+
+def test_pages_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    path = notebook(tmp_path, "1")
+    status, said = run("--pages", path, path)
+    assert status == 1 and "File exists" in said and "Traceback" not in said
+    blocked = tmp_path / "pages/one.md"
+    blocked.mkdir(parents=True)
+    status, said = run("--pages", blocked.parent, path)
+    assert status == 1 and "Is a directory" in said and "Traceback" not in said
