@@ -7,10 +7,12 @@ use std::fs;
 
 use anyhow::Context;
 
+use crate::notebooks;
 use crate::tidy::has_extension;
 
 /// Folders below which pages name things of the present. The changelog names things of the past.
-const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/"];
+const PAGES: [&str; 5] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/", "python/notebooks/"];
 
 /// A source file, with the modules that lead to it: `crates/probe/src/service/token.rs` is
 /// `probe service token`.
@@ -44,11 +46,15 @@ impl Names {
     /// What the pages among the files name, and is not there.
     pub fn problems(&self) -> Vec<String> {
         let is_page = |file: &&String| {
-            has_extension(file, "md") && PAGES.iter().any(|page| file.starts_with(page))
+            let is_text = has_extension(file, "md") || has_extension(file, "ipynb");
+            is_text && PAGES.iter().any(|page| file.starts_with(page))
         };
         let mut problems = Vec::new();
         for page in self.files.iter().filter(is_page) {
-            let Ok(text) = fs::read_to_string(page) else { continue };
+            let Ok(mut text) = fs::read_to_string(page) else { continue };
+            if has_extension(page, "ipynb") {
+                text = notebooks::texts(&text);
+            }
             problems.extend(self.unknown(&text).into_iter().map(|what| format!("{page}: {what}")));
         }
         problems
