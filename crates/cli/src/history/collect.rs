@@ -91,13 +91,14 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
     let removed: BTreeSet<String> = found.iter().map(|kept| kept.run.clone()).collect();
     for folder in folders {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if removed.contains(&name) {
-            continue;
-        }
         let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
         let kept = read.and_then(|record| Kept::of(&folder, &record).map_err(|it| anyhow!(it)));
         match kept {
+            // Its removal has begun. Where a clock starts anew at each boot, another run may have
+            // the name of one that is gone.
+            Ok(kept) if found.contains(&kept) => {}
             Ok(kept) => found.push(kept),
+            Err(_) if removed.contains(&name) => {}
             Err(error) => {
                 // Errors of files name them already.
                 let words = format!("{error:#}");
@@ -122,6 +123,8 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
             .collect();
         match kept.at_s() {
             Some(at_s) if !steps.is_empty() => collected.runs.push(Run { at_s, steps }),
+            // Of a run that is gone nobody can look up why.
+            _ if removed.contains(&kept.run) => {}
             _ => {
                 let time = &kept.started;
                 collected.skipped.push(format!("the run of {time}: none of its steps is valid"));

@@ -130,7 +130,8 @@ impl Keeper {
             }
         };
         let directory = self.path();
-        let is_kept = kept::names(directory)?.contains(&run.name);
+        // Of a removal that was cut short; the name alone may be that of an earlier run.
+        let is_kept = kept::read(directory)?.contains(&numbers);
         self.series
             .remove(run, || if is_kept { Ok(()) } else { kept::add(directory, &numbers) })?;
         note!("removed {}: {reason}; its numbers stay for `underload history`", run.path.display());
@@ -292,6 +293,26 @@ mod tests {
         kept::add(directory.path(), &begun).unwrap();
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-02", "day-03"]);
+    }
+
+    /// A clock without a battery starts at the same time at each boot.
+    #[test]
+    fn a_run_that_has_the_name_of_one_that_is_gone_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
+        keeper.prune();
+        let started = "2026-01-01T00:00:00Z";
+        let mut other = record(started);
+        "measure/ull".clone_into(&mut other.scenario.name);
+        let run = directory.path().join("day-01");
+        RunDir::create(&run, other).unwrap().finish(1.0).unwrap();
+        keeper.adopt(&run, started);
+        add(&keeper, "day-03", "2026-01-03T00:00:00Z");
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-03"]);
+        let kept = kept::read(directory.path()).unwrap();
+        let of_name = kept.iter().filter(|kept| kept.run == "day-01").count();
+        assert_eq!((of_name, kept.len()), (2, 3));
     }
 
     #[test]
