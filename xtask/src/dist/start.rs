@@ -98,16 +98,22 @@ impl Job<'_> {
         if !version.starts_with("underload") || !version.contains(env!("CARGO_PKG_VERSION")) {
             bail!("--version says {version:?}");
         }
-        let place = match self.runner {
-            Runner::Emulator(emulator) => format!("in {emulator}"),
-            _ => "here".to_owned(),
+        let (place, is_emulated) = match self.runner {
+            Runner::Emulator(emulator) => (format!("in {emulator}"), true),
+            _ => ("here".to_owned(), false),
         };
+        // An emulator of programs has no times of arrival, without which nothing is measured.
         let jobs = match built.program {
+            Program::Whole if is_emulated => {
+                self.simulates(&built.path)?;
+                "run"
+            }
             Program::Whole => {
                 self.simulates(&built.path)?;
                 self.measures(&built.path)?;
                 "run, serve, measure"
             }
+            Program::Measuring if is_emulated => "--version",
             Program::Measuring => {
                 self.measures(&built.path)?;
                 "measure"
