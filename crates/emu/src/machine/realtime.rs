@@ -1,5 +1,7 @@
 //! What the machine can do so that a thread wakes up in time, and waiting until an instant.
 
+use std::time::Duration;
+
 use nix::poll::{PollFd, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
@@ -108,8 +110,7 @@ impl Waiter {
         let sleep = if may_spin { left.saturating_sub(self.margin) } else { left };
         let sleep = alarm.map_or(sleep, |alarm| sleep.min(alarm.since(now)));
         self.sleeps += 1;
-        let nanos = sleep.as_nanos();
-        let limit = TimeSpec::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as i64);
+        let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
         // An interrupted wait is a short wait: the caller looks again.
         let _ = ppoll(inputs, Some(limit), None);
     }

@@ -24,7 +24,7 @@ impl Default for ThreadTiming {
 const SLEEP_MAX_NS: u64 = 50_000_000;
 /// The smallest timer slack there is (0 would mean the default of 50 us).
 #[cfg(target_os = "linux")]
-const TIMER_SLACK_NS: u64 = 1;
+const TIMER_SLACK_NS: std::ffi::c_ulong = 1;
 
 impl ThreadTiming {
     /// Applies it to the calling thread.
