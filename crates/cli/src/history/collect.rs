@@ -1,6 +1,7 @@
 //! From run directories to numbers over time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,9 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.retain(|path| path.file_name().is_none_or(|name| name != "plots"));
+    // Runs are not hidden.
+    let is_other = |name: &OsStr| name == "plots" || name.as_encoded_bytes().starts_with(b".");
+    folders.retain(|path| !path.file_name().is_some_and(is_other));
     folders.sort();
     let mut collected = Collected::default();
     if folders.len() > RUNS_MAX {
@@ -77,18 +80,18 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
         collected.skipped.push(format!("the {older} oldest of {} runs", folders.len()));
         folders.drain(..older);
     }
-    if folders.is_empty() && !kept::read(directory).is_ok_and(|kept| !kept.is_empty()) {
+    // What stays of runs that were removed; one whose removal was cut short counts once.
+    let mut found = kept::read(directory).unwrap_or_else(|error| {
+        collected.skipped.push(error.to_string());
+        Vec::new()
+    });
+    if folders.is_empty() && found.is_empty() {
         bail!("{}: there are no runs in it", directory.display());
     }
-    // What stays of runs that were removed; one whose removal was cut short counts once.
-    let mut found = match kept::read(directory) {
-        Ok(found) => found,
-        Err(error) => {
-            collected.skipped.push(error.to_string());
-            Vec::new()
-        }
-    };
-    let removed: BTreeSet<String> = found.iter().map(|kept| kept.run.clone()).collect();
+    let mut removed: BTreeMap<String, Vec<Kept>> = BTreeMap::new();
+    for kept in &found {
+        removed.entry(kept.run.clone()).or_default().push(kept.clone());
+    }
     for folder in folders {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
@@ -96,9 +99,9 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
         match kept {
             // Its removal has begun. Where a clock starts anew at each boot, another run may have
             // the name of one that is gone.
-            Ok(kept) if found.contains(&kept) => {}
+            Ok(kept) if removed.get(&name).is_some_and(|of_name| of_name.contains(&kept)) => {}
             Ok(kept) => found.push(kept),
-            Err(_) if removed.contains(&name) => {}
+            Err(_) if removed.contains_key(&name) => {}
             Err(error) => {
                 // Errors of files name them already.
                 let words = format!("{error:#}");
@@ -124,7 +127,7 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
         match kept.at_s() {
             Some(at_s) if !steps.is_empty() => collected.runs.push(Run { at_s, steps }),
             // Of a run that is gone nobody can look up why.
-            _ if removed.contains(&kept.run) => {}
+            _ if removed.contains_key(&kept.run) => {}
             _ => {
                 let time = &kept.started;
                 collected.skipped.push(format!("the run of {time}: none of its steps is valid"));
@@ -133,4 +136,23 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
     }
     collected.runs.sort_by_key(|run| run.at_s);
     Ok(collected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_folders_are_no_runs_and_a_folder_without_one_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in [".cache", "plots"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let said = collect(directory.path()).unwrap_err().to_string();
+        assert!(said.ends_with("there are no runs in it"), "{said}");
+        fs::create_dir(directory.path().join("holiday")).unwrap();
+        let collected = collect(directory.path()).unwrap();
+        assert_eq!((collected.runs.len(), collected.skipped.len()), (0, 1));
+        assert!(collected.skipped[0].contains("holiday"), "{:?}", collected.skipped);
+    }
 }

@@ -1,7 +1,7 @@
 //! The numbers that stay of a run, a line for each: what `history` needs once its directory is
 //! gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ const FILE: &str = "removed-runs.jsonl";
 pub const LINES_MAX: usize = 22_000;
 /// So many more are let grow before the file is written anew.
 const LINES_SLACK: usize = 2_000;
+/// Larger ones, in ms or Mbit/s, are no measurement: eleven days, a petabit per second.
+const VALUE_MAX: f64 = 1e9;
 /// A longer file is none of ours.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -75,10 +77,11 @@ impl Kept {
         self.started.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
     }
 
-    /// A step's values.
+    /// A step's values, without those that no line can have.
     pub fn values(step: &KeptStep) -> Vec<(Followed, f64)> {
         let of = |followed: Followed| Some((followed, *step.values.get(followed.name())?));
-        Followed::ALL.into_iter().filter_map(of).collect()
+        let is_possible = |(_, value): &(Followed, f64)| (0.0..=VALUE_MAX).contains(value);
+        Followed::ALL.into_iter().filter_map(of).filter(is_possible).collect()
     }
 }
 
@@ -95,10 +98,12 @@ pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
         Ok(facts) if facts.is_file() && facts.len() <= BYTES_MAX => {}
         Ok(_) => return Err(not_ours(&path)),
     }
-    let mut text = String::new();
-    fs::File::open(&path)?.take(BYTES_MAX).read_to_string(&mut text)?;
-    let kept: Vec<Kept> = text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
-    if kept.is_empty() && !text.trim().is_empty() {
+    let mut text = Vec::new();
+    fs::File::open(&path)?.take(BYTES_MAX).read_to_end(&mut text)?;
+    // Line by line of bytes: one that is no UTF-8 is damaged as any other.
+    let lines = text.split(|byte| *byte == b'\n');
+    let kept: Vec<Kept> = lines.filter_map(|it| serde_json::from_slice(it).ok()).collect();
+    if kept.is_empty() && !text.trim_ascii().is_empty() {
         return Err(not_ours(&path));
     }
     Ok(kept)
@@ -107,14 +112,6 @@ pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
 fn not_ours(path: &Path) -> io::Error {
     let what = format!("{}: not written by this program", path.display());
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-/// Names of the runs whose numbers are kept.
-///
-/// # Errors
-/// As [`read`].
-pub fn names(directory: &Path) -> io::Result<BTreeSet<String>> {
-    Ok(read(directory)?.into_iter().map(|kept| kept.run).collect())
 }
 
 /// Adds a run's numbers. They are on the disk when this returns; after an error, and after a kill,
@@ -210,7 +207,19 @@ mod tests {
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         add(at, &kept("c")).unwrap();
         assert_eq!(read(at).unwrap(), [kept("a"), kept("c")]);
-        assert_eq!(Kept::values(&kept("a").steps[0]), [(Followed::LoadP99, 85.5)]);
+        let step = |value: f64| {
+            let mut kept = kept("a");
+            kept.steps[0].values.insert("load-p99".to_owned(), value);
+            Kept::values(&kept.steps[0])
+        };
+        assert_eq!(step(85.5), [(Followed::LoadP99, 85.5)]);
+        for impossible in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(step(impossible), []);
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.splice(0..0, *b"\xff\xfe\0{}\n[1]\n");
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(read(at).unwrap(), [kept("a"), kept("c")]);
         // Somebody else's file is neither read nor written.
         fs::write(&path, "my notes\n").unwrap();
         assert!(read(at).is_err() && add(at, &kept("d")).is_err());
@@ -251,9 +260,10 @@ mod tests {
             };
             for tree in std::iter::once(&left).chain(cuts) {
                 faults::restore(root, tree);
-                let names = names(root).unwrap();
-                assert!((0..few).all(|at| names.contains(&at.to_string())), "{fault:?}");
-                let is_new = names.contains("new");
+                let left = read(root).unwrap();
+                let has = |run: &str| left.iter().any(|kept| kept.run == run);
+                assert!((0..few).all(|at| has(&at.to_string())), "{fault:?}");
+                let is_new = has("new");
                 assert!(is_new || !outcome.result || outcome.is_hit, "{fault:?}");
             }
         });

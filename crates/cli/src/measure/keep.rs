@@ -100,12 +100,15 @@ impl Keeper {
         for (path, reason) in &members.others {
             self.leave(path, reason);
         }
-        let kept = kept::names(directory).context("the numbers of removed runs")?;
+        let kept = kept::read(directory).context("the numbers of removed runs")?;
+        // By name and time: a name alone may be that of an earlier run.
+        let is_kept = |run: &&Member| {
+            kept.iter().any(|kept| kept.run == run.name && kept.started == run.started)
+        };
         let (headless, runs): (Vec<Member>, Vec<Member>) =
             members.runs.into_iter().partition(|run| run.is_headless);
         // A removal that was cut short is finished; who lost its head otherwise is left alone.
-        let (begun, lost): (Vec<&Member>, Vec<&Member>) =
-            headless.iter().partition(|run| kept.contains(&run.name));
+        let (begun, lost): (Vec<&Member>, Vec<&Member>) = headless.iter().partition(is_kept);
         for run in lost {
             self.leave(&run.path, "its run.json is gone");
         }
@@ -291,6 +294,9 @@ mod tests {
         }
         let begun = Kept::of(Path::new("day-01"), &record("2026-01-01T00:00:00Z")).unwrap();
         kept::add(directory.path(), &begun).unwrap();
+        // An earlier run had the name of the one that lost its head.
+        let earlier = Kept::of(Path::new("day-02"), &record("2025-01-02T00:00:00Z")).unwrap();
+        kept::add(directory.path(), &earlier).unwrap();
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-02", "day-03"]);
     }
