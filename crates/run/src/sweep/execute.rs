@@ -86,51 +86,48 @@ pub fn run(
     progress: &mut dyn SweepProgress,
     take: &mut dyn FnMut(SweepCell),
 ) -> Result<SweepEnd, SweepError> {
-    let stop = &settings.stop;
-    let mut take = |cell: SweepCell| {
+    for _ in 1..MOST_TIMES {
+        match attempt(sweep, settings, progress, take) {
+            // It was right when it was opened: opened again, it is found and told.
+            Err(SweepError::Damaged(_)) => {}
+            ended => return ended,
+        }
+    }
+    attempt(sweep, settings, progress, take)
+}
+
+/// One time through; [`SweepError::Damaged`] where a part that was right at first is so no longer.
+fn attempt(
+    sweep: &Sweep,
+    settings: &SweepSettings,
+    progress: &mut dyn SweepProgress,
+    take: &mut dyn FnMut(SweepCell),
+) -> Result<SweepEnd, SweepError> {
+    let (mut directory, notes) = SweepDir::open(&settings.directory, sweep.manifest())?;
+    for note in &notes {
+        progress.say(note);
+    }
+    progress.start(directory.units().count(), sweep.units());
+    let computed = compute_missing(sweep, settings, &mut directory, progress);
+    // What came so far is kept, whatever ended it.
+    let flushed = directory.flush();
+    progress.end();
+    computed?;
+    flushed?;
+    let stored = directory.units().count();
+    let is_whole = stored == sweep.units() && {
+        progress.merging();
+        directory.finish(&settings.stop).map_err(|error| match error {
+            StoreError::Damaged { .. } if !directory.is_complete() => SweepError::Damaged(error),
+            error => error.into(),
+        })?
+    };
+    // The user who stopped it wants to see what there is, and soon.
+    directory.cells(&AtomicBool::new(false), &mut |cell| {
         take(cell);
         Ok(())
-    };
-    let mut damaged = None;
-    for _ in 0..MOST_TIMES {
-        let (mut directory, notes) = SweepDir::open(&settings.directory, sweep.manifest())?;
-        for note in &notes {
-            progress.say(note);
-        }
-        progress.start(directory.units().count(), sweep.units());
-        let computed = compute_missing(sweep, settings, &mut directory, progress);
-        // What came so far is kept, whatever ended it.
-        let flushed = directory.flush();
-        progress.end();
-        computed?;
-        flushed?;
-        let stored = directory.units().count();
-        if stored < sweep.units() {
-            // The user who stopped it wants to see what there is, and soon.
-            directory.cells(&AtomicBool::new(false), &mut take)?;
-            return Ok(SweepEnd::Interrupted { stored });
-        }
-        progress.merging();
-        match directory.finish(stop) {
-            Ok(true) => {
-                directory.cells(&AtomicBool::new(false), &mut take)?;
-                return Ok(SweepEnd::Complete);
-            }
-            Ok(false) => {
-                directory.cells(&AtomicBool::new(false), &mut take)?;
-                return Ok(SweepEnd::Interrupted { stored });
-            }
-            // It was right when it was opened: opened again, it is found and told.
-            Err(error @ StoreError::Damaged { .. }) if !directory.is_complete() => {
-                damaged = Some(error);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    match damaged {
-        Some(error) => Err(SweepError::Damaged(error)),
-        None => Ok(SweepEnd::Complete),
-    }
+    })?;
+    Ok(if is_whole { SweepEnd::Complete } else { SweepEnd::Interrupted { stored } })
 }
 
 /// Times that damaged files are computed again.
