@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_record::schema::{LatencyMeasure, Phase, TrialRecord, Validity};
+use underload_record::schema::{LatencyMeasure, Phase, TrialRecord};
 use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
@@ -111,12 +111,10 @@ impl Trials {
         }
         let TrialRecord { arm, repeat, .. } = trial;
         let latency = headline(trial).map_or(String::new(), |text| format!(": {text}"));
-        let verdict = match &trial.validity {
-            Validity::Valid => String::new(),
-            Validity::Invalid { reasons } => {
-                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-                format!(" INVALID: {}", reasons.join("; "))
-            }
+        let verdict = if trial.validity.is_valid() {
+            String::new()
+        } else {
+            format!(" INVALID: {}", trial.validity.reasons_in_words().join("; "))
         };
         // Counted here: a run that is resumed begins in the middle of its trials.
         let (done, of, repeat) = (self.done, self.of, repeat + 1);

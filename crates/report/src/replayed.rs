@@ -32,7 +32,7 @@ pub struct Replayed {
 /// What became of the packets in one queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedQueue {
-    /// The queue, as its SPEC has it; queues of one SPEC are told apart by it no more.
+    /// The queue, as its SPEC has it.
     pub queue: String,
     /// Packets that came.
     pub packets: u64,

@@ -176,9 +176,7 @@ fn latency<'a>(trial: &'a TrialRecord, probe: &str, phase: Phase) -> Option<&'a 
 }
 
 fn reasons(validity: &Validity) -> Option<String> {
-    let Validity::Invalid { reasons } = validity else { return None };
-    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-    Some(reasons.join("; "))
+    (!validity.is_valid()).then(|| validity.reasons_in_words().join("; "))
 }
 
 /// The numbers of all applications, by flow and metric.

@@ -32,15 +32,11 @@ pub fn finding(
     };
     let mbit = |rate: Option<u64>| rate.map(|rate| rate as f64 / 1e6);
     let ms = |ns: i64| ns as f64 / 1e6;
-    let invalid_because = match validity {
-        Validity::Valid => Vec::new(),
-        Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
-    };
     let mut finding = Finding {
         step: step.name.clone(),
         label: step.label.clone(),
         valid: validity.is_valid(),
-        invalid_because,
+        invalid_because: validity.reasons_in_words(),
         latencies: round_trips(latencies),
         goodput_up_mbit_s: mbit(up),
         goodput_down_mbit_s: mbit(down),

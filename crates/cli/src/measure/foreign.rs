@@ -65,29 +65,16 @@ impl Told {
             metrics: self.metrics,
             ..FlowRecord::default()
         };
-        let in_words = |validity: &Validity| match validity {
-            Validity::Valid => Vec::new(),
-            Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
-        };
         let finding = Finding {
             step: name.to_owned(),
             label: self.foreign.test.clone(),
             valid: validity.is_valid(),
-            invalid_because: in_words(&validity),
-            latencies: Vec::new(),
+            invalid_because: validity.reasons_in_words(),
             goodput_up_mbit_s: up.map(|rate| rate / 1e6),
             goodput_down_mbit_s: down.map(|rate| rate / 1e6),
-            tier_up_percent: None,
-            tier_down_percent: None,
-            buffer_kib: None,
             rpm: self.rpm,
-            markings: Vec::new(),
-            clock_offset_ms: None,
-            clock_error_ms: None,
-            ce_alarms: Vec::new(),
-            throttled_up: false,
-            throttled_down: false,
             foreign: Some(Box::new(self.foreign)),
+            ..Finding::default()
         };
         let trial = TrialRecord {
             index,

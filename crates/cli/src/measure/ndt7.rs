@@ -194,9 +194,7 @@ impl Test for Ndt7<'_> {
             let server =
                 (self.arguments.host == TEST).then(|| self.candidates[self.at].target.name.clone());
             let kept = told(direction, &result, server).kept(index);
-            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
-            directory.sync()?;
-            findings.push(kept.finding);
+            findings.push(kept.store(directory)?);
             self.results.push((direction, result));
         }
         Ok(())

@@ -8,7 +8,7 @@ use underload_record::schema::{
     ScenarioRecord, Series, TrialRecord, Validity, World,
 };
 use underload_record::trial_latencies;
-use underload_store::host;
+use underload_store::{RunDir, StoreError, host};
 
 use super::arguments::{Arguments, Tier};
 use super::findings;
@@ -72,6 +72,18 @@ pub struct Kept {
     pub series: Vec<Series>,
     /// The step's findings.
     pub finding: Finding,
+}
+
+impl Kept {
+    /// Adds the step to a run, where it is safe once this returns.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn store(self, directory: &mut RunDir) -> Result<Finding, StoreError> {
+        directory.append_trial(&self.trial, &self.samples, &self.series)?;
+        directory.sync()?;
+        Ok(self.finding)
+    }
 }
 
 /// The record of one step.

@@ -76,9 +76,7 @@ impl Test for Nq<'_> {
             let used =
                 (direction == LoadDirection::Up).then(|| self.arguments.congestion_control.clone());
             let kept = told(direction, &result, options.interval, used).kept(index);
-            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
-            directory.sync()?;
-            findings.push(kept.finding);
+            findings.push(kept.store(directory)?);
             self.results.push((direction, result));
         }
         Ok(())

@@ -102,9 +102,7 @@ impl Test for Session<'_> {
             }
             let kept = record::trial(step, measured, self.arguments.tier, &news);
             view.end(&kept.finding);
-            directory.append_trial(&kept.trial, &kept.samples, &kept.series)?;
-            directory.sync()?;
-            findings.push(kept.finding);
+            findings.push(kept.store(directory)?);
             if let Some(reason) = &news.ended {
                 view.close();
                 bail!("the server ended the session: {reason}");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{CeAlarm, Phase};
 
 /// What one step of a measurement found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its name, that of the arm: `down`, `up`, `loaded`.
     pub step: String,

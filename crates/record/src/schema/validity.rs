@@ -100,6 +100,14 @@ impl Validity {
     pub fn is_valid(&self) -> bool {
         matches!(self, Validity::Valid)
     }
+
+    /// Why it does not count, each reason in words; nothing if it does.
+    pub fn reasons_in_words(&self) -> Vec<String> {
+        match self {
+            Validity::Valid => Vec::new(),
+            Validity::Invalid { reasons } => reasons.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// Why a trial is invalid.

@@ -299,26 +299,14 @@ mod tests {
     fn up(load_p99_ms: f64) -> Finding {
         Finding {
             step: "up".to_owned(),
-            label: String::new(),
             valid: true,
-            invalid_because: Vec::new(),
             latencies: vec![
                 latency(Phase::Idle, 12.0, Some(13.0)),
                 latency(Phase::Load, 85.0, Some(load_p99_ms)),
             ],
             goodput_up_mbit_s: Some(19.0),
-            goodput_down_mbit_s: None,
             tier_up_percent: Some(95.0),
-            tier_down_percent: None,
-            buffer_kib: None,
-            rpm: None,
-            markings: Vec::new(),
-            clock_offset_ms: None,
-            clock_error_ms: None,
-            ce_alarms: Vec::new(),
-            throttled_up: false,
-            throttled_down: false,
-            foreign: None,
+            ..Finding::default()
         }
     }
 

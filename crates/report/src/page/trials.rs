@@ -83,11 +83,8 @@ fn late(lateness: Option<Distribution>) -> String {
 }
 
 fn verdict(validity: &Validity) -> Markup {
-    match validity {
-        Validity::Valid => html! { "yes" },
-        Validity::Invalid { reasons } => {
-            let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-            html! { span.missed { "no" } ": " (reasons.join("; ")) }
-        }
+    html! {
+        @if validity.is_valid() { "yes" }
+        @else { span.missed { "no" } ": " (validity.reasons_in_words().join("; ")) }
     }
 }

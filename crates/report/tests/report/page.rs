@@ -71,21 +71,10 @@ fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
         step: step.to_owned(),
         label: "TCP <cubic>".to_owned(),
         valid: true,
-        invalid_because: Vec::new(),
         latencies: vec![latency(Phase::Idle, 12.0, 13.0), latency(Phase::Load, 80.0, p99_ms)],
-        goodput_up_mbit_s: None,
         goodput_down_mbit_s: down_mbit_s,
-        tier_up_percent: None,
-        tier_down_percent: None,
         buffer_kib: Some(251.0),
-        rpm: None,
-        markings: Vec::new(),
-        clock_offset_ms: None,
-        clock_error_ms: None,
-        ce_alarms: Vec::new(),
-        throttled_up: false,
-        throttled_down: false,
-        foreign: None,
+        ..Finding::default()
     }
 }
 
