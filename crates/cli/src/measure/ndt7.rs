@@ -77,6 +77,8 @@ pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
 /// Whether M-Lab's servers are asked, whose rules then count.
 pub fn is_public(arguments: &Arguments) -> bool {
     let of_m_lab = |host: &str| {
+        // Names are the same in any case, and with the root's dot.
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
         PUBLIC
             .iter()
             .any(|it| host == *it || host.strip_suffix(it).is_some_and(|it| it.ends_with('.')))
@@ -452,7 +454,9 @@ mod tests {
             &["ndt7"][..],
             &["ndt7", "--locate", "https://locate.measurementlab.net/v2/other"],
             &["ndt7", "--locate", "https://locate.measurementlab.net:443/?x=/"],
+            &["ndt7", "--locate", "https://LOCATE.MeasurementLab.net./v2/nearest"],
             &["ndt7://ndt-a.mlab-oti.measurement-lab.org"],
+            &["ndt7://NDT-A.mlab-oti.Measurement-Lab.ORG."],
         ] {
             assert!(is_public(&arguments(words)), "{words:?}");
         }
