@@ -1,6 +1,8 @@
 //! Tells the program which commit it was built from, and what its system has.
 
-use std::process::Command;
+use std::path::Path;
+
+mod commit;
 
 fn main() {
     // What opens sockets, and what runs between network namespaces: where the system has such.
@@ -12,22 +14,9 @@ fn main() {
     if live && std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
         println!("cargo::rustc-cfg=namespaces");
     }
-    let commit = git(&["rev-parse", "HEAD"]).map_or("unknown".to_owned(), |commit| {
-        match git(&["status", "--porcelain", "--untracked-files=no"]) {
-            Some(changes) if changes.is_empty() => commit,
-            _ => format!("{commit}-dirty"),
-        }
-    });
-    println!("cargo::rustc-env=UNDERLOAD_COMMIT={commit}");
-    for name in ["HEAD", "index"] {
-        if let Some(path) = git(&["rev-parse", "--git-path", name]) {
-            println!("cargo::rerun-if-changed={path}");
-        }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    println!("cargo::rustc-env=UNDERLOAD_COMMIT={}", commit::commit(&root));
+    for path in commit::watched(&root) {
+        println!("cargo::rerun-if-changed={}", path.display());
     }
-}
-
-fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
 }

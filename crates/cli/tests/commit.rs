@@ -1,0 +1,60 @@
+//! The commit that the program says it was built from: caches tell its results from others by it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+#[path = "../commit.rs"]
+mod commit;
+
+fn git(root: &Path, arguments: &[&str]) {
+    let known = ["-c", "user.name=test", "-c", "user.email=test@example.invalid"];
+    let done = Command::new("git").current_dir(root).args(known).args(arguments).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn write(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A change of the sources that is not committed makes another program, and Cargo is told to look
+/// at whatever can be changed: else the results of the one before would be taken for its own.
+#[test]
+fn a_changed_source_is_seen_and_a_glance_at_the_checkout_builds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for name in ["Cargo.toml", "Cargo.lock", "scenarios/a.toml", "crates/aqm/src/queue/a.rs"] {
+        write(root, name, "");
+    }
+    write(root, "README.md", "");
+    git(root, &["init", "--quiet"]);
+    git(root, &["add", "."]);
+    git(root, &["commit", "--quiet", "-m", "all"]);
+    let clean = commit::commit(root);
+    assert_eq!((clean.len(), clean.contains('-')), (40, false), "{clean}");
+    let watched = commit::watched(root);
+    let is_watched = |name: &str| watched.iter().any(|path| root.join(name).starts_with(path));
+    for name in ["crates/aqm/src/queue/a.rs", "Cargo.lock", ".git/HEAD", ".git/logs/HEAD"] {
+        assert!(is_watched(name), "{name}: {watched:?}");
+    }
+    assert!(!is_watched(".git/index"), "{watched:?}");
+    write(root, "README.md", "other words");
+    assert_eq!(commit::commit(root), clean);
+    for (name, text) in [("crates/aqm/src/queue/a.rs", "//"), ("crates/aqm/src/new.rs", "")] {
+        write(root, name, text);
+        assert_eq!(commit::commit(root), format!("{clean}-dirty"), "{name}");
+    }
+    git(root, &["add", "crates"]);
+    git(root, &["commit", "--quiet", "-m", "changed"]);
+    let after = commit::commit(root);
+    assert!(!after.ends_with("-dirty") && after != clean, "{after}");
+}
+
+#[test]
+fn outside_a_checkout_it_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(commit::commit(folder.path()), "unknown");
+    assert!(commit::watched(folder.path()).is_empty());
+}
