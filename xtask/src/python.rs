@@ -102,7 +102,7 @@ pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     }
     let release = target().join("release");
     let mut bench = Command::new(python);
-    bench.arg(Path::new(PACKAGE).join("bench.py")).arg(release.join("underload"));
+    bench.arg(Path::new(PACKAGE).join("bench/compare.py")).arg(release.join("underload"));
     succeed(bench.arg(release.join("examples/replay_columns")).args(arguments))
 }
 

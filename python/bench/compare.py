@@ -1,4 +1,4 @@
-"""The package beside the program, in one run: `bench.py PROGRAM REPLAY [PART [SIZE]]`.
+"""The package beside the program, in one run: `compare.py PROGRAM REPLAY [PART [SIZE]]`.
 
 PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
 (SIZE: repeats), `packets` (packets), `environment` (steps), `sweep` (lines of each arm of the
@@ -177,4 +177,5 @@ def tell(what: str, unit: str, ours: float, theirs: float) -> None:
     print(f"{what:<32}{ours:>12.3f} {unit} here, {theirs:.3f} there: {ratio:.3f} times as long")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
