@@ -1,5 +1,6 @@
 //! Speaking to what people already run: servers for clients of other tools.
 //!
+//! - `channel` (with the feature of that name): the page's probes as datagrams, over WebRTC.
 //! - [`https`]: questions and messages to servers of others, without a runtime.
 //! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
 //! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
@@ -17,6 +18,8 @@
 //! clock, no amplification, payload that is generated here and never echoed, and no panic on any
 //! bytes. `docs/interoperability.md` has the transcripts.
 
+#[cfg(feature = "channel")]
+pub mod channel;
 pub mod https;
 pub mod iperf3;
 pub mod irtt;

@@ -4,28 +4,56 @@
 #[allow(dead_code, reason = "it can do more than is needed here")]
 #[path = "../../orchestrator/tests/browser/chromium.rs"]
 mod chromium;
+mod firefox;
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
-use underload_compat::nq::{NqLimits, NqServer};
+use underload_compat::channel::{ChannelLimits, ChannelServer};
+use underload_compat::nq::{Channels, NqLimits, NqServer};
 use underload_probe::service::{
     CompatLedger, Fingerprint, Identity, Limits, Service, ServiceConfig,
 };
 
 use chromium::{Browser, Screen};
+use firefox::Firefox;
 
+/// Its probes are requests.
 fn server(ledger: CompatLedger) -> (NqServer, Fingerprint) {
+    server_with(ledger, None)
+}
+
+fn server_with(
+    ledger: CompatLedger,
+    channels: Option<Arc<dyn Channels>>,
+) -> (NqServer, Fingerprint) {
+    server_at(IpAddr::V4(Ipv4Addr::LOCALHOST), ledger, channels)
+}
+
+fn server_at(
+    address: IpAddr,
+    ledger: CompatLedger,
+    channels: Option<Arc<dyn Channels>>,
+) -> (NqServer, Fingerprint) {
     let identity = Identity::generate().unwrap();
     let fingerprint = identity.fingerprint();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((address, 0)).unwrap();
     let limits = NqLimits::default();
-    (NqServer::start_page(listener, identity, limits, ledger).unwrap(), fingerprint)
+    (NqServer::start_page(listener, identity, limits, ledger, channels).unwrap(), fingerprint)
+}
+
+fn channels(ledger: CompatLedger) -> Arc<ChannelServer> {
+    channels_at(IpAddr::V4(Ipv4Addr::LOCALHOST), ledger)
+}
+
+fn channels_at(address: IpAddr, ledger: CompatLedger) -> Arc<ChannelServer> {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    Arc::new(ChannelServer::start(socket, ChannelLimits::default(), ledger).unwrap())
 }
 
 /// What the server answers to these words, until it closes.
@@ -86,6 +114,57 @@ fn uploads_are_counted_as_they_arrive() {
     assert!(count("/received").ends_with("\r\n\r\n0"));
 }
 
+const OFFER: &str = include_str!("offers/chromium.sdp");
+
+#[test]
+fn offers_of_channels_are_answered_within_limits() {
+    let channels = channels(CompatLedger::unlimited());
+    let (server, fingerprint) =
+        server_with(CompatLedger::unlimited(), Some(Arc::clone(&channels) as Arc<dyn Channels>));
+    let offer = |body: &str, more: &str| {
+        let more = format!("{more}Content-Length: {}\r\n", body.len());
+        ask(server.address(), fingerprint, &(request("POST", "/channel", &more) + body))
+    };
+    let answer = offer(OFFER, "");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("a=ice-lite\r\n"), "{answer}");
+    let candidate = format!("127.0.0.1 {} typ host", channels.address().port());
+    assert!(answer.contains(&candidate), "{answer}");
+    for (body, more, status) in [
+        ("", "", "400"),
+        ("v=0\r\n", "", "400"),
+        (OFFER, "Sec-Fetch-Site: cross-site\r\n", "403"),
+        (&"x".repeat(20_000), "", "413"),
+    ] {
+        let answer = offer(body, more);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{status}: {answer}");
+    }
+    let get = ask(server.address(), fingerprint, &request("GET", "/channel", ""));
+    assert!(get.starts_with("HTTP/1.1 404"), "{get}");
+    // One network has eight places, whoever asks how often.
+    let busy = (0..20).filter(|_| offer(OFFER, "").starts_with("HTTP/1.1 429")).count();
+    let counts = channels.counts();
+    assert_eq!((busy, counts.busy, counts.offers, counts.sessions), (13, 13, 8, 8));
+}
+
+#[test]
+fn datagrams_of_nobody_get_no_answer() {
+    let channels = channels(CompatLedger::unlimited());
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(channels.address()).unwrap();
+    let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    let hello = [&[22, 254, 253][..], &[0; 60]].concat();
+    for datagram in [&stun[..], &hello, &[0; 1500], &[255; 9], &[]] {
+        socket.send(datagram).unwrap();
+    }
+    let ends = Instant::now() + Duration::from_mins(1);
+    while channels.counts().ignored < 5 {
+        assert!(Instant::now() < ends, "{:?}", channels.counts());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 2000]).is_err(), "an answer");
+}
+
 fn browser(test: &str) -> Option<Browser> {
     let program = chromium::program();
     if program.is_none() {
@@ -105,16 +184,8 @@ fn measured(browser: &mut Browser, address: &str) -> Value {
     browser.value("window.underloadResult")
 }
 
-#[test]
-fn a_browser_measures_both_directions() {
-    let Some(mut browser) = browser("a_browser_measures_both_directions") else { return };
-    let limits = Limits { compat_bit_per_s: 50_000_000, ..Limits::generous() };
-    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
-    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
-    let service = Service::start(config).unwrap();
-    let (server, _) = server(service.compat());
-    browser.screen(Screen::Phone, false);
-    let result = measured(&mut browser, &format!("https://{}/", server.address()));
+/// A whole measurement over loopback, with probes of this kind.
+fn assert_whole(result: &Value, by: &str) {
     assert_eq!(result["complete"], true, "{result}");
     let summary = result["summary"].as_array().unwrap();
     let phases: Vec<&str> = summary.iter().map(|row| row["phase"].as_str().unwrap()).collect();
@@ -130,6 +201,85 @@ fn a_browser_measures_both_directions() {
         let rate = row["rate"].as_f64().unwrap();
         assert!(rate > 0.5 && rate < 60.0, "{row}");
     }
+    let probes = result["probes"].as_array().unwrap();
+    assert!(
+        probes.iter().all(|probe| probe["by"] == by),
+        "not all by {by}: {}",
+        result["no_channel"]
+    );
+}
+
+/// A server that gives browsers 50 Mbit/s, and its channels.
+fn limited_server(address: IpAddr) -> (Service, NqServer, Arc<ChannelServer>) {
+    let limits = Limits { compat_bit_per_s: 50_000_000, ..Limits::generous() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let channels = channels_at(address, service.compat());
+    let offered = Arc::clone(&channels) as Arc<dyn Channels>;
+    let (server, _) = server_at(address, service.compat(), Some(offered));
+    (service, server, channels)
+}
+
+#[test]
+fn a_browser_measures_with_datagrams() {
+    let Some(mut browser) = browser("a_browser_measures_with_datagrams") else { return };
+    let (_service, server, channels) = limited_server(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let result = measured(&mut browser, &format!("https://{}/?probes=channel", server.address()));
+    assert_whole(&result, "channel");
+    assert!(channels.counts().answered > 100, "{:?}", channels.counts());
+    assert!(browser.text("document.querySelector('#how').textContent").contains("datagrams"));
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    // A page that is left in the middle gives its place back.
+    browser.open(&format!("https://{}/?probes=channel", server.address()));
+    browser.value("document.querySelector('#start').click()");
+    let waits_until = |sessions: usize| {
+        let ends = Instant::now() + Duration::from_mins(1);
+        while channels.counts().sessions != sessions {
+            assert!(Instant::now() < ends, "{:?}", channels.counts());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    waits_until(1);
+    browser.open("about:blank");
+    waits_until(0);
+}
+
+/// Where this machine sends from; nothing is sent for that.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+#[test]
+fn firefox_measures_with_datagrams() {
+    let test = "firefox_measures_with_datagrams";
+    // It opens no channels over loopback.
+    let Some(address) = own_address() else {
+        eprintln!("SKIPPED {test}: this machine has no address but loopback's");
+        return;
+    };
+    let Some(mut firefox) = Firefox::start(test) else { return };
+    let (_service, server, channels) = limited_server(address);
+    let result = firefox.measured(&format!("https://{}/?probes=channel", server.address()));
+    assert_whole(&result, "channel");
+    assert!(channels.counts().answered > 100, "{:?}", channels.counts());
+}
+
+#[test]
+fn a_browser_measures_both_directions() {
+    let Some(mut browser) = browser("a_browser_measures_both_directions") else { return };
+    let limits = Limits { compat_bit_per_s: 50_000_000, ..Limits::generous() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let (server, _) = server(service.compat());
+    browser.screen(Screen::Phone, false);
+    let result = measured(&mut browser, &format!("https://{}/", server.address()));
+    assert_whole(&result, "fetch");
+    assert!(browser.text("document.querySelector('#how').textContent").contains("No data channel"));
     let width = browser.value("document.documentElement.scrollWidth - window.innerWidth");
     assert!(width.as_i64().unwrap() <= 0, "the page is wider than a phone: {width}");
     let kept = browser.text("document.querySelector('#keep').download");
@@ -138,14 +288,26 @@ fn a_browser_measures_both_directions() {
 }
 
 /// What a browser finds of a line that somebody else emulates: `docs/web.md` says how it is run.
+/// Chromium, or the Firefox that `UNDERLOAD_FIREFOX` names.
 #[test]
 #[ignore = "needs a page at UNDERLOAD_WEB_URL"]
 fn a_browser_measures_the_page_at_an_address() {
     let address = std::env::var("UNDERLOAD_WEB_URL").expect("UNDERLOAD_WEB_URL=https://HOST:4863/");
-    let Some(mut browser) = browser("a_browser_measures_the_page_at_an_address") else { return };
+    let name = "a_browser_measures_the_page_at_an_address";
+    let tell = |result: &Value| {
+        eprintln!("{}\n{}", result["probe"], result["lost_up_down"]);
+        eprintln!("{}", serde_json::to_string_pretty(&result["summary"]).unwrap());
+        if let Some(path) = std::env::var_os("UNDERLOAD_WEB_RESULT") {
+            std::fs::write(path, result.to_string()).unwrap();
+        }
+    };
+    if std::env::var_os("UNDERLOAD_FIREFOX").is_some() {
+        let Some(mut firefox) = Firefox::start(name) else { return };
+        return tell(&firefox.measured(&address));
+    }
+    let Some(mut browser) = browser(name) else { return };
     browser.screen(Screen::Desktop, false);
-    let result = measured(&mut browser, &address);
-    eprintln!("{}", serde_json::to_string_pretty(&result["summary"]).unwrap());
+    tell(&measured(&mut browser, &address));
     if let Some(path) = std::env::var_os("UNDERLOAD_PICTURE") {
         std::fs::write(path, browser.picture(true)).unwrap();
     }

@@ -5,12 +5,15 @@
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+#[cfg(feature = "whole")]
+use underload_compat::channel::{ChannelLimits, ChannelServer};
 use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
-use underload_compat::nq::{NQ_PORT, NqLimits, NqServer};
+use underload_compat::nq::{Channels, NQ_PORT, NqLimits, NqServer};
 use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::service::{CompatLedger, Identity, Limits, read_secret};
 use underload_probe::wire::{MarkingPolicy, StampKey};
@@ -241,18 +244,23 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
             Tool::Nq | Tool::Web => {
                 let listener = TcpListener::bind(at)?;
                 let at = listener.local_addr()?;
-                if tool == Tool::Web {
+                let channels = if tool == Tool::Web {
                     eprintln!("browsers at https://{at}/");
+                    channels(at, ledger.clone())?
                 } else {
                     eprintln!("responsiveness clients at {at}");
-                }
+                    None
+                };
                 let identity = (self.identity)()?;
                 let base = NqLimits::default();
                 // A tenth of a second's worth: uploads are held back by what is read.
                 let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
                 let limits = NqLimits { window_bytes: window as u32, ..base };
-                let start = if tool == Tool::Web { NqServer::start_page } else { NqServer::start };
-                let server = start(listener, identity, limits, ledger)?;
+                let server = if tool == Tool::Web {
+                    NqServer::start_page(listener, identity, limits, ledger, channels)?
+                } else {
+                    NqServer::start(listener, identity, limits, ledger)?
+                };
                 Ok((Running::Nq { _server: server }, at))
             }
             Tool::Stamp => {
@@ -283,6 +291,21 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
             (named, _) => named.to_vec(),
         }
     }
+}
+
+/// Data channels for the page's probes, on the UDP port of the same number.
+#[cfg(feature = "whole")]
+fn channels(at: SocketAddr, ledger: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
+    let socket = UdpSocket::bind(at).context("the UDP port for its data channels")?;
+    let server = ChannelServer::start(socket, ChannelLimits::default(), ledger)?;
+    Ok(Some(Arc::new(server)))
+}
+
+/// The program for small machines has none: its page's probes are requests.
+#[cfg(not(feature = "whole"))]
+#[expect(clippy::unnecessary_wraps, reason = "as the one above")]
+fn channels(_: SocketAddr, _: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
+    Ok(None)
 }
 
 /// A key is what its file holds, without the line's end. The file must be ours alone: a key on the

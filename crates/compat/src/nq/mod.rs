@@ -35,6 +35,9 @@ use underload_probe::service::ServiceError;
 
 pub use client::{LoadDirection, NqClient, NqOptions, NqResult};
 pub use config::{NqConfig, NqTarget};
+#[cfg(feature = "channel")]
+pub(crate) use page::OFFER_BYTES_MAX;
+pub use page::{Channels, OfferError};
 pub use server::{NqCounts, NqServer, NqStartError};
 pub use stability::{INTERVALS, Stability};
 pub use trust::NqTrust;

@@ -1,6 +1,7 @@
 //! The page that measures in a browser: its files, and what its uploads have brought.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,40 @@ const STYLE: &str = include_str!("../web/page.css");
 /// Nothing but what comes from here; nobody may put the page into another.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Where a page's offer of a channel goes to.
+pub(super) const CHANNEL: &str = "/channel";
+
+/// Who answers the page when it offers a data channel for its probes.
+pub trait Channels: std::fmt::Debug + Send + Sync {
+    /// The answer to an offer, a session description each, from `from`, whose connection reached
+    /// this machine at `reached` and asked for `authority` (`HOST[:PORT]`).
+    ///
+    /// # Errors
+    /// [`OfferError`].
+    fn answer(
+        &self,
+        offer: &str,
+        from: IpAddr,
+        reached: IpAddr,
+        authority: Option<&str>,
+    ) -> Result<String, OfferError>;
+}
+
+/// Why an offer gets no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OfferError {
+    /// It is no offer of one data channel.
+    #[error("no offer of a data channel: {0}")]
+    Description(&'static str),
+    /// There is no place or no volume left for it.
+    #[error("too busy")]
+    Busy,
+}
+
+/// A longer offer is none: browsers write about 600 bytes, and 100 more for each address.
+pub(crate) const OFFER_BYTES_MAX: usize = 16 << 10;
 
 /// Counts of uploads that are kept, the latest ones.
 const UPLOADS_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper::service::service_fn;
@@ -27,7 +27,7 @@ use underload_record::schema::Direction;
 use super::NqLimits;
 use super::answer::{Content, InFlight, Lease};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
-use super::page::{self, Uploads};
+use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Uploads};
 use crate::{CompatError, Places};
 
 /// A running responsiveness server. Dropping it ends its connections.
@@ -62,6 +62,15 @@ struct Host {
     sent: Arc<AtomicU64>,
     /// What browsers have uploaded; `None` where there is no page.
     page: Option<Uploads>,
+    /// Who opens channels for the page's probes.
+    channels: Option<Arc<dyn Channels>>,
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    from: IpAddr,
+    reached: IpAddr,
 }
 
 impl std::fmt::Debug for Host {
@@ -95,11 +104,12 @@ impl NqServer {
         limits: NqLimits,
         ledger: CompatLedger,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, None)
+        Self::serve(listener, identity, limits, ledger, (None, None))
     }
 
     /// As [`NqServer::start`], for browsers: the page that measures, and what it measures with.
-    /// Without HTTP/2, in which probes would share a connection with the load.
+    /// Without HTTP/2, in which probes would share a connection with the load. With `channels` its
+    /// probes are datagrams where the browser and the network let them.
     ///
     /// # Errors
     /// As [`NqServer::start`].
@@ -108,8 +118,9 @@ impl NqServer {
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
+        channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, Some(Uploads::default()))
+        Self::serve(listener, identity, limits, ledger, (Some(Uploads::default()), channels))
     }
 
     fn serve(
@@ -117,7 +128,7 @@ impl NqServer {
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
-        page: Option<Uploads>,
+        (page, channels): (Option<Uploads>, Option<Arc<dyn Channels>>),
     ) -> Result<Self, NqStartError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
         let failed = |step| move |source| CompatError::Socket { protocol, step, source };
@@ -144,6 +155,7 @@ impl NqServer {
             requests: AtomicU64::new(0),
             sent: Arc::default(),
             page,
+            channels,
         });
         let listener = {
             let _entered = runtime.enter();
@@ -224,6 +236,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 impl Host {
     async fn converse(self: &Arc<Self>, stream: TcpStream, from: IpAddr) -> io::Result<()> {
         prepare(&stream)?;
+        let ends = Ends { from, reached: stream.local_addr()?.ip() };
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
         self.connections.fetch_add(1, Ordering::Relaxed);
         let duration = self.limits.duration_max;
@@ -231,7 +244,7 @@ impl Host {
         let (host, of_service) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
             let (host, in_flight) = (Arc::clone(&host), of_service.enter());
-            async move { host.answer(request, from, in_flight).await }
+            async move { host.answer(request, ends, in_flight).await }
         });
         let mut http = Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_MAX);
@@ -262,9 +275,10 @@ impl Host {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        from: IpAddr,
+        ends: Ends,
         in_flight: InFlight,
     ) -> Result<Response<Content>, hyper::Error> {
+        let from = ends.from;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let path = request.uri().path().to_owned();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -292,10 +306,33 @@ impl Host {
                 let counter = counter.unwrap_or_default();
                 return swallow(request.into_body(), in_flight.lease(), &counter).await;
             }
+            CHANNEL if writes => return Ok(self.channel(request, ends).await),
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
             _ => status(StatusCode::NOT_FOUND),
         };
         Ok(if request.method() == Method::HEAD { without_body(answer) } else { answer })
+    }
+
+    async fn channel(&self, request: Request<Incoming>, ends: Ends) -> Response<Content> {
+        let Some(channels) = &self.channels else { return status(StatusCode::NOT_FOUND) };
+        let (head, body) = request.into_parts();
+        let read = timeout(HANDSHAKE_MAX, Limited::new(body, OFFER_BYTES_MAX).collect()).await;
+        let Ok(Ok(read)) = read else { return status(StatusCode::PAYLOAD_TOO_LARGE) };
+        let bytes = read.to_bytes();
+        let Ok(offer) = str::from_utf8(&bytes) else { return status(StatusCode::BAD_REQUEST) };
+        let authority = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        match channels.answer(offer, ends.from, ends.reached, authority) {
+            Ok(answer) => {
+                let len = answer.len() as u64;
+                let mut response = payload_response(Content::of(answer), len);
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/sdp"));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                response
+            }
+            Err(OfferError::Busy) => busy(),
+            Err(OfferError::Description(_)) => status(StatusCode::BAD_REQUEST),
+        }
     }
 
     fn may_load(&self, lease: &Lease, from: IpAddr) -> bool {

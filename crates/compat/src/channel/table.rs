@@ -1,0 +1,105 @@
+//! All channels of a server, without sockets: whose a datagram is, and who is over.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use is::stun::StunMessage;
+
+use super::session::{Secrets, Send, Session, Shown};
+
+/// Sessions by our half of their name, and names by the addresses that proved to be theirs.
+#[derive(Default)]
+pub(super) struct Table {
+    sessions: BTreeMap<String, Session>,
+    by_address: BTreeMap<SocketAddr, String>,
+    answered: u64,
+}
+
+/// First bytes of the two protocols that share the socket (RFC 7983).
+const STUN: std::ops::RangeInclusive<u8> = 0..=3;
+const DTLS: std::ops::RangeInclusive<u8> = 20..=63;
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Probes answered, of sessions that are over.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered + self.sessions.values().map(Session::answered).sum::<u64>()
+    }
+
+    pub(super) fn insert(&mut self, secrets: &Secrets, session: Session) {
+        self.sessions.insert(secrets.name.clone(), session);
+    }
+
+    /// Takes a datagram; false if it was nobody's, and got no answer.
+    pub(super) fn datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        shown: &Shown,
+        send: &mut Send<'_>,
+    ) -> bool {
+        match datagram.first() {
+            Some(first) if STUN.contains(first) => self.check(now, from, datagram, send),
+            Some(first) if DTLS.contains(first) => {
+                let Some(name) = self.by_address.get(&from).cloned() else { return false };
+                // Out of the table meanwhile: whatever panics takes its session along, alone.
+                let Some(mut session) = self.sessions.remove(&name) else { return false };
+                session.datagram(now, from, datagram, shown, send);
+                self.keep(name, session);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn check(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        send: &mut Send<'_>,
+    ) -> bool {
+        let Ok(message) = StunMessage::parse(datagram) else { return false };
+        let Some((name, _)) = message.split_username() else { return false };
+        let Some(mut session) = self.sessions.remove(name) else { return false };
+        let is_good = session.check(now, from, &message, send);
+        if is_good {
+            self.by_address.insert(from, name.to_owned());
+        }
+        self.keep(name.to_owned(), session);
+        is_good
+    }
+
+    /// Lets time pass for all.
+    pub(super) fn tick(&mut self, now: Instant, send: &mut Send<'_>) {
+        let names: Vec<String> = self.sessions.keys().cloned().collect();
+        for name in names {
+            if let Some(mut session) = self.sessions.remove(&name) {
+                session.tick(now, send);
+                self.keep(name, session);
+            }
+        }
+        let sessions = &self.sessions;
+        self.by_address.retain(|_, name| sessions.contains_key(name));
+    }
+
+    fn keep(&mut self, name: String, session: Session) {
+        if session.is_over() {
+            self.forget(&session);
+        } else {
+            self.sessions.insert(name, session);
+        }
+    }
+
+    fn forget(&mut self, session: &Session) {
+        self.answered += session.answered();
+        for address in session.addresses() {
+            self.by_address.remove(address);
+        }
+    }
+}
