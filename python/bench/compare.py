@@ -1,8 +1,8 @@
 """The package beside the program, in one run: `compare.py PROGRAM REPLAY [PART [SIZE]]`.
 
 PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
-(SIZE: repeats), `packets` (packets), `environment` (steps), `sweep` (lines of each arm of the
-study) and, only if it is named, `ray` (the same).
+(SIZE: repeats), `packets` (packets), `own` (packets), `environment` (steps), `sweep` (lines of
+each arm of the study) and, only if it is named, `ray` (the same).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ STUDY, LINES = "comcast/study", 13_000
 TIMES = 5
 ROUNDS = 3
 PACKETS = 10_000_000
+OWN_PACKETS = 300_000
 STEPS = 200_000
 
 
@@ -35,6 +36,7 @@ def main(program: str, replay: str, part: str = "", size: str = "") -> None:
     parts = {
         "runs": lambda: runs(program, int(size or REPEATS)),
         "packets": lambda: stepping(replay, int(size or PACKETS)),
+        "own": lambda: own(int(size or OWN_PACKETS)),
         "environment": lambda: environment(int(size or STEPS)),
         "sweep": lambda: sweep(program, int(size or LINES)),
         "ray": lambda: on_ray(int(size or LINES)),
@@ -83,6 +85,49 @@ def stepping(replay: str, count: int) -> None:
     per_packet = 1e9 / count
     ours_ns, theirs_ns = (statistics.median(it) * per_packet for it in (ours, theirs))
     tell(f"{count / 1e6:g} M packets through pie", "ns per packet", ours_ns, theirs_ns)
+
+
+class Both(ul.Aqm):
+    """A class that is asked twice about each packet, and lets all pass."""
+
+    def on_enqueue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
+        return "pass"
+
+    def on_dequeue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
+        return "pass"
+
+
+class BoDe(ul.Aqm):
+    """That of the tutorial."""
+
+    def on_dequeue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
+        waited_ns = now_ns - packet.arrived_ns
+        return "pass" if waited_ns < 20_000_000 or backlog.packets <= 3 else "drop"
+
+
+def own(count: int) -> None:
+    """Packets through classes of Python beside built-in queues, by the processor's time: a replay,
+    and a run."""
+    at = numpy.arange(count, dtype="u8")
+    packets = {"time_ns": at * 60_000, "len": numpy.full(count, 1_000, "u4")}
+    queues = {"bode": "bode", "BoDe": ul.own(BoDe), "Both": ul.own(Both)}
+    taken: dict[str, list[float]] = {name: [] for name in queues}
+    runs: dict[str, list[float]] = {"bode": [], "BoDe": []}
+    scenario = ul.Scenario(up="50mbit", rtt="20ms").flow(ul.Tcp("cubic"), ul.Probe("10ms"))
+    for _ in range(TIMES):
+        for name, queue in queues.items():
+            start = time.process_time()
+            ul.replay(packets, queue=queue, link="155mbit")
+            taken[name].append((time.process_time() - start) * 1e9 / count)
+        for name, spent in runs.items():
+            one = scenario.arm(name, up_queue=queues[name])
+            start = time.process_time()
+            ul.run(one, threads=1, cache=False)
+            spent.append(time.process_time() - start)
+    built_in, once, twice = (statistics.median(it) for it in taken.values())
+    print(f"a packet through bode: {built_in:.0f} ns built in, {once:.0f} ns as a class of Python")
+    print(f"a class that is asked twice: {twice:.0f} ns, so {(twice - built_in) / 2:.0f} ns a call")
+    tell("run of 10 s at 50 Mbit/s", "s", *(statistics.median(it) for it in reversed(runs.values())))
 
 
 def environment(steps: int) -> None:

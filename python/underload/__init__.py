@@ -26,6 +26,7 @@ from ._errors import (
     Interrupted,
     MissingLibrary,
     NoSuchColumn,
+    OwnCodeError,
     PacketsError,
     ReportError,
     RunError,
@@ -36,11 +37,13 @@ from ._errors import (
     StoreError,
 )
 from ._frame import Frame
+from ._own import Aqm, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
 from ._run import Arm, Latency, Run, load, run
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
 from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
+from ._underload import Backlog, PacketMeta
 
 if TYPE_CHECKING:
     from . import docsis, stats
@@ -50,7 +53,9 @@ __commit__ = _underload.COMMIT
 
 __all__ = [
     "Application",
+    "Aqm",
     "Arm",
+    "Backlog",
     "ClusterError",
     "DocsisError",
     "EnvironmentError",
@@ -65,7 +70,10 @@ __all__ = [
     "Link",
     "MissingLibrary",
     "NoSuchColumn",
+    "OwnCodeError",
+    "OwnQueue",
     "Packet",
+    "PacketMeta",
     "PacketsError",
     "Plot",
     "Plots",
@@ -85,12 +93,14 @@ __all__ = [
     "SweepInterrupted",
     "Tcp",
     "Udp",
+    "Verdict",
     "docsis",
     "env",
     "linspace",
     "link",
     "load",
     "logspace",
+    "own",
     "queue",
     "queues",
     "replay",

@@ -74,6 +74,12 @@ class RunError(Error, RuntimeError):
         self.run = _wrapped(run)
 
 
+class OwnCodeError(RunError):
+    """An algorithm of your own that raised, or answered what it cannot: its class and method, the
+    arm and the trial. `__cause__` is its exception, with the traceback; `run` the trials that were
+    finished before."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a run; `run` has the trials that were finished, or is `None`."""
 

@@ -106,8 +106,12 @@ class Queue:
 
     def _begun(self) -> _underload.Queue:
         if self._native is None:
-            self._native = _underload.Queue(self.spec, self.link, self.seed)
+            self._native = _underload.Queue(self.spec, self.link, self.seed, self._brought())
         return self._native
+
+    def _brought(self) -> Any:
+        """What the native module builds it from beside its SPEC: nothing, if it is underload's."""
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_native": None}
@@ -133,7 +137,8 @@ class Link:
 
     def __init__(self, spec: str, queue: str | Queue, *, seed: int = 1) -> None:
         self.spec, self.queue, self.seed = spec, str(queue), seed
-        self._native = _underload.Link(self.spec, self.queue, seed)
+        self._queue = queue
+        self._native = _underload.Link(self.spec, self.queue, seed, _brought(queue))
 
     def send(
         self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
@@ -160,13 +165,13 @@ class Link:
         return [Event(*event) for event in self._native.events()]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _link, (self.spec, self.queue, self.seed)
+        return _link, (self.spec, self._queue, self.seed)
 
     def __repr__(self) -> str:
         return f"Link({self.spec!r}, {self.queue!r})"
 
 
-def _link(spec: str, queue: str, seed: int) -> Link:
+def _link(spec: str, queue: str | Queue, seed: int) -> Link:
     return Link(spec, queue, seed=seed)
 
 
@@ -221,7 +226,11 @@ def replay(
     arrays.append(_array(numpy, "ecn", _ecn_column(numpy, columns.get("ecn")), "u1"))
     if arrays[0] is None or arrays[1] is None:
         raise PacketsError("expected the columns time_ns and len")
-    return Frame(_underload.replay(str(queue), link, seed, *arrays))
+    return Frame(_underload.replay(str(queue), _brought(queue), link, seed, *arrays))
+
+
+def _brought(queue: str | Queue) -> Any:
+    return queue._brought() if isinstance(queue, Queue) else None
 
 
 def _columns(packets: Any) -> Mapping[str, Any]:

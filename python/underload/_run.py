@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from . import _underload
 from ._frame import Frame
+from ._own import brought
 from ._plot import Plots
 from ._progress import Bar, Hearing
 from ._scenario import Scenario, Value, _asked
@@ -48,7 +49,8 @@ def run(
     shown, or what makes one; by default tqdm where it is installed and somebody is looking.
 
     Python's other threads go on meanwhile. Ctrl-C ends it within 0.2 s: `Interrupted` has the
-    trials that were finished. Raises `ScenarioError`, `RunError` or `StoreError`.
+    trials that were finished. Raises `ScenarioError`, `RunError` or `StoreError`; `OwnCodeError`
+    where an algorithm of your own (`own()`) fails.
     """
     asked: dict[str, Any] = {"short": short, "set": set, "arms": arms, "repeats": repeats, "seed": seed}
     if not isinstance(scenario, Scenario):
@@ -57,16 +59,18 @@ def run(
     else:
         is_changed = short or set or arms or repeats is not None or seed is not None
         native = scenario._native(**asked) if is_changed else scenario._native()
+    own = brought(scenario, set)
     settings = {
         "world": world,
         "out": None if out is None else os.fspath(out),
         "resume": resume,
         "cache": cache,
-        "threads": threads,
+        # Python's lock lets one thread work: more would wait for each other.
+        "threads": 1 if own else threads,
     }
     hearing = Hearing(native.name, "trial", progress)
     try:
-        return Run(_underload.run(native, settings, hearing))
+        return Run(_underload.run(native, settings, own, hearing))
     finally:
         hearing.close()
 

@@ -193,6 +193,12 @@ class Scenario:
             asked,
         )
 
+    def _own_values(self) -> tuple[Any, ...]:
+        """Where algorithms of one's own may stand."""
+        flows = tuple(flow.keys for flow in self._flows)
+        arms = tuple(changes for _, changes in self._arms)
+        return (self._head, self._path, flows, arms, self._sweeps)
+
     def _state(self) -> dict[str, Any]:
         return {**self.__dict__, "_checked": None}
 

@@ -13,6 +13,7 @@ from ._cluster import GivenUp, compute
 from ._errors import ClusterError, Interrupted, ScenarioError
 from ._frame import Frame
 from ._optional import library
+from ._own import brought
 from ._progress import Bar, Hearing
 from ._scenario import Scenario, Value
 
@@ -152,6 +153,11 @@ def sweep(
         file["short"] = True
     if stop is not None:
         file["stop"] = dict(stop)
+    if brought(list(axes.values())):
+        raise ScenarioError(
+            f"{scenario.name}: axes: a sweep may go on elsewhere and years later, where an "
+            "algorithm of one's own is not; expected those of the program"
+        )
     file["axis"] = [_axis(key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])

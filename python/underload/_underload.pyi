@@ -6,9 +6,11 @@ from typing import Any, final
 __all__ = [
     "COMMIT",
     "VERSION",
+    "Backlog",
     "Environment",
     "Frame",
     "Link",
+    "PacketMeta",
     "Queue",
     "Run",
     "Scenario",
@@ -98,7 +100,14 @@ class Run:
     def plots(self) -> list[tuple[str, str, str, str]]: ...
     def report(self, path: str) -> None: ...
 
-def run(scenario: Scenario, asked: dict[str, Any], hear: Callable[[str, Any], None]) -> Run: ...
+_Brought = tuple[str, str, Callable[[int], Any]]
+
+def run(
+    scenario: Scenario,
+    asked: dict[str, Any],
+    own: list[_Brought],
+    hear: Callable[[str, Any], None],
+) -> Run: ...
 def load(path: str, is_temporary: bool) -> Run: ...
 def scenario_names() -> list[str]: ...
 
@@ -107,7 +116,9 @@ _Event = tuple[int, int, str, str]
 
 @final
 class Queue:
-    def __new__(cls, spec: str, link: str | None, seed: int) -> Queue: ...
+    def __new__(
+        cls, spec: str, link: str | None, seed: int, own: _Brought | None
+    ) -> Queue: ...
     def enqueue(
         self, now_ns: int, length: int, flow: int, dscp: int, ecn: int
     ) -> tuple[int, bool]: ...
@@ -121,12 +132,45 @@ class Queue:
 
 @final
 class Link:
-    def __new__(cls, link: str, queue: str, seed: int) -> Link: ...
+    def __new__(
+        cls, link: str, queue: str, seed: int, own: _Brought | None
+    ) -> Link: ...
     def send(self, now_ns: int, length: int, flow: int, dscp: int, ecn: int) -> int: ...
     def poll(self, now_ns: int) -> list[tuple[int, _Row]]: ...
     def next_ns(self) -> int | None: ...
     def backlog(self) -> tuple[int, int]: ...
     def events(self) -> list[_Event]: ...
+
+@final
+class PacketMeta:
+    """What a class that decides about packets is told of one."""
+
+    @property
+    def length(self) -> int:
+        """Bytes."""
+    @property
+    def flow(self) -> int:
+        """Number or hash of its flow."""
+    @property
+    def dscp(self) -> int:
+        """Differentiated Services codepoint, 0 to 63."""
+    @property
+    def ecn(self) -> str:
+        """`not-ect`, `ect0`, `ect1` or `ce`."""
+    @property
+    def arrived_ns(self) -> int:
+        """When it was stored, ns; of an arrival that is not yet."""
+
+@final
+class Backlog:
+    """What a queue holds."""
+
+    @property
+    def packets(self) -> int:
+        """Packets."""
+    @property
+    def bytes(self) -> int:
+        """Bytes, as the link charges them."""
 
 @final
 class Environment:
@@ -197,6 +241,7 @@ def queue_names() -> list[str]: ...
 def queue_label(spec: str, link: str | None) -> str: ...
 def replay(
     queue: str,
+    own: _Brought | None,
     link: str,
     seed: int,
     time_ns: Any,

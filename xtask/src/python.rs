@@ -83,8 +83,8 @@ pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
 /// Name of [`compare`] among the benchmarks.
 pub const NAME: &str = "python";
 /// What it shows.
-pub const WHAT: &str =
-    "the Python package beside the program (`runs`, `packets`, `environment`, `sweep`, `ray`)";
+pub const WHAT: &str = "the Python package beside the program (`runs`, `packets`, `own`, \
+                        `environment`, `sweep`, `ray`)";
 
 /// The package of users beside the program and its replay, all built for release: all of it, or
 /// the part that is named first, with its size.

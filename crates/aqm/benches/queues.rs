@@ -300,9 +300,10 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::Rem(queue) => boxed(tail(Rem::new(queue.config, rng), queue.limit)),
         QueueConfig::Avq(queue) => boxed(tail(Avq::new(queue.config), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
-        QueueConfig::DiffServ(_) | QueueConfig::DualPi2(_) | QueueConfig::DocsisLld(_) => {
-            return None;
-        }
+        QueueConfig::DiffServ(_)
+        | QueueConfig::DualPi2(_)
+        | QueueConfig::DocsisLld(_)
+        | QueueConfig::Own(_) => return None,
     })
 }
 

@@ -137,11 +137,18 @@ impl Arguments {
         let path = Scenario::path_of(&source.text, &source.name, self.arm.as_deref(), load);
         let path = path.map_err(|error| ScenarioErrors(vec![error])).or_bad_input()?;
         let one = |direction: &str, lanes: Vec<Lane>| match <[Lane; 1]>::try_from(lanes) {
-            Ok([lane]) if lane.is_wide => Ok(LaneConfig {
-                link: delayed("unlimited", lane.link.delay).or_bad_input()?,
-                queue: lane.queue,
-            }),
-            Ok([Lane { link, queue, .. }]) => Ok(LaneConfig { link, queue }),
+            Ok([lane]) => {
+                let Some(queue) = lane.queue.known().cloned() else {
+                    let queue = lane.queue.label();
+                    return Err(bad_input(anyhow!("{config}: {queue}: only Python runs it")));
+                };
+                let link = if lane.is_wide {
+                    delayed("unlimited", lane.link.delay).or_bad_input()?
+                } else {
+                    lane.link
+                };
+                Ok(LaneConfig { link, queue })
+            }
             Err(_) => {
                 let problem = "has several links in a row; calls of `underload link` nest instead";
                 Err(bad_input(anyhow!("{config}: {direction}: {problem}")))

@@ -19,6 +19,16 @@ pub fn attend<T: Send>(
     stop: &AtomicBool,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
+    attend_with(py, stop, |_| (), work)
+}
+
+/// The same; from that signal on `stopping` is called again and again until the work is done.
+pub fn attend_with<T: Send>(
+    py: Python<'_>,
+    stop: &AtomicBool,
+    stopping: impl Fn(Python<'_>),
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
     thread::scope(|scope| {
         let (sender, mut receiver) = mpsc::channel::<()>();
         let worker = scope.spawn(move || {
@@ -34,9 +44,9 @@ pub fn attend<T: Send>(
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if broken.is_none()
-                && let Err(error) = py.check_signals()
-            {
+            if broken.is_some() {
+                stopping(py);
+            } else if let Err(error) = py.check_signals() {
                 stop.store(true, Ordering::Relaxed);
                 broken = Some(error);
             }

@@ -10,6 +10,7 @@ mod docsis;
 mod env;
 mod errors;
 mod frame;
+mod own;
 mod queue;
 mod run;
 mod scenario;
@@ -29,6 +30,8 @@ mod _underload {
     use super::env::Environment;
     #[pymodule_export]
     use super::frame::Frame;
+    #[pymodule_export]
+    use super::own::{Backlog, PacketMeta};
     #[pymodule_export]
     use super::queue::{Link, Queue, queue_label, queue_names, replay};
     #[pymodule_export]

@@ -13,6 +13,7 @@ use underload_aqm::config::{ConfigError, LinkFacts, Spec};
 use underload_aqm::link::Link as AqmLink;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Dequeue, DropReason, MarkReason, Observer, Qdisc};
+use underload_aqm::queue::own::OwnSpec;
 use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
@@ -20,9 +21,10 @@ use underload_run::modem_file;
 use underload_run::replay::{Fate, FateColumns, PacketColumns, replay_columns};
 use underload_run::source::load_file;
 
-use crate::attend::attend;
+use crate::attend::attend_with;
 use crate::errors::raise_words;
 use crate::frame::Frame;
+use crate::own::{Brought, Watch};
 
 /// A file that a SPEC names: built in, else here.
 fn named_file(name: &str) -> Result<Vec<u8>, String> {
@@ -39,6 +41,20 @@ fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSe
     queue.map_err(|error| wrong(py, &error))
 }
 
+/// A queue by its SPEC, or the one that Python brings along.
+fn any_queue(
+    py: Python<'_>,
+    spec: &str,
+    link: &LinkFacts,
+    own: Option<Brought>,
+    watch: &Arc<Watch>,
+) -> PyResult<QueueSetup> {
+    match own {
+        Some(own) => own.queue(py, watch),
+        None => queue_setup(py, spec, link),
+    }
+}
+
 fn wrong(py: Python<'_>, error: &ConfigError) -> PyErr {
     raise_words(py, "SpecError", error)
 }
@@ -53,6 +69,10 @@ pub fn queue_names() -> Vec<&'static str> {
 #[pyfunction]
 pub fn queue_label(py: Python<'_>, spec: &str, link: Option<&str>) -> PyResult<String> {
     let facts = facts(py, link)?;
+    let own = Spec::parse(spec).and_then(|spec| OwnSpec::read(&spec));
+    if let Some(own) = own.map_err(|error| wrong(py, &error))? {
+        return Ok(own.label.to_string());
+    }
     Ok(queue_setup(py, spec, &facts)?.label.to_string())
 }
 
@@ -134,6 +154,7 @@ impl Clock {
 #[pyclass(unsendable, module = "underload._underload")]
 pub struct Queue {
     discipline: Box<dyn Qdisc<u64>>,
+    watch: Arc<Watch>,
     events: Events,
     clock: Clock,
     next: u64,
@@ -143,16 +164,25 @@ pub struct Queue {
 #[pymethods]
 impl Queue {
     #[new]
-    fn new(py: Python<'_>, spec: &str, link: Option<&str>, seed: u64) -> PyResult<Self> {
-        let setup = queue_setup(py, spec, &facts(py, link)?)?;
+    fn new(
+        py: Python<'_>,
+        spec: &str,
+        link: Option<&str>,
+        seed: u64,
+        own: Option<Brought>,
+    ) -> PyResult<Self> {
+        let watch = Arc::new(Watch::default());
+        let setup = any_queue(py, spec, &facts(py, link)?, own, &watch)?;
         let discipline = setup.build(&Rng::new(seed));
+        watch.check(py)?;
         let (events, clock) = (Events::default(), Clock::default());
-        Ok(Self { discipline, events, clock, next: 0, not_before: None })
+        Ok(Self { discipline, watch, events, clock, next: 0, not_before: None })
     }
 
     /// Offers a packet; its number, and whether it is in the queue.
     fn enqueue(
         &mut self,
+        py: Python<'_>,
         now_ns: u64,
         length: u32,
         flow: u32,
@@ -164,14 +194,17 @@ impl Queue {
         let number = self.next;
         self.next += 1;
         let admit = self.discipline.enqueue(now, packet, &mut self.events);
+        self.watch.check(py)?;
         Ok((number, admit == Admit::Queued))
     }
 
     /// Takes the packet that leaves next.
-    fn dequeue(&mut self, now_ns: u64) -> PyResult<Option<Row>> {
+    fn dequeue(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Option<Row>> {
         let now = self.clock.at(now_ns)?;
         self.not_before = None;
-        Ok(match self.discipline.dequeue(now, &mut self.events) {
+        let answer = self.discipline.dequeue(now, &mut self.events);
+        self.watch.check(py)?;
+        Ok(match answer {
             Dequeue::Packet(packet) => Some(row(&packet)),
             Dequeue::Empty => None,
             Dequeue::NotBefore(time) => {
@@ -222,6 +255,7 @@ impl Queue {
 #[pyclass(unsendable, module = "underload._underload")]
 pub struct Link {
     path: AqmLink<u64>,
+    watch: Arc<Watch>,
     events: Events,
     clock: Clock,
     next: u64,
@@ -230,30 +264,48 @@ pub struct Link {
 #[pymethods]
 impl Link {
     #[new]
-    fn new(py: Python<'_>, link: &str, queue: &str, seed: u64) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        link: &str,
+        queue: &str,
+        seed: u64,
+        own: Option<Brought>,
+    ) -> PyResult<Self> {
         let link = link_setup(py, link)?;
-        let queue = queue_setup(py, queue, &link.facts())?;
+        let watch = Arc::new(Watch::default());
+        let queue = any_queue(py, queue, &link.facts(), own, &watch)?;
         let rng = Rng::new(seed);
         let path = link.build(queue.build(&rng), &rng);
-        Ok(Self { path, events: Events::default(), clock: Clock::default(), next: 0 })
+        watch.check(py)?;
+        Ok(Self { path, watch, events: Events::default(), clock: Clock::default(), next: 0 })
     }
 
     /// A packet reaches its queue; the packet's number.
-    fn send(&mut self, now_ns: u64, length: u32, flow: u32, dscp: u8, ecn: u8) -> PyResult<u64> {
+    fn send(
+        &mut self,
+        py: Python<'_>,
+        now_ns: u64,
+        length: u32,
+        flow: u32,
+        dscp: u8,
+        ecn: u8,
+    ) -> PyResult<u64> {
         let packet = packet(self.next, (length, flow, dscp, ecn))?;
         let now = self.clock.at(now_ns)?;
         self.next += 1;
         self.path.send(now, packet, &mut self.events);
+        self.watch.check(py)?;
         Ok(self.next - 1)
     }
 
     /// What has reached the far end by then, with the time of that.
-    fn poll(&mut self, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
+    fn poll(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
         let now = self.clock.at(now_ns)?;
         let mut arrived = Vec::new();
         while let Some((time, packet)) = self.path.poll(now, &mut self.events) {
             arrived.push((time.as_nanos(), row(&packet)));
         }
+        self.watch.check(py)?;
         Ok(arrived)
     }
 
@@ -281,6 +333,7 @@ impl Link {
 pub fn replay(
     py: Python<'_>,
     queue: &str,
+    own: Option<Brought>,
     link: &str,
     seed: u64,
     time_ns: PyReadonlyArray1<'_, u64>,
@@ -290,7 +343,9 @@ pub fn replay(
     ecn: Option<PyReadonlyArray1<'_, u8>>,
 ) -> PyResult<Frame> {
     let link = link_setup(py, link)?;
-    let queue = queue_setup(py, queue, &link.facts())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (watch, is_own) = (Watch::new(&stop), own.is_some());
+    let queue = any_queue(py, queue, &link.facts(), own, &watch)?;
     let packets = PacketColumns {
         time_ns: time_ns.as_slice()?,
         len: len.as_slice()?,
@@ -298,14 +353,17 @@ pub fn replay(
         dscp: dscp.as_ref().map(|it| it.as_slice()).transpose()?,
         ecn: ecn.as_ref().map(|it| it.as_slice()).transpose()?,
     };
-    let stop = AtomicBool::new(false);
     let work = || {
         let rng = Rng::new(seed);
         let built = link.build(queue.build(&rng), &rng);
         let fates = replay_columns(built, &packets, &stop)?;
         Ok(fates.map(|(fates, _)| arrays(&packets, fates)))
     };
-    let replayed = attend(py, &stop, work)?;
+    let work = move || if is_own { Watch::hosts(work) } else { work() };
+    let replayed = attend_with(py, &stop, |py| watch.interrupt(py), work)?;
+    if let Some(fault) = watch.fault() {
+        return Err(fault.raised(py, None));
+    }
     let replayed = replayed.map_err(|error: underload_run::replay::ColumnsError| {
         raise_words(py, "PacketsError", &error)
     })?;

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use underload_record::schema::{RunRecord, TrialRecord};
 use underload_record::{metric_of, metric_over_trials};
+use underload_run::own::Own;
 use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_store::{RunData, RunDir, Table};
@@ -18,6 +19,7 @@ use underload_store::{RunData, RunDir, Table};
 use crate::attend::BETWEEN_SIGNALS;
 use crate::errors::{chain, raise, raise_words};
 use crate::frame::Frame;
+use crate::own::{Brought, Watch};
 use crate::scenario::Scenario;
 
 /// What a run tells while it goes on.
@@ -71,15 +73,19 @@ pub fn run(
     py: Python<'_>,
     scenario: &Scenario,
     asked: Asked,
+    own: Vec<Brought>,
     hear: &Bound<'_, PyAny>,
 ) -> PyResult<Run> {
     let stop = Arc::new(AtomicBool::new(false));
-    let settings = settings(py, asked, &stop)?;
+    let (watch, is_own) = (Watch::new(&stop), !own.is_empty());
+    let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, asked, &stop)? };
     let (sender, mut receiver) = mpsc::channel();
     let scenario = Arc::clone(&scenario.0);
     let work = move || underload_run::run(&scenario, &settings, &mut Told(sender));
+    let work = move || if is_own { Watch::hosts(work) } else { work() };
     let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
     let mut broken: Option<PyErr> = None;
+    let mut stopped_at = None;
     loop {
         let events = &mut receiver;
         let event = py.detach(move || events.recv_timeout(BETWEEN_SIGNALS));
@@ -94,17 +100,50 @@ pub fn run(
         {
             stop.store(true, Ordering::Relaxed);
             broken = Some(error);
+            stopped_at = Some(Instant::now());
+        }
+        // A class that does not come back is interrupted, and in the end left behind.
+        let waited = stopped_at.filter(|_| is_own).map(|at: Instant| at.elapsed());
+        if waited.is_some_and(|waited| waited > PATIENCE) {
+            watch.interrupt(py);
+        }
+        if waited.is_some_and(|waited| waited > MOST_PATIENCE)
+            && let Some(broken) = broken.take()
+        {
+            return Err(interrupted(py, None, broken));
         }
     }
     let outcome = py.detach(|| worker.join());
     let Ok(outcome) = outcome else {
         return Err(raise(py, "RunError", ("the run ended by a fault of this program",)));
     };
+    if let (Some(fault), None) = (watch.fault(), &broken) {
+        let rest = match outcome {
+            Ok(run) => Some(Run::of_finished(run)),
+            Err(RunError::Interrupted { remains, .. } | RunError::Failed { remains, .. }) => {
+                Run::of_remains(remains)
+            }
+            Err(_) => None,
+        };
+        return Err(fault.raised(py, rest));
+    }
     match (outcome, broken) {
         (Ok(run), None) => Ok(Run::of_finished(run)),
         (Ok(run), Some(broken)) => Err(interrupted(py, Some(Run::of_finished(run)), broken)),
         (Err(error), broken) => Err(failed(py, error, broken)),
     }
+}
+
+/// After a signal, until a class in Python is interrupted, and until it is left behind.
+const PATIENCE: Duration = Duration::from_millis(100);
+const MOST_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The algorithms that Python brings along.
+fn brought(py: Python<'_>, own: Vec<Brought>, watch: &Arc<Watch>) -> PyResult<Own> {
+    own.into_iter().try_fold(Own::default(), |all, brought| {
+        let (spec, make) = brought.queues(watch);
+        all.queue(&spec, make).map_err(|error| raise_words(py, "SpecError", &error))
+    })
 }
 
 fn settings(py: Python<'_>, asked: Asked, stop: &Arc<AtomicBool>) -> PyResult<Settings> {

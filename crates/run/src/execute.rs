@@ -55,7 +55,8 @@ pub fn run(
 ) -> Result<Run, RunError> {
     let choice = world_choice(settings)?;
     // Before anything starts a thread: a user namespace can only be entered by one.
-    let mut world = World::choose(choice, scenario)?;
+    let mut world = World::choose(choice, scenario, &settings.own)?;
+    check_own(scenario, settings)?;
     if !settings.packets.is_empty() {
         settings.packets.check(&scenario.arms, scenario.trials())?;
     }
@@ -106,6 +107,17 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
     }
 }
 
+/// The first half of a resumed run may have been made by another version of the caller's code.
+fn check_own(scenario: &Scenario, settings: &Settings) -> Result<(), RunError> {
+    match (&settings.destination, scenario.own()) {
+        (Destination::Resume(_), Some(own)) => Err(RunError::Refused(format!(
+            "{own}: a run with an algorithm of one's own is not resumed, as nobody knows whether \
+             its code has changed; expected a new directory"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Makes room for the trials.
 fn begin(
     settings: &Settings,
@@ -142,7 +154,11 @@ fn cache(
 ) -> Option<Cache> {
     let is_simulated = world.name() == schema::World::Sim;
     // A trial out of the cache has no packets to record.
-    let is_usable = settings.uses_cache && settings.packets.is_empty() && is_simulated;
+    let is_usable = settings.uses_cache
+        && settings.packets.is_empty()
+        && is_simulated
+        // What is not in this program may have changed since.
+        && scenario.own().is_none();
     if !is_usable || scenario.trials() < WORTH_CACHING {
         return None;
     }

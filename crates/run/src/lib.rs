@@ -13,6 +13,7 @@
 //! | [`source`] | scenarios, and the files that they name, by their names |
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives being killed |
 //! | [`world`] | what executes an arm |
+//! | [`own`] | algorithms that whoever runs a scenario brings along |
 //! | [`replay`] | packets from elsewhere through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
 //! | [`measured_lines`] | the study of a list of lines that were measured |
@@ -23,6 +24,7 @@ mod execute;
 pub mod flows;
 pub mod measured_lines;
 pub mod modem_file;
+pub mod own;
 pub mod packets;
 mod progress;
 pub mod replay;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::own::Own;
 use crate::packets::Wanted;
 
 /// The choice of a world.
@@ -50,6 +51,8 @@ pub struct Settings {
     pub threads: Option<NonZeroUsize>,
     /// Simulated packets to record; only into a run directory.
     pub packets: Wanted,
+    /// Algorithms of the caller's own that the scenario names.
+    pub own: Own,
     /// Raised by the caller, from any thread, to stop the run and the trials under way.
     pub stop: Arc<AtomicBool>,
     /// The commit that the program was built from; empty: unknown.

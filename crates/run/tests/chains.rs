@@ -104,8 +104,8 @@ fn arms_sweeps_and_the_command_line_override_hops() {
     let arm = scenario.arms.iter().find(|arm| arm.name == "pie/40mbit").expect("the arm");
     let links: Vec<String> = arm.path.lanes().map(|(_, lane)| lane.link_label()).collect();
     assert_eq!(links, ["40mbit", "10mbit", "50mbit", "90mbit"]);
-    assert_eq!(arm.path.up[1].queue.label.name, "docsis-pie");
-    assert_eq!(arm.path.up[0].queue.label.name, "fifo");
+    assert_eq!(arm.path.up[1].queue.label().name, "docsis-pie");
+    assert_eq!(arm.path.up[0].queue.label().name, "fifo");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub fn run_trials(
 }
 
 /// Does `work` for each index below `count` on up to `threads` threads (`None`: one per core), and
-/// calls `finished` in the calling thread, in order of completion.
+/// calls `finished` in the calling thread, in order of completion. One thread is the calling one.
 pub fn spread<T: Send>(
     count: usize,
     threads: Option<NonZeroUsize>,
@@ -29,6 +29,9 @@ pub fn spread<T: Send>(
 ) {
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.map_or_else(available, NonZeroUsize::get).min(count);
+    if threads <= 1 {
+        return (0..count).for_each(|index| finished(index, work(index)));
+    }
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(2 * threads.max(1));
     thread::scope(|scope| {

@@ -21,6 +21,7 @@ pub mod fq_codel;
 pub mod fq_pie;
 #[cfg(test)]
 mod gauges;
+pub mod own;
 pub mod pie;
 pub mod red;
 pub mod rem;

@@ -11,7 +11,7 @@ use crate::qdisc::Qdisc;
 use crate::queue::store::{NoAqm, Overflow, Single};
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
-    fq_codel, fq_pie, pie, red, rem, sfb,
+    fq_codel, fq_pie, own, pie, red, rem, sfb,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -140,6 +140,8 @@ pub enum QueueConfig {
     Avq(avq::AvqQueue),
     /// Stochastic Fair BLUE.
     Sfb(sfb::SfbQueue),
+    /// One that the registry does not know.
+    Own(own::OwnQueue),
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -184,6 +186,11 @@ impl QueueSetup {
         Ok(Self { label, meaning, config })
     }
 
+    /// A queue that the registry does not know, known by `label`; see [`own`].
+    pub fn own(label: Spec, queue: own::OwnQueue) -> Self {
+        Self { meaning: label.to_string(), label, config: QueueConfig::Own(queue) }
+    }
+
     /// What it says, whichever way it was written: before one link, queues of one meaning are one
     /// queue.
     pub fn meaning(&self) -> &str {
@@ -223,6 +230,7 @@ impl QueueConfig {
             Self::Rem(config) => config.build(rng),
             Self::Avq(config) => config.build(),
             Self::Sfb(config) => config.build(rng),
+            Self::Own(config) => config.build(rng),
         }
     }
 }

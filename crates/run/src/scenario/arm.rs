@@ -12,7 +12,7 @@ use super::document::{Base, Document};
 use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
 use super::identity::identity;
-use super::path::{Lane, Path};
+use super::path::{Lane, LaneQueue, Path};
 use super::phases::Phases;
 use super::variants::{Variant, combinations};
 
@@ -41,7 +41,7 @@ impl Arm {
     /// profiles, for example `docsis-pie before 35mbit up`.
     pub fn label(&self) -> String {
         let lane = |lane: &Lane, direction: Direction| {
-            let queue = &lane.queue.label;
+            let queue = lane.queue.label();
             let at = if lane.name.is_empty() { "" } else { " at " };
             format!("{queue} before {} {direction}{at}{}", lane.link_label(), lane.name)
         };
@@ -61,6 +61,20 @@ impl Arm {
     /// repeat SPECs and names as they were written.
     pub fn wording(&self) -> &str {
         &self.wording
+    }
+
+    /// The first algorithm of it that whoever runs it brings along, by its SPEC.
+    pub fn own(&self) -> Option<String> {
+        let queue = |lane: &Lane| match &lane.queue {
+            LaneQueue::Own(own) => Some(own.label.to_string()),
+            LaneQueue::Known(_) => None,
+        };
+        let control = |flow: &Flow| match &flow.kind {
+            FlowKind::Tcp(tcp) if tcp.is_own() => Some(tcp.congestion_control.clone()),
+            _ => None,
+        };
+        let in_path = self.path.lanes().find_map(|(_, lane)| queue(lane));
+        in_path.or_else(|| self.flows.iter().find_map(control))
     }
 
     pub(super) fn estimate_seconds(&self) -> f64 {

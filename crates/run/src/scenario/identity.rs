@@ -35,7 +35,7 @@ pub(super) fn identity(
 
 fn lane(lane: &Lane) -> impl Serialize + use<> {
     let Lane { name, link, queue, is_wide } = lane;
-    (name.clone(), link.meaning().to_owned(), queue.meaning().to_owned(), *is_wide)
+    (name.clone(), link.meaning().to_owned(), queue.meaning(), *is_wide)
 }
 
 /// A length of time as nanoseconds.

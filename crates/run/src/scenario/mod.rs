@@ -81,7 +81,7 @@ pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use flow::{
     Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow,
 };
-pub use path::{Lane, Path};
+pub use path::{Lane, LaneQueue, Path};
 pub use phases::{Phases, Ramp};
 pub use schema::json_schema;
 
@@ -318,6 +318,12 @@ impl Scenario {
         }
     }
 
+    /// The first algorithm of it that whoever runs it brings along, by its SPEC; see
+    /// [`crate::own`].
+    pub fn own(&self) -> Option<String> {
+        self.arms.iter().find_map(Arm::own)
+    }
+
     /// The worlds that can run its path and every flow of it.
     pub fn worlds(&self) -> Vec<World> {
         let flows = || self.arms.iter().flat_map(|arm| &arm.flows);
@@ -326,7 +332,7 @@ impl Scenario {
             worlds.push(World::Sim);
         }
         let has_hops = self.arms.iter().any(|arm| arm.path.first_hop().is_some());
-        if !has_hops && !flows().any(Flow::is_sim_only) {
+        if !has_hops && !flows().any(Flow::is_sim_only) && self.own().is_none() {
             worlds.push(World::Live);
         }
         worlds

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Table;
 use underload_aqm::config::{ConfigError, Spec};
+use underload_aqm::queue::own::OwnSpec;
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
 use underload_aqm::time::Span;
 use underload_record::schema::Direction;
@@ -30,10 +31,53 @@ pub struct Lane {
     pub name: String,
     /// The link, ready to be built.
     pub link: LinkSetup,
-    /// The queue, ready to be built.
-    pub queue: QueueSetup,
+    /// The queue before the link.
+    pub queue: LaneQueue,
     /// True where the scenario names no link in this direction: wide, and no bottleneck.
     pub is_wide: bool,
+}
+
+/// The queue of a lane.
+#[derive(Debug, Clone)]
+pub enum LaneQueue {
+    /// One of the registry, ready to be built.
+    Known(Box<QueueSetup>),
+    /// One that whoever runs the scenario brings along; see [`crate::own`].
+    Own(OwnSpec),
+}
+
+impl LaneQueue {
+    /// Its SPEC in full.
+    pub fn label(&self) -> &Spec {
+        match self {
+            Self::Known(setup) => &setup.label,
+            Self::Own(own) => &own.label,
+        }
+    }
+
+    /// It, if it is one of the registry.
+    pub fn known(&self) -> Option<&QueueSetup> {
+        match self {
+            Self::Known(setup) => Some(setup),
+            Self::Own(_) => None,
+        }
+    }
+
+    /// What it says, whichever way it was written.
+    pub(super) fn meaning(&self) -> String {
+        match self {
+            Self::Known(setup) => setup.meaning().to_owned(),
+            Self::Own(own) => own.label.to_string(),
+        }
+    }
+
+    fn read(spec: &Spec, link: &LinkSetup, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
+        match OwnSpec::read(spec)? {
+            Some(own) => Ok(Self::Own(own)),
+            None => modem_file::queue(spec, &link.facts(), load)
+                .map(|known| Self::Known(Box::new(known))),
+        }
+    }
 }
 
 impl Lane {
@@ -261,7 +305,7 @@ impl LaneKeys {
             None => link,
         });
         let link = modem_file::link(&link, load).map_err(at_link)?;
-        let queue = modem_file::queue(&queue, &link.facts(), load).map_err(at_queue)?;
+        let queue = LaneQueue::read(&queue, &link, load).map_err(at_queue)?;
         Ok(Lane { name: String::new(), link, queue, is_wide })
     }
 }

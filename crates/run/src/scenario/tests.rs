@@ -95,7 +95,7 @@ phases.load = "3s"
     ];
     assert_eq!(names, expected);
     let last = &scenario.arms[7];
-    assert_eq!(last.path.up[0].queue.label.to_string(), "pie:profile=rfc,target=15ms");
+    assert_eq!(last.path.up[0].queue.label().to_string(), "pie:profile=rfc,target=15ms");
     assert_eq!(last.phases.load, Span::from_secs(3));
     let FlowKind::Tcp(bulk) = &last.flows[0].kind else { panic!("{:?}", last.flows[0]) };
     assert_eq!(bulk.count, 10);
@@ -172,7 +172,7 @@ arms = ["pie"]
     }
     // What else the chosen arm overrides holds.
     let slow = parse_with(&text, &with(&["slow"], false)).expect("a scenario");
-    assert_eq!(slow.arms[0].path.up[0].queue.label.name, "fifo");
+    assert_eq!(slow.arms[0].path.up[0].queue.label().name, "fifo");
     let error = parse_with(&text, &with(&[], false)).expect_err("all arms run");
     assert!(error.problem.contains("`slow` overrides this key itself"), "{error}");
 }
@@ -407,7 +407,7 @@ fn a_cohort_draws_every_trial_and_pairs_the_arms() {
     assert_eq!(arm.path.base_round_trip().to_string(), rtt);
     assert_eq!(arm.path.up[0].link.label.name, conditions["tier"]);
     let limit: u64 = conditions["limit"].trim_end_matches('B').parse().expect("bytes");
-    let queue = arm.path.up[0].queue.label.to_string();
+    let queue = arm.path.up[0].queue.label().to_string();
     assert!((24 << 10..=256 << 10).contains(&limit) && queue.starts_with("pie"), "{queue}");
     let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count.to_string(), conditions["flows"]);

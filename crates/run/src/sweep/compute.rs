@@ -16,6 +16,7 @@ use underload_store::sweep::{AxisValue, SweepRow, SweepRows};
 
 use super::{Digests, StopKeys, Sweep};
 use crate::error::{RunError, chain};
+use crate::own::Own;
 use crate::packets::Wanted;
 use crate::scenario::vary::Varied;
 use crate::scenario::{Arm, Conditions};
@@ -195,8 +196,9 @@ impl Cell<'_> {
             }
         };
         let trial = Trial { index, arm, repeat, seed, keeps_curves: false };
-        let packets = Wanted::default();
-        let setting = Setting { stop, directory: None, packets: &packets, threads: None };
+        let (packets, own) = (Wanted::default(), Own::default());
+        let setting =
+            Setting { stop, directory: None, packets: &packets, threads: None, own: &own };
         let told = |error: RunError| chain(&error);
         let Some(data) = simulate(&trial, setting).map_err(told)? else { return Ok(None) };
         Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))

@@ -82,6 +82,13 @@ impl Sweep {
             let problem = "runs commands, which virtual time cannot; expected one without exec";
             return Err(plain(Fault::new("scenario", problem)));
         }
+        if let Some(own) = scenario.own() {
+            let problem = format!(
+                "{own}: a sweep may go on elsewhere and years later, where this algorithm of one's \
+                 own is not; expected those of the program"
+            );
+            return Err(plain(Fault::new("scenario", problem)));
+        }
         let axes = axes(&mut file).map_err(plain)?;
         let points = points(&file, &axes, scenario.seed).map_err(plain)?;
         let repeats = repeats(&file, &scenario, points.count).map_err(plain)?;

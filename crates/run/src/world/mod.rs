@@ -12,6 +12,7 @@ use underload_record::schema;
 use underload_store::RunDir;
 
 use crate::error::{RunError, chain};
+use crate::own::Own;
 use crate::packets::Wanted;
 use crate::scenario::Scenario;
 use crate::settings::WorldChoice;
@@ -42,21 +43,27 @@ pub(crate) struct Setting<'a> {
     pub packets: &'a Wanted,
     /// Trials side by side; `None`: one per core.
     pub threads: Option<NonZeroUsize>,
+    /// Algorithms of the caller's own.
+    pub own: &'a Own,
 }
 
 impl World {
     /// The world that was asked for; `auto` is live where the machine and the scenario allow it.
     ///
     /// Call it before any thread starts: without root it moves this process into a user namespace.
-    pub(crate) fn choose(choice: WorldChoice, scenario: &Scenario) -> Result<Self, RunError> {
+    pub(crate) fn choose(
+        choice: WorldChoice,
+        scenario: &Scenario,
+        own: &Own,
+    ) -> Result<Self, RunError> {
         match choice {
             WorldChoice::Live => Self::live(scenario),
-            WorldChoice::Sim => Self::sim(scenario, "as asked"),
+            WorldChoice::Sim => Self::sim(scenario, own, "as asked"),
             WorldChoice::Auto => match Self::live(scenario) {
                 Ok(world) => Ok(world),
                 Err(error) => {
                     let reason = format!("because live is not possible here: {}", chain(&error));
-                    Self::sim(scenario, &reason)
+                    Self::sim(scenario, own, &reason)
                 }
             },
         }
@@ -75,8 +82,8 @@ impl World {
         ))
     }
 
-    fn sim(scenario: &Scenario, why: &str) -> Result<Self, RunError> {
-        sim::check(scenario)?;
+    fn sim(scenario: &Scenario, own: &Own, why: &str) -> Result<Self, RunError> {
+        sim::check(scenario, own)?;
         let reason = format!("sim: simulated in virtual time, {why}");
         Ok(Self { kind: Kind::Sim, reason })
     }

@@ -40,6 +40,19 @@ pub struct TcpFlow {
     pub activity: Activity,
 }
 
+impl TcpFlow {
+    /// Whether its congestion control is one that whoever runs the scenario brings along; see
+    /// [`crate::own`].
+    pub fn is_own(&self) -> bool {
+        self.congestion_control.starts_with(OWN)
+    }
+}
+
+/// What the name of an own congestion control begins with.
+const OWN: &str = "own:";
+/// Bytes of the name of a congestion control, at most; an own one has its parameters in it.
+const MAX_NAME_BYTES: usize = 64;
+const MAX_OWN_BYTES: usize = 512;
 /// A smaller window holds no segment.
 const MIN_RECEIVE_WINDOW_BYTES: u64 = 1_500;
 const MAX_RECEIVE_WINDOW_BYTES: u64 = 1 << 30;
@@ -69,8 +82,11 @@ pub(super) struct TcpKeys {
 impl TcpKeys {
     pub(super) fn check(self) -> Result<TcpFlow, Fault> {
         let name = &self.congestion_control;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_-+:=".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        let is_own = name.starts_with(OWN) && name.len() > OWN.len();
+        let (marks, most) =
+            if is_own { ("_-+:=,.%/", MAX_OWN_BYTES) } else { ("_-+:=", MAX_NAME_BYTES) };
+        let plain = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+        if name.is_empty() || name.len() > most || !name.chars().all(plain) {
             let problem = "expected the name of a congestion control, such as \"cubic\"";
             return Err(Fault::new("congestion_control", problem));
         }

@@ -14,6 +14,12 @@ pub(super) fn model(scenario: &Scenario) -> Result<(), RunError> {
              docs/scenario-format.md); expected path.up and path.down, or --world sim"
         )));
     }
+    if let Some(own) = scenario.own() {
+        return Err(RunError::Refused(format!(
+            "{name}: {own}: only the simulator takes algorithms of one's own; expected the \
+             simulated world"
+        )));
+    }
     let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
     if let Some((flow, key)) = flows.find_map(|flow| Some((&flow.name, flow.sim_only_key()?))) {
         return Err(RunError::Refused(format!(

@@ -21,9 +21,13 @@ pub(super) fn lab(arm: &Arm) -> LabConfig {
 }
 
 /// The gateway of a trial. A path has one link per direction here: hops are refused before.
-pub(super) fn gateway(path: &Path, seed: u64) -> GatewayConfig {
-    let lane = |lane: &Lane| LaneConfig { link: lane.link.clone(), queue: lane.queue.clone() };
-    GatewayConfig { seed, ..GatewayConfig::new(lane(&path.up[0]), lane(&path.down[0])) }
+/// `None`: of an own queue, which is refused before as well.
+pub(super) fn gateway(path: &Path, seed: u64) -> Option<GatewayConfig> {
+    let lane = |lane: &Lane| {
+        Some(LaneConfig { link: lane.link.clone(), queue: lane.queue.known()?.clone() })
+    };
+    let (up, down) = (lane(&path.up[0])?, lane(&path.down[0])?);
+    Some(GatewayConfig { seed, ..GatewayConfig::new(up, down) })
 }
 
 /// Probes, load and phases of a trial.

@@ -15,16 +15,17 @@ use underload_store::RunDir;
 
 use super::Setting;
 use crate::error::{Doing as _, RunError};
+use crate::own::Own;
 use crate::packets::{TrialLog, Wanted};
 use crate::scenario::Scenario;
 use crate::trials::{Trial, TrialData, keep_bottlenecks};
 
-pub use plan::{PlanError, configure};
+pub use plan::{PlanError, configure, configure_with};
 
 /// Refuses what the simulator cannot run, before anything starts.
-pub(super) fn check(scenario: &Scenario) -> Result<(), RunError> {
+pub(super) fn check(scenario: &Scenario, own: &Own) -> Result<(), RunError> {
     for arm in &scenario.arms {
-        configure(arm, 0, TrialLabel::default()).map_err(|error| {
+        configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
             RunError::Refused(format!("{}: arm {}: {error}", scenario.name, arm.name))
         })?;
     }
@@ -57,7 +58,7 @@ pub(crate) fn simulate(
     trial: &Trial<'_>,
     setting: Setting<'_>,
 ) -> Result<Option<TrialData>, RunError> {
-    let config = configure(trial.arm, trial.seed, label(trial)).of_world()?;
+    let config = configure_with(trial.arm, trial.seed, label(trial), setting.own).of_world()?;
     let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
     let config = SimConfig { sample_interval, ..config };
     let stop = Some(setting.stop);

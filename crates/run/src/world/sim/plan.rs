@@ -3,7 +3,11 @@
 //! A ramp that ends when the load is steady is not searched for: in virtual time it costs nothing
 //! to wait, so it lasts as long as the scenario allows, but 10 s at most.
 
+use std::sync::Arc;
+
 use underload_aqm::packet::Dscp;
+use underload_aqm::queue::own::{MakeJudge, OwnQueue, OwnSpec};
+use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::FlowDirection;
@@ -17,8 +21,10 @@ use underload_sim::tcp::{EcnUse, TcpConfig};
 use underload_sim::trial::{Phases, SimConfig, TrialLabel};
 
 use crate::flows;
+use crate::own::Own;
 use crate::scenario::{
-    self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, ProbeFlow, Ramp, TcpFlow, UdpFlow,
+    self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow,
+    UdpFlow,
 };
 
 /// Why an arm cannot be simulated.
@@ -42,6 +48,15 @@ pub enum PlanError {
         /// Kind of the flow.
         kind: String,
     },
+    /// The arm names an algorithm that nobody brought along.
+    #[error(
+        "`{spec}` is an algorithm of somebody's own and was not brought along; expected a run by \
+         the Python code that has it, or a queue or congestion control of the program"
+    )]
+    NotBrought {
+        /// Its SPEC.
+        spec: String,
+    },
 }
 
 /// The trial of an arm. Its outcome depends on the arm and the seed alone.
@@ -49,6 +64,22 @@ pub enum PlanError {
 /// # Errors
 /// Names the flow that cannot be simulated and what would be accepted.
 pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, PlanError> {
+    configure_with(arm, seed, label, &Own::default())
+}
+
+/// The same, with the algorithms of the caller's own that the arm names.
+///
+/// # Errors
+/// As [`configure`].
+pub fn configure_with(
+    arm: &Arm,
+    seed: u64,
+    label: TrialLabel,
+    own: &Own,
+) -> Result<SimConfig, PlanError> {
+    let hop = |lane: &Lane| hop(lane, own, &label);
+    let up = arm.path.up.iter().map(hop).collect::<Result<_, _>>()?;
+    let down = arm.path.down.iter().map(hop).collect::<Result<_, _>>()?;
     let phases = phases(&arm.phases);
     let mut flows = Vec::new();
     for flow in &arm.flows {
@@ -68,15 +99,7 @@ pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, P
             config.extra = halves(flow.extra_rtt);
         }
     }
-    Ok(SimConfig {
-        up: arm.path.up.iter().map(hop).collect(),
-        down: arm.path.down.iter().map(hop).collect(),
-        flows,
-        phases,
-        seed,
-        sample_interval: Some(CURVE_INTERVAL),
-        label,
-    })
+    Ok(SimConfig { up, down, flows, phases, seed, sample_interval: Some(CURVE_INTERVAL), label })
 }
 
 fn start_jitter(kind: &scenario::FlowKind) -> Span {
@@ -107,8 +130,24 @@ fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
     PlanError::UnknownKind { flow: flow.name.clone(), kind: kind.to_owned() }
 }
 
-fn hop(lane: &Lane) -> HopConfig {
-    HopConfig { name: lane.name.clone(), queue: lane.queue.clone(), link: lane.link.clone() }
+fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanError> {
+    let queue = match &lane.queue {
+        LaneQueue::Known(setup) => QueueSetup::clone(setup),
+        LaneQueue::Own(spec) => own_queue(spec, own, label)?,
+    };
+    Ok(HopConfig { name: lane.name.clone(), queue, link: lane.link.clone() })
+}
+
+/// The caller's own queue, whose makers are told of the trial.
+fn own_queue(spec: &OwnSpec, own: &Own, label: &TrialLabel) -> Result<QueueSetup, PlanError> {
+    let OwnSpec { label: name, limit } = spec;
+    let text = name.to_string();
+    let Some(brought) = own.find_queue(&text) else {
+        return Err(PlanError::NotBrought { spec: text });
+    };
+    let (brought, label) = (Arc::clone(brought), label.clone());
+    let make: Arc<MakeJudge> = Arc::new(move |rng| brought(&label, rng));
+    Ok(QueueSetup::own(name.clone(), OwnQueue { limit: *limit, make }))
 }
 
 fn phases(phases: &scenario::Phases) -> Phases {

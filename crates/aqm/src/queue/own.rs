@@ -1,0 +1,273 @@
+//! A queue of somebody's own: first in, first out, under a [`Judge`] that the program was given
+//! while it ran, such as an object of a scripting language.
+//!
+//! The judge decides and the queue stores. It never holds a packet, so it can neither lose one nor
+//! give one twice, change its order or hold it back: whatever it answers, the laws that every
+//! queue obeys hold. What it answers with has the meaning that it has for every [`Aqm`].
+//!
+//! A SPEC names such a queue (`own:BoDe,limit=1000p,bound_ns=20000000`), but the registry cannot
+//! build it: whoever has the judge makes an [`OwnQueue`] of it and [`QueueSetup::own`] of that.
+//! A discipline in Rust implements [`Aqm`] itself, as `examples/own_queue.rs` does: then a packet
+//! costs no indirection.
+//!
+//! [`QueueSetup::own`]: crate::registry::QueueSetup::own
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
+use crate::config::{ConfigError, Definition, Spec};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{Backlog, DropReason, MarkReason, Observer, Qdisc};
+use crate::queue::fifo::{self, LIMIT};
+use crate::queue::store::{Limit, Overflow, Single};
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// What decides about the packets of an own queue.
+pub trait Judge {
+    /// Judges an arrival for which there is room. `backlog` is what the queue holds before it.
+    fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
+        Verdict::Pass
+    }
+
+    /// Judges the head, when the link is free: [`Verdict::Pass`] sends it, [`Verdict::Signal`]
+    /// marks and sends it where it is ECN-capable and drops it otherwise. After a drop the next
+    /// packet is judged. `backlog` is what the queue holds, the head included.
+    fn on_dequeue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
+        Verdict::Pass
+    }
+
+    /// Told that an arrival found no room. `backlog` is what the queue holds.
+    fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
+}
+
+/// Makes the judge of one queue, which draws its random numbers from the stream given.
+pub type MakeJudge = dyn Fn(Rng) -> Box<dyn Judge> + Send + Sync;
+
+/// An own queue, ready to build.
+#[derive(Clone)]
+pub struct OwnQueue {
+    /// How much the queue holds; arrivals beyond are dropped.
+    pub limit: Limit,
+    /// Makes a judge for each queue that is built.
+    pub make: Arc<MakeJudge>,
+}
+
+impl fmt::Debug for OwnQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnQueue").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl OwnQueue {
+    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        let judged = Judged((self.make)(rng.child("own")));
+        Box::new(Single::new(judged, self.limit, Overflow::Tail))
+    }
+}
+
+/// What a SPEC says of an own queue.
+#[derive(Clone, Debug)]
+pub struct OwnSpec {
+    /// The SPEC as it was given: its text is what the queue is known by.
+    pub label: Spec,
+    /// How much the queue holds.
+    pub limit: Limit,
+}
+
+impl OwnSpec {
+    /// Understands the SPEC of an own queue, `own:NAME,limit=1000p,KEY=VALUE...`; `None`: it is
+    /// one of another queue.
+    ///
+    /// # Errors
+    /// No name, or a limit that cannot be.
+    pub fn read(spec: &Spec) -> Result<Option<Self>, ConfigError> {
+        if spec.name != DEFINITION.name {
+            return Ok(None);
+        }
+        if spec.items.first().is_none_or(|item| item.key.is_some()) {
+            return Err(ConfigError::Missing {
+                name: DEFINITION.name.to_string(),
+                key: NAME.to_string(),
+                expected: "own:NAME, the name that its owner gave it".to_string(),
+            });
+        }
+        let limit = fifo::limit(&DEFINITION.resolve(spec)?)?;
+        Ok(Some(Self { label: spec.clone(), limit }))
+    }
+}
+
+/// The item without a key.
+const NAME: &str = "name";
+
+/// Not in the registry, which can build whatever it lists.
+const DEFINITION: Definition = Definition {
+    name: "own",
+    summary: "a queue whose decisions whoever runs it brings along",
+    source: "its owner",
+    params: &[LIMIT.param()],
+    positional: Some(NAME),
+    // Keys of its own are its owner's to check.
+    free_key: Some(|_| true),
+    ..Definition::BARE
+};
+
+/// The decisions of a judge as an AQM.
+struct Judged(Box<dyn Judge>);
+
+impl Aqm for Judged {
+    fn on_enqueue(&mut self, now: Time, meta: &Meta, backlog: Backlog) -> Verdict {
+        self.0.on_enqueue(now, meta, backlog)
+    }
+
+    fn on_refused(&mut self, now: Time, meta: &Meta, backlog: Backlog) {
+        self.0.on_refused(now, meta, backlog);
+    }
+
+    fn dequeue<P, S: Store<P>>(
+        &mut self,
+        now: Time,
+        store: &mut S,
+        observer: &mut dyn Observer<P>,
+    ) -> Option<Packet<P>> {
+        loop {
+            let verdict = self.0.on_dequeue(now, store.head()?, store.backlog());
+            let mut packet = store.pop()?;
+            let marking = match verdict {
+                Verdict::Pass => return Some(packet),
+                Verdict::Signal => mark_if_capable(&mut packet.meta),
+                Verdict::Drop => Marking::NotCapable,
+            };
+            match marking {
+                Marking::NotCapable => store.drop(now, packet, DropReason::ControlLaw, observer),
+                Marking::AlreadyCe => return Some(packet),
+                Marking::Marked => {
+                    store.marked(now, &packet, MarkReason::ControlLaw, observer);
+                    return Some(packet);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LinkFacts;
+    use crate::packet::Ecn;
+    use crate::qdisc::{Admit, Dequeue};
+    use crate::registry::QueueSetup;
+    use alloc::vec::Vec;
+
+    /// Answers as the flow of a packet says: 0 pass, 1 signal, else drop.
+    struct ByFlow;
+
+    fn verdict(meta: &Meta) -> Verdict {
+        match meta.flow {
+            0 => Verdict::Pass,
+            1 => Verdict::Signal,
+            _ => Verdict::Drop,
+        }
+    }
+
+    /// Judges small packets on arrival, and full ones at the head.
+    impl Judge for ByFlow {
+        fn on_enqueue(&mut self, _now: Time, meta: &Meta, _backlog: Backlog) -> Verdict {
+            if meta.len < 1_000 { verdict(meta) } else { Verdict::Pass }
+        }
+
+        fn on_dequeue(&mut self, _now: Time, meta: &Meta, _backlog: Backlog) -> Verdict {
+            if meta.len < 1_000 { Verdict::Pass } else { verdict(meta) }
+        }
+    }
+
+    fn own(make: impl Fn(Rng) -> Box<dyn Judge> + Send + Sync + 'static) -> Box<dyn Qdisc<u32>> {
+        let spec = Spec::parse("own:by-flow,limit=10p").expect("a SPEC");
+        let OwnSpec { label, limit } = OwnSpec::read(&spec).expect("a limit").expect("own");
+        QueueSetup::own(label, OwnQueue { limit, make: Arc::new(make) }).build(&Rng::new(1))
+    }
+
+    #[derive(Default)]
+    struct Told(Vec<(u32, &'static str)>);
+
+    impl Observer<u32> for Told {
+        fn dropped(&mut self, _now: Time, packet: Packet<u32>, reason: DropReason) {
+            self.0.push((packet.payload, reason.name()));
+        }
+
+        fn marked(&mut self, _now: Time, packet: &Packet<u32>, reason: MarkReason) {
+            self.0.push((packet.payload, reason.name()));
+        }
+    }
+
+    #[test]
+    fn verdicts_mean_on_arrival_and_at_the_head_what_they_say() {
+        let mut queue = own(|_| Box::new(ByFlow));
+        let mut told = Told::default();
+        let mut number = 0;
+        for len in [500, 1_500] {
+            for (flow, ecn) in
+                [(0, Ecn::NotEct), (1, Ecn::Ect0), (1, Ecn::NotEct), (1, Ecn::Ce), (2, Ecn::Ect0)]
+            {
+                let meta = Meta { ecn, ..Meta::new(len, flow) };
+                queue.enqueue(Time::ZERO, Packet { meta, payload: number }, &mut told);
+                number += 1;
+            }
+        }
+        assert_eq!(told.0, [(1, "early"), (2, "early"), (4, "early")]);
+        told.0.clear();
+        let mut left = Vec::new();
+        while let Dequeue::Packet(packet) = queue.dequeue(Time::ZERO, &mut told) {
+            left.push((packet.payload, packet.meta.ecn == Ecn::Ce));
+        }
+        assert_eq!(left, [(0, false), (1, true), (3, true), (5, false), (6, true), (8, true)]);
+        assert_eq!(told.0, [(6, "control-law"), (7, "control-law"), (9, "control-law")]);
+    }
+
+    #[test]
+    fn a_judge_is_told_of_refusals_and_its_stream_is_the_seeds_own() {
+        struct Refused(Rng, u32);
+        impl Judge for Refused {
+            fn on_refused(&mut self, _now: Time, _meta: &Meta, backlog: Backlog) {
+                assert_eq!(backlog.packets, 10);
+                self.1 += 1;
+            }
+            fn on_dequeue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
+                assert_eq!(self.1, 2);
+                if self.0.below(2) == 0 { Verdict::Pass } else { Verdict::Drop }
+            }
+        }
+        let survivors = || {
+            let mut queue = own(|rng| Box::new(Refused(rng, 0)));
+            let packet = |payload| Packet { meta: Meta::new(100, 0), payload };
+            let admits = (0..12).map(|id| queue.enqueue(Time::ZERO, packet(id), &mut ()));
+            let refused = admits.filter(|admit| *admit == Admit::Refused).count();
+            assert_eq!(refused, 2);
+            let mut left = Vec::new();
+            while let Dequeue::Packet(packet) = queue.dequeue(Time::ZERO, &mut ()) {
+                left.push(packet.payload);
+            }
+            left
+        };
+        assert_eq!(survivors(), survivors());
+        assert!((1..10).contains(&survivors().len()), "the premise: some pass, some do not");
+    }
+
+    #[test]
+    fn a_spec_names_an_own_queue_and_the_registry_does_not_build_it() {
+        let read = |text: &str| OwnSpec::read(&Spec::parse(text).expect("a SPEC"));
+        assert!(read("codel").expect("no fault").is_none());
+        let own = read("own:BoDe,bound_ns=1,limit=64KiB").expect("a SPEC").expect("own");
+        assert_eq!(own.limit, Limit::bytes(65_536));
+        assert_eq!(own.label.to_string(), "own:BoDe,bound_ns=1,limit=64KiB");
+        for (text, word) in [("own", "own:NAME"), ("own:limit=1p", "own:NAME")] {
+            assert!(read(text).expect_err(text).to_string().contains(word), "{text}");
+        }
+        assert!(read("own:A,limit=ten").expect_err("a limit").to_string().contains("limit"));
+        let error = QueueSetup::parse("own:BoDe", &LinkFacts::default());
+        assert!(error.expect_err("not in the registry").to_string().contains("own"));
+    }
+}

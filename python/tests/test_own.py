@@ -1,0 +1,331 @@
+"""Queues whose decisions are Python's: in runs, replays and step by step, and when they fail."""
+
+from __future__ import annotations
+
+import _thread
+import pickle
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import underload as ul
+
+
+class BoDe(ul.Aqm):
+    """Serves what has waited less than the bound, and the last `exempt` packets."""
+
+    def __init__(self, bound_ns: int = 20_000_000, exempt: int = 3) -> None:
+        self.bound_ns, self.exempt = bound_ns, exempt
+
+    def on_dequeue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
+        waited_ns = now_ns - packet.arrived_ns
+        if waited_ns < self.bound_ns or backlog.packets <= self.exempt:
+            return "pass"
+        return "drop"
+
+
+class Coin(ul.Aqm):
+    """Signals every so many arrivals on average, by its own random numbers."""
+
+    def on_enqueue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
+        return "signal" if self.rng.random() < 0.02 else "pass"
+
+
+def scenario(queue: Any, name: str = "own") -> ul.Scenario:
+    made = ul.Scenario(up="10mbit", rtt="20ms", up_queue="fifo:limit=200p", phases={"load": "1s"})
+    return made.flow(ul.Tcp("cubic", ecn=True), ul.Probe("10ms")).arm(name, up_queue=queue)
+
+
+def numbers(run: ul.Run, arm: str) -> list[float | None]:
+    names = ("load.rtt.p50", "load.rtt.p99", "goodput.up", "drops.up", "load.sojourn.up.p99")
+    return [run.arms[arm].metric(name) for name in names]
+
+
+def test_bode_in_python_is_bode_in_a_run() -> None:
+    """The same trial, but for the name of the queue and the reason of its drops."""
+    queue = ul.own(BoDe, bound_ns=5_000_000)
+    assert queue.spec == "own:BoDe,limit=1000p,bound_ns=5000000"
+    both = scenario(queue).arm("built-in", up_queue="bode:bound=5ms,limit=1000p")
+    run = ul.run(both, repeats=2, cache=False)
+    assert numbers(run, "own") == numbers(run, "built-in")
+    assert run.arms["own"].metric("drops.up") > 0  # type: ignore[operator]
+    rtts: dict[str, list[int]] = {"own": [], "built-in": []}
+    samples = run.samples.to_dict()
+    for arm, rtt in zip(samples["arm"], samples["rtt_ns"]):
+        rtts[arm].append(rtt)
+    assert rtts["own"] == rtts["built-in"] and len(rtts["own"]) > 100
+    assert "own:BoDe,limit=1000p,bound_ns=5000000" in run.arms["own"].label
+    assert 'up_queue = "own:BoDe,limit=1000p,bound_ns=5000000"' in both.text
+    assert both.worlds == ["sim"]
+
+
+def test_bode_in_python_is_bode_in_a_replay() -> None:
+    numpy = pytest.importorskip("numpy")
+    random = numpy.random.default_rng(3)
+    packets = {
+        "time_ns": numpy.cumsum(random.integers(0, 2_000_000, 3_000)).astype("u8"),
+        "len": random.choice([64, 576, 1500], 3_000).astype("u4"),
+    }
+    mine = ul.replay(packets, queue=ul.own(BoDe), link="5mbit").to_dict()
+    theirs = ul.replay(packets, queue="bode", link="5mbit").to_dict()
+    assert {"sent", "dropped-dequeue"} == set(theirs["fate"])
+    reasons = [mine.pop("reason"), theirs.pop("reason")]
+    assert mine == theirs
+    assert [set(it) for it in reasons] == [{None, "control-law"}, {None, "bound"}]
+
+
+def test_a_wrong_bode_is_noticed() -> None:
+    """What the comparisons above would say of a class that serves one packet too many."""
+    queues = [ul.own(BoDe, exempt=4, bound_ns=5_000_000), "bode:bound=5ms"]
+    runs = [ul.run(scenario(queue), cache=False) for queue in queues]
+    assert numbers(runs[0], "own") != numbers(runs[1], "own")
+
+
+def test_its_random_numbers_are_the_seeds_own() -> None:
+    runs = [ul.run(scenario(ul.own(Coin)), seed=seed, cache=False) for seed in (1, 1, 2)]
+    one, again, other = [run.samples.to_dict()["rtt_ns"] for run in runs]
+    assert one == again != other
+    marked = [run.record["trials"][0]["bottlenecks"] for run in runs]
+    assert marked[0] == marked[1] and "early" in str(marked[0])
+
+
+def test_step_by_step_it_is_a_queue() -> None:
+    queue = ul.own(BoDe, limit="4p")
+    assert [queue.enqueue(at, 1000) for at in range(5)] == [True] * 4 + [False]
+    first = queue.dequeue(20_000_000)
+    assert first is not None and (first.id, queue.backlog) == (1, (2, 2000))
+    assert queue.events() == [(4, 4, "dropped", "overlimit"), (20_000_000, 0, "dropped", "control-law")]
+    link = ul.link("8mbit", ul.own(BoDe))
+    assert link.send(0, 1000) == 0 and [it.left_ns for it in link.poll(10**9)] == [1_000_000]
+    copy = pickle.loads(pickle.dumps(queue))
+    assert copy == queue and copy.backlog == (0, 0) and copy != ul.own(BoDe)
+    assert ul.Scenario(up="1mbit", up_queue=queue).flow(ul.Probe()) == pickle.loads(
+        pickle.dumps(ul.Scenario(up="1mbit", up_queue=queue).flow(ul.Probe()))
+    )
+
+
+def test_a_class_sees_what_it_is_told() -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    class Curious(ul.Aqm):
+        def on_enqueue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+            seen.append((now_ns, packet.length, packet.flow, packet.dscp, packet.ecn))
+            seen.append((backlog.packets, backlog.bytes))
+            return "pass"
+
+        def on_refused(self, now_ns: int, packet: Any, backlog: Any) -> None:
+            seen.append((now_ns, packet.length, repr(backlog)))
+
+    queue = ul.own(Curious, limit="1p")
+    queue.enqueue(5, 100, flow=7, dscp=45, ecn="ect1")
+    queue.enqueue(6, 200)
+    assert seen == [(5, 100, 7, 45, "ect1"), (0, 0), (6, 200, "Backlog(packets=1, bytes=100)")]
+
+
+class Failing(ul.Aqm):
+    def __init__(self, how: str, after: int = 100) -> None:
+        self.how, self.left = how, after
+        if how == "born":
+            raise ValueError("no such how")
+
+    def on_dequeue(self, now_ns: int, packet: Any, backlog: Any) -> Any:
+        self.left -= 1
+        if self.left > 0:
+            return "pass"
+        if self.how == "divides":
+            return 1 // 0
+        if self.how == "forges":
+            packet.length = 1
+        if self.how == "leaves":
+            raise SystemExit(3)
+        return {"none": None, "number": 3, "packet": packet, "word": "passed"}[self.how]
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        ("divides", "ZeroDivisionError"),
+        ("none", "TypeError: returned None; expected \"pass\", \"signal\" or \"drop\""),
+        ("number", "TypeError: returned 3"),
+        ("packet", r"TypeError: returned PacketMeta\(length="),
+        ("word", "TypeError: returned 'passed'"),
+        ("forges", "AttributeError"),
+        ("leaves", "SystemExit: 3"),
+    ],
+)
+def test_a_class_that_fails_ends_the_run_by_its_name(how: str, said: str) -> None:
+    failing = scenario(ul.own(Failing, how=how))
+    place = r"^Failing.on_dequeue, arm own, trial 0 \(repeat 0\): "
+    with pytest.raises(ul.OwnCodeError, match=place + said) as caught:
+        ul.run(failing, repeats=3, cache=False)
+    cause = caught.value.__cause__
+    assert cause is not None and type(cause).__name__ == said.split(":")[0]
+    if how in ("divides", "leaves"):
+        assert cause.__traceback__ is not None
+        assert cause.__traceback__.tb_frame.f_code.co_name == "on_dequeue"
+    assert isinstance(caught.value, ul.RunError)
+    queue = ul.own(Failing, how=how, after=1)
+    queue.enqueue(0, 100)
+    with pytest.raises(ul.OwnCodeError, match="^Failing.on_dequeue: " + said):
+        queue.dequeue(1)
+
+
+def test_what_was_finished_before_a_failure_is_kept() -> None:
+    made: list[int] = []
+
+    class Second(ul.Aqm):
+        def __init__(self) -> None:
+            made.append(1)
+
+        def on_enqueue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+            return "pass" if len(made) < 3 else {}["nothing"]
+
+    with pytest.raises(ul.OwnCodeError, match=r"trial 2 \(repeat 2\): KeyError") as caught:
+        ul.run(scenario(ul.own(Second)), repeats=5, cache=False)
+    assert caught.value.run is not None and caught.value.run.trial_count == 2
+
+
+def test_a_class_that_cannot_be_made_is_told_of() -> None:
+    with pytest.raises(ul.OwnCodeError, match="Failing.__init__, arm own.*no such how"):
+        ul.run(scenario(ul.own(Failing, how="born")))
+    with pytest.raises(ul.OwnCodeError, match="Failing.__init__: ValueError"):
+        ul.own(Failing, how="born").enqueue(0, 1)
+    numpy = pytest.importorskip("numpy")
+    packets = {"time_ns": numpy.arange(9, dtype="u8"), "len": numpy.full(9, 9, "u4")}
+    for how in ("born", "divides"):
+        with pytest.raises(ul.OwnCodeError, match="Failing"):
+            ul.replay(packets, queue=ul.own(Failing, how=how, after=2), link="1mbit")
+
+
+def test_a_queue_that_drops_everything_ends() -> None:
+    class Never(ul.Aqm):
+        def on_dequeue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+            return "drop"
+
+    run = ul.run(scenario(ul.own(Never)), cache=False)
+    assert run.arms["own"].working.loss == 100.0
+
+
+class Endless(ul.Aqm):
+    begun, released = threading.Event(), threading.Event()
+
+    def __init__(self, stubborn: bool = False) -> None:
+        self.stubborn = stubborn
+
+    def on_dequeue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+        while not Endless.released.is_set():
+            try:
+                while not Endless.released.is_set():
+                    Endless.begun.set()
+            except KeyboardInterrupt:
+                if not self.stubborn:
+                    raise
+        return "pass"
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
+    Endless.begun.clear()
+    Endless.released.clear()
+
+    def press() -> None:
+        Endless.begun.wait(60)
+        time.sleep(0.05)
+        _thread.interrupt_main()
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(ul.Interrupted):
+        ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
+    presser.join()
+    # One that catches what interrupts it is left behind; here it shall not go on for ever.
+    assert not Endless.released.is_set()
+    Endless.released.set()
+
+
+def test_ctrl_c_ends_a_replay_that_never_comes_back() -> None:
+    numpy = pytest.importorskip("numpy")
+    begun = threading.Event()
+
+    class Loops(ul.Aqm):
+        def on_enqueue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+            while True:
+                begun.set()
+
+    def press() -> None:
+        begun.wait(60)
+        _thread.interrupt_main()
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    packets = {"time_ns": numpy.arange(9, dtype="u8"), "len": numpy.full(9, 9, "u4")}
+    with pytest.raises(KeyboardInterrupt):
+        ul.replay(packets, queue=ul.own(Loops), link="1mbit")
+    presser.join()
+
+
+def test_what_cannot_be_own_is_refused_with_what_can() -> None:
+    for wrong in (3, BoDe(), object, "BoDe"):
+        with pytest.raises(ul.SpecError, match="expected a class that is based on underload.Aqm"):
+            ul.own(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ul.SpecError, match="BoDe: got an unexpected keyword argument 'bound'"):
+        ul.own(BoDe, bound=1)
+    with pytest.raises(ul.SpecError, match="limit"):
+        ul.own(BoDe, limit="much")
+    with pytest.raises(ul.SpecError, match="expected own.*name="):
+        ul.own(Failing, how="a, b")
+    named = ul.own(Failing, how="a, b", name="odd", limit="9p")
+    assert named.spec == "own:odd,limit=9p" and named.parameters == {"how": "a, b"}
+
+
+def test_two_that_are_known_by_one_name_are_refused() -> None:
+    def one() -> type[ul.Aqm]:
+        class Same(ul.Aqm):
+            pass
+
+        return Same
+
+    both = scenario(ul.own(one()), "first").arm("second", up_queue=ul.own(one(), limit="1000p"))
+    with pytest.raises((ul.SpecError, ul.ScenarioError)):
+        ul.run(both)
+
+
+def test_a_file_that_names_one_is_refused_where_nobody_brings_it() -> None:
+    text = scenario(ul.own(BoDe)).text
+    with pytest.raises(ul.RunError, match="`own:BoDe.*was not brought along"):
+        ul.run(ul.Scenario.parse(text))
+
+
+def test_it_may_be_set_from_outside() -> None:
+    base = ul.Scenario(up="10mbit", up_queue="fifo", phases={"load": "300ms"}).flow(ul.Probe())
+    run = ul.run(base, set={"path.up_queue": ul.own(BoDe)}, cache=False)
+    assert "own:BoDe" in next(iter(run.arms.values())).label
+
+
+def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:
+    mine = scenario(ul.own(BoDe))
+    ul.run(mine, out=tmp_path / "run")
+    with pytest.raises(ul.RunError, match="not resumed"):
+        ul.run(mine, out=tmp_path / "run", resume=True)
+    with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
+        ul.sweep(mine, {"up": ["5mbit"]}, out=tmp_path / "sweep")
+    with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
+        ul.sweep(scenario("fifo"), {"up_queue": [ul.own(BoDe)]}, out=tmp_path / "sweep")
+    with pytest.raises(ul.RunError, match="only the simulator"):
+        ul.run(mine, world="live")
+
+
+def test_trials_are_never_taken_from_the_cache() -> None:
+    """A run that is long enough for the cache computes each trial anew."""
+    calls: list[int] = []
+
+    class Counted(ul.Aqm):
+        def __init__(self) -> None:
+            calls.append(1)
+
+    short = scenario(ul.own(Counted)).phases(load="50ms")
+    for turn in (1, 2):
+        ul.run(short, repeats=40, cache=True)
+        assert len(calls) == 40 * turn
