@@ -17,6 +17,7 @@
 //! | [`histogram`] | quantiles of unbounded streams of durations |
 //! | [`latency_bins`] | the bins of the histogram that DOCSIS devices keep |
 //! | [`service_flow`] | what a queue with two service flows and a link with grants agree on |
+//! | `laws` | what holds of every queue, to be tested of one of your own (feature `laws`) |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -28,6 +29,8 @@ pub mod checksum;
 pub mod config;
 pub mod histogram;
 pub mod latency_bins;
+#[cfg(feature = "laws")]
+pub mod laws;
 pub mod link;
 pub mod packet;
 pub mod qdisc;

@@ -1,114 +1,48 @@
 //! Places where queue disciplines are known to go wrong.
 
 use underload_aqm::config::LinkFacts;
-use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
-use underload_aqm::qdisc::{Admit, Dequeue};
+use underload_aqm::laws::{self, Subject};
+use underload_aqm::packet::{Dscp, Meta, Packet};
+use underload_aqm::qdisc::Dequeue;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
-use underload_aqm::time::{Span, Time};
+use underload_aqm::time::Time;
 
-use crate::ledger::Supervised;
-use crate::replay::{Event, Polls, replay};
-use crate::script::{trickle, varied};
-use crate::subject::{Subject, subjects};
+use crate::subject::subjects;
 
 /// After any history, a minute of silence is enough to forget it.
 ///
 /// Left out: SFB as Linux runs it, whose probabilities change with arrivals alone.
 #[test]
 fn a_trickle_after_an_idle_minute_passes_untouched() {
-    let forgets = |subject: &Subject| !subject.spec.starts_with("sfb:profile=linux");
-    for subject in subjects().into_iter().filter(forgets) {
-        let mut script = varied(4, Time::ZERO);
-        let first = script.len() as u32;
-        script.extend(trickle(Time::from_secs(70), Span::from_millis(50), 100));
-        let events = replay(&subject, &script, Polls::WhenDue);
-        let sent = |event: &&Event| matches!(event, Event::Sent { id, .. } if *id >= first);
-        assert_eq!(events.iter().filter(sent).count(), 100, "{}", subject.spec);
-    }
+    let forgets = |subject: &&Subject| !subject.name().starts_with("sfb:profile=linux");
+    subjects().iter().filter(forgets).for_each(laws::forgets_in_a_minute);
 }
 
-/// 32 bits of 1024 ns wrap after 73 minutes 18 s, of microseconds after 71 minutes 35 s: a run
-/// that lives through either sees the fates that it would see at the start. The offset is a
-/// multiple of 1024 ns and of every discipline's update interval.
-///
 /// Left out: FQ-CoDel as Linux runs it, with so small a limit or memory that overflows raise the
 /// count of flows that never dropped before. The kernel takes a next drop that is 36 to 73 minutes
 /// old for one still ahead (see `codel::Linux`), and so does the profile. SFB, where its
 /// hash changes every ten minutes: at another time flows share other bins.
 #[test]
 fn the_wrap_of_a_32_bit_clock_changes_nothing() {
-    for wrap_nanos in [1_u64 << 42, (1 << 32) * 1_000] {
-        let offset = Span::from_nanos((wrap_nanos - 1_000_000_000) / 6_000_000_000 * 6_000_000_000);
-        // Long enough from the offset on to pass the wrap.
-        let passes = (wrap_nanos - offset.as_nanos()) / 6_000_000_000 + 1;
-        let is_left_out = |spec: &str| {
-            let given = spec.strip_prefix("fq-codel:profile=linux,").unwrap_or_default();
-            given.starts_with("limit=")
-                || given.starts_with("memory=")
-                || (spec.starts_with("sfb:") && !spec.contains("rehash=0s"))
-        };
-        for subject in subjects().iter().filter(|subject| !is_left_out(&subject.spec)) {
-            let script = |start: Time| {
-                let pass = |number| varied(number, start + Span::from_secs(6) * number);
-                (0..=passes).flat_map(pass).collect::<Vec<_>>()
-            };
-            let early = replay(subject, &script(Time::from_secs(6)), Polls::WhenDue);
-            let late = replay(subject, &script(Time::from_secs(6) + offset), Polls::WhenDue);
-            let fates = |events: &[Event]| {
-                let fate = |event: &Event| match event {
-                    Event::Dropped { id, reason, .. } => (*id, reason.name(), 0),
-                    Event::Marked { id, reason, .. } => (*id, reason.name(), 1),
-                    Event::Sent { id, ecn, .. } => (*id, "sent", *ecn),
-                };
-                events.iter().map(fate).collect::<Vec<_>>()
-            };
-            assert!(fates(&early) == fates(&late), "{}: wrap at {wrap_nanos} ns", subject.spec);
-        }
-    }
+    let is_left_out = |spec: &str| {
+        let given = spec.strip_prefix("fq-codel:profile=linux,").unwrap_or_default();
+        given.starts_with("limit=")
+            || given.starts_with("memory=")
+            || (spec.starts_with("sfb:") && !spec.contains("rehash=0s"))
+    };
+    let counts = |subject: &&Subject| !is_left_out(subject.name());
+    subjects().iter().filter(counts).for_each(laws::survives_the_wrap_of_a_clock);
 }
 
-/// A packet beyond every limit is refused or passes alone; the queue goes on working.
 #[test]
 fn a_packet_larger_than_the_limit_does_no_lasting_harm() {
-    for subject in subjects() {
-        let mut queue = Supervised::new(&subject, 1);
-        for round in 0..3 {
-            let now = Time::from_secs(round * 100);
-            queue.enqueue(now, 1, 100_000_000, Ecn::Ect0);
-            while queue.dequeue(now).is_some() {}
-            let later = now + Span::from_secs(90);
-            assert_eq!(
-                queue.enqueue(later, 2, 1_500, Ecn::Ect0),
-                Admit::Queued,
-                "{}",
-                subject.spec
-            );
-            assert!(queue.dequeue(later).is_some(), "{}", subject.spec);
-        }
-    }
+    subjects().iter().for_each(laws::survives_a_giant);
 }
 
-/// With 64 kB packets, quantum and guard mean nothing: every flow must still be served.
 #[test]
 fn super_packets_reach_the_link_from_every_flow() {
-    for subject in subjects() {
-        let mut queue = Supervised::new(&subject, 1);
-        let mut served = [0_u32; 5];
-        let mut flow_of = Vec::new();
-        for turn in 0..2_000_u64 {
-            // One packet takes 52 ms at 10 Mbit/s; offered at just below that.
-            let now = Time::from_millis(turn * 60);
-            let flow = (turn % 5) as u32;
-            flow_of.push(flow);
-            queue.enqueue(now, flow, 65_535, Ecn::NotEct);
-            if let Some((id, _)) = queue.dequeue(now) {
-                served[flow_of[id as usize] as usize] += 1;
-            }
-        }
-        let holds_one = subject.limit.is_none_or(|limit| limit.bytes >= 65_535);
-        assert!(!holds_one || served.iter().all(|&n| n > 300), "{}: {served:?}", subject.spec);
-    }
+    subjects().iter().for_each(laws::serves_every_flow);
 }
 
 /// Strict priority starves; the starved class must be seen to hold and lose its packets.

@@ -4,23 +4,19 @@
 //! there. Each is built with its defaults and with the variants of [`subject`]: small limits, ECN
 //! on, no guard.
 //!
-//! | law | where |
+//! The laws themselves are functions of `underload_aqm::laws`, which says what each of them is:
+//! other crates hold their own queues to them. Random operations are made by proptest here, which
+//! tells the shortest sequence that breaks a law.
+//!
+//! | where | what |
 //! |---|---|
-//! | offered = sent + dropped + backlog, in packets and bytes; each drop and mark told once | [`ledger`] |
-//! | no reordering inside a flow | [`ledger`] |
-//! | Not-ECT never marked, CE never cleared, no other field changed | [`ledger`] |
-//! | never `Empty` while something is stored; `NotBefore` names a later instant | [`ledger`] |
-//! | counters only grow; a limit given is kept | [`ledger`] |
-//! | same seed, same fates | [`replay`] |
-//! | extra polls change nothing | [`replay`] |
-//! | once drained and idle, a packet that finds the queue empty passes untouched | [`hazards`] |
-//! | wrap of a 32-bit clock, packets beyond every limit, 64 kB packets, starvation, whole ms | [`hazards`] |
+//! | [`random_operations`] | books, order and fields |
+//! | [`replay`] | same seed, same fates; extra polls change nothing |
+//! | [`hazards`] | idle time, wraps of a clock, packets beyond every limit, starvation, whole ms |
 //!
 //! That nothing allocates once warm is checked in `tests/no_allocation.rs`.
 
 mod hazards;
-mod ledger;
 mod random_operations;
 mod replay;
-mod script;
 mod subject;

@@ -4,18 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use underload_aqm::packet::Ecn;
-use underload_aqm::time::{Span, Time};
+use underload_aqm::laws::{Operation, STARTS, perform};
+use underload_aqm::time::Span;
 
-use crate::ledger::Supervised;
-use crate::subject::{Subject, subjects};
-
-#[derive(Clone, Copy, Debug)]
-enum Operation {
-    Enqueue { flow: u32, len: u32, ecn: u8 },
-    Dequeue,
-    Wait(Span),
-}
+use crate::subject::subjects;
 
 fn operation() -> impl Strategy<Value = Operation> {
     // Full packets, small ones, 64 kB super-packets, and the empty and huge ones of a hostile edge.
@@ -40,44 +32,14 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn perform(subject: &Subject, start: Time, operations: &[Operation]) {
-    let mut queue = Supervised::new(subject, 7);
-    let mut now = start;
-    for &operation in operations {
-        match operation {
-            Operation::Enqueue { flow, len, ecn } => {
-                queue.enqueue(now, flow, len, Ecn::from_bits(ecn));
-            }
-            Operation::Dequeue => {
-                queue.dequeue(now);
-            }
-            Operation::Wait(span) => now += span,
-        }
-    }
-    // Nothing is stuck: what is left comes out, or is dropped, in time.
-    for _ in 0..10_000 {
-        if queue.backlog().is_empty() {
-            break;
-        }
-        queue.dequeue(now);
-        now += Span::from_millis(1);
-    }
-    assert!(queue.backlog().is_empty(), "not drained after 10,000 ms");
-    let drained = queue.stats();
-    assert_eq!((queue.dequeue(now), queue.dequeue(now)), (None, None));
-    assert_eq!(queue.stats(), drained, "asking an empty queue counts nothing");
-}
-
 #[test]
 fn every_subject_keeps_its_books_under_random_operations() {
-    let starts =
-        vec![Time::ZERO, Time::from_nanos((1 << 42) - 3_000_000), Time::from_secs(1 << 24)];
     for subject in subjects() {
         let config = Config { cases: 48, failure_persistence: None, ..Config::default() };
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let mut runner = TestRunner::new_with_rng(config, rng);
         let strategy =
-            (prop::sample::select(starts.clone()), prop::collection::vec(operation(), 1..250));
+            (prop::sample::select(STARTS.to_vec()), prop::collection::vec(operation(), 1..250));
         let outcome = runner.run(&strategy, |(start, operations)| {
             catch_unwind(AssertUnwindSafe(|| perform(&subject, start, &operations)))
                 .map_err(|panic| TestCaseError::fail(message(panic.as_ref())))
@@ -85,9 +47,9 @@ fn every_subject_keeps_its_books_under_random_operations() {
         match outcome {
             Ok(()) => {}
             Err(TestError::Fail(why, (start, operations))) => {
-                panic!("{}: {why}\nfrom {start:?}: {operations:#?}", subject.spec);
+                panic!("{}: {why}\nfrom {start:?}: {operations:#?}", subject.name());
             }
-            Err(error) => panic!("{}: {error}", subject.spec),
+            Err(error) => panic!("{}: {error}", subject.name()),
         }
     }
 }

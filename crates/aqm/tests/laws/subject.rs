@@ -1,44 +1,11 @@
 //! What the laws are checked on: every discipline and profile of the registry, with variants.
 
 use underload_aqm::config::{Definition, Kind, LinkFacts, Spec};
-use underload_aqm::qdisc::{Backlog, Qdisc};
+use underload_aqm::laws::{Order, Subject};
+use underload_aqm::qdisc::Backlog;
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
-
-/// The link that every subject stands in front of.
-pub const LINK: &str = "10mbit";
-
-/// A discipline under test.
-pub struct Subject {
-    /// Its SPEC.
-    pub spec: String,
-    setup: QueueSetup,
-    /// What the SPEC says about limits.
-    pub limit: Option<Backlog>,
-    /// Which packets it keeps in order.
-    pub order: Order,
-    /// Whether marks are allowed: not where the discipline has ECN and it is off.
-    pub may_mark: bool,
-}
-
-/// Which packets leave in the order of their arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Those of one flow.
-    Flow,
-    /// Those of one flow that are alike in being ECT(1) or CE: a dual queue keeps two queues.
-    FlowAndScalability,
-    /// None: queue protection moves a flow to another queue in the middle (RFC 9957 section 4).
-    None,
-}
-
-impl Subject {
-    /// An empty queue whose random numbers follow from `seed`.
-    pub fn build(&self, seed: u64) -> Box<dyn Qdisc<u32>> {
-        self.setup.build(&Rng::new(seed))
-    }
-}
 
 /// Every subject.
 pub fn subjects() -> Vec<Subject> {
@@ -157,5 +124,10 @@ fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
         "docsis-lld" | "dualpi2" => Order::FlowAndScalability,
         _ => Order::Flow,
     };
-    Ok(Subject { spec: spec.to_string(), setup, limit, order, may_mark: !has_ecn || ecn_is_on })
+    let build = move |seed| setup.build(&Rng::new(seed));
+    let mut subject = Subject::new(&spec.to_string(), build).ordered_by(order);
+    if let Some(limit) = limit {
+        subject = subject.limited_to(limit);
+    }
+    Ok(if has_ecn && !ecn_is_on { subject.without_marks() } else { subject })
 }

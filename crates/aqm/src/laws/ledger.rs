@@ -1,14 +1,15 @@
 //! A queue under supervision: every call is checked against a model that knows only packets.
 
-use std::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
-use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
-use underload_aqm::qdisc::{
+use super::{Order, Subject};
+use crate::packet::{Dscp, Ecn, Meta, Packet};
+use crate::qdisc::{
     Admit, Backlog, Count, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats,
 };
-use underload_aqm::time::Time;
-
-use crate::subject::{Order, Subject};
+use crate::time::Time;
 
 /// A queue, and what is known to be in it.
 pub struct Supervised {

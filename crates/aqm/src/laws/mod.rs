@@ -1,0 +1,245 @@
+//! What holds of every queue discipline, to be tested of one of your own: feature `laws`.
+//!
+//! ```ignore
+//! // In the tests of the crate that has the queue, whose dev-dependencies have
+//! // `underload-aqm` with the feature `laws`:
+//! underload_aqm::laws!(Subject::new("mine", |seed| Box::new(Mine::new(seed))));
+//! ```
+//!
+//! [`laws!`](crate::laws!) makes a test of each law:
+//!
+//! | law | is |
+//! |---|---|
+//! | [`keeps_its_books`] | whatever is offered and asked: offered = sent + dropped + backlog, in packets and bytes; each drop and mark told once; nothing twice; no flow reordered; Not-ECT never marked, CE never cleared, no other field changed; never `Empty` while something is stored; counters only grow; a limit is kept |
+//! | [`repeats_itself`] | the same seed, the same fates; and the script makes it drop or mark at all |
+//! | [`does_not_feel_polls`] | a link that asks more often changes nothing |
+//! | [`forgets_in_a_minute`] | once drained and idle, a packet that finds the queue empty passes untouched |
+//! | [`survives_the_wrap_of_a_clock`] | 32 bits of microseconds, or of 1024 ns, mean nothing |
+//! | [`survives_a_giant`] | a packet beyond every limit does no lasting harm |
+//! | [`serves_every_flow`] | with packets of 64 kB, too |
+//!
+//! The same functions hold the disciplines of this crate to the laws (`tests/laws`). Each panics
+//! where its law is broken.
+
+mod ledger;
+mod operations;
+mod replay;
+mod script;
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::packet::Ecn;
+use crate::qdisc::{Admit, Backlog, Qdisc};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+pub use ledger::Supervised;
+pub use operations::{Operation, STARTS, perform};
+pub use replay::{Event, Polls, replay};
+pub use script::{Script, overload, trickle, varied};
+
+/// The link that every subject stands in front of.
+pub const LINK: &str = "10mbit";
+
+/// A discipline under test.
+pub struct Subject {
+    name: String,
+    build: Box<dyn Fn(u64) -> Box<dyn Qdisc<u32>>>,
+    limit: Option<Backlog>,
+    order: Order,
+    may_mark: bool,
+}
+
+/// Which packets leave in the order of their arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Those of one flow.
+    Flow,
+    /// Those of one flow that are alike in being ECT(1) or CE: a dual queue keeps two queues.
+    FlowAndScalability,
+    /// None: queue protection moves a flow to another queue in the middle (RFC 9957 section 4).
+    None,
+}
+
+impl Subject {
+    /// A discipline by a name for messages; `build` makes an empty queue whose random numbers
+    /// follow from the seed given.
+    pub fn new(name: &str, build: impl Fn(u64) -> Box<dyn Qdisc<u32>> + 'static) -> Self {
+        Self {
+            name: name.to_string(),
+            build: Box::new(build),
+            limit: None,
+            order: Order::Flow,
+            may_mark: true,
+        }
+    }
+
+    /// One that never holds more than that.
+    #[must_use]
+    pub fn limited_to(mut self, limit: Backlog) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// One that keeps these packets in order, and no others.
+    #[must_use]
+    pub fn ordered_by(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// One that never marks.
+    #[must_use]
+    pub fn without_marks(mut self) -> Self {
+        self.may_mark = false;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it never holds more of.
+    pub fn limit(&self) -> Option<Backlog> {
+        self.limit
+    }
+
+    /// An empty queue whose random numbers follow from `seed`.
+    pub fn build(&self, seed: u64) -> Box<dyn Qdisc<u32>> {
+        (self.build)(seed)
+    }
+}
+
+/// A test of each law for a [`Subject`](crate::laws::Subject), an expression that makes one.
+#[macro_export]
+macro_rules! laws {
+    ($subject:expr) => {
+        $crate::laws!($subject; keeps_its_books, repeats_itself, does_not_feel_polls,
+            forgets_in_a_minute, survives_the_wrap_of_a_clock, survives_a_giant,
+            serves_every_flow);
+    };
+    ($subject:expr; $($law:ident),+) => {
+        $(
+            #[test]
+            fn $law() {
+                $crate::laws::$law(&$subject);
+            }
+        )+
+    };
+}
+
+/// Sequences of operations that [`keeps_its_books`] tries from each start.
+const SEQUENCES: u64 = 48;
+/// Operations of each, at most.
+const MOST_OPERATIONS: u32 = 250;
+
+/// Keeps its books under random operations.
+pub fn keeps_its_books(subject: &Subject) {
+    for (number, start) in STARTS.into_iter().enumerate() {
+        for seed in 0..SEQUENCES {
+            let mut rng = Rng::new(seed + SEQUENCES * number as u64).child("operations");
+            let count = 1 + rng.below(MOST_OPERATIONS);
+            let operations: Vec<_> = (0..count).map(|_| Operation::random(&mut rng)).collect();
+            perform(subject, start, &operations);
+        }
+    }
+}
+
+/// The same seed gives the same fates, and a script of overload, silence, bursts and a trickle
+/// makes it drop or mark.
+pub fn repeats_itself(subject: &Subject) {
+    let script = varied(1, Time::ZERO);
+    let events = replay(subject, &script, Polls::WhenDue);
+    assert_eq!(events, replay(subject, &script, Polls::WhenDue), "{}", subject.name);
+    let signals = events.iter().filter(|event| !matches!(event, Event::Sent { .. })).count();
+    assert!(signals > 0, "{}: the script provokes neither drop nor mark", subject.name);
+}
+
+/// Polls that are not needed change nothing, nor do late ones.
+pub fn does_not_feel_polls(subject: &Subject) {
+    let script = varied(2, Time::ZERO);
+    let late = replay(subject, &script, Polls::Late);
+    for (polls, name) in [
+        (Polls::WhenDue, "when due"),
+        (Polls::Every(Span::from_millis(1)), "every ms"),
+        (Polls::Random(Rng::new(5)), "at random"),
+    ] {
+        assert!(late == replay(subject, &script, polls), "{}, {name}", subject.name);
+    }
+    let script = overload(&mut Rng::new(3), Time::ZERO, Span::from_millis(250), 400);
+    let late = replay(subject, &script, Polls::Late);
+    let polled = replay(subject, &script, Polls::Every(Span::from_micros(1)));
+    assert!(late == polled, "{}, every us", subject.name);
+}
+
+/// After any history, a minute of silence is enough to forget it.
+pub fn forgets_in_a_minute(subject: &Subject) {
+    let mut script = varied(4, Time::ZERO);
+    let first = script.len() as u32;
+    script.extend(trickle(Time::from_secs(70), Span::from_millis(50), 100));
+    let events = replay(subject, &script, Polls::WhenDue);
+    let sent = |event: &&Event| matches!(event, Event::Sent { id, .. } if *id >= first);
+    assert_eq!(events.iter().filter(sent).count(), 100, "{}", subject.name);
+}
+
+/// 32 bits of 1024 ns wrap after 73 minutes 18 s, of microseconds after 71 minutes 35 s: a run
+/// that lives through either sees the fates that it would see at the start. The offset is a
+/// multiple of 1024 ns and of every usual update interval.
+pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
+    for wrap_nanos in [1_u64 << 42, (1 << 32) * 1_000] {
+        let offset = Span::from_nanos((wrap_nanos - 1_000_000_000) / 6_000_000_000 * 6_000_000_000);
+        // Long enough from the offset on to pass the wrap.
+        let passes = (wrap_nanos - offset.as_nanos()) / 6_000_000_000 + 1;
+        let script = |start: Time| {
+            let pass = |number| varied(number, start + Span::from_secs(6) * number);
+            (0..=passes).flat_map(pass).collect::<Vec<_>>()
+        };
+        let early = replay(subject, &script(Time::from_secs(6)), Polls::WhenDue);
+        let late = replay(subject, &script(Time::from_secs(6) + offset), Polls::WhenDue);
+        let fates = |events: &[Event]| {
+            let fate = |event: &Event| match event {
+                Event::Dropped { id, reason, .. } => (*id, reason.name(), 0),
+                Event::Marked { id, reason, .. } => (*id, reason.name(), 1),
+                Event::Sent { id, ecn, .. } => (*id, "sent", *ecn),
+            };
+            events.iter().map(fate).collect::<Vec<_>>()
+        };
+        assert!(fates(&early) == fates(&late), "{}: wrap at {wrap_nanos} ns", subject.name);
+    }
+}
+
+/// A packet beyond every limit is refused or passes alone; the queue goes on working.
+pub fn survives_a_giant(subject: &Subject) {
+    let mut queue = Supervised::new(subject, 1);
+    for round in 0..3 {
+        let now = Time::from_secs(round * 100);
+        queue.enqueue(now, 1, 100_000_000, Ecn::Ect0);
+        while queue.dequeue(now).is_some() {}
+        let later = now + Span::from_secs(90);
+        let admit = queue.enqueue(later, 2, 1_500, Ecn::Ect0);
+        assert_eq!(admit, Admit::Queued, "{}", subject.name);
+        assert!(queue.dequeue(later).is_some(), "{}", subject.name);
+    }
+}
+
+/// With 64 kB packets, quantum and guard mean nothing: every flow must still be served.
+pub fn serves_every_flow(subject: &Subject) {
+    let mut queue = Supervised::new(subject, 1);
+    let mut served = [0_u32; 5];
+    let mut flow_of = Vec::new();
+    for turn in 0..2_000_u64 {
+        // One packet takes 52 ms at 10 Mbit/s; offered at just below that.
+        let now = Time::from_millis(turn * 60);
+        let flow = (turn % 5) as u32;
+        flow_of.push(flow);
+        queue.enqueue(now, flow, 65_535, Ecn::NotEct);
+        if let Some((id, _)) = queue.dequeue(now) {
+            served[flow_of[id as usize] as usize] += 1;
+        }
+    }
+    let holds_one = subject.limit.is_none_or(|limit| limit.bytes >= 65_535);
+    assert!(!holds_one || served.iter().all(|&n| n > 300), "{}: {served:?}", subject.name);
+}

@@ -1,0 +1,111 @@
+//! Whole scripts through a link.
+
+use alloc::vec::Vec;
+
+use super::{LINK, Subject};
+use crate::packet::{Meta, Packet};
+use crate::qdisc::{DropReason, MarkReason, Observer};
+use crate::registry::LinkSetup;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// All that happened to packets, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A packet was dropped.
+    Dropped {
+        /// Its place in the script, from 0.
+        id: u32,
+        /// When.
+        at: Time,
+        /// Why.
+        reason: DropReason,
+    },
+    /// A packet was marked.
+    Marked {
+        /// Its place in the script, from 0.
+        id: u32,
+        /// When.
+        at: Time,
+        /// Why.
+        reason: MarkReason,
+    },
+    /// A packet was sent.
+    Sent {
+        /// Its place in the script, from 0.
+        id: u32,
+        /// Beginning of its transmission.
+        start: Time,
+        /// End of it.
+        end: Time,
+        /// Bits of its ECN field.
+        ecn: u8,
+    },
+}
+
+#[derive(Default)]
+struct Log(Vec<Event>);
+
+impl Observer<u32> for Log {
+    fn dropped(&mut self, at: Time, packet: Packet<u32>, reason: DropReason) {
+        self.0.push(Event::Dropped { id: packet.payload, at, reason });
+    }
+
+    fn marked(&mut self, at: Time, packet: &Packet<u32>, reason: MarkReason) {
+        self.0.push(Event::Marked { id: packet.payload, at, reason });
+    }
+
+    fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<u32>) {
+        let ecn = packet.meta.ecn.bits();
+        self.0.push(Event::Sent { id: packet.payload, start, end, ecn });
+    }
+}
+
+/// When a link is polled beside what its contract asks for.
+pub enum Polls {
+    /// Only once, long after everything.
+    Late,
+    /// Whenever it says that something is due.
+    WhenDue,
+    /// At every multiple of this.
+    Every(Span),
+    /// At random gaps of up to 1 ms.
+    Random(Rng),
+}
+
+impl Polls {
+    fn next_gap(&mut self) -> Option<Span> {
+        match self {
+            Self::Late | Self::WhenDue => None,
+            Self::Every(span) => Some(*span),
+            Self::Random(rng) => Some(Span::from_nanos(u64::from(rng.below(1_000_000)))),
+        }
+    }
+}
+
+/// Sends `script` through `subject` in front of a 10 Mbit/s link.
+pub fn replay(subject: &Subject, script: &[(Time, Meta)], mut polls: Polls) -> Vec<Event> {
+    let rng = Rng::new(11);
+    let link = LinkSetup::parse(LINK).expect("a link");
+    let mut link = link.build(subject.build(11), &rng);
+    let mut log = Log::default();
+    let mut next_poll = script[0].0;
+    for (id, &(arrival, meta)) in script.iter().enumerate() {
+        if let Polls::WhenDue = polls {
+            while let Some(due) = link.next_event().filter(|due| *due < arrival) {
+                while link.poll(due, &mut log).is_some() {}
+            }
+        }
+        while next_poll < arrival
+            && let Some(gap) = polls.next_gap()
+        {
+            while link.poll(next_poll, &mut log).is_some() {}
+            next_poll += gap;
+        }
+        link.send(arrival, Packet { meta, payload: id as u32 }, &mut log);
+    }
+    let end = script[script.len() - 1].0 + Span::from_secs(60);
+    while link.poll(end, &mut log).is_some() {}
+    assert!(link.queue().backlog().is_empty(), "{}: not drained in a minute", subject.name());
+    log.0
+}
