@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -15,128 +15,100 @@ SCRIPT = FOLDER / "run.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="SKIPPED notebooks: not in a clone")
 
 
-def notebook(place: Path, *sources: str, **code: object) -> Path:
+def notebook(place: Path, *sources: str) -> Path:
     """A notebook with a heading and cells; those that begin with `#` are texts."""
-    cells: list[dict[str, object]] = []
-    for source in ("# A title", *sources):
-        cell: dict[str, object] = {"cell_type": "markdown", "metadata": {}, "source": source}
-        if not source.startswith("#"):
-            cell.update({"cell_type": "code", "outputs": [], "execution_count": None, **code})
-        cells.append(cell)
-    document = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    new = nbformat.v4.new_notebook()
+    for source in ("# A title\n\nA text.", *sources):
+        make = nbformat.v4.new_markdown_cell if source.startswith("#") else nbformat.v4.new_code_cell
+        new.cells.append(make(source))
     path = place / "one.ipynb"
-    path.write_text(json.dumps(document))
+    nbformat.write(new, path)
     return path
 
 
 def run(*arguments: object) -> tuple[int, str]:
     """Status, and all that was said."""
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def test_every_notebook_is_kept_clean(tmp_path: Path) -> None:
+def test_every_notebook_is_kept_without_what_it_shows() -> None:
     kept = sorted(FOLDER.glob("*.ipynb"))
     assert len(kept) >= 8
     for path in kept:
-        copy = tmp_path / path.name
-        copy.write_bytes(path.read_bytes())
-        assert run("--clean", copy)[1].endswith(": clean\n"), f"run.py --clean {path}"
-        ids = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
-        assert len(set(ids)) == len(ids)
+        cells = nbformat.read(path, as_version=4).cells
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        assert code and not any(cell.outputs or cell.execution_count for cell in code), path
+        assert not any(cell.metadata for cell in cells), path
+        assert len({cell.id for cell in cells}) == len(cells), path
 
 
-def test_cells_share_a_scope_and_what_they_show_becomes_a_page(tmp_path: Path) -> None:
+def test_what_cells_show_becomes_a_page(tmp_path: Path) -> None:
     shows = (
-        "class Picture:\n    title = 'a picture'\n    def _repr_svg_(self):\n        return '<svg/>'\n"
-        "print('number', number)\ndisplay(Picture())\nprint('after')\n{'a': 1}"
+        "class Picture:\n    def _repr_svg_(self):\n        return '<svg><title>a picture</title></svg>'\n"
+        "print('number', number)\ndisplay(Picture())\nprint('SKIPPED live: no root')"
     )
     text = "## Text\n[page](../../docs/figures.md), [other](two.ipynb), [out](../../README.md)"
-    path = notebook(tmp_path, "number = 41 + 1", text, shows, "None", "print('```')")
+    path = notebook(tmp_path, "number = 41 + 1", text, shows, "import os\nos.listdir()")
+    before = path.read_bytes()
     status, said = run("--pages", tmp_path / "pages", path)
-    assert status == 0 and said.startswith("one.ipynb: ")
+    assert status == 0 and "one.ipynb: " in said and "SKIPPED live: no root\n" in said, said
     page = (tmp_path / "pages/one.md").read_text()
-    assert (tmp_path / "pages/one-1.svg").read_text() == "<svg/>"
-    assert page == "\n\n".join(
-        [
-            "# A title",
-            "*A notebook: [one.ipynb](../../python/notebooks/one.ipynb).*",
-            "```python\nnumber = 41 + 1\n```",
-            "## Text\n[page](../figures.md), [other](two.md), [out](../../README.md)",
-            f"```python\n{shows}\n```",
-            "```text\nnumber 42\n```",
-            "![a picture](one-1.svg)",
-            "*a picture*",
-            "```text\nafter\n{'a': 1}\n```",
-            "```python\nNone\n```",
-            "````python\nprint('```')\n````",
-            "````text\n```\n````\n",
-        ]
-    )
+    parts = [
+        "# A title\n\n*A notebook: [one.ipynb](../../python/notebooks/one.ipynb).*\n\nA text.",
+        "```python\nnumber = 41 + 1\n```",
+        "## Text\n[page](../figures.md), [other](two.md), [out](../../README.md)",
+        "    number 42\n",
+        "![a picture](one_3_1.svg)",
+        "    []\n",
+    ]
+    places = [page.find(part) for part in parts]
+    assert -1 not in places and places == sorted(places), page
+    assert b"a picture" in (tmp_path / "pages/one_3_1.svg").read_bytes()
+    # It is kept as it was.
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("value = 1\nvalue / 0", "cell 2, line 2: ZeroDivisionError: division by zero\n    value / 0"),
-        ("def inner():\n    raise KeyError('x')\ninner()", "cell 2, line 2: KeyError: 'x'"),
-        ("x = 1\nx = = 2", "cell 2, line 2: SyntaxError: "),
-        ("import sys; sys.exit(0)", "cell 2, line 1: SystemExit: 0"),
-        ("import os; os.kill(os.getpid(), 9)", "one.ipynb: ended by signal 9"),
-        ("while True: print('x' * 1000)", "cell 2, line 1: NotebookError: prints more than"),
+        ("value = 1\nvalue / 0", "ZeroDivisionError: division by zero"),
+        ("import os; os.kill(os.getpid(), 9)", "Kernel died"),
+        ("while True: pass", "a cell is not done after 2 s"),
     ],
 )
-def test_what_fails_is_told_with_its_cell(tmp_path: Path, source: str, says: str) -> None:
-    status, said = run("--pages", tmp_path / "pages", notebook(tmp_path, source, "2 + 2"))
-    assert status == 1 and says in said, said
-    assert not (tmp_path / "pages/one.md").exists()
+def test_what_fails_is_told_and_leaves_no_page(tmp_path: Path, source: str, says: str) -> None:
+    path = notebook(tmp_path, source)
+    status, said = run("--limit", 2, "--pages", tmp_path / "pages", path)
+    assert status == 1 and "one.ipynb: " in said and says in said, said
+    assert "\x1b" not in said and not (tmp_path / "pages").exists()
 
 
-def test_a_cell_without_an_end_is_ended(tmp_path: Path) -> None:
-    status, said = run("--limit", 0.5, notebook(tmp_path, "while True: pass"))
-    assert status == 1 and "cell 2, line 1: TimeoutError: not done after 0.5 s" in said
+def test_outputs_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    path = notebook(tmp_path, f"open({str(made)!r}, 'w')")
+    kept = nbformat.read(path, as_version=4)
+    kept.cells[1].outputs = [nbformat.v4.new_output("stream", text="secret")]
+    nbformat.write(kept, path)
+    status, said = run(path)
+    assert status == 1 and "one.ipynb: cell 2: holds outputs; `jupyter nbconvert" in said, said
+    assert not made.exists()
 
 
-def test_the_others_still_run_and_what_was_skipped_is_told(tmp_path: Path) -> None:
-    bad, good = tmp_path / "bad", tmp_path / "good"
-    bad.mkdir()
-    good.mkdir()
-    skips = notebook(good, "print('all well')\nprint('SKIPPED live: no root')")
-    status, said = run(notebook(bad, "1 / 0"), skips)
-    assert status == 1 and "SKIPPED live: no root\n" in said and "all well" not in said
-    assert "one.ipynb: failed" in said and said.count("one.ipynb: ") == 3
-
-
-def test_outputs_are_refused_and_cleaned(tmp_path: Path) -> None:
-    output = {"output_type": "stream", "name": "stdout", "text": "secret"}
-    for left in ({"outputs": [output]}, {"execution_count": 3}):
-        path = notebook(tmp_path, "open('made', 'w')", **left)
-        status, said = run(path)
-        assert status == 1 and "one.ipynb: cell 2: holds outputs; `run.py --clean" in said
-        assert run("--clean", path) == (0, f"{path}: cleaned\n")
-        assert "secret" not in path.read_text()
-        assert run(path)[0] == 0
-        assert not Path("made").exists() and not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"nbformat": 3}', '{"nbformat": 4, "cells": [1]}', "\0"])
-def test_what_is_no_notebook_is_told(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "no.ipynb"
-    path.write_text(content)
-    for arguments in ([path], ["--clean", path]):
-        status, said = run(*arguments)
-        assert status == 1 and "no notebook" in said and "Traceback" not in said
-    assert path.read_text() == content
-    status, said = run(tmp_path / "missing.ipynb")
-    assert status == 1 and "No such file" in said
+def test_what_is_no_notebook_is_told_and_the_others_run(tmp_path: Path) -> None:
+    contents = ("", "[]", '{"nbformat": 3}', '{"nbformat": 4, "cells": [1]}', "\0")
+    wrong = [tmp_path / f"no-{number}.ipynb" for number in range(len(contents))]
+    for path, content in zip(wrong, contents, strict=True):
+        path.write_text(content)
+    good = notebook(tmp_path, "1 + 1")
+    status, said = run(*wrong, tmp_path / "missing.ipynb", good)
+    assert status == 1 and "No such file" in said and "one.ipynb: " in said, said
+    assert all(f"{path}: no notebook" in said for path in wrong), said
+    assert "Traceback" not in said
 
 
 def test_pages_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     path = notebook(tmp_path, "1")
     status, said = run("--pages", path, path)
-    assert status == 1 and "File exists" in said and "Traceback" not in said
-    blocked = tmp_path / "pages/one.md"
-    blocked.mkdir(parents=True)
-    status, said = run("--pages", blocked.parent, path)
-    assert status == 1 and "Is a directory" in said and "Traceback" not in said
+    assert status == 1 and "File exists" in said and "Traceback" not in said, said

@@ -234,6 +234,10 @@ impl Environments {
         succeed(pip.args(["--no-deps", "--no-index"]).arg(wheel))?;
         let lent = site_packages(&interpreter(&self.kept))?;
         fs::write(site_packages(&python)?.join("kept.pth"), format!("{}\n", lent.display()))?;
+        // What packages keep beside their modules: nbconvert's forms of a page.
+        let share = fresh.join("share");
+        fs::create_dir_all(&share)?;
+        std::os::unix::fs::symlink(self.kept.join("share/jupyter"), share.join("jupyter"))?;
         Ok(python)
     }
 }
