@@ -105,6 +105,20 @@ class BoDe(ul.Aqm):
         return "pass" if waited_ns < 20_000_000 or backlog.packets <= 3 else "drop"
 
 
+class Aimd(ul.CongestionControl):
+    """That of `docs/python.md`."""
+
+    def __init__(self) -> None:
+        self.threshold = float("inf")
+
+    def on_ack(self, ack: ul.Ack) -> None:
+        if ack.window_limited and ack.state == "open":
+            self.cwnd += ack.acknowledged * (1 if self.cwnd < self.threshold else 1 / self.cwnd)
+
+    def on_loss(self, event: ul.CongestionEvent) -> None:
+        self.threshold = self.cwnd = max(self.cwnd / 2, 2)
+
+
 def own(count: int) -> None:
     """Packets through classes of Python beside built-in queues, by the processor's time: a replay,
     and a run."""
@@ -112,22 +126,29 @@ def own(count: int) -> None:
     packets = {"time_ns": at * 60_000, "len": numpy.full(count, 1_000, "u4")}
     queues = {"bode": "bode", "BoDe": ul.own(BoDe), "Both": ul.own(Both)}
     taken: dict[str, list[float]] = {name: [] for name in queues}
-    runs: dict[str, list[float]] = {"bode": [], "BoDe": []}
-    scenario = ul.Scenario(up="50mbit", rtt="20ms").flow(ul.Tcp("cubic"), ul.Probe("10ms"))
+    path = ul.Scenario(up="50mbit", rtt="20ms", up_queue="fifo").flow(ul.Probe("10ms"))
+    cubic = path.flow(ul.Tcp("cubic"))
+    scenarios = {
+        "a run with bode": cubic.arm("bode", up_queue="bode"),
+        "a run with BoDe of Python": cubic.arm("BoDe", up_queue=queues["BoDe"]),
+        "a run with reno": path.flow(ul.Tcp("reno")),
+        "a run with Aimd of Python": path.flow(ul.Tcp(ul.own(Aimd))),
+    }
+    runs: dict[str, list[float]] = {name: [] for name in scenarios}
     for _ in range(TIMES):
         for name, queue in queues.items():
             start = time.process_time()
             ul.replay(packets, queue=queue, link="155mbit")
             taken[name].append((time.process_time() - start) * 1e9 / count)
-        for name, spent in runs.items():
-            one = scenario.arm(name, up_queue=queues[name])
+        for name, scenario in scenarios.items():
             start = time.process_time()
-            ul.run(one, threads=1, cache=False)
-            spent.append(time.process_time() - start)
+            ul.run(scenario, threads=1, cache=False)
+            runs[name].append(time.process_time() - start)
     built_in, once, twice = (statistics.median(it) for it in taken.values())
     print(f"a packet through bode: {built_in:.0f} ns built in, {once:.0f} ns as a class of Python")
     print(f"a class that is asked twice: {twice:.0f} ns, so {(twice - built_in) / 2:.0f} ns a call")
-    tell("run of 10 s at 50 Mbit/s", "s", *(statistics.median(it) for it in reversed(runs.values())))
+    for name, spent in runs.items():
+        print(f"{name + ', 10 s at 50 Mbit/s':<48}{statistics.median(spent):>8.3f} s of a processor")
 
 
 def environment(steps: int) -> None:

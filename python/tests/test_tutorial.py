@@ -1,4 +1,4 @@
-"""What the tutorials print in Python is what stands below it."""
+"""What the tutorials print in Python is what stands below it, and what the reference shows runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import underload as ul
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
@@ -27,3 +30,19 @@ def test_each_block_prints_what_stands_below_it(name: str) -> None:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, name, "exec"), scope)
         assert printed.getvalue() == shown
+
+
+def test_the_algorithms_of_the_reference_run() -> None:
+    page = TUTORIALS.parent / "python.md"
+    if not page.exists():
+        pytest.skip("SKIPPED python.md: not in a clone")
+    section = page.read_text().split("## Algorithms of your own\n")[1].split("\n## ")[0]
+    scope: dict[str, Any] = {"ul": ul}
+    blocks = BLOCK.findall(section)
+    for code, _ in blocks:
+        exec(compile(code, page.name, "exec"), scope)
+    assert len(blocks) == 2
+    arms = scope["run"].arms
+    assert arms["mine"].working.p99 == arms["bode"].working.p99
+    path = ul.Scenario(up="10mbit", up_queue="fifo").flow(scope["flow"], ul.Probe())
+    assert next(iter(ul.run(path).arms.values())).metric("utilisation.up") > 90

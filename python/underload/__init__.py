@@ -37,13 +37,13 @@ from ._errors import (
     StoreError,
 )
 from ._frame import Frame
-from ._own import Aqm, OwnQueue, Verdict, own
+from ._own import Aqm, CongestionControl, OwnControl, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
 from ._run import Arm, Latency, Run, load, run
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
 from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
-from ._underload import Backlog, PacketMeta
+from ._underload import Ack, Backlog, CongestionEvent, PacketMeta
 
 if TYPE_CHECKING:
     from . import docsis, stats
@@ -52,11 +52,14 @@ __version__ = _underload.VERSION
 __commit__ = _underload.COMMIT
 
 __all__ = [
+    "Ack",
     "Application",
     "Aqm",
     "Arm",
     "Backlog",
     "ClusterError",
+    "CongestionControl",
+    "CongestionEvent",
     "DocsisError",
     "EnvironmentError",
     "Error",
@@ -71,6 +74,7 @@ __all__ = [
     "MissingLibrary",
     "NoSuchColumn",
     "OwnCodeError",
+    "OwnControl",
     "OwnQueue",
     "Packet",
     "PacketMeta",

@@ -66,7 +66,7 @@ def run(
         "resume": resume,
         "cache": cache,
         # Python's lock lets one thread work: more would wait for each other.
-        "threads": 1 if own else threads,
+        "threads": 1 if any(own) else threads,
     }
     hearing = Hearing(native.name, "trial", progress)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _underload
 from ._errors import ScenarioError
+from ._own import OwnControl
 
 Value = Any
 """What a key takes: text with a unit such as `"20mbit"`, a number, a bool, a list, a queue."""
@@ -25,14 +26,15 @@ class Flow:
 
 
 def Tcp(
-    congestion_control: str,
+    congestion_control: str | OwnControl,
     *,
     direction: str = "up",
     count: int = 1,
     name: str | None = None,
     **keys: Value,
 ) -> Flow:
-    """So many equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`."""
+    """So many equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`,
+    or one of your own: `own(Mine)`."""
     keys = {"congestion_control": congestion_control, "direction": direction, **keys}
     return Flow("tcp", {**keys, "count": count} if count != 1 else keys, name)
 

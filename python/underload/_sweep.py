@@ -153,7 +153,7 @@ def sweep(
         file["short"] = True
     if stop is not None:
         file["stop"] = dict(stop)
-    if brought(list(axes.values())):
+    if any(brought(list(axes.values()))):
         raise ScenarioError(
             f"{scenario.name}: axes: a sweep may go on elsewhere and years later, where an "
             "algorithm of one's own is not; expected those of the program"

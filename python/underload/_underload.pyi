@@ -6,7 +6,9 @@ from typing import Any, final
 __all__ = [
     "COMMIT",
     "VERSION",
+    "Ack",
     "Backlog",
+    "CongestionEvent",
     "Environment",
     "Frame",
     "Link",
@@ -100,12 +102,12 @@ class Run:
     def plots(self) -> list[tuple[str, str, str, str]]: ...
     def report(self, path: str) -> None: ...
 
-_Brought = tuple[str, str, Callable[[int], Any]]
+_Brought = tuple[str, str, Callable[..., Any]]
 
 def run(
     scenario: Scenario,
     asked: dict[str, Any],
-    own: list[_Brought],
+    own: tuple[list[_Brought], list[tuple[_Brought, str | None]]],
     hear: Callable[[str, Any], None],
 ) -> Run: ...
 def load(path: str, is_temporary: bool) -> Run: ...
@@ -140,6 +142,74 @@ class Link:
     def next_ns(self) -> int | None: ...
     def backlog(self) -> tuple[int, int]: ...
     def events(self) -> list[_Event]: ...
+
+@final
+class Ack:
+    """An acknowledgement, after the transport has taken it in. Segments are full ones."""
+
+    @property
+    def now_ns(self) -> int:
+        """When it arrived, ns."""
+    @property
+    def acknowledged(self) -> int:
+        """Segments by which a window may grow."""
+    @property
+    def delivered(self) -> int:
+        """Segments newly known to have arrived."""
+    @property
+    def lost(self) -> int:
+        """Segments newly considered lost."""
+    @property
+    def marked(self) -> int:
+        """Segments newly reported as marked, where the use of ECN counts them."""
+    @property
+    def rtt_ns(self) -> int | None:
+        """Round trip of the last segment that it acknowledges, ns; `None`: not known."""
+    @property
+    def min_rtt_ns(self) -> int:
+        """Smallest round trip seen, ns."""
+    @property
+    def smoothed_rtt_ns(self) -> int:
+        """Smoothed round trip, ns."""
+    @property
+    def prior_in_flight(self) -> int:
+        """Segments in flight before it."""
+    @property
+    def in_flight(self) -> int:
+        """Segments in flight after it."""
+    @property
+    def total_delivered(self) -> int:
+        """Segments delivered since the connection began."""
+    @property
+    def prior_delivered(self) -> int | None:
+        """What that was when the segment left that `delivery_rate` is a sample of: a round trip
+        has passed where it reaches the count at the round's start. `None`: no sample."""
+    @property
+    def delivery_rate(self) -> float | None:
+        """Delivery rate, segments per second; `None`: no sample."""
+    @property
+    def app_limited(self) -> bool:
+        """Whether the application, not the network, limited that rate."""
+    @property
+    def window_limited(self) -> bool:
+        """Whether the window was used up; one that is not should not grow."""
+    @property
+    def state(self) -> str:
+        """`open`, `reducing` (after a mark), `recovery` (of losses) or `timeout`."""
+
+@final
+class CongestionEvent:
+    """A loss, a mark or a timeout."""
+
+    @property
+    def now_ns(self) -> int:
+        """When it was found, ns."""
+    @property
+    def in_flight(self) -> int:
+        """Segments in flight."""
+    @property
+    def min_rtt_ns(self) -> int:
+        """Smallest round trip seen, ns."""
 
 @final
 class PacketMeta:

@@ -31,7 +31,7 @@ mod _underload {
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
-    use super::own::{Backlog, PacketMeta};
+    use super::own::{Ack, Backlog, CongestionEvent, PacketMeta};
     #[pymodule_export]
     use super::queue::{Link, Queue, queue_label, queue_names, replay};
     #[pymodule_export]

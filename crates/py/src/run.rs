@@ -19,7 +19,7 @@ use underload_store::{RunData, RunDir, Table};
 use crate::attend::BETWEEN_SIGNALS;
 use crate::errors::{chain, raise, raise_words};
 use crate::frame::Frame;
-use crate::own::{Brought, Watch};
+use crate::own::{Brought, Watch, ecn_use};
 use crate::scenario::Scenario;
 
 /// What a run tells while it goes on.
@@ -73,11 +73,11 @@ pub fn run(
     py: Python<'_>,
     scenario: &Scenario,
     asked: Asked,
-    own: Vec<Brought>,
+    own: (Vec<Brought>, Vec<(Brought, Option<String>)>),
     hear: &Bound<'_, PyAny>,
 ) -> PyResult<Run> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (watch, is_own) = (Watch::new(&stop), !own.is_empty());
+    let (watch, is_own) = (Watch::new(&stop), !(own.0.is_empty() && own.1.is_empty()));
     let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, asked, &stop)? };
     let (sender, mut receiver) = mpsc::channel();
     let scenario = Arc::clone(&scenario.0);
@@ -139,10 +139,18 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The algorithms that Python brings along.
-fn brought(py: Python<'_>, own: Vec<Brought>, watch: &Arc<Watch>) -> PyResult<Own> {
-    own.into_iter().try_fold(Own::default(), |all, brought| {
+fn brought(
+    py: Python<'_>,
+    (queues, controls): (Vec<Brought>, Vec<(Brought, Option<String>)>),
+    watch: &Arc<Watch>,
+) -> PyResult<Own> {
+    let queues = queues.into_iter().try_fold(Own::default(), |all, brought| {
         let (spec, make) = brought.queues(watch);
         all.queue(&spec, make).map_err(|error| raise_words(py, "SpecError", &error))
+    })?;
+    controls.into_iter().try_fold(queues, |all, (brought, ecn)| {
+        let (name, make) = brought.controls(watch);
+        Ok(all.control(&name, make, ecn_use(ecn.as_deref())?))
     })
 }
 

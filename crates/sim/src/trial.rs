@@ -453,7 +453,10 @@ fn rate(bytes: u64, window: &PhaseWindow) -> u64 {
 
 fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>) -> FlowRecord {
     let (kind, congestion_control) = match &flow.kind {
-        FlowKind::Tcp(tcp) => ("tcp", Some(tcp.algorithm.name().to_owned())),
+        FlowKind::Tcp(tcp) => {
+            let own = tcp.own.as_ref().map(|own| own.name.clone());
+            ("tcp", Some(own.unwrap_or_else(|| tcp.algorithm.name().to_owned())))
+        }
         FlowKind::Sprout => ("sprout", Some(sprout::NAME.to_owned())),
         FlowKind::Udp(_) => ("udp", None),
         FlowKind::Probe(_) => ("probe", None),

@@ -4,6 +4,7 @@
 //! An object's first failure ends the run: it is kept in the [`Watch`] of the run, which raises the
 //! run's stop, and nothing of Python is called any more.
 
+mod control;
 mod queue;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use underload_sim::trial::TrialLabel;
 use crate::errors::raise;
 use crate::run::Run;
 
+pub use control::{Ack, CongestionEvent, ecn_use};
 pub use queue::{Backlog, PacketMeta};
 
 /// An algorithm that Python brings along: its SPEC, the name of its class, and what makes an object

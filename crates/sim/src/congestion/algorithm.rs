@@ -5,8 +5,8 @@
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Prague, Reno, Setup, SlowStartExit,
-    Steered, Vivace, Westwood, Window,
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Own, OwnControl, Prague, Reno, Setup,
+    SlowStartExit, Steered, Vivace, Westwood, Window,
 };
 use crate::tcp::EcnUse;
 
@@ -58,6 +58,8 @@ macro_rules! algorithms {
             $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind($kind),)*
             /// [`Steered`]: no algorithm.
             Steered(Steered),
+            /// [`Own`]: one of the caller's.
+            Own(Own),
         }
 
         impl Controller {
@@ -67,6 +69,11 @@ macro_rules! algorithms {
                     $(Algorithm::$kind => { let $setup = setup; Self::$kind($new) })*
                 }
             }
+
+            /// One of the caller's at the start of a connection.
+            pub fn own(control: &OwnControl, setup: Setup) -> Self {
+                Self::Own(Own((control.make)(setup)))
+            }
         }
 
         impl CongestionControl for Controller {
@@ -74,6 +81,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.on_ack(ack, window),)*
                     Self::Steered(control) => control.on_ack(ack, window),
+                    Self::Own(control) => control.on_ack(ack, window),
                 }
             }
 
@@ -81,6 +89,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.on_loss(loss, window),)*
                     Self::Steered(control) => control.on_loss(loss, window),
+                    Self::Own(control) => control.on_loss(loss, window),
                 }
             }
 
@@ -88,6 +97,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.on_undo(),)*
                     Self::Steered(control) => control.on_undo(),
+                    Self::Own(control) => control.on_undo(),
                 }
             }
 
@@ -95,6 +105,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.on_restart(now, idle, window),)*
                     Self::Steered(control) => control.on_restart(now, idle, window),
+                    Self::Own(control) => control.on_restart(now, idle, window),
                 }
             }
 
@@ -102,6 +113,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.pacing(),)*
                     Self::Steered(control) => control.pacing(),
+                    Self::Own(control) => control.pacing(),
                 }
             }
 
@@ -109,6 +121,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.owns_window(),)*
                     Self::Steered(control) => control.owns_window(),
+                    Self::Own(control) => control.owns_window(),
                 }
             }
 
@@ -116,6 +129,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.is_restored_by_transport(),)*
                     Self::Steered(control) => control.is_restored_by_transport(),
+                    Self::Own(control) => control.is_restored_by_transport(),
                 }
             }
 
@@ -123,6 +137,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.answers_loss_while_reducing(),)*
                     Self::Steered(control) => control.answers_loss_while_reducing(),
+                    Self::Own(control) => control.answers_loss_while_reducing(),
                 }
             }
 
@@ -130,6 +145,7 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$kind(control) => control.holds_back(),)*
                     Self::Steered(control) => control.holds_back(),
+                    Self::Own(control) => control.holds_back(),
                 }
             }
         }

@@ -13,6 +13,7 @@ mod dctcp;
 mod hystart;
 mod marking;
 mod max_filter;
+mod own;
 mod prague;
 mod reno;
 mod steered;
@@ -29,6 +30,7 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
+pub use own::{MakeControl, Own, OwnControl};
 pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
 pub use steered::Steered;
@@ -242,8 +244,8 @@ impl Ack {
     }
 }
 
-/// Blocks of selective acknowledgements reach that far.
-pub(crate) const MAX_WINDOW: u32 = 65_000;
+/// The largest window, segments: blocks of selective acknowledgements reach that far.
+pub const MAX_WINDOW: u32 = 65_000;
 
 #[cfg(test)]
 pub(crate) mod tests {

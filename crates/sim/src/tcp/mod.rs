@@ -38,7 +38,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::congestion::{Algorithm, Controller, PragueConfig, Setup, SlowStartExit};
+use crate::congestion::{Algorithm, Controller, OwnControl, PragueConfig, Setup, SlowStartExit};
 use crate::flow::{Endpoint, Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 use crate::sys::prefetch;
@@ -82,6 +82,8 @@ impl EcnUse {
 pub struct TcpConfig {
     /// Congestion control.
     pub algorithm: Algorithm,
+    /// A congestion control of the caller's instead of `algorithm`.
+    pub own: Option<OwnControl>,
     /// Use of ECN.
     pub ecn: EcnUse,
     /// The condition that ends slow start before the first loss.
@@ -117,6 +119,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Cubic,
+            own: None,
             ecn: EcnUse::Off,
             slow_start_exit: SlowStartExit::HyStart,
             segment_bytes: 1_448,
@@ -155,7 +158,10 @@ impl Tcp {
             prague: config.prague,
             rng,
         };
-        let controller = Controller::new(config.algorithm, setup);
+        let controller = match &config.own {
+            Some(own) => Controller::own(own, setup),
+            None => Controller::new(config.algorithm, setup),
+        };
         Self {
             receiver: Receiver::new(config.ecn.is_accurate()),
             delivery: config.notes_delivery.then(|| Box::new(Delivery::new())),

@@ -11,7 +11,7 @@ use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::FlowDirection;
-use underload_sim::congestion::{Algorithm, PragueConfig};
+use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
 };
@@ -86,7 +86,7 @@ pub fn configure_with(
         let first = flows.len();
         match &flow.kind {
             scenario::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
-            scenario::FlowKind::Tcp(tcp) => add_tcp(&mut flows, flow, tcp, &phases)?,
+            scenario::FlowKind::Tcp(tcp) => add_tcp(&mut flows, flow, tcp, (&phases, own, &label))?,
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, &phases),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Application(app) => {
@@ -178,12 +178,12 @@ fn add_tcp(
     flows: &mut Vec<FlowConfig>,
     flow: &Flow,
     tcp: &TcpFlow,
-    phases: &Phases,
+    (phases, own, label): (&Phases, &Own, &TrialLabel),
 ) -> Result<(), PlanError> {
     let kind = if tcp.congestion_control == sprout::NAME {
         FlowKind::Sprout
     } else {
-        FlowKind::Tcp(tcp_config(&flow.name, tcp)?)
+        FlowKind::Tcp(tcp_config(&flow.name, tcp, own, label)?)
     };
     let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
@@ -191,16 +191,32 @@ fn add_tcp(
     Ok(())
 }
 
-fn tcp_config(flow: &str, tcp: &TcpFlow) -> Result<TcpConfig, PlanError> {
+fn tcp_config(
+    flow: &str,
+    tcp: &TcpFlow,
+    own: &Own,
+    label: &TrialLabel,
+) -> Result<TcpConfig, PlanError> {
+    let wish = if tcp.ecn { EcnUse::Classic } else { EcnUse::Off };
+    let default = TcpConfig::default();
+    let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
+    let notes_delivery = tcp.delivery;
+    if tcp.is_own() {
+        let name = tcp.congestion_control.clone();
+        let Some(brought) = own.find_control(&name).cloned() else {
+            return Err(PlanError::NotBrought { spec: name });
+        };
+        let (ecn, label) = (brought.ecn.unwrap_or(wish), label.clone());
+        let make: Arc<MakeControl> = Arc::new(move |setup| (brought.make)(&label, setup));
+        let own = Some(OwnControl { name, make });
+        return Ok(TcpConfig { own, ecn, receive_window_bytes, notes_delivery, ..default });
+    }
     let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
         let name = tcp.congestion_control.clone();
         let known = format!("{} or {}", Algorithm::names(), sprout::NAME);
         PlanError::UnknownAlgorithm { flow: flow.to_owned(), name, known }
     })?;
-    let ecn = algorithm.ecn(if tcp.ecn { EcnUse::Classic } else { EcnUse::Off });
-    let default = TcpConfig::default();
-    let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
-    let notes_delivery = tcp.delivery;
+    let ecn = algorithm.ecn(wish);
     let linux = PragueConfig::default();
     let prague = PragueConfig {
         rtt_target: tcp.rtt_target.unwrap_or(linux.rtt_target),
