@@ -1,5 +1,6 @@
 //! Speaking to what people already run: servers for clients of other tools.
 //!
+//! - [`bind`]: sockets of which IPv4 and IPv6 have one each.
 //! - `channel` (with the feature of that name): the page's probes as datagrams, over WebRTC.
 //! - [`https`]: questions and messages to servers of others, without a runtime.
 //! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
@@ -18,6 +19,7 @@
 //! clock, no amplification, payload that is generated here and never echoed, and no panic on any
 //! bytes. `docs/interoperability.md` has the transcripts.
 
+pub mod bind;
 #[cfg(feature = "channel")]
 pub mod channel;
 pub mod https;

@@ -2,13 +2,14 @@
 //!
 //! A listener is started in [`start`] and kept in [`Extra`], whose end is its end.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use underload_compat::bind;
 #[cfg(feature = "whole")]
 use underload_compat::channel::{ChannelLimits, ChannelServer};
 use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
@@ -224,7 +225,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         let ledger = self.ledger.clone();
         match tool {
             Tool::Irtt => {
-                let socket = UdpSocket::bind(at)?;
+                let socket = bind::udp(at)?;
                 let limits = IrttLimits { duration_max, policy, ..IrttLimits::default() };
                 let at = socket.local_addr()?;
                 eprintln!("irtt clients at {at}");
@@ -232,17 +233,17 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 Ok((Running::Irtt { _server: server }, at))
             }
             Tool::Iperf3 => {
-                let listener = TcpListener::bind(at)?;
+                let listener = bind::tcp(at)?;
                 let at = listener.local_addr()?;
                 let (bit_per_s_max, base) = (Some(bit_per_s), Iperf3Limits::default());
                 let limits = Iperf3Limits { bit_per_s_max, duration_max, policy, ..base };
                 eprintln!("iperf3 clients at {at}");
-                let socket = UdpSocket::bind(at)?;
+                let socket = bind::udp(at)?;
                 let server = Iperf3Server::start(listener, socket, limits, ledger)?;
                 Ok((Running::Iperf3 { _server: server }, at))
             }
             Tool::Nq | Tool::Web => {
-                let listener = TcpListener::bind(at)?;
+                let listener = bind::tcp(at)?;
                 let at = listener.local_addr()?;
                 let channels = if tool == Tool::Web {
                     eprintln!("browsers at https://{at}/");
@@ -264,7 +265,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 Ok((Running::Nq { _server: server }, at))
             }
             Tool::Stamp => {
-                let socket = UdpSocket::bind(at)?;
+                let socket = bind::udp(at)?;
                 let local = socket.local_addr()?;
                 eprintln!("STAMP senders at {local}");
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
@@ -296,7 +297,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
 /// Data channels for the page's probes, on the UDP port of the same number.
 #[cfg(feature = "whole")]
 fn channels(at: SocketAddr, ledger: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
-    let socket = UdpSocket::bind(at).context("the UDP port for its data channels")?;
+    let socket = bind::udp(at).context("the UDP port for its data channels")?;
     let server = ChannelServer::start(socket, ChannelLimits::default(), ledger)?;
     Ok(Some(Arc::new(server)))
 }

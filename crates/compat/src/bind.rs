@@ -1,0 +1,68 @@
+//! Where servers listen: IPv4 and IPv6 have sockets of their own, so that both can be at all
+//! addresses and one port, and addresses are what they seem.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use socket2::{Domain, Socket, Type};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listener of TCP.
+///
+/// # Errors
+/// What the system says: the port is taken, or not for this user.
+pub fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(at, Type::STREAM)?;
+    // As usual: what an earlier server left behind does not keep the port.
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A socket of UDP.
+///
+/// # Errors
+/// As [`tcp`].
+pub fn udp(at: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = socket(at, Type::DGRAM)?;
+    socket.bind(&at.into())?;
+    Ok(socket.into())
+}
+
+fn socket(at: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), kind, None)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn both_families_listen_at_all_addresses_and_one_port() {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            eprintln!(
+                "SKIPPED both_families_listen_at_all_addresses_and_one_port: there is no IPv6"
+            );
+            return;
+        }
+        // Somebody else may have the other half of a port.
+        let both = (0..20).any(|_| {
+            let first = tcp((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+            let port = first.local_addr().unwrap().port();
+            assert!(tcp((Ipv4Addr::UNSPECIFIED, port).into()).is_err(), "it is taken");
+            let _udp = udp((Ipv4Addr::UNSPECIFIED, port).into());
+            tcp((Ipv6Addr::UNSPECIFIED, port).into()).is_ok()
+                && udp((Ipv6Addr::UNSPECIFIED, port).into()).is_ok()
+        });
+        assert!(both);
+    }
+}
