@@ -317,7 +317,8 @@ impl Host {
         let Some(channels) = &self.channels else { return status(StatusCode::NOT_FOUND) };
         let (head, body) = request.into_parts();
         let read = timeout(HANDSHAKE_MAX, Limited::new(body, OFFER_BYTES_MAX).collect()).await;
-        let Ok(Ok(read)) = read else { return status(StatusCode::PAYLOAD_TOO_LARGE) };
+        let Ok(read) = read else { return status(StatusCode::REQUEST_TIMEOUT) };
+        let Ok(read) = read else { return status(StatusCode::PAYLOAD_TOO_LARGE) };
         let bytes = read.to_bytes();
         let Ok(offer) = str::from_utf8(&bytes) else { return status(StatusCode::BAD_REQUEST) };
         let authority = head.headers.get(HOST).and_then(|host| host.to_str().ok());
