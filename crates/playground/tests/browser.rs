@@ -1,0 +1,217 @@
+//! The playground's page in a real browser: under a policy that forbids every script but its own,
+//! on a desk and in a hand, by day and night, with every queue.
+//!
+//! Skipped, which is told, without Chromium or without the module (`cargo xtask playground`). What
+//! `axe` finds is looked at where `UNDERLOAD_AXE` names its `axe.min.js`, or
+//! `npm install --prefix ~/.cache/underload axe-core` put it there.
+
+#[expect(dead_code, reason = "shared with the fleet's pages, which need more of it")]
+#[path = "../../orchestrator/tests/browser/chromium.rs"]
+mod chromium;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use chromium::{Browser, Screen};
+
+/// What a site that serves the book could allow at the least.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; \
+    style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'";
+/// The colours that the book's theme gives the page.
+const THEME: &str = ":root { color-scheme: light dark; --bg: #fff; --fg: #222; --links: #1a5fb4; }
+@media (prefers-color-scheme: dark) { :root { --bg: #161923; --fg: #d0d4dc; --links: #7aa8ff; } }
+body { background: var(--bg); color: var(--fg); margin: 1rem; font: 16px sans-serif; }";
+
+/// Where `cargo xtask playground` puts what a browser runs.
+fn module() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target =
+        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    target.join("playground/playground.wasm")
+}
+
+/// The page of the docs as the book shows it, without the book around it: address, kind, content.
+fn files(module: &[u8]) -> Vec<(&'static str, &'static str, String)> {
+    let page = include_str!("../../../docs/playground.md");
+    // Markup stands in it as it is; of the text the first heading is enough.
+    let markup: Vec<&str> = page
+        .lines()
+        .take_while(|line| !line.starts_with("## "))
+        .filter(|line| line.starts_with('<'))
+        .collect();
+    let markup = markup.join("\n");
+    assert!(markup.contains("pg-root") && markup.contains("playground/playground.js"), "{markup}");
+    let page = format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Playground</title>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <link rel=\"stylesheet\" href=\"theme.css\"></head><body><main><h1>Playground</h1>\
+         {markup}</main></body></html>"
+    );
+    let text = data_encoding::BASE64.encode(module);
+    vec![
+        ("/", "text/html", page),
+        ("/theme.css", "text/css", THEME.to_owned()),
+        (
+            "/playground/playground.css",
+            "text/css",
+            include_str!("../page/playground.css").to_owned(),
+        ),
+        (
+            "/playground/playground.js",
+            "text/javascript",
+            include_str!("../page/playground.js").to_owned(),
+        ),
+        (
+            "/playground/playground-module.js",
+            "text/javascript",
+            format!("window.UNDERLOAD_PLAYGROUND = \"{text}\";\n"),
+        ),
+    ]
+}
+
+/// Serves them for as long as the test's process lives.
+fn serve(files: Vec<(&'static str, &'static str, String)>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let files = Arc::new(files);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let files = Arc::clone(&files);
+            // A browser opens connections that it does not use yet.
+            std::thread::spawn(move || answer(&stream, &files));
+        }
+    });
+    address
+}
+
+fn answer(stream: &TcpStream, files: &[(&'static str, &'static str, String)]) {
+    let mut reader = BufReader::new(stream);
+    let (mut request, mut line) = (String::new(), String::new());
+    while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+        if request.is_empty() {
+            request.clone_from(&line);
+        }
+        line.clear();
+    }
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    // Browsers ask for an icon, whatever the page says.
+    let found = files.iter().find(|(name, ..)| *name == path);
+    let (status, kind, content) = match found {
+        Some((_, kind, content)) => ("200 OK", *kind, content.as_str()),
+        None if path == "/favicon.ico" => ("204 No Content", "image/png", ""),
+        None => ("404 Not Found", "text/plain", ""),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {}\r\n\
+         Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\n\
+         Connection: close\r\n\r\n",
+        content.len()
+    );
+    let mut stream = stream;
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(content.as_bytes()));
+}
+
+/// Chromium on the page, and the text of axe-core if it is installed; `None` where something is
+/// missing, which is told.
+fn opened(test: &str) -> Option<(Browser, SocketAddr, Option<String>)> {
+    let Ok(bytes) = std::fs::read(module()) else {
+        let module = module();
+        eprintln!("SKIPPED {test}: no {}; cargo xtask playground", module.display());
+        return None;
+    };
+    let Some(program) = chromium::program() else {
+        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+        return None;
+    };
+    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
+    let axe = named.or_else(|| Some(home?.join(usual)));
+    let axe = axe.and_then(|path| std::fs::read_to_string(path).ok());
+    if axe.is_none() {
+        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
+    }
+    Some((Browser::start(&program), serve(files(&bytes)), axe))
+}
+
+/// What makes a page hard to use for some, with the elements.
+fn obstacles(browser: &mut Browser, axe: &str) -> Vec<Value> {
+    browser.value(&format!("{axe}; undefined"));
+    let found = browser.value(
+        "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
+            .map((it) => [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
+    );
+    found.as_array().expect("a list").clone()
+}
+
+#[test]
+fn the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
+    let test = "the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
+    let Some((mut browser, address, axe)) = opened(test) else { return };
+    let mut faults = Vec::new();
+    for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
+        browser.screen(screen, is_dark);
+        browser.open(&format!("http://{address}/"));
+        browser.until("document.querySelector('#pg-root').dataset.took");
+        assert_eq!(browser.value("document.querySelectorAll('.pg-charts svg').length"), 4);
+        browser.value("document.querySelector('details').open = true");
+        let what = format!("{screen:?} dark: {is_dark}");
+        let beside = "document.documentElement.scrollWidth - innerWidth";
+        if browser.value(beside).as_f64().is_none_or(|pixels| pixels > 0.0) {
+            faults.push(format!("{what}: wider than the screen"));
+        }
+        let complaints = std::mem::take(&mut browser.complaints);
+        faults.extend(complaints.iter().map(|complaint| format!("{what}: {complaint}")));
+        if let Some(axe) = &axe {
+            let found = obstacles(&mut browser, axe);
+            faults.extend(found.iter().map(|found| format!("{what}: {found}")));
+            // Axe writes into the console what the policy kept it from.
+            browser.complaints.clear();
+        }
+        if let Some(folder) = std::env::var_os("UNDERLOAD_PICTURES_OF_ALL") {
+            let file = format!("playground-{screen:?}.png").to_lowercase();
+            std::fs::write(PathBuf::from(folder).join(file), browser.picture(true)).expect(test);
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_queue_and_every_slider_gives_another_trial() {
+    let test = "every_queue_and_every_slider_gives_another_trial";
+    let Some((mut browser, address, _)) = opened(test) else { return };
+    browser.screen(Screen::Phone, false);
+    browser.open(&format!("http://{address}/"));
+    browser.until("document.querySelector('#pg-root').dataset.took");
+    let queues = browser
+        .value("[...document.querySelector('#pg-queue').options].map((option) => option.value)");
+    let queues: Vec<&str> = queues.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(queues.contains(&"codel") && queues.contains(&"dualpi2"), "{queues:?}");
+    let scenario = "document.querySelector('.pg-scenario pre code').textContent";
+    for queue in &queues {
+        browser.value(&format!(
+            "(() => {{ const it = document.querySelector('#pg-queue'); it.value = '{queue}';
+                it.dispatchEvent(new Event('change')); }})()"
+        ));
+        browser.until(&format!("{scenario}.includes('\"{queue}')"));
+    }
+    let sliders = browser.value("document.querySelectorAll('#pg-root input[type=range]').length");
+    let sliders = sliders.as_u64().expect("a number");
+    assert!(sliders >= 4, "{sliders}");
+    for slider in 0..sliders {
+        let before = browser.text(scenario);
+        browser.value(&format!(
+            "(() => {{ const it = document.querySelectorAll('#pg-root input[type=range]')[{slider}];
+                it.value = Number(it.value) < Number(it.max) ? Number(it.value) + 1 : 0;
+                it.dispatchEvent(new Event('input')); }})()"
+        ));
+        browser.until(&format!("{scenario} !== {}", Value::from(before)));
+    }
+    let told = browser.text("document.querySelector('.pg-told').textContent");
+    assert!(told.contains("packets dropped"), "{told}");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
