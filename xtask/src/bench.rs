@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::checks::succeed;
-use crate::{agent_size, measure, python, sim_live, simulator, sweep, varying_links};
+use crate::{agent_size, measure, python, sim_live, simulator, sweep, varying_links, web};
 
 struct Bench {
     name: &'static str,
@@ -137,6 +137,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         println!("{:<18}{}", measure::NAME, measure::WHAT);
         println!("{:<18}{}", sim_live::NAME, sim_live::WHAT);
         println!("{:<18}{}", varying_links::NAME, varying_links::WHAT);
+        println!("{:<18}{}", web::NAME, web::WHAT);
         println!("{:<18}{}", agent_size::NAME, agent_size::WHAT);
         println!("{:<18}{}", python::NAME, python::WHAT);
         return Ok(());
@@ -147,6 +148,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         measure::NAME => return measure::run(rest),
         sim_live::NAME => return sim_live::run(rest),
         varying_links::NAME => return varying_links::run(rest),
+        web::NAME => return web::run(rest),
         agent_size::NAME => return agent_size::run(rest),
         python::NAME => return python::compare(rest),
         _ => {}
@@ -160,6 +162,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             measure::NAME,
             sim_live::NAME,
             varying_links::NAME,
+            web::NAME,
             agent_size::NAME,
             python::NAME,
         ];

@@ -24,6 +24,7 @@ mod targets;
 mod test_run;
 mod tidy;
 mod varying_links;
+mod web;
 
 use std::env;
 use std::process::ExitCode;
