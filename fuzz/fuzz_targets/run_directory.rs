@@ -8,11 +8,12 @@ use libfuzzer_sys::fuzz_target;
 use underload_report::{render, summary_lines, table, warnings};
 use underload_store::RunDir;
 
-// Up to four files after one another, each behind its length in three bytes.
+// Up to five files after one another, each behind its length in three bytes.
 fuzz_target!(|bytes: &[u8]| {
     let directory = Scratch::new();
     let mut rest = bytes;
-    for name in ["run.json", "trials.jsonl", "samples.parquet", "series.parquet"] {
+    let names = ["run.json", "trials.jsonl", "samples.parquet", "series.parquet", "trials.parquet"];
+    for name in names {
         let Some((length, after)) = rest.split_first_chunk::<3>() else { break };
         let length = u32::from_be_bytes([0, length[0], length[1], length[2]]) as usize;
         let (content, after) = after.split_at(after.len().min(length));

@@ -6,7 +6,7 @@ use underload_record::schema::{CeAlarm, CeRule, Direction, RunRecord, TrialRecor
 
 use crate::words::count;
 
-/// Alarms told one by one; `run.json` has all.
+/// Alarms told one by one; the run's record has all.
 const MOST_ALARMS: usize = 5;
 
 /// What two alarms have in common that are told in one line.
@@ -38,7 +38,7 @@ pub(crate) fn lines(record: &RunRecord, suffix: &str) -> Vec<String> {
     let mut lines: Vec<String> = groups.iter().take(MOST_ALARMS).map(line).collect();
     let more = groups.len().saturating_sub(MOST_ALARMS);
     if more > 0 {
-        lines.push(format!("There are {more} more CE alarms{suffix}; run.json has them."));
+        lines.push(format!("There are {more} more CE alarms{suffix}; the run's record has them."));
     }
     lines
 }
@@ -97,7 +97,7 @@ mod tests {
         let mut record = record(&[&many]);
         let told = lines(&record, "");
         assert_eq!(told.len(), 6);
-        assert_eq!(told[5], "There are 4 more CE alarms; run.json has them.");
+        assert_eq!(told[5], "There are 4 more CE alarms; the run's record has them.");
         record.trials[0].validity = synthetic::late();
         assert_eq!(lines(&record, ""), Vec::<String>::new());
     }

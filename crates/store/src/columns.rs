@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use underload_disk::{Access, GrowingFile, NewFile};
 
 use crate::StoreError;
+use crate::read::open_file;
 use crate::values::{guarded, optional, required, with_levels};
 
 /// Type and meaning of a column.
@@ -114,6 +115,44 @@ impl TableWriter {
     }
 }
 
+/// A table under way, in no other's place until it is whole.
+pub(super) struct NewTable {
+    writer: SerializedFileWriter<NewFile>,
+    path: PathBuf,
+}
+
+impl NewTable {
+    pub(super) fn begin<S: AsRef<str>>(
+        path: &Path,
+        layout: &Layout<S>,
+    ) -> Result<Self, StoreError> {
+        let file = NewFile::beside(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
+        let writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
+        Ok(Self { writer, path: path.to_owned() })
+    }
+
+    /// Adds a row group; all columns have as many values.
+    pub(super) fn write(&mut self, columns: &[Column]) -> Result<(), StoreError> {
+        append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
+    }
+
+    /// The finished table, if no other file has its name.
+    pub(super) fn claim(self) -> Result<(), StoreError> {
+        self.finish(NewFile::claim)
+    }
+
+    /// The finished table, in the place of any other file of its name.
+    pub(super) fn replace(self) -> Result<(), StoreError> {
+        self.finish(NewFile::replace)
+    }
+
+    fn finish(self, place: fn(NewFile) -> io::Result<()>) -> Result<(), StoreError> {
+        let Self { writer, path } = self;
+        let file = writer.into_inner().map_err(|error| write_error(&path, &error))?;
+        place(file).map_err(StoreError::io(&path, "write"))
+    }
+}
+
 impl fmt::Debug for TableWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableWriter").field("path", &self.path).finish_non_exhaustive()
@@ -170,15 +209,13 @@ pub(super) fn merge(
     layout: &Layout,
     parts: impl Iterator<Item = std::path::PathBuf>,
 ) -> Result<(), StoreError> {
-    let file = NewFile::beside(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
-    let mut writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
+    let mut table = NewTable::begin(path, layout)?;
     for part in parts {
         let input = File::open(&part).map_err(StoreError::io(&part, "open"))?;
-        let copied = guarded(|| append_groups(&mut writer, &input));
+        let copied = guarded(|| append_groups(&mut table.writer, &input));
         copied.map_err(|error| write_error(path, &error))?;
     }
-    let file = writer.into_inner().map_err(|error| write_error(path, &error))?;
-    file.claim().map_err(StoreError::io(path, "write"))
+    table.claim()
 }
 
 fn append_groups(writer: &mut SerializedFileWriter<NewFile>, input: &File) -> ParquetResult<()> {
@@ -210,14 +247,8 @@ pub(super) fn read(
     wanted: &dyn Fn(i64) -> bool,
     take: &mut dyn FnMut(Vec<Column>) -> Result<(), String>,
 ) -> Result<(), StoreError> {
-    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
     let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
-    let reader = guarded(|| SerializedFileReader::new(file)).map_err(|e| damaged(e.to_string()))?;
-    if *reader.metadata().file_metadata().schema()
-        != *schema(layout).map_err(|e| damaged(e.to_string()))?
-    {
-        return Err(damaged("its columns are not those of this format version".to_owned()));
-    }
+    let reader = open(path, layout)?;
     let mut rows_left = row_limit;
     for position in 0..reader.num_row_groups() {
         let metadata = reader.metadata().row_group(position);
@@ -233,6 +264,21 @@ pub(super) fn read(
         take(columns.map_err(|error| damaged(error.to_string()))?).map_err(damaged)?;
     }
     Ok(())
+}
+
+/// Opens a table, and refuses one with other columns.
+pub(super) fn open<S: AsRef<str>>(
+    path: &Path,
+    layout: &Layout<S>,
+) -> Result<SerializedFileReader<File>, StoreError> {
+    let file = open_file(path)?;
+    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+    let told = |error: ParquetError| damaged(error.to_string());
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(told)?;
+    if *reader.metadata().file_metadata().schema() != *schema(layout).map_err(told)? {
+        return Err(damaged("its columns are not those of this format version".to_owned()));
+    }
+    Ok(reader)
 }
 
 pub(super) fn read_group<R: ChunkReader + 'static, S>(

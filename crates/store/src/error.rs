@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use underload_record::schema::FORMAT_VERSION;
+use crate::records::NEWEST_VERSION;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum StoreError {
     },
     /// Written by a newer program.
     #[error(
-        "{}: format version {found}; this program reads versions 1 to {FORMAT_VERSION}",
+        "{}: format version {found}; this program reads versions 1 to {NEWEST_VERSION}",
         path.display()
     )]
     Version {

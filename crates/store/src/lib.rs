@@ -11,6 +11,9 @@
 //! lines; what a power cut damaged of the trials since the last time is left out when it is read,
 //! and named.
 //!
+//! Of a run of many trials `run.json` has no trials and names `trials.parquet`, which has them
+//! (module `records`).
+//!
 //! A sweep of a million trials has a directory of its own kind: [`sweep`]. Runs that follow each
 //! other for months are a [`series`], out of which old ones can be taken.
 //!
@@ -24,6 +27,7 @@ mod folder;
 pub mod host;
 mod packets;
 mod read;
+mod records;
 mod resume;
 mod rows;
 pub mod series;
@@ -37,6 +41,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use underload_disk::{self as disk, Access, GrowingFile};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
@@ -54,8 +59,8 @@ use folder::Folder;
 
 const RECORD: &str = "run.json";
 const JOURNAL: &str = "trials.jsonl";
-/// Trials of a `run.json` with a line for every field, at most.
-const MOST_INDENTED: usize = 2_000;
+/// Trials that `run.json` holds, at most; more are in `trials.parquet`.
+const MOST_IN_RECORD: usize = 2_000;
 const PARTS: &str = "parts";
 /// Names that are tried where one is taken.
 const MOST_NAMES: u32 = 10_000;
@@ -75,6 +80,8 @@ pub struct RunDir {
     journal: GrowingFile,
     journal_bytes: u64,
     keeps_samples: bool,
+    /// [`MOST_IN_RECORD`]; less in tests.
+    most_in_record: usize,
     /// Parts that may not be on the disk yet.
     unsynced: Vec<PathBuf>,
     /// Nobody else goes on with the run meanwhile; `None` where the file system has no locks.
@@ -117,6 +124,7 @@ impl RunDir {
                     journal,
                     journal_bytes: 0,
                     keeps_samples: true,
+                    most_in_record: MOST_IN_RECORD,
                     unsynced: Vec::new(),
                     _lock: lock,
                 })
@@ -295,12 +303,14 @@ impl RunDir {
             columns::merge(&path.join(name), layout, parts)?;
         }
         let trials = path.join(TRIALS);
-        let table = trials::table(&self.record.trials)
-            .map_err(|reason| StoreError::Table { path: trials.clone(), reason })?;
-        disk::write_new(&trials, &table, Access::Usual)
-            .map_err(StoreError::io(&trials, "create"))?;
         let record = path.join(RECORD);
-        let json = encode(&record, &self.record)?;
+        let json = if self.record.trials.len() > self.most_in_record {
+            records::write(&trials, &self.record.trials)?;
+            records::encode(&record, &mut self.record)?
+        } else {
+            trials::write(&trials, &self.record.trials)?;
+            encode(&record, &self.record)?
+        };
         disk::write_whole(&record, &json, Access::Usual)
             .map_err(StoreError::io(&record, "replace"))?;
         let (parts, journal) = (path.join(PARTS), path.join(JOURNAL));
@@ -365,15 +375,9 @@ fn begin(folder: &Folder, record: &RunRecord) -> Result<GrowingFile, StoreError>
     Ok(journal)
 }
 
-fn encode(path: &Path, record: &RunRecord) -> Result<Vec<u8>, StoreError> {
-    // Nobody reads thousands of trials, and indented they take twice the room.
-    let encode = if record.trials.len() > MOST_INDENTED {
-        serde_json::to_vec
-    } else {
-        serde_json::to_vec_pretty
-    };
-    let mut json =
-        encode(record).map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
+fn encode(path: &Path, record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    let mut json = serde_json::to_vec_pretty(record)
+        .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
     json.push(b'\n');
     Ok(json)
 }

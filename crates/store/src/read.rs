@@ -1,20 +1,22 @@
 //! Reading a run directory, complete or not, trusting nothing in it.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
+use super::records::{self, Apart, TrialsIn};
 use super::{JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows};
 
 /// Rows of a table that are read at most: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of `run.json` and `trials.jsonl` that are read at most: a million trials take 2 GB.
-const TEXT_LIMIT: u64 = 3 << 30;
+/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read at
+/// most: a million trials take 2 GB.
+pub(super) const TEXT_LIMIT: u64 = 3 << 30;
 
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,37 +86,65 @@ impl RunDir {
         path: impl AsRef<Path>,
         wanted: impl Fn(&TrialRecord) -> bool,
     ) -> Result<RunData, StoreError> {
+        RunDir::read_chosen(path, |run| {
+            let wanted = run.record.trials.iter().filter(|trial| wanted(trial));
+            wanted.map(|trial| trial.index).collect()
+        })
+    }
+
+    /// As [`RunDir::read_trials`], of the trials that `choose` names by their index; it is given
+    /// the run without samples and series.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::read`].
+    pub fn read_chosen(
+        path: impl AsRef<Path>,
+        choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
+    ) -> Result<RunData, StoreError> {
         let path = path.as_ref();
         let record_path = path.join(RECORD);
-        let record = parse(&record_path, &read_text(&record_path)?)?;
+        let (mut record, trials_in) = parse(&record_path, &read_text(&record_path)?)?;
         if !record.complete {
             return incomplete(path, record);
         }
-        let kept: BTreeSet<u32> =
-            record.trials.iter().filter(|trial| wanted(trial)).map(|trial| trial.index).collect();
+        if let Some(trials_in) = trials_in {
+            record.trials = records::read(path, &trials_in, &arm_names(&record.arms))?;
+        }
         let (samples, series) = (Vec::new(), Vec::new());
         let mut data = RunData { record, samples, series, left_out: Vec::new() };
+        let kept = choose(&data);
         read_tables(path, &kept, &mut data)?;
         Ok(data)
     }
 }
 
-/// `run.json` as it was written, for a run that is not complete without trials.
+/// `run.json` as it was written: without trials where the run is not complete, or has too many.
 pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
     let path = path.join(RECORD);
-    parse(&path, &read_text(&path)?)
+    parse(&path, &read_text(&path)?).map(|(record, _)| record)
 }
 
-/// Reads the text of a `run.json`: any bytes give a record or an error.
+/// Reads the text of a `run.json` that holds its trials: any bytes give a record or an error.
 ///
 /// # Errors
 ///
-/// [`StoreError::Json`], [`StoreError::Version`] or [`StoreError::Inconsistent`].
+/// [`StoreError::Json`], [`StoreError::Version`] or [`StoreError::Inconsistent`]; that also where
+/// the trials are in a table beside it, which a text alone does not have.
 pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
-    parse(Path::new(RECORD), text)
+    let path = Path::new(RECORD);
+    match parse(path, text)? {
+        (record, None) => Ok(record),
+        (_, Some(_)) => Err(StoreError::Inconsistent {
+            path: path.to_owned(),
+            reason: "its trials are in a table beside it; read the directory".to_owned(),
+        }),
+    }
 }
 
-fn parse(path: &Path, text: &[u8]) -> Result<RunRecord, StoreError> {
+/// The record, in the form of [`FORMAT_VERSION`] whatever version it was written in, and where its
+/// trials are if not in it.
+fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), StoreError> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         format_version: u64,
@@ -122,12 +152,21 @@ fn parse(path: &Path, text: &[u8]) -> Result<RunRecord, StoreError> {
     let json = |source| StoreError::Json { path: path.to_owned(), source };
     // The version first: a newer format may not have the other fields.
     let found = serde_json::from_slice::<Versioned>(text).map_err(json)?.format_version;
-    if found == 0 || found > u64::from(FORMAT_VERSION) {
+    if found == 0 || found > u64::from(records::NEWEST_VERSION) {
         return Err(StoreError::Version { path: path.to_owned(), found });
     }
-    let record: RunRecord = serde_json::from_slice(text).map_err(json)?;
-    check(&record).map_err(|reason| StoreError::Inconsistent { path: path.to_owned(), reason })?;
-    Ok(record)
+    let mut record: RunRecord = serde_json::from_slice(text).map_err(json)?;
+    let inconsistent = |reason| StoreError::Inconsistent { path: path.to_owned(), reason };
+    check(&record).map_err(inconsistent)?;
+    if record.format_version == FORMAT_VERSION {
+        return Ok((record, None));
+    }
+    let apart: Apart = serde_json::from_slice(text).map_err(json)?;
+    if !record.trials.is_empty() {
+        return Err(inconsistent("has trials, and says that they are in a table".to_owned()));
+    }
+    record.format_version = FORMAT_VERSION;
+    Ok((record, Some(apart.trials_in)))
 }
 
 /// What later code relies on: indices are positions, names are known and unique.
@@ -260,16 +299,22 @@ fn journal(
     Ok((trials, wrong))
 }
 
-fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
-    let facts = file.metadata().map_err(StoreError::io(path, "read"))?;
-    let refused = |reason| Err(StoreError::Inconsistent { path: path.to_owned(), reason });
-    // A device or a pipe has no size, and may have no end.
+/// Opens a file, and nothing that has no size and may have no end: to open a pipe would wait for
+/// whoever writes into it.
+pub(super) fn open_file(path: &Path) -> Result<File, StoreError> {
+    let facts = fs::metadata(path).map_err(StoreError::io(path, "open"))?;
     if !facts.is_file() {
-        return refused("not a regular file".to_owned());
+        let reason = "not a regular file".to_owned();
+        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
     }
-    if facts.len() > TEXT_LIMIT {
-        return refused(format!("larger than {TEXT_LIMIT} bytes"));
+    File::open(path).map_err(StoreError::io(path, "open"))
+}
+
+fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let file = open_file(path)?;
+    if file.metadata().map_err(StoreError::io(path, "read"))?.len() > TEXT_LIMIT {
+        let reason = format!("larger than {TEXT_LIMIT} bytes");
+        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
     }
     let mut text = Vec::new();
     file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
@@ -310,6 +355,12 @@ mod tests {
         let endless = folder.path().join("endless");
         std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
         let error = read_text(&endless).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+        // To open it would wait for ever.
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        let error = read_text(&pipe).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
     }
 }

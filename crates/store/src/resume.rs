@@ -10,8 +10,8 @@ use underload_record::schema::{RunRecord, TrialRecord};
 
 use super::folder::{Folder, lock};
 use super::{
-    JOURNAL, PACKETS, PARTS, RECORD, RunData, RunDir, SAMPLES, SERIES, StoreError, TRIALS, encode,
-    part, read,
+    JOURNAL, MOST_IN_RECORD, PACKETS, PARTS, RECORD, RunData, RunDir, SAMPLES, SERIES, StoreError,
+    TRIALS, encode, part, read,
 };
 
 /// Folders with files of single trials, whose names begin with the trial's number.
@@ -80,6 +80,7 @@ impl RunDir {
             journal,
             journal_bytes,
             keeps_samples: true,
+            most_in_record: MOST_IN_RECORD,
             unsynced: Vec::new(),
             _lock: Some(lock),
         };

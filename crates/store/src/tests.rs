@@ -10,9 +10,9 @@ use underload_record::schema::{
 
 use super::*;
 
-const SAMPLES_EACH: usize = 3;
+pub(crate) const SAMPLES_EACH: usize = 3;
 
-fn record() -> RunRecord {
+pub(crate) fn record() -> RunRecord {
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: String::new(),
@@ -35,7 +35,7 @@ fn record() -> RunRecord {
     }
 }
 
-fn trial(index: u32) -> (TrialRecord, Vec<Sample>) {
+pub(crate) fn trial(index: u32) -> (TrialRecord, Vec<Sample>) {
     let flow = FlowRecord { name: "probe".to_owned(), ..FlowRecord::default() };
     let latency =
         LatencySummary { probe: "probe".to_owned(), sent: 3, ..LatencySummary::default() };

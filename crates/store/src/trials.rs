@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::Path;
 
 use parquet::data_type::ByteArray;
 use underload_record::schema::{
     BottleneckSummary, Direction, LatencyMeasure, LatencySummary, Phase, TrialRecord, Validity,
 };
 
-use super::columns::{self, Column, Kind, Layout};
+use super::StoreError;
+use super::columns::{Column, Kind, Layout, NewTable};
 
 /// Columns of `trials.parquet`.
 pub(super) const TRIALS: &Layout = &[
@@ -199,10 +201,11 @@ fn long(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The table of some trials as the bytes of a Parquet file.
-pub(super) fn table(trials: &[TrialRecord]) -> Result<Vec<u8>, String> {
-    let groups = trials.chunks(GROUP_ROWS).map(from_trials);
-    columns::bytes(TRIALS, groups)
+/// Writes the table of some trials, where no file of its name is.
+pub(super) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
+    let mut table = NewTable::begin(path, TRIALS)?;
+    trials.chunks(GROUP_ROWS).try_for_each(|trials| table.write(&from_trials(trials)))?;
+    table.claim()
 }
 
 #[cfg(test)]

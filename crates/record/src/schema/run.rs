@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArmSummary, Expectation, Headline, PlotRecord, StudyRecord, TrialRecord};
 
-/// The version of the run directory's format that this crate writes; readers refuse a newer one.
+/// The version of the run directory's format whose `run.json` is all of [`RunRecord`]. A directory
+/// that holds the trials in a table has the next one, and is read into the same record.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// A run: all trials of one scenario. The content of `run.json`.
@@ -15,7 +16,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// and the commit.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`FORMAT_VERSION`] of the writer.
+    /// [`FORMAT_VERSION`]; on disk that of the directory.
     pub format_version: u32,
     /// Version of the program that ran it, for example `0.1.0`.
     pub tool_version: String,

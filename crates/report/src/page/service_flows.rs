@@ -12,7 +12,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     html! { (sanctions(subjects)) (histograms(subjects)) }
 }
 
-/// Flows shown per queue; `run.json` has all.
+/// Flows shown per queue; the run's record has all.
 const SHOWN_FLOWS: usize = 20;
 
 /// Nothing where nobody was sent away.

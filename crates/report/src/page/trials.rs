@@ -8,7 +8,7 @@ use crate::subject::run_suffix;
 use crate::words::{mbit, ms, thousands};
 use underload_store::RunData;
 
-/// Trials listed one by one; more are in `run.json`.
+/// Trials listed one by one; more are in `trials.parquet`.
 const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
@@ -32,7 +32,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     let all: usize = runs.iter().map(|run| run.record.trials.len()).sum();
     let content = html! {
         @if runs.iter().any(|run| run.record.trials.len() > MOST_TRIALS) {
-            p.note { "The first " (MOST_TRIALS) " of each run; all are in run.json." } "\n"
+            p.note { "The first " (MOST_TRIALS) " of each run; all are in trials.parquet." } "\n"
         }
         (table(&head, &rows))
     };

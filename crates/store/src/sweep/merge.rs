@@ -8,14 +8,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use parquet::file::writer::SerializedFileWriter;
-use underload_disk::{self as disk, Access, NewFile};
+use underload_disk::{self as disk, Access};
 
 use super::cells::{self, CellFold, CellRows, SweepCell};
 use super::rows::{self, SweepRows};
 use super::{CELLS, MANIFEST, SweepDir, SweepManifest, TRIALS, encode, read_whole, remove};
 use crate::StoreError;
-use crate::columns::{self, Column};
+use crate::columns::{self, Column, NewTable};
 use crate::values::guarded;
 
 /// Rows of a row group.
@@ -45,9 +44,9 @@ impl SweepDir {
             return Err(StoreError::Inconsistent { path: self.path.clone(), reason });
         }
         let columns = self.manifest.columns.clone();
-        let mut trials = Table::begin(&self.path.join(TRIALS), &columns.layout())?;
+        let mut trials = NewTable::begin(&self.path.join(TRIALS), &columns.layout())?;
         let mut cells = CellRows::new(&columns);
-        let mut cell_table = Table::begin(&self.path.join(CELLS), &cells.layout())?;
+        let mut cell_table = NewTable::begin(&self.path.join(CELLS), &cells.layout())?;
         let (mut fold, mut waiting) = (CellFold::new(&columns), SweepRows::new(&columns));
         let mut keep = |cell: SweepCell| {
             cells.push(&cell);
@@ -80,8 +79,8 @@ impl SweepDir {
         if cells.count() > 0 {
             cell_table.write(&cells.take())?;
         }
-        trials.close()?;
-        cell_table.close()?;
+        trials.replace()?;
+        cell_table.replace()?;
         self.manifest.complete = true;
         let file = self.path.join(MANIFEST);
         disk::write_whole(&file, &encode(&file, &self.manifest)?, Access::Usual)
@@ -221,30 +220,4 @@ pub(super) fn in_order(manifest: &SweepManifest, pending: &[SweepRows]) -> Sweep
         all.extend(rows, manifest.rows_from(rows, 0..rows.len(), next));
     }
     all
-}
-
-/// A table under way, in no other's place until it is whole.
-struct Table {
-    writer: SerializedFileWriter<NewFile>,
-    path: std::path::PathBuf,
-}
-
-impl Table {
-    fn begin(path: &Path, layout: &rows::Layout) -> Result<Self, StoreError> {
-        let file = NewFile::beside(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
-        let writer = columns::file_writer(file, layout);
-        let writer = writer.map_err(|error| columns::write_error(path, &error))?;
-        Ok(Self { writer, path: path.to_owned() })
-    }
-
-    fn write(&mut self, columns: &[Column]) -> Result<(), StoreError> {
-        let written = columns::append_columns(&mut self.writer, columns);
-        written.map_err(|error| columns::write_error(&self.path, &error))
-    }
-
-    fn close(self) -> Result<(), StoreError> {
-        let Self { writer, path } = self;
-        let file = writer.into_inner().map_err(|error| columns::write_error(&path, &error))?;
-        file.replace().map_err(StoreError::io(&path, "write"))
-    }
 }

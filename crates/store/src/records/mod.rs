@@ -1,0 +1,141 @@
+//! Runs of more trials than `run.json` is to hold: their whole records are in `trials.parquet`.
+//!
+//! The record of 26,000 trials is a hundred megabytes that every reader takes in at once, whatever
+//! it is after. Format version 2 is for these runs alone: `run.json` has everything but the trials,
+//! and [`TrialsIn`] in their place. The table has one column more, in which each row is the object
+//! that would stand in `trials`; text of one form after another, which compression makes small. It
+//! is written and read some rows at a time.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::path::Path;
+
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::errors::Result as ParquetResult;
+use parquet::file::reader::FileReader as _;
+use serde::{Deserialize, Serialize};
+use underload_record::schema::{RunRecord, TrialRecord};
+
+use super::columns::{self, Column, Kind, NewTable};
+use super::read::{TEXT_LIMIT, check_trial};
+use super::values::{guarded, required};
+use super::{StoreError, TRIALS, trials};
+
+/// The newest version of the format that is read, that of these runs.
+pub(super) const NEWEST_VERSION: u32 = 2;
+
+/// Rows of a row group: some megabytes of text.
+const GROUP_ROWS: usize = 1 << 10;
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 1 << 6;
+
+/// Where the trials are that `run.json` does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TrialsIn {
+    /// The table beside it: `trials.parquet`. Readers refuse any other name.
+    file: String,
+    /// How many there are.
+    count: usize,
+}
+
+/// What `run.json` of such a run has and others have not.
+#[derive(Debug, Deserialize)]
+pub(super) struct Apart {
+    pub(super) trials_in: TrialsIn,
+}
+
+/// `run.json` of such a run.
+#[derive(Debug, Serialize)]
+struct Head<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    trials_in: TrialsIn,
+}
+
+/// The text of `run.json` of a run whose trials are in the table.
+pub(super) fn encode(path: &Path, record: &mut RunRecord) -> Result<Vec<u8>, StoreError> {
+    let trials = mem::take(&mut record.trials);
+    let version = mem::replace(&mut record.format_version, NEWEST_VERSION);
+    let trials_in = TrialsIn { file: TRIALS.to_owned(), count: trials.len() };
+    let json = super::encode(path, &Head { record, trials_in });
+    (record.trials, record.format_version) = (trials, version);
+    json
+}
+
+/// The columns of the table: those of every `trials.parquet`, and the records.
+fn layout() -> Vec<(&'static str, Kind)> {
+    trials::TRIALS.iter().copied().chain([("record", Kind::Text)]).collect()
+}
+
+/// Writes the table, where no file of its name is.
+pub(super) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
+    let mut table = NewTable::begin(path, &layout())?;
+    for trials in trials.chunks(GROUP_ROWS) {
+        let texts = trials.iter().map(|trial| serde_json::to_vec(trial).map(ByteArray::from));
+        let texts: Result<Vec<ByteArray>, _> = texts.collect();
+        let texts = texts.map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
+        let mut columns = trials::from_trials(trials);
+        columns.push(Column::Text(texts));
+        table.write(&columns)?;
+    }
+    table.claim()
+}
+
+/// Reads the trials of a run in `directory` with these arms.
+pub(super) fn read(
+    directory: &Path,
+    trials_in: &TrialsIn,
+    arms: &BTreeSet<String>,
+) -> Result<Vec<TrialRecord>, StoreError> {
+    let TrialsIn { file, count } = trials_in;
+    if file != TRIALS {
+        let path = directory.join(super::RECORD);
+        let reason = format!("its trials are in {file:?}; expected {TRIALS:?}, beside it");
+        return Err(StoreError::Inconsistent { path, reason });
+    }
+    let path = directory.join(TRIALS);
+    let damaged = |reason: String| StoreError::Damaged { path: path.clone(), reason };
+    let reader = columns::open(&path, &layout())?;
+    let (mut trials, mut bytes) = (Vec::new(), 0);
+    for position in 0..reader.num_row_groups() {
+        let texts = guarded(|| {
+            let group = reader.get_row_group(position)?;
+            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+            let column = group.get_column_reader(trials::TRIALS.len())?;
+            Ok((rows, get_typed_column_reader::<ByteArrayType>(column)))
+        });
+        let (mut left, mut texts) = texts.map_err(|error| damaged(error.to_string()))?;
+        while left > 0 {
+            let rows = left.min(BATCH_ROWS);
+            let batch: ParquetResult<_> = guarded(|| required(&mut texts, rows));
+            for text in batch.map_err(|error| damaged(error.to_string()))? {
+                bytes += text.len() as u64;
+                if bytes > TEXT_LIMIT || trials.len() == *count {
+                    let reason = format!("more than {count} trials or {TEXT_LIMIT} bytes of them");
+                    return Err(damaged(reason));
+                }
+                trials.push(trial(text.data(), trials.len(), arms).map_err(damaged)?);
+            }
+            left -= rows;
+        }
+    }
+    if trials.len() < *count {
+        return Err(damaged(format!("{} trials where run.json tells of {count}", trials.len())));
+    }
+    Ok(trials)
+}
+
+/// The record at a position.
+fn trial(text: &[u8], position: usize, arms: &BTreeSet<String>) -> Result<TrialRecord, String> {
+    let trial = serde_json::from_slice::<TrialRecord>(text);
+    let trial = trial.map_err(|error| format!("row {position}: {error}"))?;
+    if trial.index as usize != position {
+        return Err(format!("trial {} stands at position {position}", trial.index));
+    }
+    check_trial(&trial, arms)?;
+    Ok(trial)
+}
+
+#[cfg(test)]
+mod tests;

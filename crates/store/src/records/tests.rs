@@ -1,0 +1,193 @@
+//! Runs whose trials are in a table: the same run, whatever fails, and nothing of strangers.
+
+use std::fs;
+
+use underload_disk::faults;
+
+use super::*;
+use crate::tests::{SAMPLES_EACH, record, trial};
+use crate::{MOST_IN_RECORD, RECORD, RunDir, parse_run_json};
+
+/// A run of `count` trials whose `run.json` holds `most` of them.
+fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
+    let mut run = RunDir::create(path, record())?;
+    run.most_in_record = most;
+    for index in 0..count {
+        let (record, samples) = trial(index);
+        run.append_trial(&record, &samples, &[])?;
+    }
+    run.finish(1.0)
+}
+
+/// `run.json`, changed.
+fn change(root: &Path, change: impl Fn(&mut serde_json::Value)) {
+    let path = root.join(RECORD);
+    let mut json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut json);
+    fs::write(path, json.to_string()).unwrap();
+}
+
+fn refused(root: &Path) -> String {
+    RunDir::read(root).map(|data| data.record.trials.len()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_run_is_the_same_wherever_its_trials_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let [inside, apart, copy] = ["inside", "apart", "copy"].map(|it| directory.path().join(it));
+    let written = run(&inside, 5, 5).unwrap();
+    assert_eq!(run(&apart, 5, 4).unwrap(), written);
+    let whole = RunDir::read(&inside).unwrap();
+    assert_eq!((whole.record.trials.len(), whole.samples.len()), (5, 5 * SAMPLES_EACH));
+    assert_eq!(RunDir::read(&apart).unwrap(), whole);
+    assert_eq!(RunDir::read_record(&apart).unwrap(), written);
+    let some = RunDir::read_trials(&apart, |trial| trial.index == 3).unwrap();
+    assert_eq!((some.record.trials.len(), some.samples.len()), (5, SAMPLES_EACH));
+    // Out of the one form into the other.
+    RunDir::write(&copy, &RunDir::read(&apart).unwrap()).unwrap();
+    assert_eq!(fs::read(copy.join(RECORD)).unwrap(), fs::read(inside.join(RECORD)).unwrap());
+    let text = fs::read(apart.join(RECORD)).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(json["format_version"], NEWEST_VERSION);
+    assert_eq!(json["trials"], serde_json::json!([]));
+    assert_eq!(json["trials_in"], serde_json::json!({ "file": "trials.parquet", "count": 5 }));
+    let told = parse_run_json(&text).unwrap_err().to_string();
+    assert!(told.contains("read the directory"), "{told}");
+}
+
+#[test]
+fn run_json_holds_no_more_trials_than_it_is_to_and_the_table_has_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    let mut run = RunDir::create(&path, record()).unwrap().summaries_only();
+    // Several row groups, the last of them not full.
+    let count = MOST_IN_RECORD + GROUP_ROWS;
+    for index in 0..count {
+        let (mut record, samples) = trial(index as u32);
+        // Numbers beyond what a column could hold.
+        record.seed = u64::MAX - index as u64;
+        run.append_trial(&record, &samples, &[]).unwrap();
+    }
+    let written = run.finish(1.0).unwrap();
+    assert_eq!(written.trials.len(), count);
+    assert_eq!(RunDir::read_record(&path).unwrap(), written);
+    let length = fs::metadata(path.join(RECORD)).unwrap().len();
+    assert!(length < 10_000, "{length}");
+}
+
+#[test]
+fn whatever_fails_the_trials_are_in_the_journal_or_in_the_table() {
+    // Trials that are on the disk, and whether the run came to its end.
+    let action = |root: &Path| {
+        let mut synced = 0;
+        let mut all = || -> Result<(), StoreError> {
+            let mut run = RunDir::create(root.join("run"), record())?;
+            run.most_in_record = 2;
+            for index in 0..3 {
+                let (record, samples) = trial(index);
+                run.append_trial(&record, &samples, &[])?;
+                run.sync()?;
+                synced += 1;
+            }
+            run.finish(1.0).map(drop)
+        };
+        let is_finished = all().is_ok();
+        (synced, is_finished)
+    };
+    let mut finished_at_last = 0;
+    faults::at_every_step(&faults::Tree::new(), action, |fault, root, outcome| {
+        let (synced, is_finished) = outcome.result;
+        finished_at_last += usize::from(!outcome.is_hit && is_finished);
+        let left = faults::tree(root);
+        for tree in std::iter::once(&left).chain(&outcome.after_power_cut) {
+            faults::restore(root, tree);
+            match RunDir::read(root.join("run")) {
+                Ok(data) => {
+                    let (trials, complete) = (data.record.trials.len(), data.record.complete);
+                    assert!(trials >= synced && (complete || !is_finished), "{fault:?}: {tree:?}");
+                    assert!(trials == 3 || !complete, "{fault:?}: {tree:?}");
+                    assert_eq!(data.samples.len(), trials * SAMPLES_EACH, "{fault:?}");
+                    assert!(data.left_out.is_empty(), "{fault:?}: {:?}", data.left_out);
+                }
+                Err(error) => assert_eq!(synced, 0, "{fault:?}: {error}: {tree:?}"),
+            }
+        }
+    });
+    assert_eq!(finished_at_last, 3, "the premise: without a fault it is complete");
+}
+
+#[test]
+fn a_damaged_table_is_refused_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("run");
+    run(&root, 3, 2).unwrap();
+    let table = root.join(TRIALS);
+    let whole = fs::read(&table).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&table, &whole[..length]).unwrap();
+        assert!(refused(&root).contains(TRIALS), "{length}");
+    }
+    fs::write(&table, &whole).unwrap();
+    change(&root, |json| json["trials_in"]["count"] = 4.into());
+    assert!(refused(&root).contains("3 trials where run.json tells of 4"));
+    change(&root, |json| json["trials_in"]["count"] = 2.into());
+    assert!(refused(&root).contains("more than 2 trials"));
+    change(&root, |json| json["trials_in"]["count"] = 3.into());
+    assert_eq!(RunDir::read(&root).unwrap().record.trials.len(), 3);
+    // One of a run without records, and one of another run's arms.
+    fs::remove_file(&table).unwrap();
+    assert!(refused(&root).contains(TRIALS));
+    let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
+    trials::write(&table, &trials).unwrap();
+    assert!(refused(&root).contains("its columns are not those"));
+    fs::remove_file(&table).unwrap();
+    let others = trials.iter().map(|it| TrialRecord { arm: "codel".to_owned(), ..it.clone() });
+    write(&table, &others.collect::<Vec<_>>()).unwrap();
+    assert!(refused(&root).contains("arm \"codel\", which is not listed"));
+    fs::remove_file(&table).unwrap();
+    write(&table, &[&trials[1..], &trials[..1]].concat()).unwrap();
+    assert!(refused(&root).contains("trial 1 stands at position 0"));
+}
+
+#[test]
+fn a_record_names_no_file_but_the_one_beside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let [root, other] = ["run", "other"].map(|name| directory.path().join(name));
+    run(&root, 3, 2).unwrap();
+    run(&other, 3, 2).unwrap();
+    let absolute = other.join(TRIALS).to_string_lossy().into_owned();
+    for file in ["../other/trials.parquet", absolute.as_str(), "", "samples.parquet"] {
+        change(&root, |json| json["trials_in"]["file"] = file.into());
+        let told = refused(&root);
+        assert!(
+            told.contains("run.json") && told.contains("expected \"trials.parquet\""),
+            "{told}"
+        );
+    }
+    change(&root, |json| json["trials_in"] = serde_json::Value::Null);
+    assert!(refused(&root).contains("not a run record"));
+    change(&root, |json| json["trials"] = serde_json::json!([trial(0).0]));
+    change(&root, |json| json["trials_in"] = serde_json::json!({ "file": TRIALS, "count": 3 }));
+    assert!(refused(&root).contains("has trials, and says that they are in a table"));
+    // Under the version of old, a key that its readers do not know says nothing.
+    change(&root, |json| json["format_version"] = 1.into());
+    assert_eq!(RunDir::read_record(&root).unwrap().trials.len(), 1);
+}
+
+#[test]
+fn the_format_page_tells_of_these_runs() {
+    let page = include_str!("../../../../docs/run-format.md");
+    for name in ["`trials_in`", "`file`", "`count`", "`record`", "### TrialsIn"] {
+        assert!(page.contains(name), "{name}");
+    }
+    let (column, _) = layout().pop().expect("a column");
+    assert!(page.contains(&format!("\n| `{column}` | text |")), "{column}");
+    assert!(page.contains(&format!("`format_version` is 1, and {NEWEST_VERSION} where")));
+    let most = in_words(MOST_IN_RECORD);
+    assert!(page.contains(&format!("A `run.json` holds {most} trials at most")));
+}
+
+/// `2,000`.
+fn in_words(number: usize) -> String {
+    format!("{},{:03}", number / 1_000, number % 1_000)
+}
