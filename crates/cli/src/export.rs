@@ -100,6 +100,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
         // One trial in memory at a time: a run may have thousands.
         let data = RunDir::read_trials(&arguments.run, |other| other.index == trial.index)?;
+        let has_rows = !data.samples.is_empty() || !data.series.is_empty();
+        let has_sent = trial.latencies.iter().any(|latency| latency.sent > 0);
+        if !has_rows && has_sent && !matches!(arguments.format, Format::Flent) {
+            note!("the run keeps no samples and curves of its trials: their table is all");
+            break;
+        }
         for (ending, content) in contents(arguments.format, &data, trial)? {
             keep(file_name(&record.scenario.name, trial) + ending, &content, Some(trial))?;
         }

@@ -491,3 +491,36 @@ fn a_killed_sweep_resumes_and_repeats_nothing() {
     let [resumed, fresh] = ["resumed", "fresh"].map(|run| folder.path().join(run));
     assert!(without_provenance(&resumed) == without_provenance(&fresh), "records differ");
 }
+
+/// Trials that `run.json` does not hold are everywhere all the same.
+#[test]
+fn a_run_of_many_trials_has_a_small_record_and_is_read_by_every_command() {
+    let folder = folder();
+    let text = "repeats = 1001\n[path]\nup = \"1mbit\"\nrtt = \"4ms\"\n\
+                [phases]\nidle = \"0s\"\nramp = \"0s\"\nload = \"60ms\"\ndrain = \"0s\"\n\
+                [[flow]]\nkind = \"probe\"\ninterval = \"20ms\"\n\
+                [[arm]]\nname = \"fifo\"\npath.up_queue = \"fifo:limit=64KiB\"\n\
+                [[arm]]\nname = \"codel\"\npath.up_queue = \"codel:profile=linux\"\n";
+    std::fs::write(folder.path().join("many.toml"), text).expect("a file");
+    let done = |arguments: &[&str]| {
+        let output = underload(arguments, folder.path());
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        output
+    };
+    done(&["run", "many.toml", "--world", "sim", "--no-cache", "--out", "out"]);
+    let record = std::fs::metadata(folder.path().join("out/run.json")).expect("a record");
+    assert!(record.len() < 100_000, "{} bytes", record.len());
+    assert_eq!(RunDir::read_record(folder.path().join("out")).expect("a run").trials.len(), 2_002);
+    assert!(stdout(&done(&["report", "out"])).contains("1001 trials"));
+    let told: serde_json::Value =
+        serde_json::from_slice(&done(&["report", "out", "--json"]).stdout).expect("JSON");
+    assert_eq!(told[0]["trials"].as_array().map(Vec::len), Some(2_002));
+    // No file of each trial: it kept nothing to put there.
+    let exported = done(&["export", "out", "--format", "csv", "--out", "tables"]);
+    assert!(stderr(&exported).contains("keeps no samples and curves"), "{}", stderr(&exported));
+    let files: Vec<_> =
+        std::fs::read_dir(folder.path().join("tables")).expect("a folder").collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let table = files[0].as_ref().expect("a file").path();
+    assert_eq!(std::fs::read_to_string(table).expect("a table").lines().count(), 2_003);
+}

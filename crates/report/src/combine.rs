@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use underload_record::schema::TrialRecord;
 use underload_store::{RunData, RunDir, StoreError};
 
 use crate::ImportError;
 use crate::exchange::import_file;
+use crate::subject::{Subject, subjects};
 
 /// Why a run could not be read for a report.
 #[derive(Debug, thiserror::Error)]
@@ -58,16 +58,15 @@ fn load_one(path: &Path) -> Result<RunData, LoadError> {
     if path.is_file() {
         return import_file(path);
     }
-    let record = RunDir::read_record(path)?;
-    let sent = record.trials.iter().flat_map(|trial| &trial.latencies).map(|latency| latency.sent);
-    if sent.sum::<u64>() <= MOST_SAMPLES {
-        return Ok(RunDir::read(path)?);
-    }
-    let data = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
-    let runs = [data];
-    let shown: Vec<u32> = crate::subject::subjects(&runs)
-        .iter()
-        .filter_map(|subject| subject.representative().map(|trial| trial.index))
-        .collect();
-    Ok(RunDir::read_trials(path, |trial: &TrialRecord| shown.contains(&trial.index))?)
+    let shown = |run: &RunData| {
+        let trials = || run.record.trials.iter();
+        let sent = trials().flat_map(|trial| &trial.latencies).map(|latency| latency.sent);
+        if sent.sum::<u64>() <= MOST_SAMPLES {
+            return trials().map(|trial| trial.index).collect();
+        }
+        let subjects = subjects(std::slice::from_ref(run));
+        let shown = subjects.iter().filter_map(Subject::representative);
+        shown.map(|trial| trial.index).collect()
+    };
+    Ok(RunDir::read_chosen(path, shown)?)
 }
