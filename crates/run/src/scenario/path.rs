@@ -175,12 +175,15 @@ pub(super) fn schema() -> Value {
     closed(keys)
 }
 
+/// A delay with the key that gives it.
+type Delay = Option<(&'static str, Span)>;
+
 /// The keys of one direction.
 struct LaneKeys {
     direction: &'static str,
     link: Option<SpecText>,
     queue: Option<SpecText>,
-    delay: Option<Span>,
+    delay: Delay,
     loss: Option<String>,
 }
 
@@ -232,7 +235,11 @@ impl Keys {
         // From the server's side, so that the delays meet their links first.
         let (mut delay_up, mut delay_down) = (up_delay, down_delay);
         for (name, table) in hops.iter().rev() {
-            let at = |fault: Fault| fault.under(&format!("hop.{name}"));
+            // The delays stand beside the hops.
+            let at = |fault: Fault| match fault.key.as_str() {
+                "rtt" | "up_delay" | "down_delay" => fault,
+                _ => fault.under(&format!("hop.{name}")),
+            };
             let keys: HopKeys = read_section(table.clone()).map_err(at)?;
             let (up, down) = keys.lanes().map_err(at)?;
             for (mut lane, delay, lanes) in
@@ -256,9 +263,9 @@ impl Keys {
         Ok(path)
     }
 
-    /// Up and down, either given or the halves of the round trip.
-    fn delays(&self) -> Result<(Option<Span>, Option<Span>), Fault> {
-        let own = |delay: &Option<SpanText>| delay.as_ref().map(|text| text.0);
+    /// Up and down, either given or the halves of the round trip, each with its key.
+    fn delays(&self) -> Result<(Delay, Delay), Fault> {
+        let own = |key, delay: &Option<SpanText>| delay.as_ref().map(|text| (key, text.0));
         match &self.rtt {
             Some(_) if self.up_delay.is_some() || self.down_delay.is_some() => {
                 let problem = "either the round trip, or `up_delay` and `down_delay`";
@@ -266,9 +273,9 @@ impl Keys {
             }
             Some(SpanText(rtt)) => {
                 let up = Span::from_nanos(rtt.as_nanos() / 2);
-                Ok((Some(up), Some(rtt.saturating_sub(up))))
+                Ok((Some(("rtt", up)), Some(("rtt", rtt.saturating_sub(up)))))
             }
-            None => Ok((own(&self.up_delay), own(&self.down_delay))),
+            None => Ok((own("up_delay", &self.up_delay), own("down_delay", &self.down_delay))),
         }
     }
 }
@@ -295,17 +302,40 @@ impl LaneKeys {
                 return Err(Fault::new(queue_key, problem));
             }
         };
-        let extra = [
-            ("delay", self.delay.map(|delay| delay.to_string())),
-            ("loss", self.loss),
-            ("overhead", overhead.map(|bytes| format!("{bytes}B"))),
+        let loss_key = format!("{}_loss", self.direction);
+        let more = [
+            self.delay.map(|(key, delay)| (key, "delay", delay.to_string())),
+            self.loss.map(|loss| (loss_key.as_str(), "loss", loss)),
+            overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
         ];
-        let link = extra.into_iter().fold(link, |link, (key, value)| match value {
-            Some(value) => link.with(key, &value),
-            None => link,
-        });
-        let link = modem_file::link(&link, load).map_err(at_link)?;
+        let more: Vec<_> = more.into_iter().flatten().collect();
+        let link = with_more(&link, self.direction, &more, load)?;
         let queue = LaneQueue::read(&queue, &link, load).map_err(at_queue)?;
         Ok(Lane { name: String::new(), link, queue, is_wide })
     }
+}
+
+/// A link with what other keys say of it, each with its name there and in a SPEC; what is wrong is
+/// told under the key that says it.
+fn with_more(
+    link: &Spec,
+    direction: &str,
+    more: &[(&str, &str, String)],
+    load: &mut LoadFile<'_>,
+) -> Result<LinkSetup, Fault> {
+    let whole = more.iter().fold(link.clone(), |link, (_, own, value)| link.with(own, value));
+    let error = match modem_file::link(&whole, load) {
+        Ok(link) => return Ok(link),
+        Err(error) => Fault::new(direction, error.to_string()),
+    };
+    if modem_file::link(link, load).is_err() {
+        return Err(error);
+    }
+    for (key, own, value) in more {
+        if let Err(error) = modem_file::link(&link.clone().with(own, value), load) {
+            let half = if *key == "rtt" { "half of it each way, " } else { "" };
+            return Err(Fault::new(*key, format!("{half}{error}")));
+        }
+    }
+    Err(error)
 }
