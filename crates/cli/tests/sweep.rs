@@ -223,3 +223,46 @@ fn a_directory_that_cannot_be_written_is_named() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(!said.contains("is kept"), "nothing of it is there: {said}");
 }
+
+#[test]
+fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
+    let plot = |kind: &str, rest: &str| {
+        format!(
+            "[[plot]]\nkind = \"{kind}\"\ntitle = \"As {kind}\"\n\
+             metric = \"load.rtt.p99\"\n{rest}\n"
+        )
+    };
+    let folder = folder(&(axes(12) + &plot("sweep", "x = \"path.up\"\nsays = \"delay, ms\"")));
+    let folder = folder.path();
+    let page = |said: &str| {
+        let output = run(folder, &["sweep.toml", "--output", "out"]);
+        let told = text(&output.stderr);
+        assert!(output.status.success() && told.contains(said), "{told}");
+        fs::read_to_string(folder.join("out/report.html")).expect("a page")
+    };
+    let first = page("48 trials");
+    assert!(first.contains("What this sweep shows") && first.contains("As sweep"), "{first}");
+    // Other pictures, one of them of half the cells; the rows are those that are there.
+    let rest = [
+        plot("heat", "x = \"path.up\"\nline = \"path.rtt\""),
+        plot("box", "x = \"arm\""),
+        plot("scatter", "x_metric = \"goodput.up\"\nonly = { arm = \"codel\" }"),
+    ];
+    fs::write(folder.join("sweep.toml"), axes(12) + &rest.concat()).expect("a file");
+    let second = page("going on after 48 of 48 trials");
+    for title in ["As heat", "As box", "As scatter"] {
+        assert!(second.contains(title), "{title}");
+    }
+    assert!(!second.contains("As sweep"));
+    assert!(second.contains("Each box is of 12 cells") && second.contains("A ring for each cell"));
+    // A metric that has no column is another sweep.
+    let new = plot("box", "x = \"arm\"").replace("load.rtt.p99", "load.rtt.p90");
+    fs::write(folder.join("sweep.toml"), axes(12) + &new).expect("a file");
+    let refused = run(folder, &["sweep.toml", "--output", "out"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("no column for a metric"), "{}", text(&refused.stderr));
+    fs::write(folder.join("sweep.toml"), axes(12) + &plot("heat", "")).expect("a file");
+    let refused = run(folder, &["sweep.toml", "--output", "out"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("plot[0].x: is missing"), "{said}");
+}

@@ -46,7 +46,7 @@ pub use page::{
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table, published_table};
 pub use replayed::{Replayed, ReplayedQueue, replay_lines};
-pub use sweep::{SweepOutcome, SweepSubject};
+pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
 pub use words::{one_line, plain_text, significant, thousands};

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use underload_report::{SweepOutcome, SweepSubject, one_line, thousands, write_sweep_report};
+use underload_record::schema::{PlotKind, PlotRecord};
+use underload_report::{
+    SweepDimension, SweepOutcome, SweepPlot, SweepSubject, one_line, thousands, write_sweep_report,
+};
 use underload_run::source;
-use underload_run::sweep::{self, Sweep, SweepEnd, SweepSettings};
+use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
 
 use crate::console::{self, note, warning};
 use crate::exit::{OrBadInput as _, bad_input};
@@ -142,10 +145,12 @@ fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
     let best = file.best.as_ref();
     let ranked = best.and_then(|best| file.metrics.iter().position(|name| *name == best.metric));
     let title = title(sweep);
+    let axes: Vec<String> = sweep.axes().map(|(name, _)| name.to_owned()).collect();
     SweepSubject {
         title: if title.is_empty() { sweep.name() } else { title }.to_owned(),
         scenario: sweep.scenario().name.clone(),
-        axes: sweep.axes().map(|(name, _)| name.to_owned()).collect(),
+        plots: file.plot.iter().filter_map(|keys| plot(keys, &axes, &file.metrics)).collect(),
+        axes,
         parts,
         metrics: file.metrics.clone(),
         asked: file.metrics.iter().map(|metric| sweep.asks_for(metric)).collect(),
@@ -153,4 +158,38 @@ fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
         best: best.map_or(underload_record::schema::Extreme::Smallest, |best| best.order),
         cells: sweep.cells(),
     }
+}
+
+/// A picture of the sweep's file; `None` of a metric without a column, which each has.
+fn plot(keys: &PlotKeys, axes: &[String], metrics: &[String]) -> Option<SweepPlot> {
+    let metric = |wanted: &String| metrics.iter().position(|name| name == wanted);
+    let dimension = |dimension| match dimension {
+        Dimension::Arm => SweepDimension::Arm,
+        Dimension::Axis(axis) => SweepDimension::Axis(axis),
+    };
+    let kind = match keys.kind {
+        PlotForm::Sweep => PlotKind::Sweep,
+        PlotForm::Scatter => PlotKind::Scatter,
+        PlotForm::Box => PlotKind::Box,
+        PlotForm::Heat => PlotKind::Heat,
+    };
+    let or = |own: &String, usual: Option<&String>| {
+        if own.is_empty() { usual.cloned().unwrap_or_default() } else { own.clone() }
+    };
+    let right = keys.x.as_ref().or(keys.x_metric.as_ref());
+    Some(SweepPlot {
+        picture: PlotRecord {
+            kind,
+            title: keys.title.clone(),
+            says: or(&keys.says, Some(&keys.metric)),
+            x_says: or(&keys.x_says, right),
+            log: keys.log.clone(),
+            ..PlotRecord::default()
+        },
+        line: keys.line(axes).map(dimension),
+        x: keys.x(axes).map(dimension),
+        metric: metric(&keys.metric)?,
+        x_metric: keys.x_metric.as_ref().and_then(metric),
+        only: keys.only(axes).into_iter().map(|(of, value)| (dimension(of), value)).collect(),
+    })
 }

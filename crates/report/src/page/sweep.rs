@@ -4,16 +4,13 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 use underload_disk::{self as disk, Access};
-use underload_record::schema::{
-    ArmMetric, ArmRecord, ArmSummary, Extreme, PlotKind, PlotRecord, RunRecord,
-};
-use underload_store::RunData;
+use underload_record::schema::{Extreme, PlotKind, PlotRecord};
 use underload_store::sweep::SweepCell;
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, words_head};
 use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
-use crate::plot::{Plot, PlotError, sweep_plot};
+use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
 use crate::sweep::SweepOutcome;
 
 /// Axes that have a picture.
@@ -45,6 +42,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
     let axes = (0..subject.axes.len()).take(MOST_PICTURES);
     let plots = axes.filter_map(|axis| over_axis(outcome, axis, metric).transpose());
     let plots: Vec<Plot> = plots.collect::<Result<_, _>>()?;
+    let pictures = outcome.pictures()?;
     let word = match subject.best {
         Extreme::Smallest => "smallest",
         Extreme::Largest => "largest",
@@ -64,6 +62,10 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             }
         }
         "\n"
+        @if !pictures.is_empty() {
+            h2 { "What this sweep shows" } "\n"
+            (figures(&pictures, Headings::Shown))
+        }
         @if !plots.is_empty() {
             h2 { "Over each axis" } "\n"
             p.note {
@@ -130,36 +132,22 @@ fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option
     if labels.len() < 2 {
         return Ok(None);
     }
-    let mut record = RunRecord::default();
+    let (mut lines, mut numbers) = (Vec::new(), Vec::new());
     for (line, means) in outcome.lines(axis) {
-        for (label, mean) in labels.iter().zip(means) {
-            let Some(value) = mean else { continue };
-            let arm = format!("{}/{}", plain(line), plain(label));
-            let (flow, name) = (FLOW.to_owned(), NAME.to_owned());
-            let metrics = vec![ArmMetric { flow, name, unit: String::new(), value }];
-            record.arms.push(ArmRecord { name: arm.clone(), ..ArmRecord::default() });
-            record.summaries.push(ArmSummary { arm, metrics, ..ArmSummary::default() });
-        }
+        let means = means.into_iter().enumerate();
+        numbers.extend(means.map(|(x, mean)| ((lines.len(), x), mean.map(|mean| mean.mean))));
+        lines.push(line.to_owned());
     }
     let plot = PlotRecord {
         kind: PlotKind::Sweep,
         title: format!("{metric} over {name}"),
-        arms: "{line}/{x}".to_owned(),
-        metric: format!("{FLOW}/{NAME}"),
         says: metric.to_owned(),
         x_says: name.clone(),
         ..PlotRecord::default()
     };
-    let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
-    sweep_plot(&format!("axis-{axis}"), &plot, &run)
-}
-
-const FLOW: &str = "sweep";
-const NAME: &str = "mean";
-
-/// A name as one part of an arm's.
-fn plain(name: &str) -> String {
-    name.replace('/', ", ")
+    let numbers = Numbers::Means(numbers);
+    let cells = CellNumbers { lines, xs: labels.clone(), numbers }.used();
+    cells_plot(&format!("axis-{axis}"), &plot, "A ring for each point.".to_owned(), &cells)
 }
 
 #[cfg(test)]
@@ -168,9 +156,13 @@ mod tests {
     use underload_store::sweep::AxisValue;
 
     use super::*;
-    use crate::sweep::SweepSubject;
+    use crate::sweep::{SweepDimension, SweepPlot, SweepSubject};
 
     fn outcome(cells: u64) -> SweepOutcome {
+        with_plots(cells, Vec::new())
+    }
+
+    fn with_plots(cells: u64, plots: Vec<SweepPlot>) -> SweepOutcome {
         let subject = SweepSubject {
             title: "Rates <and> round trips".to_owned(),
             scenario: "comcast/upstream".to_owned(),
@@ -184,6 +176,7 @@ mod tests {
             ranked_by: 1,
             best: Extreme::Smallest,
             cells: 120,
+            plots,
         };
         let mut outcome = SweepOutcome::new(subject);
         for cell in 0..cells {
@@ -222,6 +215,51 @@ mod tests {
         assert!(page.contains("No cell has the metric <code>odd</code>"));
         assert!(page.contains("Best by load.rtt.p99") && page.contains("Worst by load.rtt.p99"));
         assert!(sweep_page(&outcome(0)).is_ok());
+    }
+
+    fn picture(kind: PlotKind, line: SweepDimension) -> SweepPlot {
+        let is_scatter = kind == PlotKind::Scatter;
+        SweepPlot {
+            picture: PlotRecord { kind, title: format!("A {kind:?} <b>"), ..PlotRecord::default() },
+            line: Some(line),
+            x: (!is_scatter).then_some(SweepDimension::Axis(0)),
+            metric: 1,
+            x_metric: is_scatter.then_some(0),
+            only: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn pictures_show_the_cells_that_they_ask_for() {
+        let arm = SweepDimension::Arm;
+        let mut plots = [PlotKind::Sweep, PlotKind::Heat, PlotKind::Box, PlotKind::Scatter]
+            .map(|kind| picture(kind, arm));
+        let page = sweep_page(&with_plots(120, plots.to_vec())).expect("a page");
+        assert_eq!(page.matches("<svg").count(), 5);
+        assert!(page.contains("A Heat &lt;b&gt;") && !page.contains("<b>"));
+        // Both arms, and no third one: 40 cells of each rate, of which two failed, and one of 20.
+        let captions = |plots: &[SweepPlot]| -> Vec<String> {
+            let drawn = with_plots(120, plots.to_vec()).pictures().expect("pictures");
+            drawn.into_iter().map(|plot| plot.caption).collect()
+        };
+        assert_eq!(captions(&plots)[0], "Each is the mean of all cells there.");
+        assert_eq!(
+            captions(&plots)[2],
+            "Each box is of 19 to 20 cells: median, quartiles, smallest and largest."
+        );
+        assert_eq!(captions(&plots)[3], "A ring for each cell.");
+        plots[2].only = vec![(arm, "codel".to_owned())];
+        plots[3].only = vec![(SweepDimension::Axis(1), "6ms".to_owned())];
+        let some = captions(&plots);
+        assert_eq!(some.len(), 3, "one of which no cell is left");
+        assert!(some[2].starts_with("Each box is of 19 cells"), "{some:?}");
+        // A metric that no cell has.
+        plots[0].metric = 2;
+        assert_eq!(captions(&plots[..1]).len(), 0);
+        let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, arm)];
+        let many = with_plots(6_000, many).pictures().expect("pictures").remove(0);
+        assert!(many.caption.contains("of 5880 cells, drawn by lot"), "{}", many.caption);
+        assert!(many.inline().matches("<circle").count() <= 1_000);
     }
 
     #[test]

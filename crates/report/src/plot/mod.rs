@@ -13,7 +13,7 @@ pub(crate) use canvas::escape;
 use canvas::ink_rules;
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use distribution::MOST_HISTOGRAMS;
-pub(crate) use figure::sweep_plot;
+pub(crate) use figure::{CellNumbers, Numbers, cells_plot};
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;

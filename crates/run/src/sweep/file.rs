@@ -21,6 +21,7 @@
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::plots::PlotKeys;
 use crate::scenario::trace;
 
 /// The keys of a sweep file.
@@ -66,6 +67,9 @@ pub struct SweepFile {
     /// What is varied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axis: Vec<AxisKeys>,
+    /// Pictures in its report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plot: Vec<PlotKeys>,
 }
 
 /// How axes make points.
@@ -177,6 +181,11 @@ impl SweepFile {
         schema
     }
 
+    /// The file without what its rows do not depend on: heading and pictures.
+    pub(super) fn bare(&self) -> Self {
+        Self { title: String::new(), plot: Vec::new(), ..self.clone() }
+    }
+
     /// The file as text.
     ///
     /// # Errors
@@ -199,7 +208,11 @@ mod tests {
         };
         assert_eq!(
             known(""),
-            "arms axis best design metrics repeats samples scenario seed set short stop title"
+            "arms axis best design metrics plot repeats samples scenario seed set short stop title"
+        );
+        assert_eq!(
+            known("/properties/plot/items"),
+            "kind line log metric only says title x x_metric x_says"
         );
         assert_eq!(known("/properties/axis/items"), "from key name point scale steps to values");
         assert_eq!(known("/properties/stop"), "least metric within within_percent");
@@ -209,6 +222,8 @@ mod tests {
         assert_eq!(form("/properties/stop/properties/within/type"), "number");
         let designs = serde_json::json!(["grid", "random", "latin-hypercube"]);
         assert_eq!(form("/properties/design/enum"), designs);
+        let kinds = serde_json::json!(["sweep", "scatter", "box", "heat"]);
+        assert_eq!(form("/properties/plot/items/properties/kind/enum"), kinds);
         let point = form("/properties/axis/items/properties/point/items");
         assert_eq!(point, serde_json::json!({ "type": "object" }));
         assert_eq!(form("/additionalProperties"), false);

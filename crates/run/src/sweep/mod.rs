@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `file` | the keys of a sweep file |
 //! | `read` | from a file to a sweep, with the line of what is wrong |
+//! | `plots` | which pictures its report has |
 //! | `axis`, `points` | what is varied, and the points that it makes |
 //! | `compute` | from units to rows |
 //! | `bins` | an axis in few parts |
@@ -25,6 +26,7 @@ mod bins;
 mod compute;
 mod execute;
 mod file;
+mod plots;
 mod points;
 mod read;
 
@@ -41,6 +43,7 @@ use crate::scenario::vary::Varied;
 pub use bins::AxisBins;
 pub use execute::{FlushTimes, SweepEnd, SweepError, SweepProgress, SweepSettings, run};
 pub use file::{AxisKeys, BestKeys, Design, Scale, StopKeys, SweepFile};
+pub use plots::{Dimension, PlotForm, PlotKeys};
 
 use axis::{Axis, Level};
 use compute::Files;
@@ -58,6 +61,8 @@ pub struct Sweep {
     repeats: u64,
     columns: SweepColumns,
     program: String,
+    /// Digest of what in its file the rows depend on.
+    content: String,
     files: Files,
     /// Metrics that its file names; the others are usual.
     asked: Vec<String>,
@@ -161,6 +166,7 @@ impl Sweep {
             program: self.program.clone(),
             name: self.name.clone(),
             text: self.text.clone(),
+            content: self.content.clone(),
             scenario: self.scenario.name.clone(),
             scenario_text: self.scenario.text.clone(),
             files: self.files.digests(),

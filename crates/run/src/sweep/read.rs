@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
 use underload_record::schema::World;
 use underload_sim::trial::TrialLabel;
 use underload_store::sweep::SweepColumns;
@@ -10,7 +12,7 @@ use underload_store::sweep::SweepColumns;
 use super::axis::{Axis, Level};
 use super::compute::Files;
 use super::points::Points;
-use super::{BestKeys, Design, StopKeys, Sweep, SweepFile};
+use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
 use crate::scenario::document::Document;
 use crate::scenario::error::Fault;
 use crate::scenario::section::read_section;
@@ -63,6 +65,7 @@ impl Sweep {
         let root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
         let mut file: SweepFile = read_section(root).map_err(plain)?;
+        let content = digest_of(&file).map_err(plain)?;
         let source = match scenario {
             Some(source) => source,
             None => find(file.scenario.as_deref(), name).map_err(plain)?,
@@ -95,6 +98,8 @@ impl Sweep {
         let asked = asked(&file);
         fill(&mut file, &scenario);
         check_numbers(&file).map_err(plain)?;
+        let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
+        plots::check(&file, &axes, &arms).map_err(plain)?;
         let columns = columns(&file, &axes).map_err(plain)?;
         let (name, text) = (name.to_owned(), text.to_owned());
         let program = program.to_owned();
@@ -108,6 +113,7 @@ impl Sweep {
             repeats,
             columns,
             program,
+            content,
             files,
             asked,
         };
@@ -161,6 +167,12 @@ impl Sweep {
 
 /// Places of an axis without steps that are tried out.
 const MOST_SHARES: u64 = 9;
+
+/// What tells files apart that compute different rows.
+fn digest_of(file: &SweepFile) -> Result<String, Fault> {
+    let text = file.bare().to_text().map_err(|error| Fault::new("", error.to_string()))?;
+    Ok(HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()))
+}
 
 /// The scenario that a sweep file names.
 fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
@@ -238,7 +250,8 @@ fn too_many() -> Fault {
 fn asked(file: &SweepFile) -> Vec<String> {
     let (stop, best) = (file.stop.iter(), file.best.iter());
     let named = stop.map(|stop| &stop.metric).chain(best.map(|best| &best.metric));
-    named.chain(&file.metrics).cloned().collect()
+    let shown = file.plot.iter().flat_map(PlotKeys::metrics);
+    named.chain(&file.metrics).chain(shown).cloned().collect()
 }
 
 /// What the file leaves out.
@@ -255,8 +268,9 @@ fn fill(file: &mut SweepFile, scenario: &Scenario) {
         file.best = Some(BestKeys { metric, order: underload_record::schema::Extreme::Smallest });
     }
     let stop = file.stop.iter().map(|stop| &stop.metric);
-    let needed: Vec<String> =
-        stop.chain(file.best.iter().map(|best| &best.metric)).cloned().collect();
+    let best = file.best.iter().map(|best| &best.metric);
+    let shown = file.plot.iter().flat_map(PlotKeys::metrics);
+    let needed: Vec<String> = stop.chain(best).chain(shown).cloned().collect();
     for metric in needed {
         if !file.metrics.contains(&metric) {
             file.metrics.push(metric);

@@ -60,8 +60,12 @@ pub struct SweepManifest {
     pub program: String,
     /// Name of the sweep file.
     pub name: String,
-    /// The sweep file.
+    /// The sweep file, as it was when the sweep began.
     pub text: String,
+    /// Digest of what in the sweep file the rows depend on: files that differ in nothing but their
+    /// heading and pictures have the same.
+    #[serde(default)]
+    pub content: String,
     /// Name of the scenario.
     pub scenario: String,
     /// The scenario file.
@@ -97,13 +101,21 @@ impl SweepManifest {
     /// What is not the same, for a message.
     fn difference(&self, other: &SweepManifest) -> Option<&'static str> {
         let differences = [
-            (self.text != other.text, "the sweep file is another"),
+            (self.content != other.content, "the sweep file is another"),
             (self.scenario_text != other.scenario_text, "the scenario is another"),
             (self.files != other.files, "a file that the scenario names has changed"),
             (self.program != other.program, "another version of the program computed it"),
             (self.seed != other.seed, "the seed is another"),
             (
-                SweepManifest { complete: other.complete, ..self.clone() } != *other,
+                self.columns.metrics != other.columns.metrics,
+                "it has no column for a metric that is asked for now, or one more",
+            ),
+            (
+                SweepManifest {
+                    complete: other.complete,
+                    text: other.text.clone(),
+                    ..self.clone()
+                } != *other,
                 "it has other cells",
             ),
         ];

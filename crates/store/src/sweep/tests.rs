@@ -18,6 +18,7 @@ fn manifest(whole_cells: bool) -> SweepManifest {
         program: "0.1.0 test".to_owned(),
         name: "sweep.toml".to_owned(),
         text: "scenario = \"a\"".to_owned(),
+        content: "a".to_owned(),
         scenario: "a".to_owned(),
         scenario_text: "[path]".to_owned(),
         files: BTreeMap::new(),
@@ -185,8 +186,15 @@ fn another_sweep_is_refused_and_named() {
     assert!(refused(&manifest).contains("another program is at work"));
     drop(first);
     let mut other = manifest.clone();
-    other.text.push('\n');
+    other.content.push('b');
     assert!(refused(&other).contains("the sweep file is another"));
+    let mut other = manifest.clone();
+    other.columns.metrics.push("goodput.up".to_owned());
+    assert!(refused(&other).contains("no column for a metric"));
+    // Words that no row depends on.
+    let mut other = manifest.clone();
+    other.text.push('\n');
+    assert_eq!(open(&path, &other).0.manifest().text, manifest.text);
     let other = SweepManifest { program: "0.2.0".to_owned(), ..manifest.clone() };
     assert!(refused(&other).contains("another version of the program"));
     let other = SweepManifest { cells: 41, ..manifest.clone() };

@@ -5,7 +5,7 @@ use underload_record::schema::{PlotAxis, names_arm};
 use underload_record::stats::nearest_rank;
 
 use super::grid::{Grid, Scale, arms};
-use super::{Picture, X_ROWS};
+use super::{Frame, Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};
@@ -14,10 +14,10 @@ const HEIGHT: u32 = 260;
 const FILLED: f64 = 0.7;
 
 /// Extremes, quartiles and median.
-struct Spread {
-    line: usize,
-    x: usize,
-    five: [f64; 5],
+pub(super) struct Spread {
+    pub(super) line: usize,
+    pub(super) x: usize,
+    pub(super) five: [f64; 5],
 }
 
 pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
@@ -40,15 +40,21 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     }
     let Some((least, most)) = repeats else { return Ok(None) };
     let count = if least == most { format!("{most}") } else { format!("{least} to {most}") };
-    let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
-    let scale = Scale::of_plot(plot, PlotAxis::Y, all);
-    let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
     let caption = format!(
         "Each box is of {count} trials: median, quartiles, smallest and largest.{}",
         if grid.has_published() { " Diamonds and brackets: published." } else { "" }
     );
+    paint(Frame { name: &picture.name, plot, caption }, &grid, &spreads).map(Some)
+}
+
+/// Boxes, of which there is one; `grid` has what was published.
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Result<Plot, PlotError> {
+    let Frame { name, plot, caption } = frame;
+    let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
+    let scale = Scale::of_plot(plot, PlotAxis::Y, all);
+    let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
     chart::with_legend(
-        &picture.name,
+        name,
         &plot.title,
         caption,
         HEIGHT,
@@ -64,7 +70,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
                 middles.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
             chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
             let width = FILLED / grid.lines.len() as f64;
-            for Spread { line, x, five } in &spreads {
+            for Spread { line, x, five } in spreads {
                 let [least, low, middle, high, most] = five.map(|value| scale.at(value));
                 let from = *x as f64 + (1.0 - FILLED) / 2.0 + width * *line as f64;
                 let (from, to, centre) =
@@ -89,7 +95,6 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
             Ok(())
         },
     )
-    .map(Some)
 }
 
 fn five(sorted: &[f64]) -> Option<[f64; 5]> {

@@ -82,6 +82,23 @@ impl Grid {
         grid
     }
 
+    /// Numbers of no arms, each at its line and place.
+    pub(super) fn of_numbers(
+        lines: &[String],
+        xs: &[String],
+        numbers: impl Iterator<Item = ((usize, usize), Option<f64>)>,
+    ) -> Self {
+        let cell = |((line, x), value)| {
+            let point = PlotPoint {
+                line: lines.get(line).cloned().unwrap_or_default(),
+                x: xs.get(x).cloned().unwrap_or_default(),
+                arms: String::new(),
+            };
+            Cell { line, x, point, value, published: Vec::new() }
+        };
+        Self { lines: lines.to_vec(), xs: xs.to_vec(), cells: numbers.map(cell).collect() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.cells.iter().all(|cell| cell.value.is_none())
     }

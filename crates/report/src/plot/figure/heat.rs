@@ -2,8 +2,8 @@
 
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::Picture;
 use super::grid::Grid;
+use super::{Frame, Picture};
 use crate::plot::canvas::{HEATS, Ink};
 use crate::plot::chart::{self, WIDTH};
 use crate::plot::{Plot, PlotError};
@@ -22,6 +22,12 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     if grid.is_empty() {
         return Ok(None);
     }
+    paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid).map(Some)
+}
+
+/// Numbers of cells, of which there is one.
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Result<Plot, PlotError> {
+    let Frame { name, plot, caption: of } = frame;
     let values = || grid.cells.iter().filter_map(|cell| cell.value);
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
     let by_factors = least > 0.0 && most / least >= 20.0;
@@ -32,13 +38,13 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     };
     let height = TOP + ROW * grid.lines.len() as i32 + 40;
     let caption = format!(
-        "{}: from {} (palest) to {}{}.",
+        "{}: from {} (palest) to {}{}. {of}",
         plot.says,
         significant(least),
         significant(most),
         if by_factors { ", shaded by factors" } else { "" }
     );
-    chart::plot(&picture.name, plot.title.clone(), caption, height as u32, |area| {
+    chart::plot(name, plot.title.clone(), caption.trim_end().to_owned(), height as u32, |area| {
         let width = (WIDTH as i32 - LEFT - RIGHT) / grid.xs.len() as i32;
         for (row, line) in grid.lines.iter().enumerate() {
             let at = (LEFT - 8, TOP + ROW * row as i32 + ROW / 2);
@@ -65,5 +71,4 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         let style = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
         chart::text(area, &plot.x_says, (WIDTH as i32 - RIGHT, below + 16), style)
     })
-    .map(Some)
 }

@@ -11,6 +11,8 @@ mod sweep;
 use underload_record::schema::{PlotKind, PlotRecord, names_arm};
 use underload_store::RunData;
 
+use grid::Grid;
+
 use super::{Plot, PlotError, distribution, timeline};
 use crate::subject::Subject;
 
@@ -28,13 +30,64 @@ pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> 
     Ok(drawn)
 }
 
-/// Lines over a parameter, of any record.
-pub(crate) fn sweep_plot(
+/// Numbers of a picture that are no run's arms: of each line at each place to the right.
+pub(crate) struct CellNumbers {
+    /// Names of the lines; an empty one where there is one that needs none.
+    pub(crate) lines: Vec<String>,
+    /// Names of the places to the right.
+    pub(crate) xs: Vec<String>,
+    pub(crate) numbers: Numbers,
+}
+
+/// The numbers, each behind its line and its place.
+pub(crate) enum Numbers {
+    /// Of lines and heat maps.
+    Means(Vec<((usize, usize), Option<f64>)>),
+    /// Extremes, quartiles and median.
+    Spreads(Vec<((usize, usize), [f64; 5])>),
+    /// A line, and where the point is.
+    Points(Vec<(usize, f64, f64)>),
+}
+
+/// A picture of such numbers, in one of the forms of a scenario's; `None` where there is none.
+pub(crate) fn cells_plot(
     name: &str,
     plot: &PlotRecord,
-    run: &RunData,
+    caption: String,
+    cells: &CellNumbers,
 ) -> Result<Option<Plot>, PlotError> {
-    sweep::draw(&Picture { name: name.to_owned(), plot, run })
+    let CellNumbers { lines, xs, numbers } = cells;
+    if lines.is_empty() || xs.is_empty() {
+        return Ok(None);
+    }
+    let frame = Frame { name, plot, caption };
+    match numbers {
+        Numbers::Means(means) => {
+            let grid = Grid::of_numbers(lines, xs, means.iter().copied());
+            match plot.kind {
+                PlotKind::Heat => heat::paint(frame, &grid),
+                _ => sweep::paint(frame, &grid, &[]),
+            }
+        }
+        Numbers::Spreads(spreads) => {
+            let grid = Grid::of_numbers(lines, xs, std::iter::empty());
+            let of = |((line, x), five): &((usize, usize), [f64; 5])| boxes::Spread {
+                line: *line,
+                x: *x,
+                five: *five,
+            };
+            boxes::paint(frame, &grid, &spreads.iter().map(of).collect::<Vec<_>>())
+        }
+        Numbers::Points(points) => scatter::dots(frame, lines, points),
+    }
+    .map(Some)
+}
+
+/// What every picture has.
+pub(super) struct Frame<'a> {
+    pub(super) name: &'a str,
+    pub(super) plot: &'a PlotRecord,
+    pub(super) caption: String,
 }
 
 /// What a picture is drawn from.

@@ -2,8 +2,8 @@
 
 use underload_record::schema::{PlotAxis, names_arm};
 
-use super::Picture;
 use super::grid::{Cell, Grid, Published, Scale, arms};
+use super::{Frame, Picture};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};
@@ -66,6 +66,34 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         Ok(())
     })
     .map(Some)
+}
+
+/// A ring for each point, in the colour of its line.
+pub(super) fn dots(
+    frame: Frame<'_>,
+    lines: &[String],
+    points: &[(usize, f64, f64)],
+) -> Result<Plot, PlotError> {
+    let Frame { name, plot, caption } = frame;
+    let across = Scale::of_plot(plot, PlotAxis::X, points.iter().map(|(_, x, _)| *x));
+    let along = Scale::of_plot(plot, PlotAxis::Y, points.iter().map(|(_, _, y)| *y));
+    let named = lines.iter().enumerate().filter(|(_, line)| !line.is_empty());
+    let names: Vec<(Ink, String)> =
+        named.map(|(line, name)| (Ink::Solid(line), name.clone())).collect();
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
+        let x = Axis { name: &plot.x_says, range: across.range() };
+        let y = Axis { name: &plot.says, range: along.range() };
+        let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
+        let rows = (top, bottom - 16);
+        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
+        chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+        for line in 0..lines.len() {
+            let own = points.iter().filter(|(of, ..)| *of == line);
+            let placed = own.map(|(_, x, y)| (across.at(*x), along.at(*y))).collect();
+            chart::rings(&mut panel, placed, Ink::Solid(line))?;
+        }
+        Ok(())
+    })
 }
 
 /// For each cell where it stands to the right, and what was published of that.

@@ -3,7 +3,7 @@
 use underload_record::schema::{Expectation, PlotAxis};
 
 use super::grid::{Grid, Scale, arms, places};
-use super::{Picture, X_ROWS};
+use super::{Frame, Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};
@@ -16,8 +16,6 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     if grid.is_empty() {
         return Ok(None);
     }
-    let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
-    let at = places(&grid.xs);
     let best = best_places(picture, &grid);
     let mut caption = String::from("A ring for each point; over several arms their mean.");
     if grid.has_published() {
@@ -26,45 +24,49 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     if !best.is_empty() {
         caption += " Bars at the top: where the best was published to be.";
     }
-    chart::with_legend(
-        &picture.name,
-        &plot.title,
-        caption,
-        HEIGHT,
-        &grid.legend(),
-        |area, top, bottom| {
-            let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
-            let x = Axis { name: "", range: at[0] - margin..at[at.len() - 1] + margin };
-            let y = Axis { name: &plot.says, range: scale.range() };
-            let tick = |at: f64| scale.tick(at);
-            let rows = (top, bottom - X_ROWS);
-            let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
-            chart::ticks_below(area, &panel, &at, &grid.xs, &plot.x_says)?;
-            let named: Vec<(f64, &str)> =
-                at.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
-            chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
-            for line in 0..grid.lines.len() {
-                let own = grid.cells.iter().filter(|cell| cell.line == line);
-                let mut points: Vec<(f64, f64)> =
-                    own.filter_map(|cell| Some((at[cell.x], scale.at(cell.value?)))).collect();
-                points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                chart::curve(&mut panel, points.clone(), Ink::Arm(line), 2.0)?;
-                chart::rings(&mut panel, points, Ink::Solid(line))?;
+    paint(Frame { name: &picture.name, plot, caption }, &grid, &best).map(Some)
+}
+
+/// Numbers of lines, of which there is one; where the best of a line was published to be.
+pub(super) fn paint(
+    frame: Frame<'_>,
+    grid: &Grid,
+    best: &[(usize, f64, f64)],
+) -> Result<Plot, PlotError> {
+    let Frame { name, plot, caption } = frame;
+    let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
+    let at = places(&grid.xs);
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &grid.legend(), |area, top, bottom| {
+        let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
+        let x = Axis { name: "", range: at[0] - margin..at[at.len() - 1] + margin };
+        let y = Axis { name: &plot.says, range: scale.range() };
+        let tick = |at: f64| scale.tick(at);
+        let rows = (top, bottom - X_ROWS);
+        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
+        chart::ticks_below(area, &panel, &at, &grid.xs, &plot.x_says)?;
+        let named: Vec<(f64, &str)> =
+            at.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
+        chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+        for line in 0..grid.lines.len() {
+            let own = grid.cells.iter().filter(|cell| cell.line == line);
+            let mut points: Vec<(f64, f64)> =
+                own.filter_map(|cell| Some((at[cell.x], scale.at(cell.value?)))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            chart::curve(&mut panel, points.clone(), Ink::Arm(line), 2.0)?;
+            chart::rings(&mut panel, points, Ink::Solid(line))?;
+        }
+        for cell in &grid.cells {
+            for told in &cell.published {
+                chart::published(area, &panel, at[cell.x], told.map(|value| scale.at(value)))?;
             }
-            for cell in &grid.cells {
-                for told in &cell.published {
-                    chart::published(area, &panel, at[cell.x], told.map(|value| scale.at(value)))?;
-                }
-            }
-            for (row, (line, low, high)) in best.iter().enumerate() {
-                let height = scale.range().end - scale.range().start;
-                let up = scale.range().end - height * 0.02 * (row + 1) as f64;
-                chart::curve(&mut panel, vec![(*low, up), (*high, up)], Ink::Solid(*line), 4.0)?;
-            }
-            Ok(())
-        },
-    )
-    .map(Some)
+        }
+        for (row, (line, low, high)) in best.iter().enumerate() {
+            let height = scale.range().end - scale.range().start;
+            let up = scale.range().end - height * 0.02 * (row + 1) as f64;
+            chart::curve(&mut panel, vec![(*low, up), (*high, up)], Ink::Solid(*line), 4.0)?;
+        }
+        Ok(())
+    })
 }
 
 /// For each line, between which places the best was published to be.

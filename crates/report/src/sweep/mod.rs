@@ -1,5 +1,7 @@
 //! What a sweep of a million cells comes to, gathered as they pass: the best and the worst, those
-//! that failed, and means over each axis.
+//! that failed, means over each axis, and what the pictures that it asks for are drawn from.
+
+mod pictures;
 
 use serde::Serialize;
 use underload_record::CONFIDENCE;
@@ -7,8 +9,11 @@ use underload_record::schema::{Extreme, Interval};
 use underload_record::stats::RunningMean;
 use underload_store::sweep::SweepCell;
 
+pub use pictures::{SweepDimension, SweepPlot};
+
 use crate::table::{Row, render};
 use crate::words::{one_line, significant, thousands};
+use pictures::Gathered;
 
 /// What a sweep is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +36,8 @@ pub struct SweepSubject {
     pub best: Extreme,
     /// Cells that it has when it is complete.
     pub cells: u64,
+    /// Pictures that its page has.
+    pub plots: Vec<SweepPlot>,
 }
 
 /// What came out of a sweep, in bounded memory.
@@ -50,6 +57,7 @@ pub struct SweepOutcome {
     means: Vec<Vec<Vec<RunningMean>>>,
     /// Whether any cell has a metric.
     has_metric: Vec<bool>,
+    gathered: Vec<Gathered>,
 }
 
 /// Cells that are listed at each end.
@@ -95,6 +103,7 @@ impl SweepOutcome {
         let metrics = subject.metrics.len();
         Self {
             means: vec![Vec::new(); subject.axes.len()],
+            gathered: subject.plots.iter().cloned().map(Gathered::new).collect(),
             subject,
             cells: 0,
             trials: 0,
@@ -121,8 +130,10 @@ impl SweepOutcome {
                 self.failures.push(cell.clone());
             }
         }
+        let arm = self.arm(&cell.arm);
+        self.gathered.iter_mut().for_each(|picture| picture.add(cell, arm, parts));
         let Some(value) = self.rank(cell) else { return };
-        if let Some(arm) = self.arm(&cell.arm) {
+        if let Some(arm) = arm {
             for (axis, part) in parts.iter().enumerate() {
                 let arms = &mut self.means[axis];
                 let all = self.subject.parts.get(axis).map_or(0, Vec::len);
