@@ -1,25 +1,29 @@
 //! `underload link`: any command behind an emulated link, as Mahimahi's shells do.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use serde::Serialize;
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::time::Span;
-use underload_emu::command::{LinkCommand, Watch};
+use underload_emu::command::{LinkCommand, LinkOutcome, Watch};
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
+use underload_record::schema::{BottleneckSummary, Distribution};
 use underload_run::modem_file;
 use underload_run::scenario::{Lane, Scenario, ScenarioErrors};
 use underload_run::source::{Source, load_file};
 
 use crate::console::{self, note};
 use crate::exit::{OrBadInput, bad_input};
-use crate::meter::Meter;
+use crate::meter::{Meter, Readings};
 
 /// The command line of `underload link`.
 #[derive(Debug, Args)]
@@ -34,6 +38,7 @@ Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
   underload link --down trace:cell.down,profile=mahimahi --down-queue head-drop:limit=100p -- bash
   underload link --config comcast/upstream --arm docsis-pie-35 --meter
+  underload link --up 10mbit --json -- ./upload.sh | jq '.links[0].sojourn.p99_ns'
   underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
 pub struct Arguments {
     /// The link from the command to the host; without it, unlimited.
@@ -69,6 +74,11 @@ pub struct Arguments {
     /// Shows rates, queues and drops in the terminal's last line while the command runs.
     #[arg(long)]
     meter: bool,
+    /// Prints one JSON document at the end: the command, how it ended, what each link did. What the
+    /// command prints goes to stderr then. With --meter each reading is a line of its own before,
+    /// and the document the last line.
+    #[arg(long)]
+    json: bool,
     /// Seed of the queues' and links' random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -80,13 +90,17 @@ pub struct Arguments {
 /// Runs the command and returns its exit status.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let [up, down] = arguments.lanes()?;
-    let meter = arguments.meter.then(|| Meter::new([&up, &down])).transpose()?;
+    let meter: Option<Box<dyn Watch>> = match (arguments.meter, arguments.json) {
+        (false, _) => None,
+        (true, false) => Some(Box::new(Meter::new([&up, &down])?)),
+        (true, true) => Some(Box::new(Readings::default())),
+    };
     let mut gateway = GatewayConfig::new(up, down);
     gateway.seed = arguments.seed;
     // Before anything starts a thread: a user namespace can only be entered by one.
     let privilege = privilege::enter_with_internet()?;
-    let command = LinkCommand { gateway, command: arguments.command(), log: arguments.log.clone() };
-    let meter = meter.map(|meter| Box::new(meter) as Box<dyn Watch>);
+    let (words, log) = (arguments.command(), arguments.log.clone());
+    let command = LinkCommand { gateway, command: words, log, keeps_stdout: arguments.json };
     let mut note = |text: &str| note!("underload link: {text}");
     let outcome = match command.run_watched(privilege, &mut note, meter) {
         Ok(outcome) => outcome,
@@ -98,6 +112,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let signal = outcome.status.signal().map(|signal| 128 + signal);
     let code = u8::try_from(outcome.status.code().or(signal).unwrap_or(1)).unwrap_or(1);
+    if arguments.json {
+        tell(&command.command, &outcome, code, arguments.meter).context("writing JSON")?;
+    }
     // The command's own status tells more than that of its logs, unless it is a success.
     match outcome.log_failure {
         Some(failure) if code == 0 => Err(failure.into()),
@@ -107,6 +124,44 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         None => Ok(ExitCode::from(code)),
     }
+}
+
+/// How a command behind a link ended, and what the links did.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    command: Vec<Cow<'a, str>>,
+    /// That of this program: see `docs/link.md`.
+    exit_status: u8,
+    /// The number of the signal that ended the command.
+    signal: Option<i32>,
+    /// From the start of the links to their end, seconds.
+    duration_s: f64,
+    /// Both directions, up first.
+    links: Vec<BottleneckSummary>,
+    /// How late packets left, for want of a processor.
+    lateness: Option<Distribution>,
+}
+
+/// Prints the document, where it follows others as a line.
+fn tell(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> io::Result<()> {
+    let links = outcome.report.whole();
+    let longest = links.iter().map(|link| link.window.length_ns()).max();
+    let document = Document {
+        command: words.iter().map(|word| word.to_string_lossy()).collect(),
+        exit_status: code,
+        signal: outcome.status.signal(),
+        duration_s: longest.unwrap_or(0) as f64 / 1e9,
+        links,
+        lateness: outcome.report.lateness(),
+    };
+    let mut out = io::stdout().lock();
+    if is_line {
+        serde_json::to_writer(&mut out, &document)?;
+    } else {
+        serde_json::to_writer_pretty(&mut out, &document)?;
+    }
+    writeln!(out)?;
+    out.flush()
 }
 
 impl Arguments {

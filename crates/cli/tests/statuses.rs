@@ -156,15 +156,58 @@ fn a_server_without_its_keys_is_bad_input() {
     assert!(errors.contains("token rotate --keys"), "{errors}");
 }
 
-#[test]
-fn a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell() {
+/// Status, output and errors of `underload link`; `None` where the machine has no links to give.
+fn link(test: &str, arguments: &[&str]) -> Option<(Option<i32>, String, String)> {
     let folder = folder();
-    let (status, _, errors) = outcome(&["link", "--", "no-such-command-at-all"], folder.path());
+    let (status, output, errors) = outcome(&[&["link"], arguments].concat(), folder.path());
     let forbidden = ["refused", "cannot be created", "not permitted", "/dev/net/tun"];
     if status == Some(1) && forbidden.iter().any(|word| errors.contains(word)) {
-        eprintln!("SKIPPED: this machine forbids namespaces or TUN devices: {errors}");
-        return;
+        eprintln!("SKIPPED {test}: this machine forbids namespaces or TUN devices: {errors}");
+        return None;
     }
+    Some((status, output, errors))
+}
+
+#[test]
+fn a_link_tells_a_script_what_it_did_and_nothing_else() {
+    let name = "a_link_tells_a_script_what_it_did_and_nothing_else";
+    let script = "echo hello; ping -q -c 2 -i 0.2 $UNDERLOAD_BASE; exit 7";
+    let arguments = ["--up", "10mbit", "--json", "--", "sh", "-c", script];
+    let Some((status, output, errors)) = link(name, &arguments) else { return };
+    assert_eq!(status, Some(7), "{errors}");
+    assert!(errors.contains("hello"), "the command's own output: {errors}");
+    let told: serde_json::Value = serde_json::from_str(&output).expect(&output);
+    assert_eq!((&told["exit_status"], &told["signal"]), (&7.into(), &serde_json::Value::Null));
+    assert_eq!(told["command"], serde_json::json!(["sh", "-c", script]));
+    assert!(told["duration_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{output}");
+    for (way, direction) in ["up", "down"].into_iter().enumerate() {
+        let link = &told["links"][way];
+        assert_eq!(
+            (&link["direction"], &link["window"]["phase"]),
+            (&direction.into(), &"whole".into())
+        );
+        // Where `ping` is; without root there is nothing to be reached.
+        let sent = link["sent"]["packets"].as_u64().expect("a number");
+        assert!(sent >= 2 || !errors.contains(", 0% packet loss"), "{output}\n{errors}");
+    }
+    // Killed by a signal, and watched: lines of readings, and the document as the last one.
+    let arguments = ["--json", "--meter", "--", "sh", "-c", "kill -9 $$"];
+    let Some((status, output, errors)) = link(name, &arguments) else { return };
+    assert_eq!(status, Some(137), "{errors}");
+    let lines: Vec<serde_json::Value> =
+        output.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let (last, readings) = lines.split_last().expect("a document");
+    assert_eq!((&last["exit_status"], &last["signal"]), (&137.into(), &9.into()));
+    assert!(readings.iter().all(|it| it["up"]["backlog"]["bytes"].is_u64()), "{output}");
+    let nothing = ["--json", "--", "no-such-command-at-all"];
+    let Some((status, output, _)) = link(name, &nothing) else { return };
+    assert_eq!((status, output.as_str()), (Some(127), ""));
+}
+
+#[test]
+fn a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell() {
+    let name = "a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell";
+    let Some((status, _, errors)) = link(name, &["--", "no-such-command-at-all"]) else { return };
     assert_eq!(status, Some(127), "{errors}");
     assert!(errors.contains("no-such-command-at-all"), "{errors}");
 }

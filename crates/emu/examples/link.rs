@@ -36,7 +36,8 @@ fn main() -> Result<()> {
         Ok(LaneConfig { link, queue })
     };
     let gateway = GatewayConfig::new(lane(&options.up)?, lane(&options.down)?);
-    let command = LinkCommand { gateway, command: options.command, log: options.log };
+    let Options { command, log, .. } = options;
+    let command = LinkCommand { gateway, command, log, keeps_stdout: false };
     let outcome = match command.run(privilege, &mut |note| eprintln!("underload: {note}")) {
         Ok(outcome) => outcome,
         Err(error) => match error.exit_status() {

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
 use std::os::unix::thread::JoinHandleExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -49,6 +50,8 @@ pub struct LinkCommand {
     pub command: Vec<OsString>,
     /// Where `uplink.log`, `downlink.log` and `samples.csv` go, if anywhere.
     pub log: Option<PathBuf>,
+    /// Gives the command this process's stderr as its stdout: that of this process is for others.
+    pub keeps_stdout: bool,
 }
 
 /// How it ended.
@@ -76,6 +79,9 @@ pub enum LinkError {
         /// What failed on the way into its namespace.
         source: NamespaceError,
     },
+    /// The command's output could not be sent elsewhere.
+    #[error("sending the command's output to stderr")]
+    Stdout(#[source] io::Error),
     /// The command could not be waited for.
     #[error("waiting for the command")]
     Wait(#[source] io::Error),
@@ -198,6 +204,10 @@ impl LinkCommand {
         let mut command = Command::new(program);
         command.args(arguments).env("UNDERLOAD_BASE", &base).env("MAHIMAHI_BASE", &base);
         command.env_remove(INSIDE_PASTA);
+        if self.keeps_stdout {
+            let stderr = io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(stderr.map_err(LinkError::Stdout)?);
+        }
         let started = inside.spawn_in_our_group(command);
         let child = started.map_err(|source| LinkError::Start {
             command: program.to_string_lossy().into_owned(),

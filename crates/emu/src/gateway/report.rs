@@ -67,6 +67,11 @@ impl GatewayReport {
         summaries.collect()
     }
 
+    /// What each bottleneck did from start to stop.
+    pub fn whole(&self) -> Vec<BottleneckSummary> {
+        self.lanes.iter().map(|(_, lane)| lane.bottleneck(&lane.recording.whole)).collect()
+    }
+
     /// The curves over time of trial number `trial`.
     pub fn series(&self, trial: u32) -> Vec<Series> {
         self.lanes.iter().flat_map(|(_, lane)| lane.series(trial)).collect()
