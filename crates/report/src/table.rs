@@ -28,13 +28,12 @@ pub fn table(runs: &[RunData]) -> String {
             rows.extend(subject.summary.headline(phase).map(|latency| Row::Cells(line(latency))));
         }
         for direction in [Direction::Up, Direction::Down] {
-            rows.extend(carried(subject, direction).into_iter().map(Row::Note));
+            rows.extend(carried(subject, direction).iter().flat_map(|line| notes(line)));
         }
         rows.extend(sent_away(subject).into_iter().map(Row::Note));
         for (flow, metrics) in subject.applications() {
             let shown = metrics.into_iter().take(SHOWN_METRICS).map(metric_words);
-            let line = format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "));
-            rows.push(Row::Note(line));
+            rows.extend(notes(&format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "))));
         }
     }
     for (title, lines) in runs.iter().filter_map(|run| table_lines(&run.record)) {
@@ -71,6 +70,17 @@ fn line(latency: &ArmLatency) -> Vec<String> {
         cells.push(value.unwrap_or_else(|| "-".to_owned()));
     }
     cells
+}
+
+/// A line behind a word in its margin; what is too long goes on below.
+fn notes(line: &str) -> Vec<Row> {
+    if line.chars().count() <= COLUMNS - 2 {
+        return vec![Row::Note(line.to_owned())];
+    }
+    let (mut margin, rest) = line.split_once(' ').unwrap_or(("", line));
+    let room = COLUMNS.saturating_sub(3 + margin.chars().count().max(5)).max(COLUMNS / 4);
+    let folded = fold(rest, room).into_iter();
+    folded.map(|line| Row::Note(format!("{:<5} {line}", std::mem::take(&mut margin)))).collect()
 }
 
 fn trials(subject: &Subject<'_>) -> String {
@@ -197,4 +207,22 @@ fn fold(text: &str, columns: usize) -> Vec<String> {
         lines.extend(characters.chunks(columns).map(|chunk| chunk.iter().collect::<String>()));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_goes_on_below_its_margin() {
+        let told = |line: &str| render(&notes(line));
+        assert_eq!(told("up    goodput 9.43 Mbit/s"), "  up    goodput 9.43 Mbit/s\n");
+        let long = format!("up    {}", ["84 dropped (0.719 %)"; 8].join(", "));
+        let told = told(&long);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), 2, "{told}");
+        assert!(lines[0].starts_with("  up    84 dropped"), "{told}");
+        assert!(lines[1].starts_with("        "), "{told}");
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{told}");
+    }
 }
