@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, sendmsg};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, sendmsg};
 
 pub(super) use system::{ask_for_hop_limit, ask_for_time, ask_for_ttl, read, send, space};
 
@@ -20,11 +20,24 @@ pub(super) enum Told {
     Ttl(u8),
 }
 
+/// Sends one datagram with these messages beside it, without waiting.
+fn send_with(
+    socket: &UdpSocket,
+    bytes: &[u8],
+    beside: &[ControlMessage<'_>],
+    address: Option<&SockaddrStorage>,
+) -> io::Result<usize> {
+    let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT);
+    Ok(sendmsg(socket.as_raw_fd(), &slices, beside, flags, address)?)
+}
+
 #[cfg(target_os = "linux")]
 mod system {
-    use nix::sys::socket::{ControlMessage, setsockopt, sockopt};
+    use nix::sys::socket::{setsockopt, sockopt};
 
-    use super::*;
+    use super::{
+        ControlMessage, ControlMessageOwned, SockaddrStorage, Told, UdpSocket, io, send_with,
+    };
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
@@ -78,8 +91,7 @@ mod system {
         } else {
             ControlMessage::Ipv4Tos(&class)
         };
-        let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT);
-        Ok(sendmsg(socket.as_raw_fd(), &slices, &[marking], flags, address)?)
+        send_with(socket, bytes, &[marking], address)
     }
 }
 
@@ -90,7 +102,7 @@ mod system {
     use nix::sys::socket::{setsockopt, sockopt};
     use socket2::SockRef;
 
-    use super::*;
+    use super::{ControlMessageOwned, SockaddrStorage, Told, UdpSocket, io, send_with};
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestamp, &true)?)
@@ -141,7 +153,6 @@ mod system {
         } else {
             options.set_tos_v4(class)?
         }
-        let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT);
-        Ok(sendmsg(socket.as_raw_fd(), &slices, &[], flags, address)?)
+        send_with(socket, bytes, &[], address)
     }
 }
