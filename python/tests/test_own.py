@@ -199,6 +199,25 @@ def test_a_class_that_cannot_be_made_is_told_of() -> None:
             ul.replay(packets, queue=ul.own(Failing, how=how, after=2), link="1mbit")
 
 
+def test_its_objects_end_with_their_trial_on_their_own_thread() -> None:
+    """Some of Python's objects can be given up only where they were made: a queue is one."""
+    threads: list[tuple[int, int]] = []
+
+    class Holds(ul.Aqm):
+        def __init__(self) -> None:
+            self.inner, self.made = ul.queue("fifo"), threading.get_ident()
+            self.inner.enqueue(0, 1)
+
+        def on_enqueue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
+            return "pass"
+
+        def __del__(self) -> None:
+            threads.append((self.made, threading.get_ident()))
+
+    ul.run(scenario(ul.own(Holds)), repeats=3, cache=False)
+    assert len(threads) == 3 and all(made == ended for made, ended in threads)
+
+
 def test_a_queue_that_drops_everything_ends() -> None:
     class Never(ul.Aqm):
         def on_dequeue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
@@ -209,60 +228,58 @@ def test_a_queue_that_drops_everything_ends() -> None:
 
 
 class Endless(ul.Aqm):
-    begun, released = threading.Event(), threading.Event()
+    """Never answers; one that is stubborn catches what interrupts it."""
+
+    # No lock: one that is held when the interrupt comes would stay so.
+    begun = False
+    made: list[Endless] = []
 
     def __init__(self, stubborn: bool = False) -> None:
-        self.stubborn = stubborn
+        self.stubborn, self.released = stubborn, False
+        Endless.made.append(self)
 
     def on_dequeue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
-        while not Endless.released.is_set():
+        while not self.released:
             try:
-                while not Endless.released.is_set():
-                    Endless.begun.set()
+                while not self.released:
+                    Endless.begun = True
             except KeyboardInterrupt:
                 if not self.stubborn:
                     raise
         return "pass"
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
-def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
-    Endless.begun.clear()
-    Endless.released.clear()
+def press_when_begun() -> threading.Thread:
+    """Presses Ctrl-C once a class has begun not to answer."""
+    Endless.begun = False
 
     def press() -> None:
-        Endless.begun.wait(60)
-        time.sleep(0.05)
+        while not Endless.begun:
+            time.sleep(0.01)
         _thread.interrupt_main()
 
-    presser = threading.Thread(target=press)
+    presser = threading.Thread(target=press, daemon=True)
     presser.start()
+    return presser
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
+    presser = press_when_begun()
     with pytest.raises(ul.Interrupted):
         ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
     presser.join()
     # One that catches what interrupts it is left behind; here it shall not go on for ever.
-    assert not Endless.released.is_set()
-    Endless.released.set()
+    assert not Endless.made[-1].released
+    Endless.made[-1].released = True
 
 
 def test_ctrl_c_ends_a_replay_that_never_comes_back() -> None:
     numpy = pytest.importorskip("numpy")
-    begun = threading.Event()
-
-    class Loops(ul.Aqm):
-        def on_enqueue(self, now_ns: int, packet: Any, backlog: Any) -> ul.Verdict:
-            while True:
-                begun.set()
-
-    def press() -> None:
-        begun.wait(60)
-        _thread.interrupt_main()
-
-    presser = threading.Thread(target=press)
-    presser.start()
     packets = {"time_ns": numpy.arange(9, dtype="u8"), "len": numpy.full(9, 9, "u4")}
+    presser = press_when_begun()
     with pytest.raises(KeyboardInterrupt):
-        ul.replay(packets, queue=ul.own(Loops), link="1mbit")
+        ul.replay(packets, queue=ul.own(Endless), link="1mbit")
     presser.join()
 
 

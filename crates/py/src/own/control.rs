@@ -13,7 +13,7 @@ use underload_sim::congestion::{MAX_WINDOW, Window};
 use underload_sim::tcp::EcnUse;
 use underload_sim::trial::TrialLabel;
 
-use super::{Brought, Maker, Object, Watch, said};
+use super::{Brought, Maker, Object, Watch, give_up, said};
 
 /// An acknowledgement, as a class is told of it.
 #[pyclass(frozen, module = "underload._underload")]
@@ -226,6 +226,12 @@ impl Control {
     fn show(&self, window: &mut Window) {
         // Not below its threshold: it grows as its owner says, and only when it is used up.
         (window.size, window.threshold) = (self.window, self.window);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        give_up((self.state.take(), std::mem::take(&mut self.methods)));
     }
 }
 

@@ -170,6 +170,12 @@ impl Object {
     }
 }
 
+/// Gives up what Python owns on the thread that used it, as some of Python's objects demand.
+fn give_up<T>(owned: T) {
+    // None: Python has ended, and all of it is gone.
+    Python::try_attach(|_| drop(owned));
+}
+
 /// An answer as an error repeats it.
 fn said(answer: &Bound<'_, PyAny>) -> String {
     let said = answer.repr().map_or_else(|_| "?".to_owned(), |it| it.to_string());

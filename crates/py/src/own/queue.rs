@@ -16,7 +16,7 @@ use underload_aqm::time::Time;
 use underload_run::own::MakeQueue;
 use underload_sim::trial::TrialLabel;
 
-use super::{Brought, Maker, Object, Watch, said};
+use super::{Brought, Maker, Object, Watch, give_up, said};
 use crate::errors::raise_words;
 
 /// What a class that decides about packets is told of one.
@@ -126,6 +126,12 @@ struct Decider {
     on_enqueue: Option<Py<PyAny>>,
     on_dequeue: Option<Py<PyAny>>,
     on_refused: Option<Py<PyAny>>,
+}
+
+impl Drop for Decider {
+    fn drop(&mut self) {
+        give_up([self.on_enqueue.take(), self.on_dequeue.take(), self.on_refused.take()]);
+    }
 }
 
 impl Judge for Decider {
