@@ -7,7 +7,7 @@ mod chromium;
 mod firefox;
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 use underload_compat::channel::{ChannelLimits, ChannelServer};
-use underload_compat::nq::{Channels, NqLimits, NqServer};
+use underload_compat::nq::{Channels, NqLimits, NqServer, OfferError};
 use underload_probe::service::{
     CompatLedger, Fingerprint, Identity, Limits, Service, ServiceConfig,
 };
@@ -243,6 +243,57 @@ fn a_browser_measures_with_datagrams() {
     waits_until(1);
     browser.open("about:blank");
     waits_until(0);
+}
+
+/// Answers offers with the address of somebody who never answers.
+#[derive(Debug)]
+struct Silent(ChannelServer, UdpSocket);
+
+impl Channels for Silent {
+    fn answer(
+        &self,
+        offer: &str,
+        from: IpAddr,
+        reached: IpAddr,
+        authority: Option<&str>,
+    ) -> Result<String, OfferError> {
+        let ports = [&self.0.address(), &self.1.local_addr().unwrap()].map(|at| at.port());
+        let answer = self.0.answer(offer, from, reached, authority)?;
+        Ok(answer.replace(&format!(" {} typ", ports[0]), &format!(" {} typ", ports[1])))
+    }
+}
+
+#[test]
+fn a_channel_opens_over_ipv6_and_a_page_without_one_says_why() {
+    let test = "a_channel_opens_over_ipv6_and_a_page_without_one_says_why";
+    let Some(mut browser) = browser(test) else { return };
+    let opening = "openChannel().then((it) => it.channel ? it.channel.readyState : it.why)";
+    let mut opened = |server: &NqServer, more: &str| {
+        browser.open(&format!("https://{}/{more}", server.address()));
+        browser.text(opening)
+    };
+    let unlimited = CompatLedger::unlimited;
+    let (without, _) = server(unlimited());
+    assert_eq!(opened(&without, ""), "the server has none");
+    let silent = Silent(
+        ChannelServer::start(
+            UdpSocket::bind("127.0.0.1:0").unwrap(),
+            ChannelLimits::default(),
+            unlimited(),
+        )
+        .unwrap(),
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let (silent, _) = server_with(unlimited(), Some(Arc::new(silent)));
+    assert!(opened(&silent, "").contains("longer than 3 s"));
+    assert_eq!(opened(&silent, "?probes=fetch"), "as the address asks");
+    let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    if UdpSocket::bind((address, 0)).is_err() {
+        eprintln!("SKIPPED {test}: there is no IPv6");
+        return;
+    }
+    let (server, _) = server_at(address, unlimited(), Some(channels_at(address, unlimited())));
+    assert_eq!(opened(&server, "?probes=channel"), "open");
 }
 
 /// Where this machine sends from; nothing is sent for that.

@@ -314,7 +314,8 @@ impl Host {
     }
 
     async fn channel(&self, request: Request<Incoming>, ends: Ends) -> Response<Content> {
-        let Some(channels) = &self.channels else { return status(StatusCode::NOT_FOUND) };
+        // No fault, of which a browser would complain in its console.
+        let Some(channels) = &self.channels else { return status(StatusCode::NO_CONTENT) };
         let (head, body) = request.into_parts();
         let read = timeout(HANDSHAKE_MAX, Limited::new(body, OFFER_BYTES_MAX).collect()).await;
         let Ok(read) = read else { return status(StatusCode::REQUEST_TIMEOUT) };

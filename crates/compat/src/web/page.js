@@ -170,13 +170,15 @@ async function openChannel() {
   try {
     await peer.setLocalDescription();
     const answer = await fetch("channel", { method: "POST", body: peer.localDescription.sdp, signal });
+    if (answer.status === 204) throw new Error("the server has none");
     if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
     await peer.setRemoteDescription({ type: "answer", sdp: await answer.text() });
     await Promise.race([opened, late]);
     return { peer, channel };
   } catch (error) {
     peer.close();
-    return { why: error.message ?? `it closed or took longer than ${CHANNEL_OPENS_MS / 1000} s` };
+    const why = signal.aborted ? `it took longer than ${CHANNEL_OPENS_MS / 1000} s` : "it closed";
+    return { why: (!signal.aborted && error.message) || why };
   }
 }
 
