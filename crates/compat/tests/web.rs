@@ -257,7 +257,7 @@ impl Channels for Silent {
         reached: IpAddr,
         authority: Option<&str>,
     ) -> Result<String, OfferError> {
-        let ports = [&self.0.address(), &self.1.local_addr().unwrap()].map(|at| at.port());
+        let ports = [&self.0.address(), &self.1.local_addr().unwrap()].map(SocketAddr::port);
         let answer = self.0.answer(offer, from, reached, authority)?;
         Ok(answer.replace(&format!(" {} typ", ports[0]), &format!(" {} typ", ports[1])))
     }

@@ -14,7 +14,7 @@ const CHANNEL_OPENS_MS = WANTED === "channel" ? 60000 : 3000;
 const CHANNEL_HELD_BYTES = 800;  // what the browser may hold back before probes are counted as not sent
 const HOW = {
   channel: ["datagrams of a WebRTC data channel, never sent again, from the script's sending to its receiving",
-    "They add the browser's work and encryption, 0.2 to 1 ms on an ordinary machine, and 60 to 90 bytes to each."],
+    "They add the browser's work and encryption, about 1 ms, and each is a packet of about 100 bytes."],
   fetch: ["HTTPS requests of one byte, from the browser's sending to the first byte of the answer",
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
