@@ -212,7 +212,8 @@ def own(
     bytes (`"256KiB"`). It stands wherever a queue does: `Scenario(up_queue=own(Mine))`,
     `replay(packets, queue=own(Mine), ...)`, `link("20mbit", own(Mine))`, and step by step, where
     `seed` counts. In records and tables it is `own:Mine,limit=1000p` with its parameters; `name`
-    says something else there, which parameters that are neither numbers nor short texts need.
+    says something else there, which parameters that are neither numbers nor short texts need. A
+    parameter of `__init__` cannot have one of these three names.
 
     Runs with it are simulated, one trial after another, as Python's lock lets one thread work;
     they are never cached nor resumed, since nobody knows whether the code has changed, and cannot
