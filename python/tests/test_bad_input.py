@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import string
 from typing import Any
 
@@ -38,7 +39,9 @@ def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
     scenario = line(**{key: value})
     try:
         scenario.check()
-    except (ul.ScenarioError, ul.ScenarioTypeError) as error:
+    except ul.ScenarioTypeError as error:
+        assert error.key == key
+    except ul.ScenarioError as error:
         assert f"path.{key}" in str(error) or "`up_delay`" in str(error)
     else:
         again = ul.Scenario.parse(scenario.text, "line")
@@ -48,7 +51,7 @@ def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
 @QUIETLY
 @given(number=some.integers(0, 10**6), unit=WORDS.filter(lambda unit: unit.strip() != ""))
 def test_a_unit_that_is_none_is_refused_with_one_that_is(number: int, unit: str) -> None:
-    known = ("ns", "us", "ms", "s", "min", "h")
+    known = ("ns", "us", "ms", "s", "min", "h", "d")
     try:
         line(rtt=f"{number}{unit}").check()
     except ul.ScenarioError as error:
@@ -57,8 +60,11 @@ def test_a_unit_that_is_none_is_refused_with_one_that_is(number: int, unit: str)
         assert unit.lower().endswith(known), unit
 
 
+OF_PYTHON = ("self", *inspect.signature(ul.Scenario).parameters)
+
+
 @QUIETLY
-@given(key=WORDS, value=VALUES)
+@given(key=WORDS.filter(lambda key: key not in OF_PYTHON), value=VALUES)
 def test_a_key_that_is_none_is_named(key: str, value: Any) -> None:
     for scenario in (line(**{key: value}), line().arm("other", {key: value})):
         try:

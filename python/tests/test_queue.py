@@ -52,6 +52,9 @@ def test_specs_that_cannot_be_are_refused_with_what_can() -> None:
         ul.queue("codell")
     with pytest.raises(ul.SpecError, match="tarjet"):
         ul.queue("pie", tarjet="15ms")
+    for name, parameters in (("rate", {}), ("pie", {"rate": "5mbit"})):
+        with pytest.raises(ul.SpecError, match="there is no queue|has no parameter"):
+            ul.queue(name, **parameters)
     with pytest.raises(ul.SpecError, match="rate=20mb"):
         ul.link("20mb", "fifo")
     with pytest.raises(ul.SpecError, match="rate"):

@@ -188,7 +188,7 @@ def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: An
         _underload.queue_label(made.spec, link)
     except SpecError as error:
         # What only a link can tell is not missing before there is one.
-        if link is not None or "rate" not in str(error):
+        if link is not None or "because no link" not in str(error):
             raise
     return made
 
