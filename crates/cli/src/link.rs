@@ -134,7 +134,7 @@ struct Document<'a> {
     exit_status: u8,
     /// The number of the signal that ended the command.
     signal: Option<i32>,
-    /// From the start of the links to their end, seconds.
+    /// From the command's start to its end, seconds.
     duration_s: f64,
     /// Both directions, up first.
     links: Vec<BottleneckSummary>,
@@ -144,14 +144,12 @@ struct Document<'a> {
 
 /// Prints the document, where it follows others as a line.
 fn tell(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> io::Result<()> {
-    let links = outcome.report.whole();
-    let longest = links.iter().map(|link| link.window.length_ns()).max();
     let document = Document {
         command: words.iter().map(|word| word.to_string_lossy()).collect(),
         exit_status: code,
         signal: outcome.status.signal(),
-        duration_s: longest.unwrap_or(0) as f64 / 1e9,
-        links,
+        duration_s: outcome.elapsed.as_secs_f64(),
+        links: outcome.report.whole(),
         lateness: outcome.report.lateness(),
     };
     let mut out = io::stdout().lock();

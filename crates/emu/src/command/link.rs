@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::pthread::pthread_kill;
@@ -59,6 +59,8 @@ pub struct LinkCommand {
 pub struct LinkOutcome {
     /// That of the command.
     pub status: ExitStatus,
+    /// From the command's start to its end.
+    pub elapsed: Duration,
     /// What the links did.
     pub report: GatewayReport,
     /// Why the logs are not whole.
@@ -208,6 +210,7 @@ impl LinkCommand {
             let stderr = io::stderr().as_fd().try_clone_to_owned();
             command.stdout(stderr.map_err(LinkError::Stdout)?);
         }
+        let begin = Instant::now();
         let started = inside.spawn_in_our_group(command);
         let child = started.map_err(|source| LinkError::Start {
             command: program.to_string_lossy().into_owned(),
@@ -215,6 +218,7 @@ impl LinkCommand {
         })?;
         let watching = watcher.map(|watcher| Watching::start(watcher, gateway.counters()));
         let ended = attend(child, signals, &is_abandoned);
+        let elapsed = begin.elapsed();
         watching.into_iter().for_each(Watching::end);
         let (status, attendant) = ended.map_err(LinkError::Wait)?;
         let report = gateway.stop()?;
@@ -228,7 +232,7 @@ impl LinkCommand {
         };
         let log_failure = self.log.as_ref().and_then(|directory| finish(directory).err());
         attendant.dismiss();
-        Ok(LinkOutcome { status, report, log_failure })
+        Ok(LinkOutcome { status, elapsed, report, log_failure })
     }
 
     fn open_logs(
