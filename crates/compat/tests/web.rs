@@ -166,11 +166,7 @@ fn datagrams_of_nobody_get_no_answer() {
 }
 
 fn browser(test: &str) -> Option<Browser> {
-    let program = chromium::program();
-    if program.is_none() {
-        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
-    }
-    let mut browser = Browser::start(&program?);
+    let mut browser = Browser::of(test)?;
     // The server's certificate is its own.
     browser.call("Security.setIgnoreCertificateErrors", json!({ "ignore": true }));
     Some(browser)

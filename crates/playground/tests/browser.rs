@@ -115,43 +115,22 @@ fn answer(stream: &TcpStream, files: &[(&'static str, &'static str, String)]) {
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(content.as_bytes()));
 }
 
-/// Chromium on the page, and the text of axe-core if it is installed; `None` where something is
-/// missing, which is told.
-fn opened(test: &str) -> Option<(Browser, SocketAddr, Option<String>)> {
+/// Chromium, and where the page is; `None` where something is missing, which is told.
+fn opened(test: &str) -> Option<(Browser, SocketAddr)> {
     let Ok(bytes) = std::fs::read(module()) else {
         let module = module();
         eprintln!("SKIPPED {test}: no {}; cargo xtask playground", module.display());
         return None;
     };
-    let Some(program) = chromium::program() else {
-        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
-        return None;
-    };
-    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
-    let axe = named.or_else(|| Some(home?.join(usual)));
-    let axe = axe.and_then(|path| std::fs::read_to_string(path).ok());
-    if axe.is_none() {
-        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
-    }
-    Some((Browser::start(&program), serve(files(&bytes)), axe))
-}
-
-/// What makes a page hard to use for some, with the elements.
-fn obstacles(browser: &mut Browser, axe: &str) -> Vec<Value> {
-    browser.value(&format!("{axe}; undefined"));
-    let found = browser.value(
-        "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
-            .map((it) => [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
-    );
-    found.as_array().expect("a list").clone()
+    let browser = Browser::of(test)?;
+    Some((browser, serve(files(&bytes))))
 }
 
 #[test]
 fn the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let test = "the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
-    let Some((mut browser, address, axe)) = opened(test) else { return };
+    let Some((mut browser, address)) = opened(test) else { return };
+    let axe = chromium::axe(test);
     let mut faults = Vec::new();
     for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
         browser.screen(screen, is_dark);
@@ -160,18 +139,8 @@ fn the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
         assert_eq!(browser.value("document.querySelectorAll('.pg-charts svg').length"), 4);
         browser.value("document.querySelector('details').open = true");
         let what = format!("{screen:?} dark: {is_dark}");
-        let beside = "document.documentElement.scrollWidth - innerWidth";
-        if browser.value(beside).as_f64().is_none_or(|pixels| pixels > 0.0) {
-            faults.push(format!("{what}: wider than the screen"));
-        }
-        let complaints = std::mem::take(&mut browser.complaints);
-        faults.extend(complaints.iter().map(|complaint| format!("{what}: {complaint}")));
-        if let Some(axe) = &axe {
-            let found = obstacles(&mut browser, axe);
-            faults.extend(found.iter().map(|found| format!("{what}: {found}")));
-            // Axe writes into the console what the policy kept it from.
-            browser.complaints.clear();
-        }
+        let found = browser.faults(axe.as_deref());
+        faults.extend(found.iter().map(|fault| format!("{what}: {fault}")));
         if let Some(folder) = std::env::var_os("UNDERLOAD_PICTURES_OF_ALL") {
             let file = format!("playground-{screen:?}.png").to_lowercase();
             std::fs::write(PathBuf::from(folder).join(file), browser.picture(true)).expect(test);
@@ -183,7 +152,7 @@ fn the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
 #[test]
 fn every_queue_and_every_slider_gives_another_trial() {
     let test = "every_queue_and_every_slider_gives_another_trial";
-    let Some((mut browser, address, _)) = opened(test) else { return };
+    let Some((mut browser, address)) = opened(test) else { return };
     browser.screen(Screen::Phone, false);
     browser.open(&format!("http://{address}/"));
     browser.until("document.querySelector('#pg-root').dataset.took");

@@ -1,6 +1,7 @@
 //! A headless Chromium, told what to do by its DevTools protocol over two pipes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -26,8 +27,21 @@ pub enum Screen {
     Phone,
 }
 
+/// The text of axe-core; `None` where it is not installed, which is told.
+pub fn axe(test: &str) -> Option<String> {
+    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
+    let path = named.or_else(|| Some(home?.join(usual)));
+    let found = path.and_then(|path| std::fs::read_to_string(path).ok());
+    if found.is_none() {
+        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
+    }
+    found
+}
+
 /// The browser's program; `None` where there is none.
-pub fn program() -> Option<String> {
+fn program() -> Option<String> {
     let named = std::env::var("UNDERLOAD_CHROMIUM").ok();
     let usual = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
     let mut programs = named.into_iter().chain(usual);
@@ -38,7 +52,16 @@ pub fn program() -> Option<String> {
 }
 
 impl Browser {
-    pub fn start(program: &str) -> Self {
+    /// For a test; `None` where there is no browser, which is told.
+    pub fn of(test: &str) -> Option<Self> {
+        let program = program();
+        if program.is_none() {
+            eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+        }
+        program.map(|program| Self::start(&program))
+    }
+
+    fn start(program: &str) -> Self {
         let profile = tempfile::tempdir().expect("a folder for its profile");
         // Its protocol is spoken on descriptors 3 and 4, each message ended by a zero byte.
         let mut child = Command::new("sh")
@@ -138,6 +161,30 @@ impl Browser {
             assert!(Instant::now() < ends, "it never was: {expression}");
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// What is wrong with the page that is open: wider than the screen, complaints of the console,
+    /// what makes it hard to use for some by axe-core's text.
+    pub fn faults(&mut self, axe: Option<&str>) -> Vec<String> {
+        let mut faults = Vec::new();
+        let beside = self.value("document.documentElement.scrollWidth - innerWidth");
+        if beside.as_f64().is_none_or(|pixels| pixels > 0.0) {
+            faults.push("wider than the screen".to_owned());
+        }
+        faults.append(&mut self.complaints);
+        if let Some(axe) = axe {
+            self.value(&format!("{axe}; undefined"));
+            let found = self.value(
+                "axe.run(document, { resultTypes: ['violations'] }).then((found) =>
+                    found.violations.map((it) =>
+                        [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
+            );
+            let found = found.as_array().expect("a list");
+            faults.extend(found.iter().map(ToString::to_string));
+            // Axe writes into the console what a page's policy kept it from.
+            self.complaints.clear();
+        }
+        faults
     }
 
     /// Does what leads to another page, and waits for that.

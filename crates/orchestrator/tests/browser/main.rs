@@ -9,7 +9,7 @@ mod synthetic;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use underload_fleet::store::{Memory, Needs, Store as _};
 use underload_orchestrator::store::SqliteStore;
 
@@ -18,15 +18,6 @@ use synthetic::Size;
 use synthetic::served::{Served, serve};
 
 const SIZE: Size = Size { devices: 400, days: 21, probes: 40 };
-
-/// `None` where there is no browser, which is told.
-fn browser(test: &str) -> Option<Browser> {
-    let program = chromium::program();
-    if program.is_none() {
-        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
-    }
-    program.map(|program| Browser::start(&program))
-}
 
 fn served(size: Size) -> (Served, Memory) {
     let mut store = Memory::new();
@@ -55,35 +46,12 @@ fn pages() -> [(&'static str, String); 8] {
     ]
 }
 
-/// The text of axe-core; `None` where it is not installed, which is told.
-fn axe(test: &str) -> Option<String> {
-    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
-    let path = named.or_else(|| Some(home?.join(usual)));
-    let found = path.and_then(|path| std::fs::read_to_string(path).ok());
-    if found.is_none() {
-        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
-    }
-    found
-}
-
-/// What makes a page hard to use for some, with the elements.
-fn obstacles(browser: &mut Browser, axe: &str) -> Vec<Value> {
-    browser.value(&format!("{axe}; undefined"));
-    let found = browser.value(
-        "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
-            .map((it) => [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
-    );
-    found.as_array().expect("a list").clone()
-}
-
 #[test]
 fn every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let test = "every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
-    let Some(mut browser) = browser(test) else { return };
+    let Some(mut browser) = Browser::of(test) else { return };
     let (served, _) = served(SIZE);
-    let axe = axe(test);
+    let axe = chromium::axe(test);
     // To be looked at by whoever changes a page.
     let pictures = std::env::var_os("UNDERLOAD_PICTURES_OF_ALL").map(PathBuf::from);
     let mut faults = Vec::new();
@@ -93,16 +61,8 @@ fn every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
         for (name, path) in pages() {
             let what = format!("{name} {screen:?} dark: {is_dark}");
             browser.open(&format!("http://{}{path}", served.address));
-            let beside = "document.documentElement.scrollWidth - innerWidth";
-            if browser.value(beside).as_f64().is_none_or(|pixels| pixels > 0.0) {
-                faults.push(format!("{what}: wider than the screen"));
-            }
-            if let Some(axe) = &axe {
-                let found = obstacles(&mut browser, axe);
-                faults.extend(found.iter().map(|found| format!("{what}: {found}")));
-            }
-            let complaints = std::mem::take(&mut browser.complaints);
-            faults.extend(complaints.iter().map(|complaint| format!("{what}: {complaint}")));
+            let found = browser.faults(axe.as_deref());
+            faults.extend(found.iter().map(|fault| format!("{what}: {fault}")));
             if let Some(folder) = &pictures {
                 let shade = if is_dark { "dark" } else { "light" };
                 let file = format!("{name}-{screen:?}-{shade}.png").to_lowercase();
@@ -120,7 +80,7 @@ fn save(path: &Path, picture: &[u8]) {
 #[test]
 fn filters_and_values_come_without_loading_the_page_again() {
     let test = "filters_and_values_come_without_loading_the_page_again";
-    let Some(mut browser) = browser(test) else { return };
+    let Some(mut browser) = Browser::of(test) else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
@@ -175,7 +135,7 @@ fn filters_and_values_come_without_loading_the_page_again() {
 
 #[test]
 fn a_page_follows_what_happens() {
-    let Some(mut browser) = browser("a_page_follows_what_happens") else { return };
+    let Some(mut browser) = Browser::of("a_page_follows_what_happens") else { return };
     let (served, mut store) = served(Size { devices: 20, days: 2, probes: 20 });
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
@@ -196,7 +156,7 @@ fn a_page_follows_what_happens() {
 
 #[test]
 fn pages_are_whole_without_a_script() {
-    let Some(mut browser) = browser("pages_are_whole_without_a_script") else { return };
+    let Some(mut browser) = Browser::of("pages_are_whole_without_a_script") else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
@@ -213,7 +173,7 @@ fn pages_are_whole_without_a_script() {
 
 #[test]
 fn pages_of_many_devices_are_painted_soon() {
-    let Some(mut browser) = browser("pages_of_many_devices_are_painted_soon") else { return };
+    let Some(mut browser) = Browser::of("pages_of_many_devices_are_painted_soon") else { return };
     let devices = std::env::var("UNDERLOAD_BROWSER_DEVICES").ok();
     let devices = devices.map_or(1_000, |count| count.parse().expect("a number of devices"));
     let folder = tempfile::tempdir().expect("a folder");
@@ -251,7 +211,7 @@ fn pages_of_many_devices_are_painted_soon() {
 #[test]
 #[ignore = "writes the pictures of the docs, by hand"]
 fn pictures_for_the_docs() {
-    let mut browser = browser("pictures_for_the_docs").expect("it was asked for");
+    let mut browser = Browser::of("pictures_for_the_docs").expect("it was asked for");
     let folder = std::env::var_os("UNDERLOAD_PICTURES").map(PathBuf::from).expect("a folder");
     let (served, _) = served(Size { devices: 2_000, ..SIZE });
     for (name, path, screen, is_dark) in [

@@ -8,8 +8,6 @@
 #[path = "../../../orchestrator/tests/browser/chromium.rs"]
 mod chromium;
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use underload_record::schema::{ArmRecord, PlotKind, PlotRecord, RunRecord, World};
@@ -19,28 +17,6 @@ use underload_report::write_report;
 use underload_store::RunData;
 
 use chromium::{Browser, Screen};
-
-/// `None` where there is no browser, which is told.
-fn browser(test: &str) -> Option<Browser> {
-    let program = chromium::program();
-    if program.is_none() {
-        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
-    }
-    program.map(|program| Browser::start(&program))
-}
-
-/// The text of axe-core; `None` where it is not installed, which is told.
-fn axe(test: &str) -> Option<String> {
-    let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let usual = ".cache/underload/node_modules/axe-core/axe.min.js";
-    let path = named.or_else(|| Some(home?.join(usual)));
-    let found = path.and_then(|path| std::fs::read_to_string(path).ok());
-    if found.is_none() {
-        eprintln!("SKIPPED {test} (axe): npm install --prefix ~/.cache/underload axe-core");
-    }
-    found
-}
 
 /// A run of these arms, each with the same queue, concluded.
 fn run_of(names: &[String], queue: Queue, change: impl Fn(&mut RunRecord)) -> RunData {
@@ -103,22 +79,11 @@ fn written(run: RunData) -> (TempDir, String) {
     (folder, address)
 }
 
-/// What makes a page hard to use for some, with the elements.
-fn obstacles(browser: &mut Browser, axe: &str) -> Vec<Value> {
-    browser.value(&format!("{axe}; undefined"));
-    let found = browser.value(
-        "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
-            .filter((it) => it.impact === 'serious' || it.impact === 'critical')
-            .map((it) => [it.impact, it.id, it.nodes.map((node) => node.html).slice(0, 3)]))",
-    );
-    found.as_array().expect("a list").clone()
-}
-
 #[test]
 fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let test = "reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
-    let Some(mut browser) = browser(test) else { return };
-    let axe = axe(test);
+    let Some(mut browser) = Browser::of(test) else { return };
+    let axe = chromium::axe(test);
     let mut faults = Vec::new();
     for (name, run) in [("small", small()), ("large", large())] {
         let (_folder, address) = written(run);
@@ -126,16 +91,8 @@ fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
             let what = format!("{name} {screen:?} dark: {is_dark}");
             browser.screen(screen, is_dark);
             browser.open(&address);
-            let beside = "document.documentElement.scrollWidth - innerWidth";
-            if browser.value(beside).as_f64().is_none_or(|pixels| pixels > 0.0) {
-                faults.push(format!("{what}: wider than the screen"));
-            }
-            if let Some(axe) = &axe {
-                let found = obstacles(&mut browser, axe);
-                faults.extend(found.iter().map(|found| format!("{what}: {found}")));
-            }
-            let complaints = std::mem::take(&mut browser.complaints);
-            faults.extend(complaints.iter().map(|complaint| format!("{what}: {complaint}")));
+            let found = browser.faults(axe.as_deref());
+            faults.extend(found.iter().map(|fault| format!("{what}: {fault}")));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -147,7 +104,7 @@ const MOST_SCREENS: f64 = 12.0;
 #[test]
 fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
     let test = "a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered";
-    let Some(mut browser) = browser(test) else { return };
+    let Some(mut browser) = Browser::of(test) else { return };
     let (_folder, address) = written(large());
     browser.screen(Screen::Desktop, false);
     browser.open(&address);
@@ -177,7 +134,7 @@ fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
 
 #[test]
 fn curves_are_pointed_at_and_switched_off() {
-    let Some(mut browser) = browser("curves_are_pointed_at_and_switched_off") else { return };
+    let Some(mut browser) = Browser::of("curves_are_pointed_at_and_switched_off") else { return };
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
     browser.open(&address);
@@ -202,7 +159,7 @@ fn curves_are_pointed_at_and_switched_off() {
 #[test]
 fn without_a_script_everything_is_there_and_on_paper_nothing_is_folded() {
     let test = "without_a_script_everything_is_there_and_on_paper_nothing_is_folded";
-    let Some(mut browser) = browser(test) else { return };
+    let Some(mut browser) = Browser::of(test) else { return };
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
@@ -225,7 +182,7 @@ const HOSTILE: &str = "</metadata><img src=x onerror=\"document.title='owned'\">
 #[test]
 fn words_of_strangers_stay_words_in_what_the_script_writes() {
     let test = "words_of_strangers_stay_words_in_what_the_script_writes";
-    let Some(mut browser) = browser(test) else { return };
+    let Some(mut browser) = Browser::of(test) else { return };
     let names: Vec<String> = (0..14).map(|number| format!("{number}{HOSTILE}")).collect();
     let run = run_of(&names, DOCSIS_PIE, |record| {
         record.scenario.plots = vec![PlotRecord {
