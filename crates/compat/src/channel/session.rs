@@ -98,9 +98,9 @@ impl Session {
         }
     }
 
-    /// Addresses that [`Session::datagram`] listens to.
-    pub(super) fn addresses(&self) -> &[SocketAddr] {
-        &self.checked
+    /// Whether its channel is with this address.
+    pub(super) fn is_with(&self, address: SocketAddr) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.peer == address)
     }
 
     /// Probes answered so far.

@@ -66,6 +66,13 @@ impl Table {
     ) -> bool {
         let Ok(message) = StunMessage::parse(datagram) else { return false };
         let Some((name, _)) = message.split_username() else { return false };
+        // Whose checks come from the address of another's channel forges it, to cut that off.
+        let is_anothers = self.by_address.get(&from).is_some_and(|own| {
+            own != name && self.sessions.get(own).is_some_and(|session| session.is_with(from))
+        });
+        if is_anothers {
+            return false;
+        }
         let Some(mut session) = self.sessions.remove(name) else { return false };
         let is_good = session.check(now, from, &message, send);
         if is_good {
@@ -84,22 +91,21 @@ impl Table {
                 self.keep(name, session);
             }
         }
-        let sessions = &self.sessions;
-        self.by_address.retain(|_, name| sessions.contains_key(name));
+        self.forget_addresses();
     }
 
     fn keep(&mut self, name: String, session: Session) {
         if session.is_over() {
-            self.forget(&session);
+            self.answered += session.answered();
+            self.forget_addresses();
         } else {
             self.sessions.insert(name, session);
         }
     }
 
-    fn forget(&mut self, session: &Session) {
-        self.answered += session.answered();
-        for address in session.addresses() {
-            self.by_address.remove(address);
-        }
+    /// Those of sessions that are gone: not those that another one has meanwhile.
+    fn forget_addresses(&mut self) {
+        let sessions = &self.sessions;
+        self.by_address.retain(|_, name| sessions.contains_key(name));
     }
 }

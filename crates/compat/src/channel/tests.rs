@@ -304,6 +304,33 @@ fn strangers_and_other_addresses_get_no_answer() {
     assert!(!server.hear(others[2], &good).is_empty());
 }
 
+/// Checks that a session of somebody else's sends with a forged sender, before and after the
+/// channel is open, take nothing from it; nor does that session's end.
+#[test]
+fn nobody_takes_the_address_of_anothers_channel() {
+    let mut server = Server::new();
+    let fingerprint = server.shown.fingerprint;
+    let [own, others] = ["ours", "others"].map(|name| server.signal(name, fingerprint));
+    let forged = check(&others, &others.password);
+    server.hear(address(BROWSER), &forged);
+    assert_eq!(server.hear(address(BROWSER), &check(&own, &own.password)).len(), 1);
+    let mut browser = Browser::new(server.now, &server.shown);
+    talk(&mut server, &mut browser);
+    assert!(browser.is_ready(), "the channel opens");
+    assert!(server.hear(address(BROWSER), &forged).is_empty(), "it is taken");
+    browser.write(0, &probe(1));
+    talk(&mut server, &mut browser);
+    // The other one, which never opened, loses its place.
+    server.wait(Duration::from_secs(9));
+    assert!(!server.hear(address(BROWSER), &check(&own, &own.password)).is_empty());
+    server.wait(Duration::from_secs(2));
+    assert_eq!(server.table.len(), 1);
+    browser.dtls.handle_timeout(server.now).unwrap();
+    browser.write(0, &probe(2));
+    talk(&mut server, &mut browser);
+    assert_eq!(browser.answers.len(), 2);
+}
+
 #[test]
 fn another_certificate_than_the_announced_one_ends_the_session() {
     let mut server = Server::new();
