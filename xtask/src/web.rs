@@ -1,5 +1,6 @@
-//! The page of `serve --web` in Chromium and Firefox beside `underload measure`, one after the
-//! other behind the same emulated links.
+//! The page of `serve --web` in Chromium and Firefox, with its workers and without, beside
+//! `underload measure`: one after the other behind the same emulated links, on a machine as busy as
+//! it is or with as many more programs that compute as asked for.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +16,7 @@ use crate::checks::{FEATURES, succeed, target};
 pub const NAME: &str = "web";
 /// What it shows.
 pub const WHAT: &str =
-    "the page in Chromium and Firefox beside `measure` on one line (6 minutes, as root)";
+    "the page in Chromium and Firefox beside `measure` on one line (8 minutes, as root)";
 
 /// A plain buffer each way, of a tenth and a twentieth of a second.
 const LINK: [&str; 10] = [
@@ -54,15 +55,20 @@ enum Goal {
 type Numbers = [Option<f64>; 7];
 
 /// Runs every client three times and prints the medians; with the path of a program, with that one
-/// instead of a release build.
+/// instead of a release build; with `--busy N` beside N programs that only compute.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    let program = match arguments {
-        [] => {
-            succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
-            target().join("release/underload")
-        }
-        [program] => PathBuf::from(program),
-        _ => bail!("`bench {NAME}` takes the path of a program, or nothing"),
+    let (program, busy) = match arguments {
+        [] => (None, 0),
+        ["--busy", busy] => (None, busy.parse()?),
+        [program] => (Some(*program), 0),
+        [program, "--busy", busy] => (Some(*program), busy.parse()?),
+        _ => bail!("cargo xtask bench {NAME} [PROGRAM] [--busy N]"),
+    };
+    let program = if let Some(program) = program {
+        PathBuf::from(program)
+    } else {
+        succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
+        target().join("release/underload")
     };
     let folder = std::path::absolute(target().join(NAME))?;
     let _ = fs::remove_dir_all(&folder);
@@ -70,9 +76,9 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let driver = driver()?;
     let bench = Bench { program: std::path::absolute(program)?, driver, folder };
     let server = bench.serve()?;
-    let mut clients = vec![Client::Measure];
-    clients.extend([Client::Chromium, Client::Firefox].into_iter().filter(|it| it.is_there()));
+    let clients: Vec<Client> = CLIENTS.into_iter().filter(Client::is_there).collect();
     let mut all: Vec<Vec<Numbers>> = vec![Vec::new(); clients.len()];
+    let _computing = Computing::start(busy)?;
     for round in 0..ROUNDS {
         for (client, results) in clients.iter().zip(&mut all) {
             results.push(bench.measure(*client, &server, round)?);
@@ -82,35 +88,57 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Client {
-    Measure,
-    Chromium,
-    Firefox,
+/// Who measures: its name, the program of a browser, what stands behind the page's address.
+#[derive(Clone, Copy)]
+struct Client {
+    name: &'static str,
+    browser: Option<&'static str>,
+    query: &'static str,
 }
 
+const CLIENTS: [Client; 5] = [
+    Client { name: "`measure`", browser: None, query: "" },
+    Client { name: "Chromium", browser: Some("chromium"), query: "" },
+    Client { name: "Chromium, no workers", browser: Some("chromium"), query: "?workers=none" },
+    Client { name: "Firefox", browser: Some("firefox-esr"), query: "" },
+    Client { name: "Firefox, no workers", browser: Some("firefox-esr"), query: "?workers=none" },
+];
+
 impl Client {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Measure => "`measure`",
-            Self::Chromium => "Chromium",
-            Self::Firefox => "Firefox",
-        }
-    }
-
-    /// The program, as it is usually called.
-    fn program(self) -> &'static str {
-        if self == Self::Firefox { "firefox-esr" } else { "chromium" }
-    }
-
     /// Whether it is installed; if not, that is told.
-    fn is_there(self) -> bool {
-        let version = Command::new(self.program()).arg("--version").output();
+    fn is_there(&self) -> bool {
+        let Some(browser) = self.browser else { return true };
+        let version = Command::new(browser).arg("--version").output();
         let is_there = version.is_ok_and(|version| version.status.success());
         if !is_there {
-            eprintln!("SKIPPED {}: apt install {}", self.name(), self.program());
+            eprintln!("SKIPPED {}: apt install {browser}", self.name);
         }
         is_there
+    }
+}
+
+/// Programs that take all the processor they get; they end when this is dropped.
+struct Computing(Vec<Child>);
+
+impl Computing {
+    fn start(programs: usize) -> anyhow::Result<Self> {
+        let mut computing = Self(Vec::new());
+        for _ in 0..programs {
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+            computing.0.push(command.spawn().context("a program that computes")?);
+        }
+        Ok(computing)
+    }
+}
+
+impl Drop for Computing {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Neither fails but for a process that has ended, which is what is wanted.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -173,10 +201,23 @@ impl Bench {
 
     /// One measurement by one client behind links of its own.
     fn measure(&self, client: Client, server: &Server, round: usize) -> anyhow::Result<Numbers> {
-        let file = self.folder.join(format!("{}-{round}.json", client.program()));
+        let named: String = client.name.chars().filter(char::is_ascii_alphabetic).collect();
+        let file = self.folder.join(format!("{named}-{round}.json"));
         let mut command = self.command();
         command.arg("link").args(LINK).args(["--", "sh", "-c"]);
-        if client == Client::Measure {
+        if let Some(browser) = client.browser {
+            // As `measure` sends; else a browser's uploads go as this machine happens to prefer.
+            let script = format!(
+                "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control && \
+                 UNDERLOAD_WEB_URL=https://$UNDERLOAD_BASE:{}/{} \
+                 exec \"$0\" --ignored --exact {DRIVER}",
+                server.page, client.query
+            );
+            command.arg(script).arg(&self.driver).env("UNDERLOAD_WEB_RESULT", &file);
+            if browser == "firefox-esr" {
+                command.env("UNDERLOAD_FIREFOX", browser);
+            }
+        } else {
             let Server { port, fingerprint, .. } = server;
             let out = self.folder.join(format!("measured-{round}"));
             let script = format!(
@@ -187,27 +228,20 @@ impl Bench {
             command.arg(script).arg(&self.program);
             let to = File::create(&file).with_context(|| file.display().to_string())?;
             command.stdout(to).stderr(Stdio::null());
-        } else {
-            // As `measure` sends; else a browser's uploads go as this machine happens to prefer.
-            let script = format!(
-                "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control && \
-                 UNDERLOAD_WEB_URL=https://$UNDERLOAD_BASE:{}/ \
-                 exec \"$0\" --ignored --exact {DRIVER}",
-                server.page
-            );
-            command.arg(script).arg(&self.driver).env("UNDERLOAD_WEB_RESULT", &file);
-            if client == Client::Firefox {
-                command.env("UNDERLOAD_FIREFOX", client.program());
-            }
         }
         succeed(&mut command)?;
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let document: Value = serde_json::from_str(&text)?;
-        let numbers =
-            if client == Client::Measure { of_measure(&document) } else { of_page(&document) };
-        eprintln!("{} {}: {numbers:?}", client.name(), round + 1);
-        if let Some(probe) = document["probe"].as_str() {
-            eprintln!("  {probe}; lost {}", document["lost_up_down"]);
+        let is_page = client.browser.is_some();
+        let numbers = if is_page { of_page(&document) } else { of_measure(&document) };
+        eprintln!("{} {}: {numbers:?}", client.name, round + 1);
+        if is_page {
+            let rows = document["summary"].as_array().into_iter().flatten();
+            let held: Vec<String> = rows.map(|row| row["held_up_ms_p99"].to_string()).collect();
+            let held = held.join(", ");
+            let [probe, threads, lost] =
+                ["probe", "threads", "lost_up_down"].map(|name| &document[name]);
+            eprintln!("  {probe} {threads}; lost {lost}; held up (p99, ms) {held}");
         }
         Ok(numbers)
     }
@@ -266,10 +300,12 @@ fn of_page(document: &Value) -> Numbers {
     ]
 }
 
-/// The middle one; none unless all rounds have one.
+/// The middle one of those there are; none unless most rounds have one.
 fn median(results: &[Numbers], column: usize) -> Option<f64> {
-    let values: Option<Vec<f64>> = results.iter().map(|numbers| numbers[column]).collect();
-    let mut values = values?;
+    let mut values: Vec<f64> = results.iter().filter_map(|numbers| numbers[column]).collect();
+    if values.len() * 2 <= results.len() {
+        return None;
+    }
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
@@ -282,8 +318,8 @@ fn print(clients: &[Client], all: &[Vec<Numbers>]) {
         let value =
             |column| median(results, column).map_or("-".to_owned(), |it| format!("{it:.1}"));
         let values: Vec<String> = (0..COLUMNS.len()).map(value).collect();
-        println!("| {} | {} |", client.name(), values.join(" | "));
-        if *client == Client::Measure {
+        println!("| {} | {} |", client.name, values.join(" | "));
+        if client.browser.is_none() {
             continue;
         }
         let difference = |(column, (_, goal)): (usize, &(&str, Goal))| {
@@ -298,8 +334,26 @@ fn print(clients: &[Client], all: &[Vec<Numbers>]) {
             format!("{apart:+.1}{unit}{met}")
         };
         let differences: Vec<String> = COLUMNS.iter().enumerate().map(difference).collect();
-        println!("| {}, less | {} |", client.name(), differences.join(" | "));
+        println!("| {}, less | {} |", client.name, differences.join(" | "));
+        let [within, of] = singles(results, base);
+        eprintln!("{}: {within} of {of} single 99th percentiles within the goal", client.name);
     }
+}
+
+/// Of the 99th percentiles of single measurements those near the median of `measure`, and all.
+fn singles(results: &[Numbers], base: &[Numbers]) -> [usize; 2] {
+    let mut counts = [0, 0];
+    for (column, (title, goal)) in COLUMNS.iter().enumerate() {
+        let (Goal::Ms(most), Some(base)) = (goal, median(base, column)) else { continue };
+        if title.contains("p99") {
+            let near = |numbers: &&Numbers| {
+                numbers[column].is_some_and(|value| (value - base).abs() <= *most)
+            };
+            counts[0] += results.iter().filter(near).count();
+            counts[1] += results.len();
+        }
+    }
+    counts
 }
 
 #[cfg(test)]
@@ -330,5 +384,14 @@ mod tests {
         assert_eq!(of_measure(&measured)[..4], expected[..4]);
         assert_eq!(median(&[expected; 3], 0), Some(1.0));
         assert_eq!(median(&[expected; 3], 5), None);
+        let (mut one, mut two) = (expected, expected);
+        (one[5], two[5]) = (Some(1.0), Some(2.0));
+        assert_eq!(median(&[one, expected, two], 5), Some(2.0));
+        assert_eq!(median(&[one, expected], 5), None);
+        // Of p99 down all three; `measure` has none up to compare with.
+        assert_eq!(singles(&[expected; 3], &[expected; 3]), [3, 3]);
+        let mut far = expected;
+        far[2] = Some(13.1);
+        assert_eq!(singles(&[expected, far], &[expected]), [1, 2]);
     }
 }

@@ -82,18 +82,24 @@ fn the_page_is_strict_and_its_resources_are_for_it_alone() {
         ask(server.address(), fingerprint, &request("GET", path, more)).to_lowercase()
     };
     let page = get("/", "");
-    assert!(page.starts_with("http/1.1 200") && page.contains("<script src=\"page.js\""), "{page}");
+    assert!(page.starts_with("http/1.1 200"), "{page}");
+    assert!(page.contains("<script type=\"module\" src=\"page.js\""), "{page}");
     for header in [
-        "content-security-policy: default-src 'none'; script-src 'self'",
+        "content-security-policy: default-src 'none'; script-src 'self'; worker-src 'self';",
         "frame-ancestors 'none'",
         "x-content-type-options: nosniff",
         "cache-control: no-store",
     ] {
         assert!(page.contains(header), "{header}: {page}");
     }
-    assert!(get("/page.js", "").contains("text/javascript"));
+    for script in ["/page.js", "/channel.js", "/load.js", "/probe.js", "/thread.js"] {
+        let script = get(script, "");
+        assert!(script.contains("text/javascript"), "{script}");
+        // A worker has the policy that its own script came with.
+        assert!(script.contains("default-src 'none'; script-src 'self'"), "{script}");
+    }
     assert!(get("/small?9", "").ends_with("\r\n\r\nu"));
-    for path in ["/large", "/received?1", "/page.js"] {
+    for path in ["/large", "/received?1", "/page.js", "/load.js"] {
         assert!(get(path, "Sec-Fetch-Site: cross-site\r\n").contains(" 403 "), "{path}");
     }
     for path in ["/.well-known/nq", "/config", "/page.html", "/../Cargo.toml"] {
@@ -169,19 +175,27 @@ fn browser(test: &str) -> Option<Browser> {
     let mut browser = Browser::of(test)?;
     // The server's certificate is its own.
     browser.call("Security.setIgnoreCertificateErrors", json!({ "ignore": true }));
+    // Its workers complain, too.
+    let attach = json!({ "autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true });
+    browser.call("Target.setAutoAttach", attach);
     Some(browser)
 }
 
 /// Presses the button and waits for the result, a minute at most.
 fn measured(browser: &mut Browser, address: &str) -> Value {
     browser.open(address);
+    measured_here(browser)
+}
+
+fn measured_here(browser: &mut Browser) -> Value {
     browser.value("document.querySelector('#start').click()");
     browser.until("window.underloadResult");
     browser.value("window.underloadResult")
 }
 
-/// A whole measurement over loopback, with probes of this kind.
-fn assert_whole(result: &Value, by: &str) {
+/// A whole measurement over loopback, with probes of this kind; probes and load in these threads.
+fn assert_whole(result: &Value, by: &str, [probes, load]: [&str; 2]) {
+    assert_eq!(result["threads"], json!({ "probes": probes, "load": load }));
     assert_eq!(result["complete"], true, "{result}");
     let summary = result["summary"].as_array().unwrap();
     let phases: Vec<&str> = summary.iter().map(|row| row["phase"].as_str().unwrap()).collect();
@@ -191,6 +205,9 @@ fn assert_whole(result: &Value, by: &str) {
             row["probes"].as_u64().unwrap() > 10 && row["p50"].as_f64().unwrap() > 0.0,
             "{row}"
         );
+        // The schedule of datagrams has slots enough, however late they come.
+        let is_known = row["held_up_ms_p99"].as_f64().is_some_and(|held| held >= 0.0);
+        assert!(is_known || by == "fetch", "{row}");
     }
     for row in &summary[1..] {
         // The server gives 50 Mbit/s; a busy machine takes less.
@@ -222,7 +239,7 @@ fn a_browser_measures_with_datagrams() {
     let Some(mut browser) = browser("a_browser_measures_with_datagrams") else { return };
     let (_service, server, channels) = limited_server(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let result = measured(&mut browser, &format!("https://{}/?probes=channel", server.address()));
-    assert_whole(&result, "channel");
+    assert_whole(&result, "channel", ["worker", "worker"]);
     assert!(channels.counts().answered > 100, "{:?}", channels.counts());
     assert!(browser.text("document.querySelector('#how').textContent").contains("datagrams"));
     assert_eq!(browser.complaints, Vec::<String>::new());
@@ -263,7 +280,9 @@ impl Channels for Silent {
 fn a_channel_opens_over_ipv6_and_a_page_without_one_says_why() {
     let test = "a_channel_opens_over_ipv6_and_a_page_without_one_says_why";
     let Some(mut browser) = browser(test) else { return };
-    let opening = "openChannel().then((it) => it.channel ? it.channel.readyState : it.why)";
+    let opening = "import('/channel.js').then((it) => it.openChannel((channel) => \
+        new Promise((done, failed) => { channel.onopen = done; channel.onclose = failed; }))) \
+        .then((it) => it.why ?? 'open')";
     let mut opened = |server: &NqServer, more: &str| {
         browser.open(&format!("https://{}/{more}", server.address()));
         browser.text(opening)
@@ -292,6 +311,89 @@ fn a_channel_opens_over_ipv6_and_a_page_without_one_says_why() {
     assert_eq!(opened(&server, "?probes=channel"), "open");
 }
 
+/// As a browser without workers, or one that somebody has told to refuse them.
+#[test]
+fn a_page_without_workers_measures_in_its_own_thread_and_says_so() {
+    let test = "a_page_without_workers_measures_in_its_own_thread_and_says_so";
+    let Some(mut browser) = browser(test) else { return };
+    let (_service, server, _channels) = limited_server(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let page = format!("https://{}/?probes=channel", server.address());
+    browser.open(&page);
+    let started = "import('/thread.js').then((it) => it.inWorker('load.js', () => {})) \
+        .then((it) => it ? it.where : 'none')";
+    assert_eq!(browser.text(started), "worker");
+    // One that throws, and one of which nothing is ever heard.
+    for worker in ["class { constructor() { throw new Error('no'); } }", "class { terminate() {} }"]
+    {
+        assert_eq!(browser.text(&format!("window.Worker = {worker}; {started}")), "none");
+    }
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    // One whose script does not come.
+    browser.open(&page);
+    browser.value(
+        "const Real = window.Worker; \
+         window.Worker = class extends Real { constructor() { super('missing.js'); } }; 0",
+    );
+    assert_whole(&measured_here(&mut browser), "channel", ["page", "page"]);
+    let how = browser.text("document.querySelector('#how').textContent");
+    assert!(how.contains("not in a worker: probes and load"), "{how}");
+}
+
+#[test]
+fn workers_are_the_servers_own_and_one_that_fails_ends_the_measurement() {
+    let test = "workers_are_the_servers_own_and_one_that_fails_ends_the_measurement";
+    let Some(mut browser) = browser(test) else { return };
+    let (server, _) = server(CompatLedger::unlimited());
+    browser.open(&format!("https://{}/?probes=fetch", server.address()));
+    let refused = "new Promise((done) => { \
+        const address = URL.createObjectURL(new Blob(['postMessage(1)'])); \
+        try { \
+            const worker = new Worker(address); \
+            worker.onmessage = () => done('it runs'); \
+            worker.onerror = () => done('refused'); \
+        } catch { done('refused'); } })";
+    assert_eq!(browser.text(refused), "refused");
+    browser.value(
+        "window.all = []; const Real = window.Worker; \
+         window.Worker = class extends Real { \
+             constructor(...its) { super(...its); window.all.push(this); } }; 0",
+    );
+    browser.value("document.querySelector('#start').click()");
+    let state = "document.querySelector('#state').textContent";
+    browser.until(&format!("{state} === 'idle …'"));
+    browser.value("all[0].dispatchEvent(new ErrorEvent('error', { message: 'out of memory' }))");
+    browser.until("window.underloadResult");
+    assert_eq!(browser.text(state), "stopped: out of memory");
+    assert_eq!(browser.value("window.underloadResult.complete"), false);
+}
+
+/// As a browser that lets no worker have a channel. A thread that computes for half of the time
+/// holds up the probes in it, and the page says so.
+#[test]
+fn a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up() {
+    let test = "a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up";
+    let Some(mut browser) = browser(test) else { return };
+    let (_service, server, _channels) = limited_server(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    browser.open(&format!("https://{}/?probes=channel", server.address()));
+    browser.value(
+        "const post = Worker.prototype.postMessage; \
+         Worker.prototype.postMessage = function (words, given = []) { \
+             if (given.length) throw new DOMException('it stays', 'DataCloneError'); \
+             post.call(this, words); }; \
+         setInterval(() => { \
+             for (const until = performance.now() + 60; performance.now() < until;); }, 120); 0",
+    );
+    let result = measured_here(&mut browser);
+    assert_whole(&result, "channel", ["page", "worker"]);
+    for row in result["summary"].as_array().unwrap() {
+        assert!(row["held_up_ms_p99"].as_f64().unwrap() > 20.0, "{row}");
+    }
+    let busy = browser.text("document.querySelector('#busy').textContent");
+    assert!(busy.starts_with("This device was busy") && busy.contains("up "), "{busy}");
+    let how = browser.text("document.querySelector('#how').textContent");
+    assert!(how.contains("not in a worker: probes."), "{how}");
+}
+
 /// Where this machine sends from; nothing is sent for that.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
@@ -311,7 +413,7 @@ fn firefox_measures_with_datagrams() {
     let Some(mut firefox) = Firefox::start(test) else { return };
     let (_service, server, channels) = limited_server(address);
     let result = firefox.measured(&format!("https://{}/?probes=channel", server.address()));
-    assert_whole(&result, "channel");
+    assert_whole(&result, "channel", ["worker", "worker"]);
     assert!(channels.counts().answered > 100, "{:?}", channels.counts());
 }
 
@@ -325,7 +427,7 @@ fn a_browser_measures_both_directions() {
     let (server, _) = server(service.compat());
     browser.screen(Screen::Phone, false);
     let result = measured(&mut browser, &format!("https://{}/", server.address()));
-    assert_whole(&result, "fetch");
+    assert_whole(&result, "fetch", ["worker", "worker"]);
     assert!(browser.text("document.querySelector('#how').textContent").contains("No data channel"));
     let width = browser.value("document.documentElement.scrollWidth - window.innerWidth");
     assert!(width.as_i64().unwrap() <= 0, "the page is wider than a phone: {width}");

@@ -13,12 +13,20 @@ use super::answer::Content;
 use super::server::payload_response;
 
 const PAGE: &str = include_str!("../web/page.html");
-const SCRIPT: &str = include_str!("../web/page.js");
 const STYLE: &str = include_str!("../web/page.css");
+/// Of the page, and of its workers.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("/page.js", include_str!("../web/page.js")),
+    ("/channel.js", include_str!("../web/channel.js")),
+    ("/load.js", include_str!("../web/load.js")),
+    ("/probe.js", include_str!("../web/probe.js")),
+    ("/thread.js", include_str!("../web/thread.js")),
+];
 
 /// Nothing but what comes from here; nobody may put the page into another.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; \
+    style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
 
 /// Where a page's offer of a channel goes to.
 pub(super) const CHANNEL: &str = "/channel";
@@ -85,10 +93,12 @@ impl Uploads {
     pub fn answer(&self, path: &str, query: Option<&str>) -> Option<Response<Content>> {
         let (bytes, kind) = match path {
             "/" => (PAGE.to_owned(), "text/html; charset=utf-8"),
-            "/page.js" => (SCRIPT.to_owned(), "text/javascript; charset=utf-8"),
             "/page.css" => (STYLE.to_owned(), "text/css; charset=utf-8"),
             "/received" => (self.received(query).to_string(), "text/plain; charset=utf-8"),
-            _ => return None,
+            _ => {
+                let (_, script) = SCRIPTS.iter().find(|(name, _)| *name == path)?;
+                ((*script).to_owned(), "text/javascript; charset=utf-8")
+            }
         };
         let length = bytes.len() as u64;
         let mut answer = payload_response(Content::of(bytes), length);
@@ -166,8 +176,17 @@ mod tests {
     #[test]
     fn the_page_has_no_script_or_style_in_it() {
         assert_eq!(PAGE.matches("<script").count(), 1);
-        assert!(PAGE.contains("<script src=\"page.js\" defer></script>"));
+        assert!(PAGE.contains("<script type=\"module\" src=\"page.js\"></script>"));
         assert!(!PAGE.contains("style=") && !PAGE.contains("<style") && !PAGE.contains("onclick"));
-        assert!(SCRIPT.lines().count() < 400 && !SCRIPT.contains("innerHTML"));
+        let names = SCRIPTS.map(|(name, _)| name.trim_start_matches('/'));
+        for (name, script) in SCRIPTS {
+            assert!(script.lines().count() < 400 && !script.contains("innerHTML"), "{name}");
+            let asked: Vec<&str> = script
+                .split("from \"./")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+                .collect();
+            assert!(asked.iter().all(|asked| names.contains(asked)), "{name}: {asked:?}");
+        }
     }
 }

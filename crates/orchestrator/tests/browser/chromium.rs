@@ -126,9 +126,25 @@ impl Browser {
             let said = self.said.recv_timeout(rest);
             let said = said.unwrap_or_else(|error| panic!("{what}: {error}"));
             self.complaints.extend(complaint(&said));
+            if said["method"] == "Target.attachedToTarget" {
+                self.listen(&said["params"]["sessionId"]);
+            }
             if is_it(&said) {
                 return said;
             }
+        }
+    }
+
+    /// What a page's worker complains about counts, too, once the page's session says
+    /// `Target.setAutoAttach`.
+    fn listen(&mut self, session: &Value) {
+        for part in ["Runtime", "Log"] {
+            self.asked += 1;
+            let message = json!({
+                "id": self.asked, "method": format!("{part}.enable"), "sessionId": session,
+            });
+            // Its answer is nobody's; a worker that has ended by now gives none.
+            self.input.write_all(format!("{message}\0").as_bytes()).expect("it reads");
         }
     }
 

@@ -1,0 +1,145 @@
+// The probes: on a fixed schedule, as datagrams where a data channel opens and as requests where none
+// does. What each brought, and how late this thread woke up for it.
+
+import { serve, wait } from "./thread.js";
+
+export const PROBE_MS = { channel: 20, fetch: 50 };  // from one probe to the next
+const CHANNEL_HELD_BYTES = 800;  // what the browser may hold back before probes are counted as not sent
+const OPEN_MAX = 40;             // more requests than this under way, and a probe is counted as not sent
+const LOST_MS = 5000;
+const TELL_MS = 400;
+
+export class Prober {
+  // `tell` gets `opened` and `closed` of a channel, `answered` probes, and in the end everything.
+  constructor(tell) {
+    this.tell = tell;
+    this.channel = null;
+    this.phase = "idle";
+    this.isStopped = false;
+    this.probes = [];
+    this.held = [];
+    this.unsent = 0;
+    this.datagrams = [];           // by number: the probe, and when it was sent
+    this.last = { number: -1, arrived: 0 };  // of the answers: the highest number, what had arrived by then
+    this.requests = new Map();     // by address: the probe, and when it was due
+    this.open = 0;
+    this.asked = 0;
+    this.answered = [];
+    this.told = 0;
+    performance.setResourceTimingBufferSize(100);
+    this.observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) this.note(entry);
+    });
+    this.observer.observe({ type: "resource" });
+  }
+
+  // Datagrams, from when it opens until it closes.
+  use(channel) {
+    channel.binaryType = "arraybuffer";
+    channel.onopen = () => {
+      this.channel = channel;
+      this.tell({ opened: true });
+    };
+    channel.onclose = () => {
+      this.channel = null;
+      this.tell({ closed: true });
+    };
+    channel.onmessage = (event) => this.receive(event.data);
+  }
+
+  enter(phase) { this.phase = phase; }
+
+  async start() {
+    const start = performance.now();
+    for (let due = start; !this.isStopped; due += PROBE_MS[this.channel ? "channel" : "fetch"]) {
+      const ahead = due - performance.now();
+      if (ahead > 0) await wait(ahead);
+      if (this.isStopped) break;
+      const slot = { at_s: (due - start) / 1000, phase: this.phase };
+      this.held.push({ ...slot, ms: Math.max(0, performance.now() - due) });
+      this.probe(slot, due);
+      if (performance.now() - this.told >= TELL_MS) {
+        this.told = performance.now();
+        this.tell({ answered: this.answered });
+        this.answered = [];
+      }
+    }
+  }
+
+  async stop() {
+    this.isStopped = true;
+    const isAwaited = () => this.datagrams.some(({ probe }) => probe.ms === null);
+    for (let turn = 0; turn < 10 && (turn < 3 || isAwaited()); turn += 1) await wait(100);
+    for (const { probe } of this.datagrams) probe.lost = probe.ms === null;
+    this.observer.disconnect();
+    const { probes, held, unsent } = this;
+    this.tell({ end: { probes, held, unsent, lost_up_down: this.lostOnTheWay() } });
+  }
+
+  probe(slot, due) {
+    const isFull = this.channel ? this.channel.bufferedAmount > CHANNEL_HELD_BYTES : this.open >= OPEN_MAX;
+    if (isFull) {
+      this.unsent += 1;
+      return;
+    }
+    const by = this.channel ? "channel" : "fetch";
+    const probe = { ...slot, ms: null, late_ms: 0, lost: false, by };
+    this.probes.push(probe);
+    if (this.channel) this.send(probe, due); else this.request(probe, due);
+  }
+
+  // Eight bytes: its number, and room for what the server adds.
+  send(probe, due) {
+    const bytes = new DataView(new ArrayBuffer(8));
+    bytes.setUint32(0, this.datagrams.length, true);
+    const sent = performance.now();
+    this.datagrams.push({ probe, sent });
+    probe.late_ms = Math.max(0, sent - due);
+    try { this.channel.send(bytes.buffer); } catch { this.channel = null; }
+  }
+
+  receive(data) {
+    const now = performance.now();
+    if (!(data instanceof ArrayBuffer) || data.byteLength !== 8) return;
+    const bytes = new DataView(data);
+    const number = bytes.getUint32(0, true);
+    const asked = this.datagrams[number];
+    if (!asked || asked.probe.ms !== null) return;
+    asked.probe.ms = now - asked.sent;
+    this.answered.push(asked.probe);
+    if (number > this.last.number) this.last = { number, arrived: bytes.getUint32(4, true) };
+  }
+
+  // Of the datagrams up to the last one that was answered: lost before the server, and after it.
+  lostOnTheWay() {
+    const { number, arrived } = this.last;
+    const answered = this.datagrams.slice(0, number + 1).filter(({ probe }) => probe.ms !== null).length;
+    return { up: Math.max(0, number + 1 - arrived), down: Math.max(0, arrived - answered) };
+  }
+
+  async request(probe, due) {
+    const url = new URL(`small?${this.asked++}`, location.href).href;
+    this.requests.set(url, { probe, due });
+    this.open += 1;
+    try {
+      const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(LOST_MS) });
+      await answer.arrayBuffer();
+    } catch {
+      probe.lost = true;
+      this.requests.delete(url);
+    }
+    this.open -= 1;
+  }
+
+  // The browser's own times: without the wait for a free connection, and without a handshake.
+  note(entry) {
+    const asked = this.requests.get(entry.name);
+    if (!asked || !entry.responseStart) return;
+    this.requests.delete(entry.name);
+    asked.probe.ms = entry.responseStart - entry.requestStart;
+    asked.probe.late_ms = Math.max(0, entry.requestStart - asked.due);
+    this.answered.push(asked.probe);
+  }
+}
+
+serve(Prober);
