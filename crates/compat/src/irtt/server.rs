@@ -129,7 +129,7 @@ fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, 
         let counter = match outcome {
             // What the kernel refuses to send, the client counts as lost.
             ResponderReply::Send { traffic_class } => {
-                let _ = socket.send(&reply, traffic_class, Some(peer));
+                let _ = socket.answer(&received, &reply, traffic_class);
                 &shared.answered
             }
             ResponderReply::Ignored => &shared.ignored,

@@ -117,7 +117,7 @@ fn serve(mut socket: ProbeSocket, config: &StampConfig, own_port: u16, shared: &
             shared.counter_of(verdict).fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        let counter = match socket.send(&answer[..reply.len], reply.traffic_class, Some(peer)) {
+        let counter = match socket.answer(&received, &answer[..reply.len], reply.traffic_class) {
             Ok(_) => &shared.answered,
             Err(_) => &shared.refused,
         };

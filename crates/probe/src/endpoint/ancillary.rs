@@ -1,13 +1,26 @@
-//! What travels beside a datagram's bytes: marking, time to live and the time of its arrival, as
-//! each system has them.
+//! What travels beside a datagram's bytes: marking, time to live, the time of its arrival and the
+//! address that it was sent to, as each system has them.
 
 use std::io::{self, IoSlice};
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, sendmsg};
 
-pub(super) use system::{ask_for_hop_limit, ask_for_time, ask_for_ttl, read, send, space};
+pub(super) use system::{
+    ask_for_address, ask_for_hop_limit, ask_for_time, ask_for_ttl, read, send, space,
+};
+
+/// Between which addresses a datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way<'a> {
+    /// Whether its packets are IPv6.
+    pub over_ipv6: bool,
+    /// An address of this machine that it is from; `None` for the one that the kernel chooses.
+    pub from: Option<IpAddr>,
+    /// `None` for the one that the socket is connected to.
+    pub to: Option<&'a SockaddrStorage>,
+}
 
 /// What the kernel says of a datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +31,8 @@ pub(super) enum Told {
     TrafficClass(u8),
     /// Time to live or hop limit.
     Ttl(u8),
+    /// The address of this machine that it was sent to.
+    SentTo(IpAddr),
 }
 
 /// Sends one datagram with these messages beside it, without waiting.
@@ -33,11 +48,11 @@ fn send_with(
 
 #[cfg(target_os = "linux")]
 mod system {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use nix::sys::socket::{setsockopt, sockopt};
 
-    use super::{
-        ControlMessage, ControlMessageOwned, SockaddrStorage, Told, UdpSocket, io, send_with,
-    };
+    use super::{ControlMessage, ControlMessageOwned, IpAddr, Told, UdpSocket, Way, io, send_with};
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
@@ -51,6 +66,13 @@ mod system {
         Ok(setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true)?)
     }
 
+    pub fn ask_for_address(socket: &UdpSocket, is_ipv6: bool) -> io::Result<()> {
+        if is_ipv6 {
+            return Ok(setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?);
+        }
+        Ok(setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?)
+    }
+
     /// Room for all that is asked for.
     pub fn space() -> Vec<u8> {
         nix::cmsg_space!(
@@ -58,7 +80,8 @@ mod system {
             libc::c_int,
             libc::c_int,
             libc::c_int,
-            libc::c_int
+            libc::c_int,
+            libc::in6_pktinfo
         )
     }
 
@@ -73,36 +96,54 @@ mod system {
             ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
                 Some(Told::Ttl(*ttl as u8))
             }
+            // Of a broadcast the address of this machine that is answered from.
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                let address = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
+                Some(Told::SentTo(address.into()))
+            }
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                (!address.is_multicast()).then_some(Told::SentTo(address.into()))
+            }
             _ => None,
         }
     }
 
     /// Sends one datagram with a marking of its own, without waiting.
-    pub fn send(
-        socket: &UdpSocket,
-        bytes: &[u8],
-        class: u8,
-        over_ipv6: bool,
-        address: Option<&SockaddrStorage>,
-    ) -> io::Result<usize> {
+    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way<'_>) -> io::Result<usize> {
         let wide_class = i32::from(class);
-        let marking = if over_ipv6 {
+        let marking = if way.over_ipv6 {
             ControlMessage::Ipv6TClass(&wide_class)
         } else {
             ControlMessage::Ipv4Tos(&class)
         };
-        send_with(socket, bytes, &[marking], address)
+        match way.from {
+            Some(IpAddr::V4(address)) => {
+                let s_addr = u32::from_ne_bytes(address.octets());
+                let ipi_spec_dst = libc::in_addr { s_addr };
+                let ipi_addr = libc::in_addr { s_addr: 0 };
+                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr };
+                send_with(socket, bytes, &[marking, ControlMessage::Ipv4PacketInfo(&info)], way.to)
+            }
+            Some(IpAddr::V6(address)) => {
+                let ipi6_addr = libc::in6_addr { s6_addr: address.octets() };
+                let info = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+                send_with(socket, bytes, &[marking, ControlMessage::Ipv6PacketInfo(&info)], way.to)
+            }
+            None => send_with(socket, bytes, &[marking], way.to),
+        }
     }
 }
 
 /// macOS tells arrivals in microseconds and no time to live, and marks by socket, not by datagram:
-/// two threads that send on one socket with two markings may mix them up.
+/// two threads that send on one socket with two markings may mix them up. Answers are from the
+/// address that it chooses, which of several may not be the one that was asked.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use nix::sys::socket::{setsockopt, sockopt};
     use socket2::SockRef;
 
-    use super::{ControlMessageOwned, SockaddrStorage, Told, UdpSocket, io, send_with};
+    use super::{ControlMessageOwned, Told, UdpSocket, Way, io, send_with};
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestamp, &true)?)
@@ -113,6 +154,10 @@ mod system {
     }
 
     pub fn ask_for_hop_limit(_: &UdpSocket) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn ask_for_address(_: &UdpSocket, _: bool) -> io::Result<()> {
         Ok(())
     }
 
@@ -139,20 +184,14 @@ mod system {
         }
     }
 
-    pub fn send(
-        socket: &UdpSocket,
-        bytes: &[u8],
-        class: u8,
-        over_ipv6: bool,
-        address: Option<&SockaddrStorage>,
-    ) -> io::Result<usize> {
+    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way<'_>) -> io::Result<usize> {
         let options = SockRef::from(socket);
         let class = u32::from(class);
-        if over_ipv6 {
+        if way.over_ipv6 {
             options.set_tclass_v6(class)?
         } else {
             options.set_tos_v4(class)?
         }
-        send_with(socket, bytes, &[], address)
+        send_with(socket, bytes, &[], way.to)
     }
 }

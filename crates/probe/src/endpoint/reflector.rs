@@ -179,7 +179,7 @@ fn run(
             Gate::Limit => &shared.limited,
             _ if !bucket.take(clock.now_ns()) => &shared.limited,
             Gate::Answer(len) => {
-                match socket.send(&answer[..len.min(received.len)], 0, received.peer) {
+                match socket.answer(&received, &answer[..len.min(received.len)], 0) {
                     Ok(_) => &shared.spoken,
                     Err(_) => &shared.refused,
                 }
@@ -212,7 +212,7 @@ fn respond<'a>(
         return &shared.malformed;
     };
     reply.stamp(answer, NtpTimestamp::from_unix_nanos(clock.now_on_both().unix_ns));
-    match socket.send(&answer[..reply.len], reply.traffic_class, received.peer) {
+    match socket.answer(&received, &answer[..reply.len], reply.traffic_class) {
         Ok(_) => &shared.answered,
         Err(_) => &shared.refused,
     }

@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use socket2::SockRef;
 
 use super::EndpointError;
-use super::ancillary::{self, Told};
+use super::ancillary::{self, Told, Way};
 
 /// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes
 /// in a dozen classes, as the kernel counts memory per small packet.
@@ -32,6 +32,8 @@ pub struct Received {
     pub truncated: bool,
     /// Address of the sender, if the kernel told it.
     pub peer: Option<SocketAddr>,
+    /// Which of this machine's addresses it was sent to, if the kernel told it.
+    pub sent_to: Option<IpAddr>,
     /// When the kernel received it, by the wall clock; `None` if it did not say.
     pub kernel_unix_ns: Option<u64>,
     /// DSCP and ECN as they arrived; `None` if the kernel did not say.
@@ -62,6 +64,8 @@ impl ProbeSocket {
         if local.is_ipv4() {
             for_ipv4.map_err(failed("asking for the type of service"))?;
         }
+        ancillary::ask_for_address(&socket, local.is_ipv6())
+            .map_err(failed("asking for the address"))?;
         Ok(Self { socket, sends_over_ipv6: local.is_ipv6(), control: ancillary::space() })
     }
 
@@ -108,9 +112,29 @@ impl ProbeSocket {
     /// # Errors
     /// What the kernel says; [`io::ErrorKind::WouldBlock`] if its buffer is full.
     pub fn send(&self, bytes: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
+        self.send_from(None, bytes, class, peer)
+    }
+
+    /// Sends an answer to whoever sent a datagram, from the address that it was sent to: on a
+    /// machine with several, the kernel alone might choose another one, which nobody asked.
+    ///
+    /// # Errors
+    /// As [`ProbeSocket::send`].
+    pub fn answer(&self, to: &Received, bytes: &[u8], class: u8) -> io::Result<usize> {
+        self.send_from(to.sent_to, bytes, class, to.peer)
+    }
+
+    fn send_from(
+        &self,
+        from: Option<IpAddr>,
+        bytes: &[u8],
+        class: u8,
+        peer: Option<SocketAddr>,
+    ) -> io::Result<usize> {
         let over_ipv6 = peer.map_or(self.sends_over_ipv6, is_ipv6_on_the_wire);
         let address = peer.map(SockaddrStorage::from);
-        ancillary::send(&self.socket, bytes, class, over_ipv6, address.as_ref())
+        let way = Way { over_ipv6, from, to: address.as_ref() };
+        ancillary::send(&self.socket, bytes, class, way)
     }
 
     /// Receives one datagram.
@@ -128,6 +152,7 @@ impl ProbeSocket {
             len: message.bytes,
             truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
             peer: message.address.as_ref().and_then(socket_address),
+            sent_to: None,
             kernel_unix_ns: None,
             traffic_class: None,
             ttl: None,
@@ -146,6 +171,7 @@ impl Received {
             Some(Told::Arrival(unix_ns)) => self.kernel_unix_ns = Some(unix_ns),
             Some(Told::TrafficClass(class)) => self.traffic_class = Some(class),
             Some(Told::Ttl(ttl)) => self.ttl = Some(ttl),
+            Some(Told::SentTo(address)) => self.sent_to = Some(address),
             None => {}
         }
     }
@@ -206,5 +232,46 @@ mod tests {
     #[test]
     fn marking_and_time_arrive_over_ipv6() {
         marking_and_time_arrive("[::1]:0");
+    }
+
+    /// Of a machine's addresses every one answers for itself, though a socket is bound to all.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_answer_comes_from_the_address_that_was_asked() {
+        let far = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = far.local_addr().unwrap().port();
+        let mut far = ProbeSocket::new(far, "far").unwrap();
+        far.set_read_timeout(Duration::from_secs(5)).unwrap();
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        near.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        near.connect(("127.0.0.2", port)).unwrap();
+        near.send(b"question").unwrap();
+        let received = far.recv(&mut [0; 100]).unwrap();
+        assert_eq!(received.sent_to, Some("127.0.0.2".parse().unwrap()));
+        far.answer(&received, b"answer", 0xb5).unwrap();
+        let mut answer = [0; 100];
+        let len = near.recv(&mut answer).expect("connected sockets hear of that address alone");
+        assert_eq!(&answer[..len], b"answer");
+    }
+
+    #[test]
+    fn an_answer_comes_from_the_address_that_was_asked_over_ipv6() {
+        let Ok(far) = UdpSocket::bind("[::]:0") else {
+            eprintln!("SKIPPED an answer over IPv6: there is no IPv6 here");
+            return;
+        };
+        let port = far.local_addr().unwrap().port();
+        let mut far = ProbeSocket::new(far, "far").unwrap();
+        far.set_read_timeout(Duration::from_secs(5)).unwrap();
+        let near = UdpSocket::bind("[::1]:0").unwrap();
+        near.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        near.connect(("::1", port)).unwrap();
+        near.send(b"question").unwrap();
+        let received = far.recv(&mut [0; 100]).unwrap();
+        if cfg!(target_os = "linux") {
+            assert_eq!(received.sent_to, Some("::1".parse().unwrap()));
+        }
+        far.answer(&received, b"answer", 0xb5).unwrap();
+        assert_eq!(near.recv(&mut [0; 100]).expect("an answer"), 6);
     }
 }
