@@ -111,7 +111,7 @@ async fn ask_while_somebody_looks(pages: Shared) {
         }
         while live.stamp.receiver_count() > 0 {
             let today = ((pages.clock)() / DAY_MS) as u32;
-            if let Ok(stamp) = pages.readers.ask(move |archive| stamp(archive, today)).await {
+            if let Ok(stamp) = pages.readers.ask("", move |archive| stamp(archive, today)).await {
                 live.stamp.send_if_modified(|old| std::mem::replace(old, stamp) != stamp);
             }
             tokio::time::sleep(EVERY).await;

@@ -319,7 +319,8 @@ async fn show(
     let ask = Ask { question, visitor, now_ms, least_devices };
     let is_whole = format == Format::Html;
     let known = is_whole.then(|| pages.options.remembered(now_ms)).flatten();
-    let answer = pages.readers.ask(move |archive| {
+    let who = ask.visitor.operator.name.clone();
+    let answer = pages.readers.ask(&who, move |archive| {
         let mut asked = ask;
         if page.is_of_a_plan() {
             asked.question.choose_plan(&archive.plans()?);

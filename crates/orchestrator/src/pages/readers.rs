@@ -1,9 +1,10 @@
 //! Archives that several pages ask at once, each on a thread that may wait.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use underload_fleet::store::{Archive, StoreError};
 
 use super::problem::Problem;
@@ -14,13 +15,19 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Archives that are free.
 pub(super) struct Readers {
     free: Mutex<Vec<Box<dyn Archive>>>,
-    seats: Semaphore,
+    seats: Arc<Semaphore>,
+    /// Of these, of one token, by its name: all but one, so that who asks for much, or has gone
+    /// and left a long question behind, leaves one to everybody else.
+    each: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    seats_each: usize,
 }
 
 /// One of them, given back however its question ends.
 struct Borrowed {
     archive: Option<Box<dyn Archive>>,
     home: Arc<Readers>,
+    /// Free when the archive is back, and not already when nobody waits for the answer any more.
+    _seats: [OwnedSemaphorePermit; 2],
 }
 
 impl Drop for Borrowed {
@@ -32,25 +39,113 @@ impl Drop for Borrowed {
 
 impl Readers {
     pub(super) fn new(archives: Vec<Box<dyn Archive>>) -> Arc<Self> {
-        let seats = Semaphore::new(archives.len());
-        Arc::new(Self { free: Mutex::new(archives), seats })
+        let seats = Arc::new(Semaphore::new(archives.len()));
+        let seats_each = archives.len().saturating_sub(1).max(1);
+        Arc::new(Self { free: Mutex::new(archives), seats, each: Mutex::default(), seats_each })
     }
 
-    /// What an archive answers.
+    /// The seats of a token. They are kept: there are as many as operators made tokens.
+    fn of(&self, who: &str) -> Arc<Semaphore> {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = each.get(who) {
+            return Arc::clone(own);
+        }
+        let own = Arc::new(Semaphore::new(self.seats_each));
+        each.insert(who.to_owned(), Arc::clone(&own));
+        own
+    }
+
+    /// What an archive answers to whoever has the token of that name; "" is the program itself.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
+        who: &str,
         question: impl FnOnce(&mut dyn Archive) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let busy = || Problem::Busy("Every reader of the store is at work.", 5);
-        let seat = tokio::time::timeout(WAIT, self.seats.acquire()).await;
-        let _seat = seat.map_err(|_| busy())?.map_err(|_| busy())?;
+        let (own, all) = (self.of(who), Arc::clone(&self.seats));
+        let seats = async {
+            Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
+        };
+        let seats = tokio::time::timeout(WAIT, seats).await.map_err(|_| busy())?;
+        let seats = seats.map_err(|_| busy())?;
         let archive = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut borrowed = Borrowed { archive, home: Arc::clone(self) };
+        let mut borrowed = Borrowed { archive, home: Arc::clone(self), _seats: seats };
         let answer = tokio::task::spawn_blocking(move || {
             let archive = borrowed.archive.as_mut().ok_or_else(busy)?;
             question(archive.as_mut())
         });
         let broken = |_| StoreError::Broken { what: "a question to the archive panicked".into() };
         answer.await.map_err(broken)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    use tokio::runtime::{Builder, Runtime};
+    use underload_fleet::store::Memory;
+
+    use super::*;
+
+    fn readers(count: usize) -> (Runtime, Arc<Readers>) {
+        let runtime = Builder::new_multi_thread().enable_time().build().expect("it starts");
+        let archives = (0..count).map(|_| Box::new(Memory::new()) as _).collect();
+        (runtime, Readers::new(archives))
+    }
+
+    /// A long question: it says that it is asked, and ends when the sender is dropped.
+    fn long(begun: mpsc::Sender<()>) -> (mpsc::Sender<()>, impl FnOnce() -> Result<(), Problem>) {
+        let (end, ended) = mpsc::channel::<()>();
+        let question = move || {
+            begun.send(()).expect("somebody looks");
+            ended.recv().expect_err("only the end is told");
+            Ok(())
+        };
+        (end, question)
+    }
+
+    fn waits<T>(asked: Pin<&mut impl Future<Output = T>>) -> bool {
+        asked.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    #[test]
+    fn who_goes_away_frees_no_reader_that_is_still_at_work() {
+        let (runtime, readers) = readers(1);
+        let (begin, begun) = mpsc::channel();
+        let (end, question) = long(begin);
+        runtime.block_on(async {
+            let asking = Arc::clone(&readers);
+            let gone = tokio::spawn(async move { asking.ask("eve", move |_| question()).await });
+            begun.recv().expect("it is asked");
+            gone.abort();
+            assert!(gone.await.expect_err("it is over").is_cancelled());
+            let mut next = Box::pin(readers.ask("ana", |_| Ok(7)));
+            assert!(waits(next.as_mut()));
+            drop(end);
+            assert_eq!(next.await.expect("the reader is free again"), 7);
+        });
+    }
+
+    #[test]
+    fn who_asks_for_much_leaves_a_reader_to_others() {
+        let (runtime, readers) = readers(2);
+        let (begin, begun) = mpsc::channel();
+        let (end, first) = long(begin.clone());
+        let (other_end, second) = long(begin);
+        runtime.block_on(async {
+            let mut first = Box::pin(readers.ask("eve", move |_| first()));
+            assert!(waits(first.as_mut()));
+            begun.recv().expect("it is asked");
+            let mut second = Box::pin(readers.ask("eve", move |_| second()));
+            assert!(waits(second.as_mut()));
+            assert_eq!(readers.ask("ana", |_| Ok(7)).await.expect("one is left"), 7);
+            assert!(begun.try_recv().is_err(), "the second waits for the first");
+            drop((end, other_end));
+            first.await.expect("it is answered");
+            second.await.expect("it is answered, too");
+        });
     }
 }
