@@ -1,5 +1,6 @@
 //! The description that the orchestrator serves, held against what it does by a tool that nobody
-//! here wrote: schemathesis makes requests of it, good and bad ones, and judges the answers.
+//! here wrote: schemathesis makes requests of it, good and bad ones, and judges the answers. For
+//! longer than in every test run: `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS`.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,9 +12,8 @@ use underload_orchestrator::operator::Role;
 use super::client::{Fleet, Sender};
 use super::{next, with_plan};
 
-/// Requests of each kind at most, and seconds for all of them.
-const EXAMPLES: &str = "40";
-const SECONDS: &str = "120";
+/// A seed, requests of each kind at most, and seconds for all of them.
+const EFFORT: &str = "1,40,120";
 
 /// `None` where the tool is not installed, which is told.
 fn python(test: &str) -> Option<String> {
@@ -42,12 +42,15 @@ fn schemathesis_finds_nothing_that_is_not_as_described() {
     let device = fleet.enrolled(1, None);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http");
     let scratch = tempfile::tempdir().expect("a folder");
+    let effort = std::env::var("UNDERLOAD_SCHEMATHESIS").unwrap_or_else(|_| EFFORT.to_owned());
+    let [seed, examples, seconds]: [&str; 3] =
+        effort.split(',').collect::<Vec<_>>().try_into().expect("SEED,EXAMPLES,SECONDS");
     let output = Command::new(python)
         .args(["-m", "schemathesis.cli", "--config-file"])
         .arg(here.join("schemathesis.toml"))
         .arg("run")
         .arg(format!("http://{}/v1/openapi.json", fleet.address()))
-        .args(["--max-examples", EXAMPLES, "--max-time", SECONDS, "--seed", "1", "--no-color"])
+        .args(["--max-examples", examples, "--max-time", seconds, "--seed", seed, "--no-color"])
         .args(["--suppress-health-check", "all", "--generation-database", "none"])
         .args(["--continue-on-failure", "--request-timeout", "60", "--warnings", "off"])
         // Its headers follow from the body: they are not drawn at random.
