@@ -31,29 +31,31 @@ fn below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The commands of systemd's units and of the compose file, each with its file's name.
+/// Systemd's units and the compose file, each with its name and with what is one line in one line:
+/// a line goes on after a backslash, a folded text of YAML as long as it is indented.
 fn packaged() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
-    let mut commands = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("it is there") {
         let file = entry.expect("an entry").path();
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
         if name.ends_with(".service") || name == "compose.yaml" {
-            // A line goes on after a backslash.
-            let text = fs::read_to_string(&file).expect("a text").replace("\\\n", " ");
-            let starts = text.lines().filter_map(started);
-            commands.extend(starts.map(|command| (name.clone(), command)));
+            let text = fs::read_to_string(&file).expect("a text");
+            let text = text.replace("\\\n#", " ").replace("\\\n", " ");
+            files.push((name, text.replace(">-\n      ", "").replace("\n      --", " --")));
         }
     }
-    commands
+    files
 }
 
-/// What a line of a unit or of a compose file starts, with values in place of its variables.
+/// What a line of a unit or of a compose file starts, or tells to type, with values in place of
+/// what varies.
 fn started(line: &str) -> Option<String> {
     let line = line.trim();
-    let of_unit = line
-        .strip_prefix("ExecStart=/usr/local/bin/")
-        .map(|command| command.replacen("underload-agent ", "underload fleet agent ", 1));
+    let of_unit = || {
+        let command = line.strip_prefix("ExecStart=/usr/local/bin/")?;
+        Some(command.replacen("underload-agent ", "underload fleet agent ", 1))
+    };
     let of_compose = || Some(format!("underload {}", line.strip_prefix("command: ")?));
     let key = format!("sha256:{}", "0".repeat(64));
     let values = [
@@ -61,14 +63,23 @@ fn started(line: &str) -> Option<String> {
         ("$OPTIONS", ""),
         ("${ORCHESTRATOR}", "https://one.example"),
         ("${CODE}", "code"),
-        ("${PASSWORD:?}", "password"),
         ("${FINGERPRINT-}", &key),
+        ("FINGERPRINT", &key),
         ("${EAST-}", "code"),
         ("${WEST-}", "code"),
         ("${HOST-}", "host.example"),
     ];
-    let command = of_unit.or_else(of_compose)?;
+    let command = of_unit().or_else(of_compose).or_else(|| told(line))?;
     Some(values.into_iter().fold(command, |command, (name, value)| command.replace(name, value)))
+}
+
+/// The command that a comment tells to type: as another user, or in a container.
+fn told(line: &str) -> Option<String> {
+    let line = line.strip_prefix("#   ")?;
+    let starts = ["sudo -u underload ", "docker compose exec orchestrator "];
+    let typed = starts.iter().find_map(|start| line.strip_prefix(start))?;
+    let command = typed.split("  #").next().unwrap_or_default();
+    command.starts_with("underload ").then(|| command.trim_end().to_owned())
 }
 
 /// The lines of code blocks, fenced or indented, with their numbers; and the prose between them.
@@ -232,12 +243,34 @@ fn every_command_has_examples_that_can_be_typed() {
 
 #[test]
 fn every_command_that_is_packaged_is_one() {
-    let commands = packaged();
-    assert!(commands.len() >= 6, "only {} commands were found", commands.len());
-    for (name, command) in commands {
-        assert!(!command.contains('$'), "{name}: a variable without a value: {command}");
-        assert_eq!(problem(&command), None, "{name}: {command}");
+    let mut commands = 0;
+    for (name, text) in packaged() {
+        for command in text.lines().filter_map(started) {
+            commands += 1;
+            assert!(!command.contains('$'), "{name}: a variable without a value: {command}");
+            // No shell reads these, but Compose ends a command there.
+            assert!(!command.contains(['&', ';', '|', '<', '>']), "{name}: {command}");
+            assert_eq!(problem(&command), None, "{name}: {command}");
+        }
     }
+    assert!(commands >= 9, "only {commands} commands were found");
+}
+
+/// Names between `${` and `-}`, which a compose file takes from `.env`.
+fn variables(text: &str) -> BTreeSet<&str> {
+    text.split("${").skip(1).filter_map(|rest| rest.split(['-', ':', '}']).next()).collect()
+}
+
+#[test]
+fn what_the_compose_file_needs_is_what_its_head_tells_to_write() {
+    let files = packaged();
+    let (_, text) = files.iter().find(|(name, _)| name == "compose.yaml").expect("it is there");
+    let (head, services) = text.split_once("\n\n").expect("a head");
+    let told = head.lines().find(|line| line.ends_with("> .env")).expect("a line that writes it");
+    let written = told.split('\'').nth(1).expect("what it writes").split("\\n");
+    // Others of its lines are for Docker.
+    let written: BTreeSet<_> = written.filter_map(|it| it.strip_suffix("=%s")).collect();
+    assert_eq!(variables(services), written);
 }
 
 #[test]
@@ -273,6 +306,10 @@ fn what_cannot_be_typed_is_noticed() {
     let wrong = started("    command: serve --fleet https://orchestrator:4870 --nam x");
     assert!(problem(&wrong.expect("it starts something")).is_some());
     assert_eq!(started("ExecStart=/bin/true"), None);
+    assert_eq!(started("#   systemctl edit underload-serve"), None);
+    let wrong = started("#   sudo -u underload underload serve token rotat --keys k  # once");
+    assert!(problem(&wrong.expect("it is told")).is_some());
+    assert_eq!(variables("a ${X-} ${Y:?} ${Z}"), BTreeSet::from(["X", "Y", "Z"]));
     let named = named_options("with `--world=sim` or `underload link --up L -- ls --all` alone");
     let names: Vec<&str> = named.iter().map(|(option, _)| option.as_str()).collect();
     assert_eq!(names, ["--world", "--up"]);
