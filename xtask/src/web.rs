@@ -51,8 +51,13 @@ enum Goal {
     Percent(f64),
 }
 
-/// A value for each column; none where too few probes came back.
-type Numbers = [Option<f64>; 7];
+/// A value for each column, and what a page says its device itself took, under load down and up, ms
+/// (p99); none where too few probes came back.
+type Numbers = [Option<f64>; 9];
+/// Where these two stand, beside their columns.
+const OWN: [(usize, usize); 2] = [(2, 7), (5, 8)];
+/// A page says more than this beside its verdict, ms.
+const OWN_TOLD_MS: f64 = 10.0;
 
 /// Runs every client three times and prints the medians; with the path of a program, with that one
 /// instead of a release build; with `--busy N` beside N programs that only compute.
@@ -237,11 +242,12 @@ impl Bench {
         eprintln!("{} {}: {numbers:?}", client.name, round + 1);
         if is_page {
             let rows = document["summary"].as_array().into_iter().flatten();
-            let held: Vec<String> = rows.map(|row| row["held_up_ms_p99"].to_string()).collect();
-            let held = held.join(", ");
+            let own = rows.map(|row| format!("{} {}", row["held_up_ms_p99"], row["mirror_ms_p99"]));
+            let own: Vec<String> = own.collect();
+            let own = own.join(", ");
             let [probe, threads, lost] =
                 ["probe", "threads", "lost_up_down"].map(|name| &document[name]);
-            eprintln!("  {probe} {threads}; lost {lost}; held up (p99, ms) {held}");
+            eprintln!("  {probe} {threads}; lost {lost}; held up, mirrored (p99, ms): {own}");
         }
         Ok(numbers)
     }
@@ -280,6 +286,8 @@ fn of_measure(document: &Value) -> Numbers {
         of("up", "load", "p50_ms"),
         of("up", "load", "p99_ms"),
         finding("up")["goodput_up_mbit_s"].as_f64(),
+        None,
+        None,
     ]
 }
 
@@ -289,6 +297,10 @@ fn of_page(document: &Value) -> Numbers {
         let rows = document["summary"].as_array().into_iter().flatten();
         rows.clone().find(|row| row["phase"] == phase).and_then(|row| row[name].as_f64())
     };
+    let own = |phase: &str| {
+        let both = ["held_up_ms_p99", "mirror_ms_p99"].map(|name| of(phase, name));
+        both.into_iter().flatten().reduce(f64::max)
+    };
     [
         of("idle", "p50"),
         of("down", "p50"),
@@ -297,6 +309,8 @@ fn of_page(document: &Value) -> Numbers {
         of("up", "p50"),
         of("up", "p99"),
         of("up", "rate"),
+        own("down"),
+        own("up"),
     ]
 }
 
@@ -335,25 +349,43 @@ fn print(clients: &[Client], all: &[Vec<Numbers>]) {
         };
         let differences: Vec<String> = COLUMNS.iter().enumerate().map(difference).collect();
         println!("| {}, less | {} |", client.name, differences.join(" | "));
-        let [within, of] = singles(results, base);
-        eprintln!("{}: {within} of {of} single 99th percentiles within the goal", client.name);
+        let Singles { near, near_told, far, far_told } = singles(results, base);
+        eprintln!(
+            "{}: single 99th percentiles: {near} within the goal, where the page said {near_told} \
+             times that the device was busy; {far} not, where it said so {far_told} times",
+            client.name
+        );
     }
 }
 
-/// Of the 99th percentiles of single measurements those near the median of `measure`, and all.
-fn singles(results: &[Numbers], base: &[Numbers]) -> [usize; 2] {
-    let mut counts = [0, 0];
-    for (column, (title, goal)) in COLUMNS.iter().enumerate() {
-        let (Goal::Ms(most), Some(base)) = (goal, median(base, column)) else { continue };
-        if title.contains("p99") {
-            let near = |numbers: &&Numbers| {
-                numbers[column].is_some_and(|value| (value - base).abs() <= *most)
-            };
-            counts[0] += results.iter().filter(near).count();
-            counts[1] += results.len();
+/// How many single 99th percentiles are within the goal or not, and how many of them under a page
+/// that says that its device was busy.
+#[derive(Debug, Default, PartialEq)]
+struct Singles {
+    near: usize,
+    near_told: usize,
+    far: usize,
+    far_told: usize,
+}
+
+fn singles(results: &[Numbers], base: &[Numbers]) -> Singles {
+    let mut singles = Singles::default();
+    for (column, own) in OWN {
+        let (Goal::Ms(most), Some(base)) = (COLUMNS[column].1, median(base, column)) else {
+            continue;
+        };
+        for numbers in results {
+            let is_told = usize::from(numbers[own].is_some_and(|own| own > OWN_TOLD_MS));
+            if numbers[column].is_some_and(|value| (value - base).abs() <= most) {
+                singles.near += 1;
+                singles.near_told += is_told;
+            } else {
+                singles.far += 1;
+                singles.far_told += is_told;
+            }
         }
     }
-    counts
+    singles
 }
 
 #[cfg(test)]
@@ -364,10 +396,12 @@ mod tests {
     fn numbers_are_found_in_both_documents_and_are_missing_where_they_are() {
         let page = serde_json::json!({ "summary": [
             { "phase": "idle", "p50": 1.0, "p99": null },
-            { "phase": "down", "p50": 2.0, "p99": 3.0, "rate": 4.0 },
+            { "phase": "down", "p50": 2.0, "p99": 3.0, "rate": 4.0, "held_up_ms_p99": 8.0,
+              "mirror_ms_p99": null },
             { "phase": "up", "p50": 5.0, "p99": null, "rate": 7.0 },
         ]});
-        let expected = [Some(1.0), Some(2.0), Some(3.0), Some(4.0), Some(5.0), None, Some(7.0)];
+        let [five, seven, eight] = [5.0, 7.0, 8.0].map(Some);
+        let expected = [Some(1.0), Some(2.0), Some(3.0), Some(4.0), five, None, seven, eight, None];
         assert_eq!(of_page(&page), expected);
         let latency = |phase, p50, p99| {
             let probe = "probe";
@@ -380,7 +414,7 @@ mod tests {
               "latencies": [{ "probe": "other", "phase": "load", "p50_ms": 9.0 },
                             latency("load", 5.0, 6.0)] },
         ]});
-        assert_eq!(of_measure(&measured)[4..], [Some(5.0), Some(6.0), Some(7.0)]);
+        assert_eq!(of_measure(&measured)[4..7], [Some(5.0), Some(6.0), Some(7.0)]);
         assert_eq!(of_measure(&measured)[..4], expected[..4]);
         assert_eq!(median(&[expected; 3], 0), Some(1.0));
         assert_eq!(median(&[expected; 3], 5), None);
@@ -388,10 +422,10 @@ mod tests {
         (one[5], two[5]) = (Some(1.0), Some(2.0));
         assert_eq!(median(&[one, expected, two], 5), Some(2.0));
         assert_eq!(median(&[one, expected], 5), None);
-        // Of p99 down all three; `measure` has none up to compare with.
-        assert_eq!(singles(&[expected; 3], &[expected; 3]), [3, 3]);
+        // Of p99 down both; `measure` has none up to compare with.
         let mut far = expected;
-        far[2] = Some(13.1);
-        assert_eq!(singles(&[expected, far], &[expected]), [1, 2]);
+        (far[2], far[7]) = (Some(13.1), Some(10.1));
+        let counted = Singles { near: 1, near_told: 0, far: 1, far_told: 1 };
+        assert_eq!(singles(&[expected, far], &[expected]), counted);
     }
 }

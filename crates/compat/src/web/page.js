@@ -1,7 +1,7 @@
 // Measures latency under load: phases, what they show, and the file to keep. Probes and load are parts
 // in workers of their own where these start.
 
-import { openChannel } from "./channel.js";
+import { openChannel, openMirror } from "./channel.js";
 import { Load } from "./load.js";
 import { PROBE_MS, Prober } from "./probe.js";
 import { inPage, inWorker, wait } from "./thread.js";
@@ -20,7 +20,8 @@ const HOW = {
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
 const RAMP_S = 3;             // what a load's start shows counts for nothing
-const HELD_UP_MS = 10;        // a thread that wakes up later than this holds up probes, too
+const BUSY_MS = 10;           // what this device alone may take of a 99th percentile, untold
+const MIRROR_OPENS_MS = 1000; // it is waited for so long
 const ENDS_MS = 5000;         // a part that has not ended by then never does
 const BUCKET_S = 0.25;
 const DRAW_MS = 500;
@@ -34,6 +35,8 @@ class Run {
     this.stopped = new AbortController();
     this.probes = [];
     this.held = [];
+    this.mirrored = [];
+    this.peers = [];
     this.rates = [];
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
@@ -47,7 +50,10 @@ class Run {
     if (told.bytes !== undefined) {
       this.rates.push({ at_s: this.loadFrom + told.after_ms / 1000, phase: this.loaded, bytes: told.bytes });
     }
-    if (told.end) ({ probes: this.probes, held: this.held, unsent: this.unsent, lost_up_down: this.lost } = told.end);
+    if (told.end) {
+      ({ probes: this.probes, held: this.held, mirrored: this.mirrored } = told.end);
+      ({ unsent: this.unsent, lost_up_down: this.lost } = told.end);
+    }
     if (told.failed !== undefined) {
       this.failed = told.failed;
       this.stopped.abort();
@@ -68,8 +74,14 @@ class Run {
     this.load = await this.part("load.js", Load);
     this.prober = await this.part("probe.js", Prober);
     const { peer, why } = await openChannel((channel) => this.take(channel));
-    this.peer = peer;
     this.why = why ?? "";
+    if (!peer) return;
+    this.peers = [peer];
+    const reflects = this.until("reflects");
+    try {
+      this.peers.push(...openMirror((ends) => this.prober.ask(["reflect", ...ends], ends)));
+      await Promise.race([reflects, wait(MIRROR_OPENS_MS)]);
+    } catch { /* a browser may have places for one peer */ }
   }
 
   take(channel) {
@@ -121,7 +133,7 @@ class Run {
 
   end() {
     for (const part of [this.prober, this.load]) part?.end();
-    this.peer?.close();
+    for (const peer of this.peers) peer.close();
   }
 }
 
@@ -136,7 +148,10 @@ function summary(run, phase) {
   const counts = (it) => it.phase === phase && it.at_s >= from;
   const probes = run.probes.filter(counts);
   const values = probes.filter((it) => it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
-  const held = run.held.filter(counts).map((it) => it.ms).sort((a, b) => a - b);
+  const p99 = (its) => {
+    const sorted = its.filter((it) => counts(it) && it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
+    return sorted.length >= 100 ? quantile(sorted, 0.99) : null;
+  };
   const counted = starts.filter((it) => it.at_s >= from);
   const [a, b] = [counted[0], counted[counted.length - 1]];
   const rate = phase !== "idle" && a && b && b.at_s > a.at_s
@@ -149,7 +164,7 @@ function summary(run, phase) {
     p90: values.length >= 20 ? quantile(values, 0.9) : null,
     p99: values.length >= 100 ? quantile(values, 0.99) : null,
     largest: values.length ? values[values.length - 1] : null,
-    held_up_ms_p99: held.length >= 100 ? quantile(held, 0.99) : null,
+    held_up_ms_p99: p99(run.held), mirror_ms_p99: p99(run.mirrored),
   };
 }
 
@@ -167,11 +182,11 @@ function verdict(rows) {
   return words.join(" ");
 }
 
-// Of this device alone: an answer waits for the thread as a timer does, and that is no delay of the line.
+// Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
 function busy(rows) {
-  const late = rows.filter((row) => row.held_up_ms_p99 > HELD_UP_MS)
-    .map((row) => `${row.phase} ${row.held_up_ms_p99.toFixed(0)} ms`);
-  return late.length ? "This device was busy, or this page in the background: the probes' thread woke up late "
+  const own = rows.map((row) => [row.phase, Math.max(row.mirror_ms_p99, row.held_up_ms_p99)]);
+  const late = own.filter(([, ms]) => ms > BUSY_MS).map(([phase, ms]) => `${phase} ${ms.toFixed(0)} ms`);
+  return late.length ? "This device was busy, or this page in the background: what never left it was late, too "
     + `(p99: ${late.join(", ")}). Some round trips are shown too long by as much, or more.` : "";
 }
 

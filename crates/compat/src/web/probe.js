@@ -1,5 +1,6 @@
 // The probes: on a fixed schedule, as datagrams where a data channel opens and as requests where none
-// does. What each brought, and how late this thread woke up for it.
+// does. What each brought, how late this thread woke up for it, and what a datagram takes that never
+// leaves this device.
 
 import { serve, wait } from "./thread.js";
 
@@ -7,6 +8,7 @@ export const PROBE_MS = { channel: 20, fetch: 50 };  // from one probe to the ne
 const CHANNEL_HELD_BYTES = 800;  // what the browser may hold back before probes are counted as not sent
 const OPEN_MAX = 40;             // more requests than this under way, and a probe is counted as not sent
 const LOST_MS = 5000;
+const MIRROR_SLOTS = 2;           // from one datagram that stays here to the next
 const TELL_MS = 400;
 
 export class Prober {
@@ -18,6 +20,8 @@ export class Prober {
     this.isStopped = false;
     this.probes = [];
     this.held = [];
+    this.mirror = null;
+    this.mirrored = [];            // by number: when it was sent, and what it took
     this.unsent = 0;
     this.datagrams = [];           // by number: the probe, and when it was sent
     this.last = { number: -1, arrived: 0 };  // of the answers: the highest number, what had arrived by then
@@ -47,6 +51,20 @@ export class Prober {
     channel.onmessage = (event) => this.receive(event.data);
   }
 
+  // Datagrams from this device to itself, once it opens.
+  reflect(near, far) {
+    far.binaryType = "arraybuffer";
+    near.onopen = () => {
+      this.mirror = near;
+      this.tell({ reflects: true });
+    };
+    near.onclose = () => { this.mirror = null; };
+    far.onmessage = ({ data }) => {
+      const own = this.mirrored[new DataView(data).getUint32(0, true)];
+      if (own) own.ms = performance.now() - own.sent;
+    };
+  }
+
   enter(phase) { this.phase = phase; }
 
   async start() {
@@ -58,6 +76,7 @@ export class Prober {
       const slot = { at_s: (due - start) / 1000, phase: this.phase };
       this.held.push({ ...slot, ms: Math.max(0, performance.now() - due) });
       this.probe(slot, due);
+      if (this.mirror && this.held.length % MIRROR_SLOTS === 0) this.sendToItself(slot);
       if (performance.now() - this.told >= TELL_MS) {
         this.told = performance.now();
         this.tell({ answered: this.answered });
@@ -72,8 +91,8 @@ export class Prober {
     for (let turn = 0; turn < 10 && (turn < 3 || isAwaited()); turn += 1) await wait(100);
     for (const { probe } of this.datagrams) probe.lost = probe.ms === null;
     this.observer.disconnect();
-    const { probes, held, unsent } = this;
-    this.tell({ end: { probes, held, unsent, lost_up_down: this.lostOnTheWay() } });
+    const { probes, held, mirrored, unsent } = this;
+    this.tell({ end: { probes, held, mirrored, unsent, lost_up_down: this.lostOnTheWay() } });
   }
 
   probe(slot, due) {
@@ -96,6 +115,14 @@ export class Prober {
     this.datagrams.push({ probe, sent });
     probe.late_ms = Math.max(0, sent - due);
     try { this.channel.send(bytes.buffer); } catch { this.channel = null; }
+  }
+
+  // As long as a probe, and after it.
+  sendToItself(slot) {
+    const bytes = new DataView(new ArrayBuffer(8));
+    bytes.setUint32(0, this.mirrored.length, true);
+    this.mirrored.push({ ...slot, sent: performance.now(), ms: null });
+    try { this.mirror.send(bytes.buffer); } catch { this.mirror = null; }
   }
 
   receive(data) {
