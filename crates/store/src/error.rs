@@ -24,6 +24,14 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// There is nothing to read.
+    #[error("{}: {why}", path.display())]
+    NoRun {
+        /// The directory.
+        path: PathBuf,
+        /// What is there instead.
+        why: &'static str,
+    },
     /// A run that cannot be gone on with, as it is asked for.
     #[error("{}: cannot be resumed: {reason}", path.display())]
     Unresumable {

@@ -9,7 +9,9 @@ use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Ser
 use underload_record::{LatencyPools, conclude};
 
 use super::records::{self, Apart, TrialsIn};
-use super::{JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows};
+use super::{
+    JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows, sweep,
+};
 
 /// Rows of a table that are read at most: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
@@ -104,7 +106,7 @@ impl RunDir {
     ) -> Result<RunData, StoreError> {
         let path = path.as_ref();
         let record_path = path.join(RECORD);
-        let (mut record, trials_in) = parse(&record_path, &read_text(&record_path)?)?;
+        let (mut record, trials_in) = parse(&record_path, &record_text(path)?)?;
         if !record.complete {
             return incomplete(path, record);
         }
@@ -121,8 +123,7 @@ impl RunDir {
 
 /// `run.json` as it was written: without trials where the run is not complete, or has too many.
 pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
-    let path = path.join(RECORD);
-    parse(&path, &read_text(&path)?).map(|(record, _)| record)
+    parse(&path.join(RECORD), &record_text(path)?).map(|(record, _)| record)
 }
 
 /// Reads the text of a `run.json` that holds its trials: any bytes give a record or an error.
@@ -308,6 +309,26 @@ pub(super) fn open_file(path: &Path) -> Result<File, StoreError> {
         return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
     }
     File::open(path).map_err(StoreError::io(path, "open"))
+}
+
+/// The text of a directory's `run.json`.
+fn record_text(path: &Path) -> Result<Vec<u8>, StoreError> {
+    read_text(&path.join(RECORD)).map_err(|error| match error {
+        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            StoreError::NoRun { path: path.to_owned(), why: why_no_run(path) }
+        }
+        other => other,
+    })
+}
+
+fn why_no_run(path: &Path) -> &'static str {
+    if !path.exists() {
+        "there is no such directory"
+    } else if path.join(sweep::MANIFEST).exists() {
+        "a sweep and not a run: its results are the tables trials.parquet and cells.parquet"
+    } else {
+        "holds no run: no run.json is in it"
+    }
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {

@@ -396,3 +396,15 @@ fn trials_from_the_first_damaged_one_on_are_done_again() {
     assert_eq!(again.directory.record().trials.len(), 1);
     assert_eq!(again.directory.record().host.resumed.len(), 2);
 }
+
+#[test]
+fn a_directory_without_a_run_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let told = || RunDir::read(path).unwrap_err().to_string();
+    assert!(told().ends_with("holds no run: no run.json is in it"), "{}", told());
+    fs::write(path.join(sweep::MANIFEST), "{}").unwrap();
+    assert!(told().contains("a sweep and not a run"), "{}", told());
+    let error = RunDir::read(path.join("nowhere")).unwrap_err().to_string();
+    assert!(error.ends_with("nowhere: there is no such directory"), "{error}");
+}

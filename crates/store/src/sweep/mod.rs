@@ -40,7 +40,7 @@ pub use merge::CellTable;
 pub use ranges::Ranges;
 pub use rows::{AxisColumn, AxisValue, ColumnValues, SweepColumns, SweepRow, SweepRows};
 
-const MANIFEST: &str = "sweep.json";
+pub(crate) const MANIFEST: &str = "sweep.json";
 const TRIALS: &str = "trials.parquet";
 const CELLS: &str = "cells.parquet";
 /// The version of the directory's format; readers refuse another.
