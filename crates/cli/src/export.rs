@@ -66,7 +66,8 @@ pub enum Format {
 
 /// Writes the files and names them.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let record = RunDir::read_record(&arguments.run).or_bad_input()?;
+    let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
+    let record = data.record.clone();
     let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
     if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
         let meant = closest(unknown, known.iter().copied());
@@ -98,8 +99,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         keep(plain(&record.scenario.name) + ending, &content, None)?;
     }
     for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
-        // One trial in memory at a time: a run may have thousands.
-        let data = RunDir::read_trials(&arguments.run, |other| other.index == trial.index)?;
+        // The rows of one trial in memory at a time: a run may have thousands.
+        RunDir::read_trial(&arguments.run, trial.index, &mut data)?;
         let has_rows = !data.samples.is_empty() || !data.series.is_empty();
         let has_sent = trial.latencies.iter().any(|latency| latency.sent > 0);
         if !has_rows && has_sent && !matches!(arguments.format, Format::Flent) {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use underload_report::{load, summary_lines, table, warnings, write_report};
+use underload_report::{
+    LoadError, load, load_to_show, summary_lines, table, warnings, write_report,
+};
 use underload_store::RunData;
 
 use crate::console::{self, note, warning};
@@ -19,9 +21,16 @@ pub struct Show {
     pub open: bool,
 }
 
+impl Show {
+    /// Reads runs to be shown so; JSON has their records whole.
+    pub fn load(self, paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
+        if self.json { load(paths) } else { load_to_show(paths) }
+    }
+}
+
 /// Writes `report.html` of one run, prints the result, names the report. Its JSON is the record.
 pub fn run(path: &Path, show: Show) -> anyhow::Result<()> {
-    let runs = load(&[path])?;
+    let runs = show.load(&[path])?;
     let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
     match records.as_slice() {
         [only] => present(path, &runs, only, show),

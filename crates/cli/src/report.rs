@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use underload_report::{Agreement, agreement_table, agreements, load, warnings};
+use underload_report::{Agreement, agreement_table, agreements, warnings};
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
 
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
         return present::several(&out, &[run], arguments.show());
     }
-    let runs = load(&arguments.directories).or_bad_input()?;
+    let runs = arguments.show().load(&arguments.directories).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [only]) if only.is_dir() => only.clone(),

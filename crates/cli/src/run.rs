@@ -176,15 +176,15 @@ fn tell_details(scenario: &Scenario, settings: &Settings) {
 
 /// Trials that are run without being asked twice, at most.
 const MOST_TRIALS: usize = 1_000_000;
-/// Memory that a trial's record takes at the end of a run, with its share of the report, about.
-const TRIAL_BYTES: usize = 40_000;
+/// Memory that a trial takes at the end of a run, where the report is made, at most.
+const TRIAL_BYTES: usize = 3_000;
 
 /// What a run of so many trials needs, where that is worth knowing before it starts.
 fn memory_note(trials: usize) -> Option<String> {
     const WORTH_SAYING: usize = 2_000_000_000;
     let bytes = trials.saturating_mul(TRIAL_BYTES);
     let gigabytes = bytes.div_ceil(1_000_000_000);
-    let note = || format!("{trials} trials: their record will take about {gigabytes} GB of memory");
+    let note = || format!("{trials} trials: their report will take about {gigabytes} GB of memory");
     (bytes >= WORTH_SAYING).then(note)
 }
 
@@ -246,7 +246,7 @@ impl Arguments {
         if let Some(directory) = &run.directory {
             present::run(directory, self.show())?;
         }
-        if run.record.trials.iter().any(|trial| trial.validity.is_valid()) {
+        if run.record.summaries.iter().any(|summary| summary.trials_valid > 0) {
             return fail::judge(self.fail_on, run.record.expectations.iter());
         }
         bail!(

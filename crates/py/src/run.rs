@@ -119,7 +119,7 @@ pub fn run(
     };
     if let (Some(fault), None) = (watch.fault(), &broken) {
         let rest = match outcome {
-            Ok(run) => Some(Run::of_finished(run)),
+            Ok(run) => Some(Run::of_finished(py, run)?),
             Err(RunError::Interrupted { remains, .. } | RunError::Failed { remains, .. }) => {
                 Run::of_remains(remains)
             }
@@ -128,8 +128,8 @@ pub fn run(
         return Err(fault.raised(py, rest));
     }
     match (outcome, broken) {
-        (Ok(run), None) => Ok(Run::of_finished(run)),
-        (Ok(run), Some(broken)) => Err(interrupted(py, Some(Run::of_finished(run)), broken)),
+        (Ok(run), None) => Run::of_finished(py, run),
+        (Ok(run), Some(broken)) => Err(interrupted(py, Some(Run::of_finished(py, run)?), broken)),
         (Err(error), broken) => Err(failed(py, error, broken)),
     }
 }
@@ -359,11 +359,19 @@ impl Run {
         Self { record, directory: Some(directory), data: OnceLock::new() }
     }
 
-    fn of_finished(run: underload_run::Run) -> Self {
-        match run.directory.clone() {
-            Some(directory) => Self::of_directory(run.record, directory),
-            None => Self::of_data(run.into_data()),
-        }
+    fn of_finished(py: Python<'_>, run: underload_run::Run) -> PyResult<Self> {
+        let Some(directory) = run.directory.clone() else {
+            return Ok(Self::of_data(run.into_data()));
+        };
+        let record = match run.record {
+            // So many that they are in the directory alone.
+            record if record.trials.is_empty() => {
+                let read = py.detach(|| RunDir::read_record(&directory));
+                read.map_err(|error| raise_words(py, "StoreError", &error))?
+            }
+            record => record,
+        };
+        Ok(Self::of_directory(record, directory))
     }
 
     fn of_remains(remains: Remains) -> Option<Self> {
@@ -397,7 +405,7 @@ impl Run {
     ) -> PyResult<T> {
         let shown = py.detach(|| match (&self.directory, self.data.get()) {
             (Some(directory), None) => {
-                let runs = underload_report::load(&[directory]);
+                let runs = underload_report::load_to_show(&[directory]);
                 show(&runs.map_err(|error| chain(&error))?)
             }
             (_, data) => show(data.map_or(&[][..], |data| std::slice::from_ref(data))),

@@ -6,7 +6,7 @@
 //! - [`schema`]: the record itself, as plain types: runs, trials, samples, curves, summaries.
 //! - [`summarise`], [`trial_latencies`]: from samples to a trial's latency.
 //! - [`LatencyPools`], [`conclude`]: from trials to the summary of each arm, and the published
-//!   numbers held against it.
+//!   numbers held against it; [`Conclusion`] of trials that are nowhere in memory at once.
 //! - [`metric`]: one number of an arm by its name.
 //! - [`link`]: what a link did, as every world records it.
 //! - [`cohorts`]: from the lines of a plan to what its cohorts show, compared by line.
@@ -24,10 +24,13 @@ pub mod stats;
 pub mod synthetic;
 
 mod arms;
+mod fold;
 mod shares;
 mod study;
 mod summarise;
+mod throughput;
 
 pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial};
+pub use fold::Conclusion;
 pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

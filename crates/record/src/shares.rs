@@ -1,21 +1,69 @@
 //! How two entries of a scenario divide what they share: the goodput of one over the other's.
 
-use crate::arms::goodput;
 use crate::schema::{ArmRatio, Direction, FlowRecord, Interval, TrialRecord};
-use crate::stats::mean_interval;
+use crate::stats::{MeanInTwoPasses, Pass};
 use crate::summarise::CONFIDENCE;
+use crate::throughput::goodput;
 
-/// `FLOW/ratio.OTHER`: goodput of an entry's flows over that of another's, trial by trial.
-pub(crate) fn ratio_named(trials: &[&TrialRecord], name: &str) -> Option<Interval> {
-    let (one, rest) = name.split_once('/')?;
-    let other = rest.strip_prefix("ratio.")?;
-    ratio(trials, one, other, payload)
+/// The ratio of every trial, then their mean. There is none unless every trial has one: a mean over
+/// those in which the other got something would hide that it got nothing.
+#[derive(Debug)]
+pub(crate) struct Ratio {
+    flow: String,
+    over: String,
+    /// What counts: one direction, or `None` for each in which a flow sends.
+    direction: Option<Direction>,
+    mean: MeanInTwoPasses,
+    lacks_one: bool,
 }
 
-/// The first entry with congestion control in a direction over each further one. Applications are
-/// left out: they send what they need, not what they get.
-pub(crate) fn ratios(trials: &[&TrialRecord], direction: Direction) -> Vec<ArmRatio> {
-    let Some(trial) = trials.first() else { return Vec::new() };
+impl Ratio {
+    /// `FLOW/ratio.OTHER`: goodput of an entry's flows over that of another's, of no trial so far.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let (flow, rest) = name.split_once('/')?;
+        Some(Self::of(flow, rest.strip_prefix("ratio.")?, None))
+    }
+
+    fn of(flow: &str, over: &str, direction: Option<Direction>) -> Self {
+        let (flow, over) = (flow.to_owned(), over.to_owned());
+        Self { flow, over, direction, mean: MeanInTwoPasses::default(), lacks_one: false }
+    }
+
+    /// Adds a valid trial.
+    pub(crate) fn add(&mut self, trial: &TrialRecord, pass: Pass) {
+        match self.of_trial(trial) {
+            Some(ratio) => self.mean.push(ratio, pass),
+            None => self.lacks_one = true,
+        }
+    }
+
+    fn of_trial(&self, trial: &TrialRecord) -> Option<f64> {
+        let rate = |flow: &FlowRecord| match self.direction {
+            Some(direction) => goodput(flow, direction),
+            None => payload(flow),
+        };
+        let total = |entry: &str| -> Option<f64> {
+            let rates: Option<Vec<f64>> = flows_of(entry, trial).map(rate).collect();
+            rates.filter(|rates| !rates.is_empty()).map(|rates| rates.iter().sum())
+        };
+        let divisor = total(&self.over).filter(|rate| *rate > 0.0)?;
+        Some(total(&self.flow)? / divisor)
+    }
+
+    /// The mean over trials, once they came twice.
+    pub(crate) fn interval(&self) -> Option<Interval> {
+        if self.lacks_one { None } else { self.mean.interval(CONFIDENCE) }
+    }
+
+    pub(crate) fn summary(&self) -> Option<ArmRatio> {
+        let (flow, over) = (self.flow.clone(), self.over.clone());
+        Some(ArmRatio { flow, over, value: self.interval()? })
+    }
+}
+
+/// The first entry with congestion control in a direction over each further one, of a trial's
+/// entries. Applications are left out: they send what they need, not what they get.
+pub(crate) fn ratios(trial: &TrialRecord, direction: Direction) -> Vec<Ratio> {
     let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
     let mut entries: Vec<&str> = Vec::new();
     for flow in bulk.filter(|flow| goodput(flow, direction).is_some()) {
@@ -25,32 +73,7 @@ pub(crate) fn ratios(trials: &[&TrialRecord], direction: Direction) -> Vec<ArmRa
         }
     }
     let Some((first, others)) = entries.split_first() else { return Vec::new() };
-    let of = |flow: &FlowRecord| goodput(flow, direction);
-    let over = |other: &&str| {
-        let value = ratio(trials, first, other, of)?;
-        Some(ArmRatio { flow: (*first).to_owned(), over: (*other).to_owned(), value })
-    };
-    others.iter().filter_map(over).collect()
-}
-
-/// The ratio of every trial, then their mean. `None` unless every trial has one: a mean over those
-/// in which the other got something would hide that it got nothing.
-fn ratio(
-    trials: &[&TrialRecord],
-    one: &str,
-    other: &str,
-    rate: impl Fn(&FlowRecord) -> Option<f64>,
-) -> Option<Interval> {
-    let total = |trial: &TrialRecord, entry: &str| -> Option<f64> {
-        let rates: Option<Vec<f64>> = flows_of(entry, trial).map(&rate).collect();
-        rates.filter(|rates| !rates.is_empty()).map(|rates| rates.iter().sum())
-    };
-    let of = |trial: &&TrialRecord| {
-        let divisor = total(trial, other).filter(|rate| *rate > 0.0)?;
-        Some(total(trial, one)? / divisor)
-    };
-    let values: Vec<f64> = trials.iter().map(of).collect::<Option<_>>()?;
-    mean_interval(&values, CONFIDENCE)
+    others.iter().map(|other| Ratio::of(first, other, Some(direction))).collect()
 }
 
 /// What a flow got, in each direction in which it sends.
@@ -100,9 +123,27 @@ mod tests {
         TrialRecord { flows: flows.iter().map(flow).collect(), ..TrialRecord::default() }
     }
 
+    fn interval(trials: &[TrialRecord], mut ratio: Ratio) -> Option<Interval> {
+        for pass in Pass::BOTH {
+            for trial in trials {
+                ratio.add(trial, pass);
+            }
+        }
+        ratio.interval()
+    }
+
     fn of(trials: &[TrialRecord], name: &str) -> Option<f64> {
-        let trials: Vec<&TrialRecord> = trials.iter().collect();
-        ratio_named(&trials, name).map(|ratio| ratio.mean)
+        interval(trials, Ratio::named(name)?).map(|ratio| ratio.mean)
+    }
+
+    /// Of one trial, the entries that the first is divided by, and the ratios.
+    fn shown(trial: &TrialRecord, direction: Direction) -> Vec<(String, f64)> {
+        let mean = |ratio: Ratio| {
+            let over = ratio.over.clone();
+            let value = interval(std::slice::from_ref(trial), ratio).expect("a ratio").mean;
+            (over, value)
+        };
+        ratios(trial, direction).into_iter().map(mean).collect()
     }
 
     #[test]
@@ -113,8 +154,8 @@ mod tests {
         let trials = [shares(30, 10), shares(20, 20)];
         assert_eq!(of(&trials, "prague/ratio.classic"), Some(2.0), "3 and 1, not 50 over 30");
         assert_eq!(of(&trials, "classic/ratio.prague"), Some(f64::midpoint(1.0 / 3.0, 1.0)));
-        let both: Vec<&TrialRecord> = trials.iter().collect();
-        let interval = ratio_named(&both, "prague/ratio.classic").expect("two");
+        let ratio = Ratio::named("prague/ratio.classic").expect("a ratio");
+        let interval = interval(&trials, ratio).expect("two");
         assert_eq!(interval.repeats, 2);
         assert!(interval.low.is_some_and(|low| low < 2.0));
     }
@@ -131,10 +172,10 @@ mod tests {
         assert_eq!(of(&trials, "prague/ratio.old"), Some(2.0));
         assert_eq!(of(&trials, "prague-0/ratio.old-3"), Some(2.0), "one of them by its name");
         assert_eq!(of(&trials, "prague/ratio.call"), Some(20.0), "asked for, any flow counts");
-        let shown = ratios(&[&trials[0]], Direction::Down);
-        let shown: Vec<_> = shown.iter().map(|one| (&*one.over, one.value.mean)).collect();
-        assert_eq!(shown, [("old-2", 8.0), ("old-3", 40.0 / 15.0)], "no `old-0`: entries");
-        assert_eq!(ratios(&[&trials[0]], Direction::Up), []);
+        let down = shown(&trials[0], Direction::Down);
+        let down: Vec<_> = down.iter().map(|(over, ratio)| (over.as_str(), *ratio)).collect();
+        assert_eq!(down, [("old-2", 8.0), ("old-3", 40.0 / 15.0)], "no `old-0`: entries");
+        assert_eq!(shown(&trials[0], Direction::Up), []);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! From samples to the numbers of trials and arms.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use underload_aqm::histogram::Histogram;
 
 use crate::link;
 use crate::schema::{
-    ArmLatency, Distribution, FlowRecord, Interval, LatencyMeasure, LatencySummary, Phase,
-    PhaseWindow, Quantile, Sample, StudyRecord, TrialRecord,
+    ArmLatency, Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
+    Sample, StudyRecord, TrialRecord,
 };
 use crate::stats;
 use crate::study::StudyPools;
@@ -156,44 +156,12 @@ impl LatencyPools {
         }
     }
 
-    /// The latencies of an arm: what was pooled, and each statistic over its valid trials.
-    pub(crate) fn arm_latencies(&self, arm: &str, trials: &[&TrialRecord]) -> Vec<ArmLatency> {
-        let mut latencies: Vec<ArmLatency> = Vec::new();
-        let mut seen = BTreeSet::new();
-        let summaries = || trials.iter().flat_map(|trial| &trial.latencies);
-        for first in summaries() {
-            let phase = first.window.phase;
-            if !seen.insert((&first.probe, first.measure, phase)) {
-                continue;
-            }
-            let same: Vec<&LatencySummary> = summaries()
-                .filter(|other| other.probe == first.probe && other.measure == first.measure)
-                .filter(|other| other.window.phase == phase)
-                .collect();
-            let key = PoolKey {
-                arm: arm.to_owned(),
-                probe: first.probe.clone(),
-                measure: first.measure,
-                phase,
-            };
-            latencies.push(ArmLatency {
-                probe: first.probe.clone(),
-                measure: first.measure,
-                closed_loop: same.iter().any(|summary| summary.closed_loop),
-                phase,
-                window_ns: same.iter().map(|summary| summary.window.length_ns()).sum(),
-                sent: same.iter().map(|summary| summary.sent).sum(),
-                lost: same.iter().map(|summary| summary.lost).sum(),
-                pooled: self.pools.get(&key).and_then(Pool::distribution),
-                over_repeats: quantile_intervals(
-                    same.iter().filter_map(|summary| summary.distribution.as_ref()),
-                ),
-                time_weighted: quantile_intervals(
-                    same.iter().filter_map(|summary| summary.time_weighted.as_ref()),
-                ),
-            });
-        }
-        latencies
+    /// All delays of an arm's trials that a latency of it is about; `None` where there is none.
+    pub(crate) fn pooled(&self, arm: &str, latency: &ArmLatency) -> Option<Distribution> {
+        let ArmLatency { probe, measure, phase, .. } = latency;
+        let (arm, probe) = (arm.to_owned(), probe.clone());
+        let key = PoolKey { arm, probe, measure: *measure, phase: *phase };
+        self.pools.get(&key).and_then(Pool::distribution)
     }
 }
 
@@ -219,17 +187,4 @@ impl Pool {
             Pool::Counted(counted) => link::distribution(counted),
         }
     }
-}
-
-/// Each statistic of the given distributions, over them.
-pub(crate) fn quantile_intervals<'a>(
-    distributions: impl Iterator<Item = &'a Distribution>,
-) -> BTreeMap<Quantile, Interval> {
-    let distributions: Vec<_> = distributions.collect();
-    let interval = |quantile: Quantile| {
-        let values: Vec<f64> =
-            distributions.iter().map(|distribution| quantile.of(distribution) as f64).collect();
-        stats::mean_interval(&values, CONFIDENCE).map(|interval| (quantile, interval))
-    };
-    Quantile::ALL.into_iter().filter_map(interval).collect()
 }

@@ -3,10 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use underload_record::schema::{RunRecord, TrialRecord};
 use underload_store::{RunData, RunDir, StoreError};
 
 use crate::ImportError;
 use crate::exchange::import_file;
+use crate::reduce::Reducer;
 use crate::subject::{Subject, subjects};
 
 /// Why a run could not be read for a report.
@@ -51,10 +53,29 @@ const MOST_SAMPLES: u64 = 5_000_000;
 ///
 /// As [`RunDir::read`] and [`crate::import`], for the first path that cannot be read.
 pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
-    paths.iter().map(|path| load_one(path.as_ref())).collect()
+    paths.iter().map(|path| load_one(path.as_ref(), &mut |_, _| {})).collect()
 }
 
-fn load_one(path: &Path) -> Result<RunData, LoadError> {
+/// As [`load`], for whoever shows the runs and nothing else: of a run of more than 2,000 trials
+/// without samples and curves, what no page, table or sentence tells is left out of each trial.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_to_show(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
+    let one = |path: &Path| {
+        let mut reducer = None;
+        load_one(path, &mut |record, trial| {
+            reducer.get_or_insert_with(|| Reducer::new(record)).reduce(trial);
+        })
+    };
+    paths.iter().map(|path| one(path.as_ref())).collect()
+}
+
+fn load_one(
+    path: &Path,
+    reduce: &mut dyn FnMut(&RunRecord, &mut TrialRecord),
+) -> Result<RunData, LoadError> {
     if path.is_file() {
         return import_file(path);
     }
@@ -68,5 +89,5 @@ fn load_one(path: &Path) -> Result<RunData, LoadError> {
         let shown = subjects.iter().filter_map(Subject::representative);
         shown.map(|trial| trial.index).collect()
     };
-    Ok(RunDir::read_chosen(path, shown)?)
+    Ok(RunDir::read_reduced(path, reduce, shown)?)
 }

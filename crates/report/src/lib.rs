@@ -1,6 +1,7 @@
 //! Runs shown: pages, plots, tables, sentences; and files of other tools, read and written.
 //!
-//! - [`load`], [`render`], [`write_report`]: one page from one run or several, and its plots.
+//! - [`load_to_show`], [`load`], [`render`], [`write_report`]: one page from one run or several,
+//!   and its plots.
 //! - [`diagram`], [`style_sheet`]: plots of anything else, for documentation and other pages.
 //! - [`finding_lines`]: what the steps of a measured line found, in words.
 //! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
@@ -25,6 +26,7 @@ mod measured;
 mod page;
 mod plot;
 mod published;
+mod reduce;
 mod replayed;
 mod study;
 mod subject;
@@ -35,7 +37,7 @@ mod words;
 
 pub use agreement::{Agreement, agreement_table, agreements};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
-pub use combine::{LoadError, load};
+pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{

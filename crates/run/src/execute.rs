@@ -20,7 +20,9 @@ use crate::world::World;
 /// A run that came to its end.
 #[derive(Debug)]
 pub struct Run {
-    /// The record of the run, with the summary of every arm.
+    /// The record of the run, with the summary of every arm. More than 2,000 trials are in the
+    /// directory and not in here, so that memory does not grow with them:
+    /// [`RunDir::read_record`] gives them, too.
     pub record: RunRecord,
     /// Where its trials, samples and curves are; `None` where they went to memory.
     pub directory: Option<PathBuf>,

@@ -70,7 +70,7 @@ impl Results {
     /// Trials that are finished.
     pub(crate) fn trials(&self) -> usize {
         match self {
-            Self::Directory(directory) => directory.record().trials.len(),
+            Self::Directory(directory) => directory.trials(),
             Self::Memory(memory) => memory.record.trials.len(),
         }
     }

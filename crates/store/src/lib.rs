@@ -12,7 +12,9 @@
 //! and named.
 //!
 //! Of a run of many trials `run.json` has no trials and names `trials.parquet`, which has them
-//! (module `records`).
+//! (module `records`). While such a run is under way its trials are in the journal alone: what they
+//! come to is added up as they come, and once more when they go from there into the table (module
+//! `spool`), so that memory does not grow with their number.
 //!
 //! A sweep of a million trials has a directory of its own kind: [`sweep`]. Runs that follow each
 //! other for months are a [`series`], out of which old ones can be taken.
@@ -31,6 +33,7 @@ mod records;
 mod resume;
 mod rows;
 pub mod series;
+mod spool;
 pub mod sweep;
 mod tables;
 mod trials;
@@ -39,12 +42,14 @@ pub mod values;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use underload_disk::{self as disk, Access, GrowingFile};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
-use underload_record::{LatencyPools, conclude};
+use underload_record::stats::Pass;
+use underload_record::{Conclusion, LatencyPools, conclude};
 
 pub use columns::{Column, Kind};
 pub use csv::{write_samples_csv, write_series_csv};
@@ -56,6 +61,8 @@ pub use tables::{Table, parquet_table, table_columns, table_groups};
 pub use trials::write_trials_csv;
 
 use folder::Folder;
+use records::NewRecords;
+use spool::Spool;
 
 const RECORD: &str = "run.json";
 const JOURNAL: &str = "trials.jsonl";
@@ -76,6 +83,10 @@ pub struct RunDir {
     record: RunRecord,
     /// Names of its arms.
     arms: BTreeSet<String>,
+    /// How many were appended.
+    trials: usize,
+    /// What the trials come to that are too many for the record.
+    conclusion: Option<Conclusion>,
     pools: LatencyPools,
     journal: GrowingFile,
     journal_bytes: u64,
@@ -120,6 +131,8 @@ impl RunDir {
                     folder,
                     record,
                     arms,
+                    trials: 0,
+                    conclusion: None,
                     pools,
                     journal,
                     journal_bytes: 0,
@@ -182,9 +195,14 @@ impl RunDir {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// The record so far, with every trial appended.
+    /// The record so far, with every trial appended; of more than 2,000, with none of them.
     pub fn record(&self) -> &RunRecord {
         &self.record
+    }
+
+    /// How many trials were appended.
+    pub fn trials(&self) -> usize {
+        self.trials
     }
 
     /// A table for the packets of a trial, to be finished before the trial is appended. A run
@@ -213,7 +231,7 @@ impl RunDir {
     ) -> Result<(), StoreError> {
         let path = self.path().to_owned();
         let wrong = |reason| StoreError::Inconsistent { path: path.clone(), reason };
-        let next = self.record.trials.len();
+        let next = self.trials;
         if trial.index as usize != next {
             return Err(wrong(format!("trial {} where {next} is next", trial.index)));
         }
@@ -228,8 +246,24 @@ impl RunDir {
         }
         self.append_line(trial)?;
         self.pools.add(trial, samples);
-        self.record.trials.push(trial.clone());
+        self.trials += 1;
+        match &mut self.conclusion {
+            Some(conclusion) => conclusion.add(trial, Pass::Sums),
+            None => self.record.trials.push(trial.clone()),
+        }
+        self.let_go_of_many();
         Ok(())
+    }
+
+    /// Too many trials for the record are in the journal alone.
+    fn let_go_of_many(&mut self) {
+        if self.record.trials.len() > self.most_in_record {
+            let mut conclusion = Conclusion::new(&self.record);
+            for trial in &mem::take(&mut self.record.trials) {
+                conclusion.add(trial, Pass::Sums);
+            }
+            self.conclusion = Some(conclusion);
+        }
     }
 
     /// Keeps the sentences that the run's record ends with, see [`RunRecord::verdict`].
@@ -253,15 +287,19 @@ impl RunDir {
         self.journal.sync().map_err(StoreError::io(&self.path().join(JOURNAL), "write"))
     }
 
-    /// Ends the run: summaries, verdicts, merged tables, `run.json`.
+    /// Ends the run: summaries, verdicts, merged tables, `run.json`. Gives the record, as
+    /// [`RunDir::record`] does: more than 2,000 trials are read with [`RunDir::read_record`].
     ///
     /// # Errors
     ///
     /// What the disk said. The trials then remain readable as those of an incomplete run.
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
         self.record.host.duration_s = duration_s;
-        conclude(&mut self.record, &self.pools);
-        self.close()
+        let conclusion = self.conclusion.take();
+        if conclusion.is_none() {
+            conclude(&mut self.record, &self.pools);
+        }
+        self.close(conclusion)
     }
 
     /// Writes a run that came from elsewhere into a directory, which must be new or empty. An
@@ -286,34 +324,49 @@ impl RunDir {
         }
         // Not concluded again: of a large run the samples behind the summaries are gone.
         directory.record = run.record.clone();
-        directory.close().map(drop)
+        if directory.conclusion.is_some() {
+            directory.record.trials.clear();
+        }
+        directory.close(None).map(drop)
     }
 
-    fn close(mut self) -> Result<RunRecord, StoreError> {
+    /// Writes what remains, with the summaries of `conclusion` where the record has none yet.
+    fn close(mut self, mut conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
         self.record.complete = true;
         let path = self.folder.path();
         let tables =
             [(SAMPLES, rows::SAMPLES), (SERIES, rows::SERIES), (PACKETS, packets::PACKETS)];
         for (name, layout) in tables {
-            let parts = (0..self.record.trials.len()).map(|trial| part(path, trial, name));
+            let parts = (0..self.trials).map(|trial| part(path, trial, name));
             let mut parts = parts.filter(|part| part.exists()).peekable();
             if name == PACKETS && parts.peek().is_none() {
                 continue;
             }
             columns::merge(&path.join(name), layout, parts)?;
         }
-        let trials = path.join(TRIALS);
-        let record = path.join(RECORD);
-        let json = if self.record.trials.len() > self.most_in_record {
-            records::write(&trials, &self.record.trials)?;
-            records::encode(&record, &mut self.record)?
+        let [trials, record, journal] = [TRIALS, RECORD, JOURNAL].map(|name| path.join(name));
+        let json = if self.trials > self.most_in_record {
+            let mut table = NewRecords::begin(&trials)?;
+            let (bytes, count) = (self.journal_bytes, self.trials);
+            let spool = Spool { path: &journal, bytes, trials: count, arms: &self.arms };
+            spool.read(&mut |trial| {
+                if let Some(conclusion) = &mut conclusion {
+                    conclusion.add(&trial, Pass::Distances);
+                }
+                table.push(trial)
+            })?;
+            table.claim()?;
+            if let Some(conclusion) = conclusion {
+                conclusion.finish(&mut self.record, &self.pools);
+            }
+            records::encode(&record, &mut self.record, count)?
         } else {
             trials::write(&trials, &self.record.trials)?;
             encode(&record, &self.record)?
         };
         disk::write_whole(&record, &json, Access::Usual)
             .map_err(StoreError::io(&record, "replace"))?;
-        let (parts, journal) = (path.join(PARTS), path.join(JOURNAL));
+        let parts = path.join(PARTS);
         self.folder.remove(|file| file == journal || file.starts_with(&parts))?;
         Ok(self.record)
     }

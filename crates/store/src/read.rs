@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use parquet::file::reader::FileReader as _;
 use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
@@ -17,8 +18,11 @@ use super::{
 const ROW_LIMIT: u64 = 16_000_000;
 
 /// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read at
-/// most: a million trials take 2 GB.
+/// most: 700,000 trials of a study.
 pub(super) const TEXT_LIMIT: u64 = 3 << 30;
+
+/// The same of trials in `trials.parquet` that do not stay whole in memory: four million of them.
+const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,21 +108,83 @@ impl RunDir {
         path: impl AsRef<Path>,
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
     ) -> Result<RunData, StoreError> {
-        let path = path.as_ref();
-        let record_path = path.join(RECORD);
-        let (mut record, trials_in) = parse(&record_path, &record_text(path)?)?;
-        if !record.complete {
-            return incomplete(path, record);
-        }
-        if let Some(trials_in) = trials_in {
-            record.trials = records::read(path, &trials_in, &arm_names(&record.arms))?;
-        }
-        let (samples, series) = (Vec::new(), Vec::new());
-        let mut data = RunData { record, samples, series, left_out: Vec::new() };
-        let kept = choose(&data);
-        read_tables(path, &kept, &mut data)?;
-        Ok(data)
+        read_with(path.as_ref(), None, choose)
     }
+
+    /// Reads samples and series of a trial into a run that was read from the directory before, in
+    /// the place of all that it has: for whoever goes from trial to trial.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::read`].
+    pub fn read_trial(
+        path: impl AsRef<Path>,
+        trial: u32,
+        data: &mut RunData,
+    ) -> Result<(), StoreError> {
+        let path = path.as_ref();
+        (data.samples, data.series) = (Vec::new(), Vec::new());
+        if data.record.complete {
+            return read_tables(path, &BTreeSet::from([trial]), data);
+        }
+        let mut trials = data.record.trials.iter();
+        if let Some(trial) = trials.find(|known| known.index == trial) {
+            (data.samples, data.series) = parts(path, trial, false)?;
+        }
+        Ok(())
+    }
+
+    /// As [`RunDir::read_chosen`], for whoever shows a run and keeps no more of it than that needs:
+    /// of a run of more than 2,000 trials that has neither samples nor curves, `reduce` is given
+    /// each trial as it is read, with the record without its trials.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::read`].
+    pub fn read_reduced(
+        path: impl AsRef<Path>,
+        mut reduce: impl FnMut(&RunRecord, &mut TrialRecord),
+        choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
+    ) -> Result<RunData, StoreError> {
+        read_with(path.as_ref(), Some(&mut reduce), choose)
+    }
+}
+
+type Reduce<'a> = &'a mut dyn FnMut(&RunRecord, &mut TrialRecord);
+
+fn read_with(
+    path: &Path,
+    reduce: Option<Reduce<'_>>,
+    choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
+) -> Result<RunData, StoreError> {
+    let record_path = path.join(RECORD);
+    let (mut record, trials_in) = parse(&record_path, &record_text(path)?)?;
+    if !record.complete {
+        return incomplete(path, record);
+    }
+    if let Some(trials_in) = trials_in {
+        let arms = arm_names(&record.arms);
+        let trials = match reduce {
+            Some(reduce) if is_empty(path, SAMPLES) && is_empty(path, SERIES) => {
+                let reduce = &mut |trial: &mut TrialRecord| reduce(&record, trial);
+                records::read(path, &trials_in, &arms, REDUCED_TEXT_LIMIT, reduce)
+            }
+            _ => records::read(path, &trials_in, &arms, TEXT_LIMIT, &mut |_| {}),
+        };
+        record.trials = trials?;
+    }
+    let (samples, series) = (Vec::new(), Vec::new());
+    let mut data = RunData { record, samples, series, left_out: Vec::new() };
+    let kept = choose(&data);
+    read_tables(path, &kept, &mut data)?;
+    Ok(data)
+}
+
+/// Whether a table of the run is there and has no rows.
+fn is_empty(path: &Path, name: &str) -> bool {
+    let layout = if name == SAMPLES { rows::SAMPLES } else { rows::SERIES };
+    let table = columns::open(&path.join(name), layout);
+    table.is_ok_and(|table| table.metadata().file_metadata().num_rows() == 0)
 }
 
 /// `run.json` as it was written: without trials where the run is not complete, or has too many.

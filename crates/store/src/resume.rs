@@ -72,9 +72,11 @@ impl RunDir {
         let (folder, journal_bytes) = tidied(&path, &earlier)?;
         let journal = path.join(JOURNAL);
         let journal = disk::reopen(&journal).map_err(StoreError::io(&journal, "open"))?;
-        let directory = RunDir {
+        let mut directory = RunDir {
             arms: read::arm_names(&earlier.arms),
             folder,
+            trials: earlier.trials.len(),
+            conclusion: None,
             record: earlier,
             pools,
             journal,
@@ -84,6 +86,7 @@ impl RunDir {
             unsynced: Vec::new(),
             _lock: Some(lock),
         };
+        directory.let_go_of_many();
         Ok(Resumed { directory, again: left_out })
     }
 }

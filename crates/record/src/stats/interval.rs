@@ -12,13 +12,17 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let repeats = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let half = half_width(count, squares, confidence);
+    Some(interval_of(values.len(), mean, squares, confidence))
+}
+
+/// Of so many values with this mean and this sum of their squared distances from it.
+pub(super) fn interval_of(count: usize, mean: f64, squares: f64, confidence: f64) -> Interval {
+    let half = half_width(count as f64, squares, confidence);
     let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
-    Some(Interval { mean, low, high, confidence, repeats })
+    let repeats = u32::try_from(count).unwrap_or(u32::MAX);
+    Interval { mean, low, high, confidence, repeats }
 }
 
 /// The same of values that come one by one and are not kept (Welford 1962).

@@ -16,6 +16,7 @@ mod histogram;
 mod interval;
 mod kolmogorov;
 mod quantile;
+mod two_passes;
 
 pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
 pub use compare::{
@@ -27,3 +28,4 @@ pub use histogram::FixedBins;
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use quantile::{distribution, nearest_rank, weighted_distribution};
+pub use two_passes::{MeanInTwoPasses, Pass};

@@ -42,6 +42,7 @@ pub use replay::{check_replay_place, replay_page, write_replay};
 pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use measured::findings;
+pub(crate) use trials::MOST_TRIALS;
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use crate::words::{mbit, ms, thousands};
 use underload_store::RunData;
 
 /// Trials listed one by one; more are in `trials.parquet`.
-const MOST_TRIALS: usize = 200;
+pub(crate) const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let mut rows = Vec::new();

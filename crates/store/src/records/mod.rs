@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use underload_record::schema::{RunRecord, TrialRecord};
 
 use super::columns::{self, Column, Kind, NewTable};
-use super::read::{TEXT_LIMIT, check_trial};
+use super::read::check_trial;
 use super::values::{guarded, required};
 use super::{StoreError, TRIALS, trials};
 
@@ -53,13 +53,16 @@ struct Head<'a> {
     trials_in: TrialsIn,
 }
 
-/// The text of `run.json` of a run whose trials are in the table.
-pub(super) fn encode(path: &Path, record: &mut RunRecord) -> Result<Vec<u8>, StoreError> {
-    let trials = mem::take(&mut record.trials);
+/// The text of `run.json` of a run whose `count` trials are in the table.
+pub(super) fn encode(
+    path: &Path,
+    record: &mut RunRecord,
+    count: usize,
+) -> Result<Vec<u8>, StoreError> {
     let version = mem::replace(&mut record.format_version, NEWEST_VERSION);
-    let trials_in = TrialsIn { file: TRIALS.to_owned(), count: trials.len() };
+    let trials_in = TrialsIn { file: TRIALS.to_owned(), count };
     let json = super::encode(path, &Head { record, trials_in });
-    (record.trials, record.format_version) = (trials, version);
+    record.format_version = version;
     json
 }
 
@@ -68,25 +71,52 @@ fn layout() -> Vec<(&'static str, Kind)> {
     trials::TRIALS.iter().copied().chain([("record", Kind::Text)]).collect()
 }
 
-/// Writes the table, where no file of its name is.
-pub(super) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
-    let mut table = NewTable::begin(path, &layout())?;
-    for trials in trials.chunks(GROUP_ROWS) {
-        let texts = trials.iter().map(|trial| serde_json::to_vec(trial).map(ByteArray::from));
-        let texts: Result<Vec<ByteArray>, _> = texts.collect();
-        let texts = texts.map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
-        let mut columns = trials::from_trials(trials);
-        columns.push(Column::Text(texts));
-        table.write(&columns)?;
-    }
-    table.claim()
+/// The table under way, with the trials of its last row group.
+pub(super) struct NewRecords {
+    path: PathBuf,
+    table: NewTable,
+    group: Vec<TrialRecord>,
 }
 
-/// Reads the trials of a run in `directory` with these arms.
+impl NewRecords {
+    pub(super) fn begin(path: &Path) -> Result<Self, StoreError> {
+        let table = NewTable::begin(path, &layout())?;
+        Ok(Self { path: path.to_owned(), table, group: Vec::new() })
+    }
+
+    /// Adds the next trial.
+    pub(super) fn push(&mut self, trial: TrialRecord) -> Result<(), StoreError> {
+        self.group.push(trial);
+        if self.group.len() < GROUP_ROWS { Ok(()) } else { self.write_group() }
+    }
+
+    /// The finished table, if no other file has its name.
+    pub(super) fn claim(mut self) -> Result<(), StoreError> {
+        if !self.group.is_empty() {
+            self.write_group()?;
+        }
+        self.table.claim()
+    }
+
+    fn write_group(&mut self) -> Result<(), StoreError> {
+        let texts = self.group.iter().map(|it| serde_json::to_vec(it).map(ByteArray::from));
+        let texts: Result<Vec<ByteArray>, _> = texts.collect();
+        let texts = texts.map_err(|source| StoreError::Json { path: self.path.clone(), source })?;
+        let mut columns = trials::from_trials(&self.group);
+        columns.push(Column::Text(texts));
+        self.group.clear();
+        self.table.write(&columns)
+    }
+}
+
+/// Reads the trials of a run in `directory` with these arms, at most so many bytes of them, and
+/// keeps each as `reduce` leaves it.
 pub(super) fn read(
     directory: &Path,
     trials_in: &TrialsIn,
     arms: &BTreeSet<String>,
+    limit: u64,
+    reduce: &mut dyn FnMut(&mut TrialRecord),
 ) -> Result<Vec<TrialRecord>, StoreError> {
     let TrialsIn { file, count } = trials_in;
     if file != TRIALS {
@@ -111,11 +141,13 @@ pub(super) fn read(
             let batch: ParquetResult<_> = guarded(|| required(&mut texts, rows));
             for text in batch.map_err(|error| damaged(error.to_string()))? {
                 bytes += text.len() as u64;
-                if bytes > TEXT_LIMIT || trials.len() == *count {
-                    let reason = format!("more than {count} trials or {TEXT_LIMIT} bytes of them");
+                if bytes > limit || trials.len() == *count {
+                    let reason = format!("more than {count} trials or {limit} bytes of them");
                     return Err(damaged(reason));
                 }
-                trials.push(trial(text.data(), trials.len(), arms).map_err(damaged)?);
+                let mut trial = trial(text.data(), trials.len(), arms).map_err(damaged)?;
+                reduce(&mut trial);
+                trials.push(trial);
             }
             left -= rows;
         }

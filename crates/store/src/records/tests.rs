@@ -19,6 +19,13 @@ fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
     run.finish(1.0)
 }
 
+/// The table of these trials.
+fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
+    let mut table = NewRecords::begin(path)?;
+    trials.iter().try_for_each(|trial| table.push(trial.clone()))?;
+    table.claim()
+}
+
 /// `run.json`, changed.
 fn change(root: &Path, change: impl Fn(&mut serde_json::Value)) {
     let path = root.join(RECORD);
@@ -36,7 +43,8 @@ fn a_run_is_the_same_wherever_its_trials_are() {
     let directory = tempfile::tempdir().unwrap();
     let [inside, apart, copy] = ["inside", "apart", "copy"].map(|it| directory.path().join(it));
     let written = run(&inside, 5, 5).unwrap();
-    assert_eq!(run(&apart, 5, 4).unwrap(), written);
+    let summarised = run(&apart, 5, 4).unwrap();
+    assert_eq!(summarised, RunRecord { trials: Vec::new(), ..written.clone() });
     let whole = RunDir::read(&inside).unwrap();
     assert_eq!((whole.record.trials.len(), whole.samples.len()), (5, 5 * SAMPLES_EACH));
     assert_eq!(RunDir::read(&apart).unwrap(), whole);
@@ -68,11 +76,51 @@ fn run_json_holds_no_more_trials_than_it_is_to_and_the_table_has_all() {
         record.seed = u64::MAX - index as u64;
         run.append_trial(&record, &samples, &[]).unwrap();
     }
+    assert_eq!((run.trials(), run.record().trials.len()), (count, 0), "they are on the disk");
     let written = run.finish(1.0).unwrap();
-    assert_eq!(written.trials.len(), count);
-    assert_eq!(RunDir::read_record(&path).unwrap(), written);
+    let read = RunDir::read_record(&path).unwrap();
+    assert_eq!(read.trials.len(), count);
+    assert_eq!(RunRecord { trials: Vec::new(), ..read }, written);
     let length = fs::metadata(path.join(RECORD)).unwrap().len();
     assert!(length < 10_000, "{length}");
+}
+
+#[test]
+fn a_journal_that_somebody_changes_ends_no_run() {
+    type Change = fn(&[u8]) -> Vec<u8>;
+    let directory = tempfile::tempdir().unwrap();
+    let changes: [(&str, Change); 4] = [
+        ("line 5: EOF", |text| text[..text.len() - 9].to_vec()),
+        ("line 2: expected", |text| {
+            String::from_utf8_lossy(text).replace("\"index\":1", "\"index\":x").into_bytes()
+        }),
+        ("line 1: trial 1 where 0 was written", |text| {
+            let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+            [&text[first..], &text[..first]].concat()
+        }),
+        ("which is not listed", |text| {
+            String::from_utf8_lossy(text).replace("\"pie\"", "\"nie\"").into_bytes()
+        }),
+    ];
+    for (number, (reason, change)) in changes.into_iter().enumerate() {
+        let root = directory.path().join(number.to_string());
+        let mut run = RunDir::create(&root, record()).unwrap();
+        run.most_in_record = 2;
+        for index in 0..5 {
+            let (record, samples) = trial(index);
+            run.append_trial(&record, &samples, &[]).unwrap();
+        }
+        let journal = root.join(crate::JOURNAL);
+        let whole = fs::read(&journal).unwrap();
+        fs::write(&journal, change(&whole)).unwrap();
+        let told = run.finish(1.0).unwrap_err().to_string();
+        assert!(told.contains("trials.jsonl") && told.contains(reason), "{told}");
+        // What is left is what the journal says, and no table in its place.
+        assert!(!RunDir::read(&root).unwrap().record.complete);
+        assert!(!root.join(TRIALS).exists());
+        fs::write(&journal, whole).unwrap();
+        assert_eq!(RunDir::read(&root).unwrap().record.trials.len(), 5);
+    }
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! What an arm's trials carried in a direction.
+
+use crate::schema::{
+    ArmThroughput, BottleneckSummary, Direction, FlowDirection, FlowRecord, Phase, TrialRecord,
+};
+use crate::shares::{self, Ratio};
+use crate::stats::{MeanInTwoPasses, Pass, jain_index};
+use crate::summarise::CONFIDENCE;
+
+/// Both, in the order of tables.
+pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+
+/// One direction of the trials of one arm.
+#[derive(Debug, Default)]
+pub(crate) struct ThroughputFold {
+    goodput_bit_per_s: MeanInTwoPasses,
+    link_bit_per_s: MeanInTwoPasses,
+    utilisation_percent: MeanInTwoPasses,
+    jain_index: MeanInTwoPasses,
+    /// Of the entries of the first trial; `None` before it.
+    ratios: Option<Vec<Ratio>>,
+}
+
+impl ThroughputFold {
+    /// Adds a valid trial.
+    pub(crate) fn add(&mut self, trial: &TrialRecord, direction: Direction, pass: Pass) {
+        let rates = |is_wanted: fn(&FlowRecord) -> bool| -> Vec<f64> {
+            let flows = trial.flows.iter().filter(|flow| is_wanted(flow));
+            flows.filter_map(|flow| goodput(flow, direction)).collect()
+        };
+        let all = rates(|_| true);
+        if !all.is_empty() {
+            self.goodput_bit_per_s.push(all.iter().sum(), pass);
+        }
+        if let Some(link) = load_bottleneck(trial, direction) {
+            self.link_bit_per_s.push(link.throughput_bit_per_s as f64, pass);
+            let share = utilisation(link).into_iter();
+            share.for_each(|share| self.utilisation_percent.push(share, pass));
+        }
+        let bulk = rates(|flow| flow.congestion_control.is_some());
+        if bulk.len() >= 2 {
+            let index = jain_index(&bulk).into_iter();
+            index.for_each(|index| self.jain_index.push(index, pass));
+        }
+        let ratios = self.ratios.get_or_insert_with(|| shares::ratios(trial, direction));
+        for ratio in ratios {
+            ratio.add(trial, pass);
+        }
+    }
+
+    /// `None` where nothing is known of the direction.
+    pub(crate) fn summary(&self, direction: Direction) -> Option<ArmThroughput> {
+        let of = |mean: &MeanInTwoPasses| mean.interval(CONFIDENCE);
+        let ratios = self.ratios.iter().flatten();
+        let result = ArmThroughput {
+            direction,
+            goodput_bit_per_s: of(&self.goodput_bit_per_s),
+            link_bit_per_s: of(&self.link_bit_per_s),
+            utilisation_percent: of(&self.utilisation_percent),
+            jain_index: of(&self.jain_index),
+            ratios: ratios.filter_map(Ratio::summary).collect(),
+        };
+        let known = result.goodput_bit_per_s.is_some() || result.link_bit_per_s.is_some();
+        known.then_some(result)
+    }
+}
+
+/// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
+/// whatever its acknowledgements carry.
+pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
+    let rate = match (direction, flow.direction) {
+        (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
+        (Direction::Down, FlowDirection::Down | FlowDirection::Both) => flow.goodput_down_bit_per_s,
+        _ => None,
+    };
+    rate.map(|rate| rate as f64)
+}
+
+/// The last bottleneck of the direction in the load phase, or over the trial where no phase was
+/// recorded.
+fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&BottleneckSummary> {
+    let of = |phase| {
+        let mut candidates = trial.bottlenecks.iter().rev();
+        candidates.find(|link| link.direction == direction && link.window.phase == phase)
+    };
+    of(Phase::Load).or_else(|| of(Phase::Whole))
+}
+
+/// Share of a link's capacity that it sent, percent.
+pub(crate) fn utilisation(link: &BottleneckSummary) -> Option<f64> {
+    let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
+    Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)
+}
