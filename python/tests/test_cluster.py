@@ -358,6 +358,25 @@ def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
 
+def test_ctrl_c_again_while_it_stops_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(Threads):
+        def result(self, batch: Future[bytes]) -> Rows:
+            self.left -= 1
+            if self.left < -6:
+                raise KeyboardInterrupt
+            return super().result(batch)
+
+        def cancel(self, batches: list[Future[bytes]]) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(ul.SweepInterrupted) as stopped:
+        swept_by(monkeypatch, lambda raw: Stopped(raw, 2), tmp_path / "sweep")
+    assert 0 < sum(stopped.value.sweep.cells.column("trials")) < 36
+    assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
+
+
 def test_rows_that_are_none_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Garbled(Threads):
         def result(self, batch: Future[bytes]) -> Rows:

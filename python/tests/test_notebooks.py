@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
+
+nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 SCRIPT = FOLDER / "run.py"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import multiprocessing
+import pickle
 import threading
 from pathlib import Path
 
@@ -55,6 +57,46 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     whole = ul.sweep(scenario(), many, repeats=20, out=tmp_path / "b", threads=1)
     for table in ("cells.parquet", "trials.parquet"):
         assert (done.directory / table).read_bytes() == (whole.directory / table).read_bytes()
+
+
+def test_ctrl_c_again_while_it_stops_loses_nothing(tmp_path: Path) -> None:
+    class Bar:
+        def __init__(self, **_: object) -> None:
+            self.updates = 0
+
+        def update(self, _: int) -> None:
+            self.updates += 1
+            raise KeyboardInterrupt
+
+        def close(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(ul.SweepInterrupted) as stopped:
+        ul.sweep(scenario(), AXES, repeats=9, out=tmp_path / "a", progress=Bar)
+    kept = stopped.value.sweep
+    assert not kept.complete and kept.directory == tmp_path / "a"
+    again = pickle.loads(pickle.dumps(stopped.value))
+    assert str(again) == str(stopped.value) and again.sweep.directory == kept.directory
+    # Nobody holds the directory any more, and what is left is done.
+    assert ul.sweep(scenario(), AXES, repeats=9, out=tmp_path / "a").complete
+
+
+def cells_of(sweep: ul.Sweep) -> dict[str, list[object]]:
+    return sweep.cells.to_dict()
+
+
+def test_a_sweep_goes_to_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ul.sweep(scenario(), AXES, repeats=1)
+    assert not done.directory.is_absolute(), "the premise"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there = pool.apply(cells_of, (done,))
+    assert there == cells_of(done) and len(there["cell"]) == 12
+    copy = pickle.loads(pickle.dumps(done))
+    monkeypatch.chdir("/")
+    assert copy.complete and cells_of(copy) == there and copy.failed == []
 
 
 def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:

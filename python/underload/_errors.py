@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -89,6 +89,9 @@ class Interrupted(KeyboardInterrupt):
         self.run = _wrapped(run)
         trials = 0 if self.run is None else self.run.trial_count
         super().__init__(f"interrupted; {trials} finished trials are in this exception's `run`")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run,)
 
 
 class ClusterError(Error, RuntimeError):

@@ -98,9 +98,18 @@ class Sweep:
         """The trials as a `polars.LazyFrame`: nothing is read until it is asked for."""
         return library("polars", "scan()").scan_parquet(self.trials_path)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        texts, files = self._raw.texts, self._raw.files
+        kept = self.directory.absolute(), self.complete, tuple(self._given_up)
+        return _unpickled, (texts, files, *kept)
+
     def __repr__(self) -> str:
         done = "" if self.complete else ", not complete"
         return f"Sweep({self.cell_count} cells, {self.trial_count} trials{done}; {self.directory})"
+
+
+def _unpickled(texts: tuple[str, str, str, str], files: dict[str, bytes], *kept: Any) -> Sweep:
+    return Sweep(_underload.Sweep.parse(*texts, files), *kept)
 
 
 def sweep(
@@ -164,15 +173,17 @@ def sweep(
     hearing = Hearing(scenario.name, "unit", progress)
     given_up: list[GivenUp] = []
     try:
-        if on != "local":
-            given_up = _elsewhere(raw, folder, on, hearing)
-        if not given_up:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            complete = raw.run(os.fspath(folder), threads, hearing)
+        # Ctrl-C may come again while the bar is closed.
+        try:
+            if on != "local":
+                given_up = _elsewhere(raw, folder, on, hearing)
+            if not given_up:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                complete = raw.run(os.fspath(folder), threads, hearing)
+        finally:
+            hearing.close()
     except KeyboardInterrupt:
         raise SweepInterrupted(Sweep(raw, folder, False)) from None
-    finally:
-        hearing.close()
     if given_up:
         cells = {cell for it in given_up for cell in range(*raw.cells_of(it.first, it.end))}
         what = f"{len(cells)} cells could not be computed, the last of them: {given_up[-1].error}"
@@ -213,6 +224,9 @@ class SweepInterrupted(Interrupted):
     def __init__(self, sweep: Sweep) -> None:
         super().__init__(None)
         self.sweep = sweep
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.sweep,)
 
     def __str__(self) -> str:
         return f"interrupted; what was computed is in {self.sweep.directory}"

@@ -17,6 +17,7 @@ mod names;
 mod notebooks;
 mod playground;
 mod python;
+mod pythons;
 mod sim_live;
 mod simulator;
 mod sweep;

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::checks::{self, succeed, target};
 use crate::notebooks;
+use crate::pythons::{self, Installed};
 
 /// Environments and wheels, below cargo's folder.
 const FOLDER: &str = "python";
@@ -16,6 +17,9 @@ const FOLDER: &str = "python";
 const PACKAGE: &str = "python";
 /// Bytes of a wheel for users, at most.
 const WHEEL_MOST: u64 = 15 << 20;
+/// What is installed for a Python that is not the one of all checks; tests that need more are
+/// skipped there, and say so.
+const OTHERS_NEED: [&str; 4] = ["hypothesis", "numpy", "polars", "pytest"];
 /// Tries of an import, of which the fastest counts: the others waited for somebody.
 const IMPORTS: usize = 7;
 
@@ -67,6 +71,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     succeed(module(&["mypy", "--strict", &configured, "-p", "underload"]).stdout(Stdio::null()))?;
     succeed(module(&["mypy.stubtest", "underload._underload"]).stdout(Stdio::null()))?;
     notebooks::run_quickly(&python)?;
+    environments.test_on_others(&wheel, profile)?;
     if profile == Profile::Release {
         tell_cost(&wheel, &python)?;
     }
@@ -84,7 +89,7 @@ pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
 pub const NAME: &str = "python";
 /// What it shows.
 pub const WHAT: &str = "the Python package beside the program (`runs`, `packets`, `own`, \
-                        `environment`, `sweep`, `ray`)";
+                        `environment`, `sweep`, `rows`, `ray`)";
 
 /// The package of users beside the program and its replay, all built for release: all of it, or
 /// the part that is named first, with its size.
@@ -120,9 +125,7 @@ fn on_ray() -> anyhow::Result<()> {
 /// What `underload[ray]` stands for.
 fn install_ray(python: &Path) -> anyhow::Result<()> {
     let wanted = fs::read_to_string(Path::new(PACKAGE).join("pyproject.toml"))?;
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    succeed(pip.args(optional_packages(&wanted, "ray")?))
+    succeed(pip_install(python).args(optional_packages(&wanted, "ray")?))
 }
 
 /// Size of the wheel and time of its import.
@@ -162,27 +165,10 @@ impl Environments {
         if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
             return Ok(Some(Self { folder, kept }));
         }
-        let mut venv = Command::new("python3");
-        venv.args(["-m", "venv", "--clear"]).arg(&kept);
-        if !venv.output().is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED python: `python3 -m venv` does not work; apt install python3-venv");
-            return Ok(None);
-        }
-        let mut pip = Command::new(interpreter(&kept));
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "maturin>=1.16,<2",
-        ]);
-        let packages = optional_packages(&wanted, "test")?;
-        let output = pip.args(packages).output().context("pip")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            eprintln!("SKIPPED python: pip install: {last}");
+        let mut packages = optional_packages(&wanted, "test")?;
+        packages.push("maturin>=1.16,<2".to_owned());
+        if let Err(why) = make(Path::new("python3"), &kept, &packages) {
+            eprintln!("SKIPPED python: {why}");
             return Ok(None);
         }
         fs::write(&mark, wanted)?;
@@ -224,14 +210,57 @@ impl Environments {
         wheels.next().context("maturin made no wheel")
     }
 
+    /// The package's tests on every other Python that is installed, with what most of them need:
+    /// the wheel is one for all of them. In CI on the oldest and the newest.
+    fn test_on_others(&self, wheel: &Path, profile: Profile) -> anyhow::Result<()> {
+        let own = pythons::version(&interpreter(&self.kept)).context("the kept Python")?;
+        let is_other = |it: &Installed| !own.starts_with(&format!("3.{}.", it.minor));
+        let tests = fs::canonicalize(PACKAGE)?.join("tests");
+        let mut tested = vec![own.clone()];
+        let mut others: Vec<Installed> =
+            pythons::installed().into_iter().filter(is_other).collect();
+        if profile == Profile::AfterTests && others.len() > 2 {
+            others.drain(1..others.len() - 1);
+        }
+        for other in others {
+            let Some(python) = self.other(&other)? else { continue };
+            let mut pip = pip_install(&python);
+            succeed(pip.args(["--no-deps", "--no-index", "--force-reinstall"]).arg(wheel))?;
+            let mut pytest = Command::new(&python);
+            pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(&tests);
+            succeed(pytest.current_dir(&self.folder))
+                .with_context(|| format!("on Python {}", other.version))?;
+            tested.push(other.version);
+        }
+        println!("tested on Python {}", tested.join(", "));
+        Ok(())
+    }
+
+    /// The environment of another Python, kept from one time to the next. `None`, and told: it
+    /// cannot be.
+    fn other(&self, other: &Installed) -> anyhow::Result<Option<PathBuf>> {
+        let Installed { minor, version, program } = other;
+        let folder = self.folder.join(format!("python3.{minor}"));
+        let python = interpreter(&folder);
+        let (mark, wanted) = (folder.join("installed.txt"), OTHERS_NEED.join("\n") + version);
+        if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+            return Ok(Some(python));
+        }
+        let needed = OTHERS_NEED.map(str::to_owned);
+        if let Err(why) = make(program, &folder, &needed) {
+            eprintln!("SKIPPED python {version}: {why}");
+            return Ok(None);
+        }
+        fs::write(&mark, wanted)?;
+        Ok(Some(python))
+    }
+
     /// A new environment with the wheel in it; what it needs beside that comes from the kept one.
     fn fresh(&self, wheel: &Path) -> anyhow::Result<PathBuf> {
         let fresh = self.folder.join("fresh");
         succeed(Command::new(interpreter(&self.kept)).args(["-m", "venv", "--clear"]).arg(&fresh))?;
         let python = interpreter(&fresh);
-        let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        succeed(pip.args(["--no-deps", "--no-index"]).arg(wheel))?;
+        succeed(pip_install(&python).args(["--no-deps", "--no-index"]).arg(wheel))?;
         let lent = site_packages(&interpreter(&self.kept))?;
         fs::write(site_packages(&python)?.join("kept.pth"), format!("{}\n", lent.display()))?;
         // What packages keep beside their modules: nbconvert's forms of a page.
@@ -240,6 +269,30 @@ impl Environments {
         std::os::unix::fs::symlink(self.kept.join("share/jupyter"), share.join("jupyter"))?;
         Ok(python)
     }
+}
+
+/// Makes an environment with these packages, or tells why it cannot be.
+fn make(python: &Path, folder: &Path, packages: &[String]) -> Result<(), String> {
+    let mut venv = Command::new(python);
+    venv.args(["-m", "venv", "--clear"]).arg(folder);
+    if !venv.output().is_ok_and(|output| output.status.success()) {
+        let python = python.display();
+        return Err(format!("`{python} -m venv` does not work; apt install python3-venv"));
+    }
+    let output = pip_install(&interpreter(folder)).args(packages).output();
+    let output = output.map_err(|error| format!("pip: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    Err(format!("pip install: {last}"))
+}
+
+fn pip_install(python: &Path) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip
 }
 
 fn interpreter(environment: &Path) -> PathBuf {

@@ -1,0 +1,63 @@
+//! Every Python that is installed, from the oldest that the package supports on.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest that the package supports, `requires-python` in `python/pyproject.toml`.
+const OLDEST: u32 = 10;
+/// The newest that is looked for: years from now.
+const NEWEST: u32 = 40;
+
+/// A Python 3.
+pub struct Installed {
+    /// 13 of 3.13.
+    pub minor: u32,
+    /// Its version in full.
+    pub version: String,
+    /// Its interpreter.
+    pub program: PathBuf,
+}
+
+/// The first of each version that runs: `python3.N` on the path, then those that pyenv keeps.
+pub fn installed() -> Vec<Installed> {
+    let folders = folders();
+    let first = |minor: u32| {
+        let name = format!("python3.{minor}");
+        folders.iter().map(|folder| folder.join(&name)).find_map(|program| of(minor, program))
+    };
+    (OLDEST..=NEWEST).filter_map(first).collect()
+}
+
+/// The version of an interpreter, if it runs and is of this one: what pyenv puts on the path does
+/// not run unless it is switched on.
+fn of(minor: u32, program: PathBuf) -> Option<Installed> {
+    let version = version(&program)?;
+    version.starts_with(&format!("3.{minor}.")).then_some(Installed { minor, version, program })
+}
+
+/// The version of an interpreter in full: `3.13.0`.
+pub fn version(program: &Path) -> Option<String> {
+    let code = "import platform, venv; print(platform.python_version())";
+    let output = Command::new(program).args(["-c", code]).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| said.trim().to_owned())
+}
+
+fn folders() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".pyenv"));
+    let pyenv = env::var_os("PYENV_ROOT").map(PathBuf::from).or(home);
+    let versions = pyenv.and_then(|pyenv| fs::read_dir(pyenv.join("versions")).ok());
+    let mut kept: Vec<PathBuf> = versions
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|version| version.path().join("bin"))
+        .collect();
+    kept.sort();
+    folders.extend(kept);
+    folders
+}
