@@ -393,13 +393,19 @@ def test_a_cluster_that_cannot_be_is_named(
     def swept(on: str, **more: Any) -> None:
         ul.sweep(scenario(), AXES, out=tmp_path / "new" / "sweep", on=on, **more)
 
-    with pytest.raises(ul.ClusterError, match='expected "local", "ray" or'):
-        swept("dask")
+    for on in ("dask", "", "ray:", "ray://", "ray://:1", "ray://host:port", "ray://host:1:2"):
+        with pytest.raises(ul.ClusterError, match='expected "local", "ray" or'):
+            swept(on)
     with pytest.raises(ul.ClusterError, match="threads=3"):
         swept("ray", threads=3)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
         swept("ray")
+
+    # A folder of that name, which Python takes for a module.
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
+        swept("ray://127.0.0.1:1")
 
     def refuses(**_: object) -> None:
         raise ConnectionError("nobody there\nfor long")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import multiprocessing
 import pickle
+import subprocess
 import threading
 from pathlib import Path
 
@@ -159,3 +160,34 @@ def test_axes_that_cannot_be_are_named(tmp_path: Path) -> None:
     with pytest.raises(ul.StoreError, match="sweep"):
         ul.sweep(scenario(), {"up": ["5mbit"]}, out=out)
     assert [path.name for path in out.iterdir()] == ["mine"]
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/sweep", "file/deep/sweep"):
+        with pytest.raises(ul.StoreError, match="file"):
+            ul.sweep(scenario(), AXES, repeats=1, out=tmp_path / out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_disk_that_is_full_keeps_what_was_finished(tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options: str) -> bool:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    if not mount("size=24k"):
+        pytest.skip("SKIPPED full disk: only root mounts one")
+    try:
+        many = {"rtt": ul.linspace("5ms", "80ms", 40)}
+        with pytest.raises(ul.StoreError, match="No space left"):
+            ul.sweep(scenario(), many, repeats=30, out=place / "sweep")
+        # The manifest and whole parts, and nothing half.
+        names = {path.name.split("-")[0] for path in (place / "sweep").iterdir()}
+        assert "sweep.json" in names and names <= {"sweep.json", "part"}
+        assert mount("remount,size=64m")
+        assert ul.sweep(scenario(), many, repeats=30, out=place / "sweep").complete
+    finally:
+        subprocess.run(["umount", str(place)], check=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from . import _underload
 from ._cluster import Lost, Rows
@@ -32,11 +33,14 @@ class Parcel(NamedTuple):
 def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
     """The workers of a cluster: `ray` (the one that this process is connected to, or that runs on
     this machine, or of `RAY_ADDRESS`) or `ray://HOST:PORT`."""
-    if on != "ray" and not on.startswith("ray://"):
+    if on != "ray" and not _is_address(on):
         raise ClusterError(f'on={on!r}: expected "local", "ray" or "ray://HOST:PORT"')
     try:
         import ray
-    except ImportError as error:
+
+        # A folder of that name beside a script is a module, too: an empty one.
+        ray.is_initialized  # noqa: B018
+    except (AttributeError, ImportError) as error:
         wanted = "which is not installed: pip install 'underload[ray]'"
         raise MissingLibrary(f"sweep(on={on!r}) needs ray, {wanted}") from error
     is_ours = not (on == "ray" and ray.is_initialized())
@@ -47,6 +51,15 @@ def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
     finally:
         if is_ours:
             ray.shutdown()
+
+
+def _is_address(on: str) -> bool:
+    """Ray waits for half a minute for what is none."""
+    try:
+        parts = urlsplit(on)
+        return parts.scheme == "ray" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _connect(ray: Any, on: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from . import _underload
 from ._cluster import GivenUp, compute
-from ._errors import ClusterError, Interrupted, ScenarioError
+from ._errors import ClusterError, Interrupted, ScenarioError, StoreError
 from ._frame import Frame
 from ._optional import library
 from ._own import brought
@@ -178,7 +178,7 @@ def sweep(
             if on != "local":
                 given_up = _elsewhere(raw, folder, on, hearing)
             if not given_up:
-                folder.parent.mkdir(parents=True, exist_ok=True)
+                _make_parent(folder)
                 complete = raw.run(os.fspath(folder), threads, hearing)
         finally:
             hearing.close()
@@ -190,6 +190,13 @@ def sweep(
         warnings.warn(f"{what}; the same call tries them again", stacklevel=2)
         complete = False
     return Sweep(raw, folder, complete, given_up)
+
+
+def _make_parent(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: its folder cannot be made: {error}") from error
 
 
 def _elsewhere(
@@ -206,7 +213,7 @@ def _elsewhere(
         if is_there:
             return []
     with connected(on, raw) as pool:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(folder)
         kept, notes = raw.open(path)
         try:
             for note in notes:
