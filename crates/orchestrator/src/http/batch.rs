@@ -3,11 +3,14 @@
 //! A disk takes a few hundred commits a second, and a fleet sends thousands of requests. So each
 //! store has one thread, which takes all that wait, up to [`BATCH_MAX`], does them one after the
 //! other in one transaction, commits once and answers all. While it commits, the next ones gather:
-//! the busier, the larger the batches. Nobody is answered before what he was told is on disk.
+//! the busier, the larger the batches. On a fast disk that makes very many small ones, each with a
+//! commit's work, so transactions begin at least [`BETWEEN`] apart; who comes after a pause waits
+//! for nothing. Nobody is answered before what he was told is on disk.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use underload_aqm::rng::Rng;
@@ -59,6 +62,8 @@ pub struct Writers {
 
 /// Requests of a transaction at most.
 pub const BATCH_MAX: usize = 512;
+/// From the beginning of a transaction to that of the next, at least.
+pub const BETWEEN: Duration = Duration::from_millis(5);
 /// A store that failed so often in a row is asked again with the next batch.
 const FAILURES_MAX: usize = 3;
 
@@ -132,7 +137,7 @@ impl Writers {
                 tell: Arc::clone(tell),
                 told: None,
             };
-            let thread = std::thread::Builder::new().name("writer".to_owned());
+            let thread = thread::Builder::new().name("writer".to_owned());
             writers.threads.push(thread.spawn(move || writer.run(waiting))?);
             writers.queues.push(queue);
         }
@@ -165,7 +170,7 @@ impl Drop for Writers {
         self.queues.clear();
         for thread in self.threads.drain(..) {
             // The last request may hold what holds this. It cannot panic: what could is caught.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
         }
@@ -198,7 +203,12 @@ const TELL_AGAIN_MS: u64 = 60_000;
 
 impl Writer {
     fn run(mut self, mut waiting: mpsc::Receiver<Box<dyn Work>>) {
+        let mut earliest = Instant::now();
         while let Some(first) = waiting.blocking_recv() {
+            if waiting.len() + 1 < BATCH_MAX {
+                thread::sleep(earliest.saturating_duration_since(Instant::now()));
+            }
+            earliest = Instant::now() + BETWEEN;
             let mut batch = vec![first];
             while batch.len() < BATCH_MAX {
                 let Ok(next) = waiting.try_recv() else { break };
@@ -388,6 +398,19 @@ mod tests {
         // The first may have been alone, and those that came while it was waited for are the next.
         let begun = scene.begun.load(Ordering::SeqCst);
         assert!(begun <= 3, "{begun} transactions for 64 requests");
+    }
+
+    #[test]
+    fn who_asks_again_and_again_alone_makes_few_transactions() {
+        let scene = scene(100);
+        (0..10).for_each(|_| scene.gate.send(()).expect("the thread lives"));
+        let begun = Instant::now();
+        for number in 0..10 {
+            let name = format!("{number}");
+            let asked = scene.writers.ask(0, Needs::default(), move |turn| put(turn, &name));
+            scene.runtime.block_on(asked).expect("it is kept");
+        }
+        assert!(begun.elapsed() >= BETWEEN * 9, "{:?}", begun.elapsed());
     }
 
     #[test]
