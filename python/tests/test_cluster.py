@@ -343,14 +343,17 @@ def test_cells_that_were_given_up_are_listed_and_tried_again(
     assert whole.complete and tables(whole.directory) == tables(here.directory)
 
 
-def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stopped(Threads):
-        def result(self, batch: Future[bytes]) -> Rows:
-            self.left -= 1
-            if self.left < -6:
-                raise KeyboardInterrupt
-            return super().result(batch)
+class Stopped(Threads):
+    """By Ctrl-C, while its fourth batch is waited for."""
 
+    def result(self, batch: Future[bytes]) -> Rows:
+        self.left -= 1
+        if self.left < -6:
+            raise KeyboardInterrupt
+        return super().result(batch)
+
+
+def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ul.SweepInterrupted) as stopped:
         swept_by(monkeypatch, lambda raw: Stopped(raw, 2), tmp_path / "sweep")
     kept = stopped.value.sweep
@@ -361,18 +364,12 @@ def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_ctrl_c_again_while_it_stops_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Stopped(Threads):
-        def result(self, batch: Future[bytes]) -> Rows:
-            self.left -= 1
-            if self.left < -6:
-                raise KeyboardInterrupt
-            return super().result(batch)
-
+    class StoppedTwice(Stopped):
         def cancel(self, batches: list[Future[bytes]]) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(ul.SweepInterrupted) as stopped:
-        swept_by(monkeypatch, lambda raw: Stopped(raw, 2), tmp_path / "sweep")
+        swept_by(monkeypatch, lambda raw: StoppedTwice(raw, 2), tmp_path / "sweep")
     assert 0 < sum(stopped.value.sweep.cells.column("trials")) < 36
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
