@@ -302,6 +302,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc as channel;
+    use std::task::Poll;
 
     use underload_fleet::store::Memory;
 
@@ -310,12 +311,15 @@ mod tests {
     /// Counts commits, and waits with each until the test lets it.
     struct Counted {
         memory: Memory,
+        come: channel::Sender<()>,
         begun: Arc<AtomicUsize>,
         gate: Mutex<channel::Receiver<()>>,
     }
 
     impl Store for Counted {
         fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
+            // Few tests ask who has come.
+            let _ = self.come.send(());
             // A gate that is gone stands open.
             let _ = self.gate.lock().expect("nobody panicked").recv();
             self.begun.fetch_add(1, Ordering::SeqCst);
@@ -326,6 +330,8 @@ mod tests {
     struct Scene {
         writers: Writers,
         memory: Memory,
+        /// Says when the thread has come to the gate.
+        come: channel::Receiver<()>,
         begun: Arc<AtomicUsize>,
         gate: channel::Sender<()>,
         runtime: tokio::runtime::Runtime,
@@ -334,9 +340,10 @@ mod tests {
 
     fn scene(waiting_max: usize) -> Scene {
         let (memory, begun) = (Memory::new(), Arc::new(AtomicUsize::new(0)));
-        let (gate, opened) = channel::channel();
-        let gated = Mutex::new(opened);
-        let store = Counted { memory: memory.clone(), begun: Arc::clone(&begun), gate: gated };
+        let ((gate, opened), (has_come, come)) = (channel::channel(), channel::channel());
+        let (begun_there, gated) = (Arc::clone(&begun), Mutex::new(opened));
+        let store =
+            Counted { memory: memory.clone(), come: has_come, begun: begun_there, gate: gated };
         let clock: Clock = Arc::new(|| 0);
         let words = Arc::<Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&words);
@@ -345,7 +352,7 @@ mod tests {
         });
         let writers = Writers::start(vec![Box::new(store)], waiting_max, &clock, &tell);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        Scene { writers: writers.expect("a thread"), memory, begun, gate, runtime, words }
+        Scene { writers: writers.expect("a thread"), memory, come, begun, gate, runtime, words }
     }
 
     fn kept(memory: &Memory, name: &str) -> bool {
@@ -368,7 +375,7 @@ mod tests {
             std::future::poll_fn(|context| {
                 for (future, answer) in asked.iter_mut().zip(&mut done) {
                     if answer.is_none()
-                        && let std::task::Poll::Ready(it) = future.as_mut().poll(context)
+                        && let Poll::Ready(it) = future.as_mut().poll(context)
                     {
                         *answer = Some(it);
                     }
@@ -378,7 +385,7 @@ mod tests {
                     (0..1_000).for_each(|_| gate.send(()).expect("the thread lives"));
                 }
                 let is_over = done.iter().all(Option::is_some);
-                if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                if is_over { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             done.into_iter().flatten().collect()
@@ -448,10 +455,15 @@ mod tests {
             let name = format!("{number}");
             scene.writers.ask(0, Needs::default(), move |turn| put(turn, &name))
         };
-        let answers = all(&scene, (0..20).map(ask).collect());
+        // The thread has one in hand and takes no more, so of twenty others four wait.
+        let mut first = Box::pin(ask(0));
+        let asking = std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context)));
+        assert_eq!(scene.runtime.block_on(asking), Poll::Pending);
+        scene.come.recv().expect("the thread comes to the gate");
+        let answers = all(&scene, (1..21).map(ask).collect());
         let full = answers.iter().filter(|answer| **answer == Err(NotDone::Full)).count();
-        // While four wait, the thread has none in hand, or as many as it found waiting.
-        assert!((12..=16).contains(&full), "{full} of 20 were sent away");
-        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20 - full);
+        assert_eq!(full, 16, "{answers:?}");
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 4, "{answers:?}");
+        assert_eq!(scene.runtime.block_on(first), Ok(()));
     }
 }
