@@ -25,13 +25,13 @@ use crate::exit::OrBadInput;
 #[derive(Debug, Args)]
 pub struct Listeners {
     /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
-    /// tests it), stamp, each at its usual port or at NAME:PORT. They cannot show tokens: beyond
-    /// loopback, a server with --token-keys needs --anonymous-quota or --anonymous, too, except for
-    /// irtt and stamp with a key or a list.
+    /// tests it), stamp, each at its usual port or at NAME:PORT. They show neither tokens nor
+    /// leases: beyond loopback, a server with --token-keys or --fleet needs --anonymous-quota or
+    /// --anonymous, too, except for irtt and stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
     /// Serves a page that measures in any browser, a phone's too, at this port. As --compat's
-    /// clients, browsers show no tokens.
+    /// clients, browsers show neither tokens nor leases.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
     web: Option<u16>,
     /// Answers irtt's clients only if they have this key (`irtt client --hmac`).
@@ -70,8 +70,8 @@ impl Listeners {
         })
     }
 
-    /// Refuses what would give strangers a line that is kept for tokens, unless the owner of the
-    /// server said how much of it they may have.
+    /// Refuses what would give strangers a line that is kept for tokens or for a fleet, unless the
+    /// owner of the server said how much of it they may have.
     ///
     /// # Errors
     /// Errors with the listeners that would be open to strangers, and what to give them.
@@ -79,10 +79,10 @@ impl Listeners {
         let names: Vec<_> = self.for_everybody().collect();
         ensure!(
             is_local || is_for_strangers || names.is_empty(),
-            "--compat, --web: clients of {} cannot show tokens, and beyond loopback everybody \
-             could use the server: say with --anonymous-quota SIZE how much a network may move \
-             per hour without a token, or leave them out (irtt: --irtt-key, stamp: --stamp-key \
-             or --stamp-from)",
+            "--compat, --web: clients of {} show neither tokens nor leases of a fleet, and beyond \
+             loopback everybody could use the server: say with --anonymous-quota SIZE how much a \
+             network may move per hour without them, or leave them out (irtt: --irtt-key, stamp: \
+             --stamp-key or --stamp-from)",
             names.join(", "),
         );
         Ok(())

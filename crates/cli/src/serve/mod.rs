@@ -175,8 +175,8 @@ impl Serving {
         let mut addresses = if self.bind.is_empty() { loopback() } else { self.bind.clone() };
         let is_local = addresses.iter().all(IpAddr::is_loopback);
         let access = self.access(is_local).or_bad_input()?;
-        let is_for_strangers = self.token_keys.is_none() || self.anonymous;
-        let is_for_strangers = is_for_strangers || self.anonymous_quota.is_some();
+        // Beyond loopback a server without any rule is refused above: nobody opens one by default.
+        let is_for_strangers = self.anonymous || self.anonymous_quota.is_some();
         self.extra.check_access(is_local, is_for_strangers).or_bad_input()?;
         if self.bind.is_empty() && !has_ipv6() {
             addresses.truncate(1);
@@ -418,6 +418,33 @@ fn dscps(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        serving: Serving,
+    }
+
+    /// Clients of other tools show neither tokens nor leases.
+    #[test]
+    fn a_server_of_a_fleet_is_not_opened_to_strangers_by_the_way() {
+        let home = tempfile::tempdir().unwrap();
+        let identity = home.path().to_str().unwrap();
+        let config = |more: &[&str]| {
+            let member = "serve --bind 192.0.2.7 --fleet https://127.0.0.1:9 --enrol x --name s \
+                          --public 192.0.2.7:4862 --identity";
+            let words = member.split_whitespace().chain([identity]).chain(more.iter().copied());
+            <CommandLine as clap::Parser>::try_parse_from(words).unwrap().serving.config()
+        };
+        for open in [&["--web"][..], &["--compat", "iperf3"]] {
+            let error = format!("{:#}", config(open).err().unwrap());
+            assert!(error.contains("--anonymous-quota"), "{error}");
+            let stated = [open, &["--anonymous-quota", "1GB"]].concat();
+            assert!(config(&stated).is_ok(), "{stated:?}");
+        }
+        assert!(config(&["--compat", "stamp", "--stamp-from", "192.0.2.0/24"]).is_ok());
+        assert!(config(&[]).is_ok());
+    }
 
     #[test]
     fn nobody_is_told_to_connect_to_no_address() {
