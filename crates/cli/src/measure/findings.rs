@@ -1,12 +1,13 @@
 //! What a step found, as numbers; `underload_report` puts it into words.
 
+use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
     ClassLatency, Direction, Distribution, Finding, LatencyMeasure, LatencySummary, Marking,
-    MarkingFate, Phase, Quantile, Rpm, Sample, Validity,
+    MarkingFate, Phase, PhaseWindow, Quantile, Rpm, Sample, Validity,
 };
 
 use super::arguments::Tier;
@@ -15,6 +16,11 @@ use super::arguments::Tier;
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 /// A load that adds less than this fills no buffer worth the name.
 const BUFFER_DELAY_MS: f64 = 5.0;
+/// UDP of which no larger share is lost did not fill the line: lines that are not full lose some,
+/// too, above all over Wi-Fi.
+const CAPPED_LOST: f64 = 0.02;
+/// A sender's own rate is known if it sent for so long.
+const SENT_MIN_NS: u64 = 1_000_000_000;
 
 /// Findings of a step whose summaries are `latencies`.
 pub fn finding(
@@ -32,6 +38,10 @@ pub fn finding(
     };
     let mbit = |rate: Option<u64>| rate.map(|rate| rate as f64 / 1e6);
     let ms = |ns: i64| ns as f64 / 1e6;
+    let load = measured.phases.iter().find(|window| window.phase == Phase::Load);
+    let flows = &step.config.loads;
+    let capped =
+        |direction| load.is_some_and(|it| is_capped(flows, &measured.loads, it, direction));
     let mut finding = Finding {
         step: step.name.clone(),
         label: step.label.clone(),
@@ -48,8 +58,11 @@ pub fn finding(
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
-        throttled_up: news.throttled_up,
-        throttled_down: news.throttled_down,
+        // The news are of the whole session: another step may have been held up the other way.
+        throttled_up: news.throttled_up && up.is_some(),
+        throttled_down: news.throttled_down && down.is_some(),
+        capped_up: capped(Direction::Up),
+        capped_down: capped(Direction::Down),
         foreign: None,
     };
     finding.buffer_kib = buffer_kib(&finding);
@@ -63,10 +76,42 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     else {
         return None;
     };
+    if finding.is_held_back() {
+        return None;
+    }
     let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
     let added_ms = finding.headline(Phase::Load)?.p99_ms? - idle_ms;
     let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
+}
+
+/// Whether the load is UDP and next to all that was sent in the load phase arrived.
+fn is_capped(
+    flows: &[LoadFlow],
+    logs: &[FlowLog],
+    window: &PhaseWindow,
+    direction: Direction,
+) -> bool {
+    let seconds = window.length_ns() as f64 / 1e9;
+    let (mut sent, mut arrived, mut uncertain) = (0.0, 0.0, 0.0);
+    for (flow, log) in flows.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
+        let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = flow.transport else {
+            return false;
+        };
+        let Some(last) = log.delivered.last().filter(|last| last.packets > 0) else { return false };
+        let goodput = log.goodput_bit_per_s(window.start_ns, window.end_ns).unwrap_or(0);
+        let payload_bits = last.bytes as f64 * 8.0 / last.packets as f64;
+        let planned = rate_bit_per_s as f64 / (f64::from(packet_bytes) * 8.0);
+        // A sender that waited for a processor sent less, and lost nothing by that.
+        let life_ns = log.delivered.first().map_or(0, |first| last.time_ns - first.time_ns);
+        let by_count = log.packets_sent.filter(|_| life_ns > SENT_MIN_NS);
+        let left = by_count.map_or(planned, |packets| packets as f64 * 1e9 / life_ns as f64);
+        sent += planned.min(left) * seconds;
+        arrived += goodput as f64 / payload_bits * seconds;
+        // What is under way at the edges of the window.
+        uncertain += f64::from(burst_packets);
+    }
+    sent > 0.0 && arrived + uncertain >= sent * (1.0 - CAPPED_LOST)
 }
 
 fn rpm_values(value: &Responsiveness) -> Rpm {
@@ -199,6 +244,8 @@ fn describe(marking: Marking) -> String {
 
 #[cfg(test)]
 mod tests {
+    use underload_probe::load::Delivered;
+
     use super::*;
 
     #[test]
@@ -223,14 +270,49 @@ mod tests {
     }
 
     #[test]
+    fn udp_that_arrives_did_not_fill_the_line() {
+        let flow = |transport| LoadFlow {
+            name: "up-0".to_owned(),
+            direction: Direction::Up,
+            transport,
+            marking: Marking::default(),
+            start_after: std::time::Duration::ZERO,
+        };
+        let udp =
+            Transport::Udp { rate_bit_per_s: 9_600_000, packet_bytes: 1200, burst_packets: 1 };
+        let (window, second) = (
+            PhaseWindow { phase: Phase::Load, start_ns: 1_000_000_000, end_ns: 6_000_000_000 },
+            1_000_000_000,
+        );
+        // 1,000 packets per second are planned, of 1,172 bytes of payload.
+        let log = |sent: u64, arrived: u64| FlowLog {
+            delivered: (0..=7)
+                .map(|at| Delivered {
+                    time_ns: at * second,
+                    bytes: at * arrived * 1_172,
+                    packets: at * arrived,
+                })
+                .collect(),
+            packets_sent: Some(sent * 7),
+            ..FlowLog::default()
+        };
+        let is = |transport: &Transport, sent, arrived, direction| {
+            is_capped(&[flow(transport.clone())], &[log(sent, arrived)], &window, direction)
+        };
+        assert!(is(&udp, 1_000, 1_000, Direction::Up) && is(&udp, 1_000, 985, Direction::Up));
+        assert!(!is(&udp, 1_000, 970, Direction::Up) && !is(&udp, 1_000, 0, Direction::Up));
+        // The sender was slower than it was told to be.
+        assert!(is(&udp, 700, 700, Direction::Up) && !is(&udp, 700, 600, Direction::Up));
+        assert!(!is(&udp, 1_000, 1_000, Direction::Down), "nothing loaded that way");
+        let tcp = Transport::Tcp { congestion_control: "cubic".to_owned() };
+        assert!(!is(&tcp, 1_000, 1_000, Direction::Up));
+    }
+
+    #[test]
     fn high_quantiles_need_many_samples() {
         let of = |count| {
             let distribution = Distribution { count, p99_ns: 7_000_000, ..Default::default() };
-            let window = underload_record::schema::PhaseWindow {
-                phase: Phase::Load,
-                start_ns: 0,
-                end_ns: 5_000_000_000,
-            };
+            let window = PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 5_000_000_000 };
             let summary = LatencySummary {
                 probe: "probe".to_owned(),
                 window,

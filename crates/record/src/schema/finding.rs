@@ -6,6 +6,7 @@ use super::{CeAlarm, Phase};
 
 /// What one step of a measurement found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Finding {
     /// Its name, that of the arm: `down`, `up`, `loaded`.
     pub step: String,
@@ -27,7 +28,7 @@ pub struct Finding {
     pub tier_down_percent: Option<f64>,
     /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
     /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
-    /// added next to nothing, or there are too few samples for a p99.
+    /// added next to nothing or did not fill the line, or there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
@@ -43,6 +44,13 @@ pub struct Finding {
     pub throttled_up: bool,
     /// Whether the server held the flows down to their granted rate.
     pub throttled_down: bool,
+    /// The load up had a rate of its own (`--udp`) and next to all of it arrived: the line may
+    /// carry more.
+    #[serde(default)]
+    pub capped_up: bool,
+    /// The same of the load down.
+    #[serde(default)]
+    pub capped_down: bool,
     /// What a server of another kind told instead of probes; `None` of `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
@@ -176,6 +184,21 @@ impl Finding {
     /// The headline: the first open-loop probe in this phase.
     pub fn headline(&self, phase: Phase) -> Option<&ClassLatency> {
         self.latencies.iter().find(|latency| !latency.closed_loop && latency.phase == phase)
+    }
+
+    /// Whether something else than the line limited the load up: a full line may do worse.
+    pub fn is_held_back_up(&self) -> bool {
+        self.throttled_up || self.capped_up
+    }
+
+    /// Whether something else than the line limited the load down.
+    pub fn is_held_back_down(&self) -> bool {
+        self.throttled_down || self.capped_down
+    }
+
+    /// Whether the load left room on the line, whichever way it went.
+    pub fn is_held_back(&self) -> bool {
+        self.is_held_back_up() || self.is_held_back_down()
     }
 
     /// What the load adds at its worst, ms: the highest quantile known, above the idle median.

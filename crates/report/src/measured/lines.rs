@@ -38,10 +38,24 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
         1 => String::new(),
         steps => format!(" (step {}, the worst of {steps})", worst.step),
     };
+    let (letter, adds) = (grade.letter(), added_words(added));
+    if worst.is_held_back() {
+        return Some(format!(
+            "Grade {letter} under a load that did not fill the line: it adds {adds}{from}; a full \
+             line may be worse."
+        ));
+    }
+    let is_open = |finding: &&Finding| graded(finding).is_some() && finding.is_held_back();
+    let open: Vec<&str> =
+        findings.iter().filter(is_open).map(|finding| finding.step.as_str()).collect();
+    let unknown = match open.as_slice() {
+        [] => String::new(),
+        steps => {
+            format!(" The line was not full in step {}: it may be worse then.", steps.join(", "))
+        }
+    };
     Some(format!(
-        "Grade {} for latency under load: the load adds {}{from}; {}.",
-        grade.letter(),
-        added_words(added),
+        "Grade {letter} for latency under load: the load adds {adds}{from}; {}.{unknown}",
         grade.words()
     ))
 }
@@ -79,7 +93,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         (Some(idle), None) => format!("{name}: idle latency {}", quantiles(idle)),
         (None, None) => format!("{name}: no probe came back"),
     }];
-    lines.extend(throttled(finding));
+    lines.extend(held_back(finding));
     lines.extend(finding.buffer_kib.map(|kib| {
         format!(
             "{name}: the buffer in front of the bottleneck holds about {kib:.0} KiB, if it is a \
@@ -194,25 +208,35 @@ fn quantiles(latency: &ClassLatency) -> String {
         None => ("p90", latency.p90_ms),
     };
     let ClassLatency { sent, window_s, .. } = latency;
+    // Half a second is not zero.
+    let digits = usize::from(*window_s < 1.0);
     format!(
-        "p50 {} ms, {name} {} ms ({sent} probes in {window_s:.0} s)",
+        "p50 {} ms, {name} {} ms ({sent} probes in {window_s:.digits$} s)",
         ms(latency.p50_ms),
         ms(high)
     )
 }
 
-fn throttled(finding: &Finding) -> Option<String> {
-    let ways = match (finding.throttled_down, finding.throttled_up) {
-        (false, false) => return None,
-        (true, false) => "down",
-        (false, true) => "up",
-        (true, true) => "both ways",
+/// What limited the load instead of the line.
+fn held_back(finding: &Finding) -> Vec<String> {
+    let Finding { step, throttled_down, throttled_up, .. } = finding;
+    let ways = |down: bool, up: bool| match (down, up) {
+        (false, false) => None,
+        (true, false) => Some("down"),
+        (false, true) => Some("up"),
+        (true, true) => Some("both ways"),
     };
-    let name = &finding.step;
-    Some(format!(
-        "{name}: the server's limit held up the load {ways}: the line may be faster than this, and \
-         its queue emptier than under a real load"
-    ))
+    let therefore =
+        "the line may be faster than this, and its queue emptier than under a real load";
+    let by_server = ways(*throttled_down, *throttled_up)
+        .map(|ways| format!("{step}: the server's limit held up the load {ways}: {therefore}"));
+    let by_rate = ways(finding.capped_down && !throttled_down, finding.capped_up && !throttled_up)
+        .map(|ways| {
+            format!(
+                "{step}: the load {ways} was UDP at a rate of its own, and it arrived: {therefore}"
+            )
+        });
+    by_server.into_iter().chain(by_rate).collect()
 }
 
 /// The other classes under load, against the headline.
@@ -258,17 +282,23 @@ pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
     if bloated.is_empty() {
         return None;
     }
-    let rate = |rate: Option<f64>| rate.map(|rate| rate * SHAPED);
-    let up = bloated.iter().find_map(|it| rate(it.goodput_up_mbit_s));
-    let down = bloated.iter().find_map(|it| rate(it.goodput_down_mbit_s));
+    // Of a line that was not full nobody knows what it carries.
+    let rate =
+        |rate: Option<f64>, is_open: bool| rate.filter(|_| !is_open).map(|rate| rate * SHAPED);
+    let up = bloated.iter().find_map(|it| rate(it.goodput_up_mbit_s, it.is_held_back_up()));
+    let down = bloated.iter().find_map(|it| rate(it.goodput_down_mbit_s, it.is_held_back_down()));
     let shape: Vec<String> = [(down, "down"), (up, "up")]
         .into_iter()
         .filter_map(|(rate, way)| rate.map(|rate| format!("{rate:.1} Mbit/s {way}")))
         .collect();
+    let shape = if shape.is_empty() {
+        "a little less than the line carries".to_owned()
+    } else {
+        format!("about {}", shape.join(" and "))
+    };
     Some(format!(
-        "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped to about \
-         {}; or ask the provider for active queue management on the modem.",
-        shape.join(" and ")
+        "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped to \
+         {shape}; or ask the provider for active queue management on the modem."
     ))
 }
 
@@ -362,6 +392,40 @@ mod tests {
         let advice = lines.last().unwrap();
         assert!(advice.contains("17.1 Mbit/s up") && !advice.contains("down"), "{advice}");
         assert!(!lines.iter().any(|line| line.contains("against")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_load_that_did_not_fill_the_line_is_said_to_and_proves_no_slow_line() {
+        let down = |mbit_s| Finding {
+            step: "down".to_owned(),
+            goodput_up_mbit_s: None,
+            goodput_down_mbit_s: Some(mbit_s),
+            tier_up_percent: None,
+            capped_down: true,
+            ..up(14.0)
+        };
+        assert_eq!(
+            finding_lines(&[down(2.0)])[..3],
+            [
+                "Grade A+ under a load that did not fill the line: it adds 2 ms; a full line may \
+                 be worse.",
+                "A call beside this load: good, 58 ms from mouth to ear.",
+                "A game beside this load: good, round trips of 14 ms.",
+            ]
+        );
+        let lines = finding_lines(&[down(2.0), Finding { throttled_up: true, ..up(399.0) }]);
+        let text = lines.join("\n");
+        assert!(lines[0].contains("387 ms (step up, the worst of 2); a full line"), "{text}");
+        assert!(!text.contains("video") && text.contains("up: the server's limit held"), "{text}");
+        assert!(text.contains("down: the load down was UDP at a rate of its own"), "{text}");
+        assert!(text.contains("shaped to a little less than the line carries"), "{text}");
+        // What it carried, it carries.
+        assert!(finding_lines(&[down(20.0)])[3].starts_with("A video stream: good, 20.0 Mbit/s"));
+        // The other way was full and worse.
+        let lines = finding_lines(&[down(2.0), up(399.0)]);
+        assert!(lines[0].starts_with("Grade D for latency under load"), "{lines:?}");
+        assert!(lines[0].ends_with("The line was not full in step down: it may be worse then."));
+        assert!(lines[1].starts_with("A call on the busy line: poor"), "{lines:?}");
     }
 
     #[test]

@@ -60,18 +60,24 @@ pub(crate) struct Use {
     pub(crate) suits: Suits,
     /// The number behind it.
     pub(crate) because: String,
+    /// Whether the line was full meanwhile.
+    is_full: bool,
 }
 
 impl Use {
     /// A stream is judged by the rate, whatever the line does meanwhile.
     pub(crate) fn when(&self) -> &'static str {
-        if self.name == VIDEO { "" } else { " on the busy line" }
+        match (self.name, self.is_full) {
+            (VIDEO, _) => "",
+            (_, true) => " on the busy line",
+            (_, false) => " beside this load",
+        }
     }
 }
 
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, suits, because } = self;
+        let Self { name, suits, because, .. } = self;
         write!(f, "A {name}{}: {}, {because}.", self.when(), suits.name())
     }
 }
@@ -110,13 +116,16 @@ fn with_loss(finding: &Finding, name: &'static str, suits: Suits, because: Strin
         Suits::Good => because,
         _ => format!("{because} and {lost:.1} % of the packets lost"),
     };
-    Use { name, suits: suits.max(by_loss), because }
+    Use { name, suits: suits.max(by_loss), because, is_full: !finding.is_held_back() }
 }
 
-/// By the most that the line carried down.
+/// By the most that the line carried down. A load that left room on it shows what it carries, and
+/// not what it does not carry.
 fn video(findings: &[Finding]) -> Option<Use> {
-    let rates = findings.iter().filter(|it| it.valid).filter_map(|it| it.goodput_down_mbit_s);
-    let rate = rates.reduce(f64::max)?;
+    let rate =
+        |finding: &Finding| Some((finding.goodput_down_mbit_s?, finding.is_held_back_down()));
+    let rates = findings.iter().filter(|it| it.valid).filter_map(rate);
+    let (rate, is_held_back) = rates.reduce(|a, b| if b.0 > a.0 { b } else { a })?;
     let carried = STREAMS.into_iter().find(|(needed, _)| rate >= *needed);
     let (suits, because) = match carried {
         Some((needed, name)) => {
@@ -125,5 +134,6 @@ fn video(findings: &[Finding]) -> Option<Use> {
         }
         None => (Suits::Poor, format!("{rate:.1} Mbit/s down carry no 720p (3 Mbit/s)")),
     };
-    Some(Use { name: VIDEO, suits, because })
+    let is_known = suits == Suits::Good || !is_held_back;
+    is_known.then_some(Use { name: VIDEO, suits, because, is_full: !is_held_back })
 }
