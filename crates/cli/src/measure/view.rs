@@ -81,7 +81,7 @@ impl View {
             self.bar.tick();
         } else if self.phase != Some(progress.phase) {
             let most = progress.phase_max.as_secs_f64();
-            crate::console::note!("  {}: up to {most:.0} s", progress.phase);
+            crate::console::note!("  {}: up to {} s", progress.phase, seconds(most));
         }
         self.phase = Some(progress.phase);
     }
@@ -95,7 +95,12 @@ impl View {
         let late_ms = self.lateness.largest() as f64 / 1e6;
         let mut lines = vec![
             self.title.clone(),
-            format!("  {:<6} {} {at:.1} of {of:.0} s", progress.phase, filled(at / of.max(1e-9))),
+            format!(
+                "  {:<6} {} {at:.1} of {} s",
+                progress.phase,
+                filled(at / of.max(1e-9)),
+                seconds(of)
+            ),
             format!("  throughput {down:>8.1} Mbit/s down {up:>8.1} Mbit/s up"),
             format!("  this machine: waits for a CPU {pressure}, probes {late_ms:.2} ms late"),
         ];
@@ -125,6 +130,11 @@ impl View {
     pub fn close(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Whole where they are: half a second is not zero.
+fn seconds(value: f64) -> String {
+    if (value - value.round()).abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
 fn line(latency: &ClassLatency) -> String {
@@ -221,6 +231,12 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_a_second_is_not_zero() {
+        let values = [0.1, 0.5, 1.5, 2.0, 60.0, 7.02].map(seconds);
+        assert_eq!(values, ["0.1", "0.5", "1.5", "2", "60", "7"]);
+    }
 
     #[test]
     fn the_curve_scales_to_its_largest_value_and_shows_gaps() {
