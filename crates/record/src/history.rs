@@ -113,8 +113,11 @@ pub struct Trend {
     pub points: Vec<Point>,
     /// The first days.
     pub baseline: Option<Level>,
-    /// The latest runs; `None` while they are those of the baseline.
+    /// The latest runs; `None` while they are those of the baseline, and of a step that is measured
+    /// no longer.
     pub recent: Option<Level>,
+    /// Whether the step was measured as late as the line: no step is judged by its own past.
+    pub is_current: bool,
     /// The median of the latest above that of the baseline, percent; `None` where either has fewer
     /// than [`RUNS_MIN`] runs.
     pub change_percent: Option<f64>,
@@ -125,14 +128,22 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Of values in any order.
-    pub fn of(step: &str, followed: Followed, mut points: Vec<Point>, windows: Windows) -> Self {
+    /// Of values in any order; `latest_s` is when the latest run of the line began, whatever it
+    /// measured.
+    pub fn of(
+        step: &str,
+        followed: Followed,
+        mut points: Vec<Point>,
+        windows: Windows,
+        latest_s: i64,
+    ) -> Self {
         points.retain(|point| point.value.is_finite());
         points.sort_by(|a, b| a.at_s.cmp(&b.at_s).then(a.value.total_cmp(&b.value)));
         let first = points.first().map_or(0, |point| point.at_s);
-        let last = points.last().map_or(0, |point| point.at_s);
         let baseline_end = first.saturating_add(windows.baseline_s);
-        let recent_start = last.saturating_sub(windows.recent_s).max(baseline_end);
+        let still_s = latest_s.saturating_sub(windows.recent_s);
+        let is_current = points.last().is_some_and(|last| last.at_s >= still_s);
+        let recent_start = still_s.max(baseline_end);
         let level = |wanted: &dyn Fn(&Point) -> bool| {
             Level::of(points.iter().filter(|point| wanted(point)).map(|point| point.value))
         };
@@ -149,7 +160,7 @@ impl Trend {
             |day: i64| level(&|point| (point.at_s.div_euclid(DAY_S) + 3).rem_euclid(7) == day);
         let (hours, days) = ((0..24).map(of_hour).collect(), (0..7).map(of_day).collect());
         let step = step.to_owned();
-        Self { step, followed, points, baseline, recent, change_percent, hours, days }
+        Self { step, followed, points, baseline, recent, is_current, change_percent, hours, days }
     }
 
     /// Whether the latest runs are worse than the baseline by `percent` at least, and than all but
@@ -185,7 +196,12 @@ mod tests {
     }
 
     fn trend(points: Vec<Point>) -> Trend {
-        Trend::of("loaded", Followed::LoadP99, points, WEEK)
+        of(Followed::LoadP99, points)
+    }
+
+    fn of(followed: Followed, points: Vec<Point>) -> Trend {
+        let latest_s = points.iter().map(|point| point.at_s).max().unwrap_or(0);
+        Trend::of("loaded", followed, points, WEEK, latest_s)
     }
 
     #[test]
@@ -204,10 +220,19 @@ mod tests {
 
     #[test]
     fn less_throughput_is_worse_and_more_is_not() {
-        let of = |late: f64| {
-            Trend::of("up", Followed::GoodputUp, points(14, |_| 10.0, late), WEEK).is_worse_by(20.0)
-        };
-        assert!(of(7.9) && !of(8.5) && !of(13.0));
+        let is_worse = |late| of(Followed::GoodputUp, points(14, |_| 10.0, late)).is_worse_by(20.0);
+        assert!(is_worse(7.9) && !is_worse(8.5) && !is_worse(13.0));
+    }
+
+    #[test]
+    fn a_step_that_is_measured_no_longer_is_judged_no_longer() {
+        let points = || points(14, |_| 40.0, 90.0);
+        let last_s = points().last().map_or(0, |point| point.at_s);
+        let of = |latest_s| Trend::of("up", Followed::LoadP99, points(), WEEK, latest_s);
+        assert!(of(last_s).is_current && of(last_s).is_worse_by(50.0));
+        let before = of(last_s + DAY_S + 1);
+        assert!(!before.is_current && before.baseline.is_some());
+        assert!(before.recent.is_none() && !before.is_worse_by(0.0));
     }
 
     #[test]

@@ -13,6 +13,11 @@ use super::kept::{self, Kept};
 
 /// Runs that are read, the latest ones: five years, every two hours.
 const RUNS_MAX: usize = 22_000;
+/// This program is not older: 2026-01-01, seconds since 1970. A clock that starts anew at each boot
+/// tells 1970.
+const EARLIEST_S: i64 = 1_767_225_600;
+/// Clocks of two machines differ by less.
+const AHEAD_MAX_S: i64 = 3_600;
 
 /// The runs of a directory.
 #[derive(Debug, Default)]
@@ -38,6 +43,7 @@ pub struct Run {
 impl Collected {
     /// Every number of every step over time, steps by name.
     pub fn trends(&self, windows: Windows) -> Vec<Trend> {
+        let latest_s = self.latest_s().unwrap_or(0);
         let names: BTreeSet<&str> = self
             .runs
             .iter()
@@ -57,16 +63,22 @@ impl Collected {
         for (position, followed) in Followed::ALL.into_iter().enumerate() {
             for name in &names {
                 if let Some(points) = points.remove(&(position, *name)) {
-                    trends.push(Trend::of(name, followed, points, windows));
+                    trends.push(Trend::of(name, followed, points, windows, latest_s));
                 }
             }
         }
         trends
     }
+
+    /// When the latest run began, seconds since 1970.
+    pub fn latest_s(&self) -> Option<i64> {
+        self.runs.iter().map(|run| run.at_s).max()
+    }
 }
 
-/// Reads all runs below a directory; what is broken is named and left out.
-pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
+/// Reads all runs below a directory, at `now_s` (seconds since 1970); what is broken, or has the
+/// time of a clock that was wrong, is named and left out.
+pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -125,6 +137,15 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
             .map(|step| (format!("{prefix}{}", step.step), Kept::values(step)))
             .collect();
         match kept.at_s() {
+            // One such run would be the first or the latest of all, and hold all others against it.
+            Some(at_s) if !(EARLIEST_S..=now_s.saturating_add(AHEAD_MAX_S)).contains(&at_s) => {
+                let when = if at_s < EARLIEST_S {
+                    "which is before this program was written: the clock was wrong"
+                } else {
+                    "which is yet to come: its clock was wrong, or this machine's is"
+                };
+                collected.skipped.push(format!("the run of {}, {when}", kept.started));
+            }
             Some(at_s) if !steps.is_empty() => collected.runs.push(Run { at_s, steps }),
             // Of a run that is gone nobody can look up why.
             _ if removed.contains_key(&kept.run) => {}
@@ -140,6 +161,7 @@ pub fn collect(directory: &Path) -> anyhow::Result<Collected> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept::KeptStep;
     use super::*;
 
     #[test]
@@ -148,11 +170,44 @@ mod tests {
         for name in [".cache", "plots"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
-        let said = collect(directory.path()).unwrap_err().to_string();
+        let said = collect(directory.path(), EARLIEST_S).unwrap_err().to_string();
         assert!(said.ends_with("there are no runs in it"), "{said}");
         fs::create_dir(directory.path().join("holiday")).unwrap();
-        let collected = collect(directory.path()).unwrap();
+        let collected = collect(directory.path(), EARLIEST_S).unwrap();
         assert_eq!((collected.runs.len(), collected.skipped.len()), (0, 1));
         assert!(collected.skipped[0].contains("holiday"), "{:?}", collected.skipped);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_does_not_hide_a_line_that_became_worse() {
+        let directory = tempfile::tempdir().unwrap();
+        let step = |value: f64| KeptStep {
+            step: "up".to_owned(),
+            values: BTreeMap::from([(Followed::LoadP99.name().to_owned(), value)]),
+        };
+        let add = |at_s: i64, value: f64| {
+            let kept = Kept {
+                run: at_s.to_string(),
+                started: jiff::Timestamp::from_second(at_s).unwrap().to_string(),
+                name: "measure/quick".to_owned(),
+                steps: vec![step(value)],
+            };
+            kept::add(directory.path(), &kept).unwrap();
+        };
+        let start_s = EARLIEST_S + 86_400;
+        for run in 0..60 {
+            add(start_s + run * 6 * 3_600, if run < 40 { 42.0 } else { 92.0 });
+        }
+        let now_s = start_s + 60 * 6 * 3_600;
+        add(60, 42.0);
+        add(now_s + 400 * 86_400, 42.0);
+        let collected = collect(directory.path(), now_s).unwrap();
+        let skipped = &collected.skipped;
+        assert_eq!((collected.runs.len(), skipped.len()), (60, 2), "{skipped:?}");
+        assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("yet to come"));
+        let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
+        assert!(collected.trends(windows)[0].is_worse_by(50.0));
+        // Judged by a clock that stands at 1970 there is nothing left.
+        assert!(collect(directory.path(), 0).unwrap().runs.is_empty());
     }
 }

@@ -6,15 +6,14 @@ use underload_record::history::{Followed, Trend};
 
 use super::collect::Collected;
 
-/// The latest run of each step, in Prometheus' text format.
+/// The latest run of each step that is still measured, in Prometheus' text format: who collects it
+/// takes every number for one of now.
 pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     let mut text = String::new();
-    let latest: Vec<(&str, i64, f64, Followed)> = trends
+    let latest: Vec<(&str, f64, Followed)> = trends
         .iter()
-        .filter_map(|trend| {
-            let last = trend.points.last()?;
-            Some((trend.step.as_str(), last.at_s, last.value, trend.followed))
-        })
+        .filter(|trend| trend.is_current)
+        .filter_map(|trend| Some((trend.step.as_str(), trend.points.last()?.value, trend.followed)))
         .collect();
     let mut family = |name: &str, help: &str, rows: Vec<(String, f64)>| {
         if rows.is_empty() {
@@ -26,7 +25,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
             let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
     };
-    let latency = latest.iter().filter_map(|(step, _, value, followed)| {
+    let latency = latest.iter().filter_map(|(step, value, followed)| {
         let (phase, quantile) = match followed {
             Followed::LoadP99 => ("load", "0.99"),
             Followed::LoadP50 => ("load", "0.5"),
@@ -38,7 +37,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
         Some((labels, value / 1e3))
     });
     family("underload_latency_seconds", "Round trip in the latest valid run.", latency.collect());
-    let goodput = latest.iter().filter_map(|(step, _, value, followed)| {
+    let goodput = latest.iter().filter_map(|(step, value, followed)| {
         let direction = match followed {
             Followed::GoodputUp => "up",
             Followed::GoodputDown => "down",
@@ -55,8 +54,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     });
     let help = "Latest median by the baseline's.";
     family("underload_change_ratio", help, change.collect());
-    let last = collected.runs.iter().map(|run| run.at_s).max();
-    let time = last.map(|at_s| (String::new(), at_s as f64)).into_iter();
+    let time = collected.latest_s().map(|at_s| (String::new(), at_s as f64)).into_iter();
     let help = "When the latest run began, seconds since 1970.";
     family("underload_run_timestamp_seconds", help, time.collect());
     text.replace("{}", "")
@@ -140,6 +138,17 @@ mod tests {
             "underload,step=loaded\\,\\ \"up\"_ load_p99_ms=42.5,goodput_up_mbit_s=9.5 \
              1790000000000000000\n"
         );
+    }
+
+    #[test]
+    fn a_number_of_a_step_that_is_measured_no_longer_is_not_told_as_one_of_now() {
+        let mut collected = collected();
+        let steps = vec![("down".to_owned(), vec![(Followed::LoadP99, 20.0)])];
+        collected.runs.push(Run { at_s: 1_790_000_000 + 61, steps });
+        let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
+        let text = prometheus(&collected, &trends);
+        assert!(text.contains("step=\"down\"") && !text.contains("step=\"loaded"), "{text}");
+        assert!(influx(&collected).contains("step=loaded"));
     }
 
     /// The dashboard asks for numbers that are written.

@@ -90,7 +90,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if outputs.into_iter().filter(|wanted| *wanted).count() > 1 {
         return Err(crate::exit::bad_input(anyhow!("only one of the outputs can be stdout")));
     }
-    let collected = collect::collect(&arguments.directory).or_bad_input()?;
+    let now_s = jiff::Timestamp::now().as_second();
+    let collected = collect::collect(&arguments.directory, now_s).or_bad_input()?;
     for line in &collected.skipped {
         eprintln!("left out: {}", plain_text(line));
     }
@@ -175,6 +176,10 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     let judged = || trends.iter().filter(|it| it.followed == arguments.metric);
     if judged().next().is_none() {
         bail!("--alert: no valid run tells {}", arguments.metric.name());
+    }
+    // Silence means that all is well.
+    for trend in judged().filter(|it| it.change_percent.is_none()) {
+        eprintln!("--alert cannot judge: {}", plain_text(&words::sentence(trend)));
     }
     let worse: Vec<&Trend> = judged().filter(|it| it.is_worse_by(f64::from(percent))).collect();
     if worse.is_empty() {

@@ -28,6 +28,13 @@ pub fn sentences(trends: &[Trend], metric: Followed, runs: usize) -> Vec<String>
 pub fn sentence(trend: &Trend) -> String {
     let (words, unit) = trend.followed.words();
     let step = &trend.step;
+    if let Some(last) = trend.points.last().filter(|_| !trend.is_current) {
+        return format!(
+            "{step}: {words} was not measured since {} ({} {unit} then), and is not judged.",
+            jiff::Timestamp::from_second(last.at_s).unwrap_or_default().strftime("%F"),
+            significant(last.value)
+        );
+    }
     match (trend.baseline, trend.recent, trend.change_percent) {
         (Some(baseline), Some(recent), Some(change)) => {
             let direction = if change.abs() < 1.0 {

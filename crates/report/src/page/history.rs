@@ -204,9 +204,10 @@ mod tests {
         let points = (0..60)
             .map(|run| Point { at_s: 1_790_000_000 + run * 6 * 3600, value: 40.0 + run as f64 })
             .collect();
-        let trend = Trend::of("<b>up", Followed::LoadP99, points, windows);
+        let trend =
+            Trend::of("<b>up", Followed::LoadP99, points, windows, 1_790_000_000 + 59 * 6 * 3600);
         let one = vec![Point { at_s: 1_790_000_000, value: 0.0 }];
-        let lonely = Trend::of("down", Followed::IdleP50, one, windows);
+        let lonely = Trend::of("down", Followed::IdleP50, one, windows, 1_790_000_000);
         let skipped = vec!["runs/<script>: no run.json".to_owned()];
         let sentences = ["up is worse".to_owned()];
         let page = history_page("A line", &sentences, &[trend, lonely], &skipped).unwrap();
