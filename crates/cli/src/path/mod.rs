@@ -250,7 +250,7 @@ impl Arguments {
             token: underload_probe::load::Token([0; 16]),
         };
         let duration = config.duration() * directions.len() as u32;
-        let remote = self.connect(target, self.rate_max, duration, interrupt)?;
+        let mut remote = self.connect(target, self.rate_max, duration, interrupt)?;
         let granted = remote.granted();
         config.token = remote.token();
         for direction in directions {
@@ -274,7 +274,14 @@ impl Arguments {
                 &mut |part, progress| tell(part, progress.phase),
                 interrupt.flag(),
             );
-            findings.directions.push(examined.with_context(|| format!("loading {direction}"))?);
+            let mut examined = examined.with_context(|| format!("loading {direction}"))?;
+            let news = remote.news();
+            let is_throttled = match direction {
+                Direction::Up => news.throttled_up,
+                Direction::Down => news.throttled_down,
+            };
+            examined.hold_against_grant(granted_bit_per_s, is_throttled);
+            findings.directions.push(examined);
             if interrupt.is_requested() {
                 break;
             }

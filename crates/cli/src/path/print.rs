@@ -60,12 +60,13 @@ fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()>
     }
     if let Some(trace) = &marks.hops {
         let quoting = trace.hops.iter().filter(|hop| hop.address.is_some()).count();
-        writeln!(
-            out,
-            "  Hops: {quoting} of {} on the way up quote what they got",
-            trace.hops.len()
-        )?;
-        for (sent, change) in trace.markings.iter().zip(&marks.changes) {
+        match trace.hops.len() {
+            _ if quoting == 0 => writeln!(out, "  Hops: none on the way up answers")?,
+            all => writeln!(out, "  Hops: {quoting} of {all} on the way up quote what they got")?,
+        }
+        // Where no hop answers nothing is known of any.
+        let traced = trace.markings.iter().zip(&marks.changes).filter(|_| quoting > 0);
+        for (sent, change) in traced {
             let survived = marks.survey.rows.iter().find(|row| row.sent == *sent);
             let is_damaged = survived.is_some_and(|row| row.answered > 0 && row.up.is_damage());
             match change {
@@ -93,10 +94,13 @@ fn place(finding: &PolicyFinding, marks: &FamilyMarks) -> String {
                                  far end"
             .to_owned(),
         (Direction::Up, Some(change)) => between(change),
-        (Direction::Up, None) if marks.hops.is_some() => {
-            "after the last hop that answers".to_owned()
-        }
-        (Direction::Up, None) => "not known, the hops were not traced".to_owned(),
+        (Direction::Up, None) => match &marks.hops {
+            Some(trace) if trace.hops.iter().any(|hop| hop.address.is_some()) => {
+                "after the last hop that answers".to_owned()
+            }
+            Some(_) => "not known, no hop answered".to_owned(),
+            None => "not known, the hops were not traced".to_owned(),
+        },
     }
 }
 
@@ -145,10 +149,19 @@ fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io
             let (nearest, distance) = (&queue.nearest, queue.distance);
             writeln!(out, "  nearest    {nearest}, distance {distance:.1} (1 is typical)")?;
         }
-        _ => writeln!(out, "  verdict    cannot tell")?,
+        _ => match examination.held_up_at_bit_per_s {
+            Some(granted) => writeln!(
+                out,
+                "  verdict    cannot tell: the server's limit ({:.2} Mbit/s), not the line, held \
+                 up the load",
+                granted as f64 / 1e6
+            )?,
+            None => writeln!(out, "  verdict    cannot tell")?,
+        },
     }
     if let Some(evidence) = &examination.evidence {
-        write_evidence(out, evidence)?;
+        let is_line = examination.held_up_at_bit_per_s.is_none();
+        write_evidence(out, evidence, if is_line { "line" } else { "load" })?;
     }
     if let Some(treatment) = &examination.treatment {
         writeln!(out, "  DSCP 45    {}", treated(treatment))?;
@@ -180,7 +193,7 @@ fn verdict(queue: &Classification, evidence: &Evidence) -> String {
     }
 }
 
-fn write_evidence(out: &mut impl Write, evidence: &Evidence) -> std::io::Result<()> {
+fn write_evidence(out: &mut impl Write, evidence: &Evidence, rate_of: &str) -> std::io::Result<()> {
     let tcp = evidence.tcp;
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
     let share = |value: Option<f64>| {
@@ -188,7 +201,7 @@ fn write_evidence(out: &mut impl Write, evidence: &Evidence) -> std::io::Result<
     };
     let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {text}");
     line(
-        "line",
+        rate_of,
         format!(
             "{:.2} Mbit/s, idle round trip {:.1} ms",
             evidence.rate_bit_per_s / 1e6,
@@ -265,4 +278,47 @@ fn treated(treatment: &Treatment) -> String {
         mbit(treatment.nqb_bit_per_s),
         mbit(treatment.best_effort_bit_per_s)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_probe::path::{HopTrace, MarkSurvey};
+
+    use super::*;
+
+    #[test]
+    fn where_no_hop_answers_nothing_is_said_of_hops() {
+        let sent = Marking { dscp: 45, ecn: Ecn::Ect1 };
+        let trace = HopTrace { markings: vec![sent], hops: Vec::new(), target_at: None };
+        let marks = FamilyMarks {
+            target: ([192, 0, 2, 1], 862).into(),
+            survey: MarkSurvey { rows: Vec::new() },
+            hops: Some(trace),
+            hops_missing: None,
+            changes: vec![None],
+            policies: Vec::new(),
+        };
+        let mut out = Vec::new();
+        write_marks(&mut out, &marks).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("  Hops: none on the way up answers\n\n"), "{text}");
+    }
+
+    #[test]
+    fn what_the_server_held_up_is_no_rate_of_the_line() {
+        let examination = Examination {
+            direction: Direction::Up,
+            congestion_control: "cubic".to_owned(),
+            validity: Validity::Valid,
+            incomplete: Vec::new(),
+            evidence: None,
+            held_up_at_bit_per_s: Some(2_000_000),
+            queue: None,
+            treatment: None,
+        };
+        let mut out = Vec::new();
+        write_examination(&mut out, &examination).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("the server's limit (2.00 Mbit/s), not the line"), "{text}");
+    }
 }

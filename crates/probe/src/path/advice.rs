@@ -18,6 +18,7 @@ pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String
         about_marks(survey, &mut advice);
     }
     for examination in examinations {
+        about_grant(examination, &mut advice);
         about_queue(examination, &mut advice);
         about_treatment(examination, &mut advice);
         if let Some(evidence) = &examination.evidence {
@@ -98,6 +99,17 @@ fn down(row: &MarkRow) -> Fate {
     row.down
 }
 
+fn about_grant(examination: &Examination, advice: &mut Vec<String>) {
+    if let Some(granted) = examination.held_up_at_bit_per_s {
+        advice.push(format!(
+            "The server's limit ({:.2} Mbit/s), not the line, held up the load {}: of the line's \
+             rate and queue nothing is known. Ask for more, or a server that grants more.",
+            granted as f64 / 1e6,
+            examination.direction
+        ));
+    }
+}
+
 fn about_queue(examination: &Examination, advice: &mut Vec<String>) {
     let (Some(evidence), Some(queue)) = (&examination.evidence, &examination.queue) else { return };
     let way = examination.direction;
@@ -170,6 +182,9 @@ fn about_congestion_marks(way: Direction, evidence: &Evidence, advice: &mut Vec<
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::Validity;
+
+    use super::super::classify::classify;
     use super::*;
     use crate::path::MARKINGS;
 
@@ -183,6 +198,34 @@ mod tests {
         };
         let survey = MarkSurvey { rows: MARKINGS.iter().map(row).collect() };
         advice(&[&survey], &[])
+    }
+
+    #[test]
+    fn a_load_that_the_server_held_up_says_nothing_of_the_line() {
+        let text = include_str!("../../tests/data/path_evidence.jsonl");
+        let cell: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let evidence: Evidence = serde_json::from_value(cell["evidence"].clone()).unwrap();
+        let reached = evidence.rate_bit_per_s as u64;
+        let examined = Examination {
+            direction: Direction::Up,
+            congestion_control: "cubic".to_owned(),
+            validity: Validity::Valid,
+            incomplete: Vec::new(),
+            queue: Some(classify(&evidence)),
+            evidence: Some(evidence),
+            held_up_at_bit_per_s: None,
+            treatment: None,
+        };
+        let held = |granted: u64, server_says_so| {
+            let mut examined = examined.clone();
+            examined.hold_against_grant(granted, server_says_so);
+            (examined.queue.is_none(), advice(&[], &[examined]))
+        };
+        assert!(!held(reached * 2, false).0);
+        for (is_unknown, said) in [held(reached, false), held(reached * 2, true)] {
+            assert!(is_unknown && said.len() == 1, "{said:?}");
+            assert!(said[0].contains("not the line, held up the load up"), "{said:?}");
+        }
     }
 
     const KEPT: Fate = Fate::Seen { dscp: Change::Kept, ecn: Change::Kept };

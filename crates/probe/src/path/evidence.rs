@@ -462,7 +462,8 @@ fn loss_burst(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
 }
 
 fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
-    let lost: f64 = retransmissions(stage, window)?.iter().sum();
+    // The sum of nothing is -0.0.
+    let lost = retransmissions(stage, window)?.iter().sum::<f64>() + 0.0;
     let bytes: f64 = stage
         .curves("goodput")
         .map(|curve| {

@@ -56,9 +56,14 @@ pub struct Examination {
     pub incomplete: Vec<String>,
     /// What the probes say of the queue; `None` if too few came back.
     pub evidence: Option<Evidence>,
-    /// What queue it is; `None` without evidence, or if the machine was too slow to say.
+    /// The rate that the server granted, bit/s, where this and not the line held up the load: then
+    /// the evidence is of the server's limit.
+    pub held_up_at_bit_per_s: Option<u64>,
+    /// What queue it is; `None` without evidence, if the machine was too slow to say, or if the
+    /// server held up the load.
     pub queue: Option<Classification>,
-    /// How packets with DSCP 45 fare beside others; `None` if it was not asked.
+    /// How packets with DSCP 45 fare beside others; `None` if it was not asked, or if the server
+    /// held up the load.
     pub treatment: Option<Treatment>,
 }
 
@@ -90,8 +95,9 @@ pub const FLOWS: usize = 4;
 const TREATMENT_FLOWS: usize = 2;
 /// A class with this share of the rate has priority; two CUBIC pairs differ by less by chance.
 const PRIORITY_SHARE: f64 = 0.68;
+/// A load that reached this share of what the server grants was held up by that.
+const GRANT_REACHED: f64 = 0.9;
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
-/// IP packet of the overload: passes tunnels unfragmented.
 /// The slowest overload, bit/s.
 const OVERLOAD_MIN: u64 = 100_000;
 
@@ -177,8 +183,21 @@ pub fn examine(
         validity,
         incomplete,
         evidence,
+        held_up_at_bit_per_s: None,
         treatment,
     })
+}
+
+impl Examination {
+    /// Withdraws what is said of the line where the server held up the load: it says so itself, or
+    /// the load reached what it grants.
+    pub fn hold_against_grant(&mut self, granted_bit_per_s: u64, server_says_so: bool) {
+        let reached = self.evidence.as_ref().map_or(0.0, |evidence| evidence.rate_bit_per_s);
+        if server_says_so || reached >= granted_bit_per_s as f64 * GRANT_REACHED {
+            self.held_up_at_bit_per_s = Some(granted_bit_per_s);
+            (self.queue, self.treatment) = (None, None);
+        }
+    }
 }
 
 /// The worst of the parts: a part that cannot be believed spoils the whole.
