@@ -12,6 +12,7 @@ use underload_probe::service::Line;
 use underload_record::schema::ValidityLimits;
 
 use crate::Trust;
+use crate::address::Address;
 use crate::device::Config;
 use crate::measure::{BUSY_DEFAULT, Measurer};
 use crate::spool::{BYTES_DEFAULT, BYTES_MIN};
@@ -20,8 +21,8 @@ use crate::spool::{BYTES_DEFAULT, BYTES_MIN};
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Whom to ask, https://HOST[:PORT]; may be given several times, for when one is away.
-    #[arg(long, value_name = "URL", required = true, value_parser = url)]
-    orchestrator: Vec<String>,
+    #[arg(long, value_name = "URL", required = true)]
+    orchestrator: Vec<Address>,
     /// Where it keeps its key, and results until they are stored.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
@@ -104,16 +105,6 @@ impl Arguments {
             start_within: Span::from_secs(self.start_within),
         }
     }
-}
-
-/// Plain HTTP would show the sessions' keys to whoever is in between.
-fn url(text: &str) -> Result<String, String> {
-    let local = ["http://127.", "http://localhost", "http://[::1]"];
-    let is_good = text.starts_with("https://") || local.iter().any(|it| text.starts_with(it));
-    if is_good && !text.contains([' ', '?', '#']) {
-        return Ok(text.to_owned());
-    }
-    Err("expected https://HOST[:PORT], or http:// on this machine".to_owned())
 }
 
 fn trust(text: &str) -> Result<Trust, String> {

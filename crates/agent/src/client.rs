@@ -11,10 +11,10 @@ use underload_fleet::message::{Enrolled, Problem, ServerAddress, Session};
 use underload_fleet::request::authenticate;
 use underload_probe::service::ServiceError;
 use ureq::http::{Response, header};
-use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body};
 
+use crate::address::{Address, Finder};
 use crate::identity::Identity;
 use crate::tls::{TlsConnector, Trust};
 
@@ -22,7 +22,7 @@ use crate::tls::{TlsConnector, Trust};
 #[derive(Debug)]
 pub struct Client {
     http: Agent,
-    orchestrators: Vec<String>,
+    orchestrators: Vec<Address>,
     session: Option<Opened>,
     /// What the orchestrator's clock showed, and when.
     clock: Option<(Instant, u64)>,
@@ -58,13 +58,14 @@ const SESSION_LEAST_MS: u64 = 60_000;
 const LATER_MS: u64 = 60_000;
 
 impl Client {
-    /// Asks these orchestrators, each `https://HOST[:PORT]`, or `http://` to this machine.
+    /// Asks these orchestrators, and nobody to whom they redirect.
     ///
     /// # Errors
     /// [`ServiceError::Tls`].
-    pub fn new(orchestrators: &[String], trust: Trust) -> Result<Self, ServiceError> {
+    pub fn new(orchestrators: Vec<Address>, trust: Trust) -> Result<Self, ServiceError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            // Whoever is led elsewhere shows there what it shows here.
             .max_redirects(0)
             .proxy(None)
             .user_agent(VERSION)
@@ -75,9 +76,7 @@ impl Client {
             .max_idle_connections(1)
             .build();
         let connector = ().chain(TcpConnector::default()).chain(TlsConnector(trust.config()?));
-        let http = Agent::with_parts(config, connector, DefaultResolver::default());
-        let orchestrators =
-            orchestrators.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        let http = Agent::with_parts(config, connector, Finder::default());
         Ok(Self { http, orchestrators, session: None, clock: None })
     }
 
@@ -218,7 +217,7 @@ impl Client {
         body: &str,
         headers: &[(&str, &str)],
     ) -> Result<Vec<u8>, Failure> {
-        let base = self.orchestrators.get(orchestrator).map_or("", String::as_str);
+        let base = self.orchestrators.get(orchestrator).ok_or_else(|| nobody(orchestrator))?;
         let mut request =
             self.http.post(format!("{base}{path}")).header("content-type", "application/json");
         for (name, value) in headers {
@@ -316,6 +315,11 @@ fn read<A: DeserializeOwned>(answer: &[u8]) -> Result<A, Failure> {
     serde_json::from_slice(answer).map_err(|error| not_understood(&error.to_string()))
 }
 
+fn nobody(orchestrator: usize) -> Failure {
+    let words = format!("there is no orchestrator {}", orchestrator + 1);
+    Failure { trouble: Trouble::NoAnswer, words, code: String::new() }
+}
+
 fn not_understood(why: &str) -> Failure {
     let words = format!("the answer is none of an orchestrator: {why}");
     Failure { trouble: Trouble::NoAnswer, words, code: String::new() }
@@ -328,7 +332,43 @@ pub(crate) fn system_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn nobody_is_asked_because_an_orchestrator_says_so() {
+        let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (here, there) = (bind(), bind());
+        let address = |of: &TcpListener| format!("http://{}", of.local_addr().expect("bound"));
+        let location = address(&there);
+        let asked: Address = address(&here).parse().expect("it is this machine");
+        let redirects = std::thread::spawn(move || {
+            let (mut stream, _) = here.accept().expect("a client");
+            let mut request = Vec::new();
+            while !request.ends_with(b"{}") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("the rest of the request");
+                request.push(byte[0]);
+            }
+            let head = format!(
+                "HTTP/1.1 307 Elsewhere\r\nLocation: {location}/\r\nContent-Length: 0\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).expect("the answer is sent");
+            request
+        });
+        let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
+        let message = serde_json::json!({});
+        let answer = client.ask_as_operator::<_, ()>(0, "secret", "/v1/operator/x", &message);
+        let failure = answer.expect_err("it is no answer");
+        assert!(failure.words.contains("answered 307"), "{failure}");
+        let request = redirects.join().expect("it ended");
+        assert!(String::from_utf8_lossy(&request).contains("secret"), "the right one was asked");
+        there.set_nonblocking(true).expect("as asked");
+        let waiting = there.accept().map(drop).expect_err("nobody came");
+        assert_eq!(waiting.kind(), ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn a_date_is_read_as_it_is_written() {

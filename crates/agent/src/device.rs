@@ -13,6 +13,7 @@ use underload_fleet::device::Attributes;
 use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
 use underload_fleet::outcome::{Outcome, RunResult};
 
+use crate::address::Address;
 use crate::client::{Client, Failure, VERSION, system_ms};
 use crate::identity::{Identity, IdentityError};
 use crate::measure::Measurer;
@@ -21,8 +22,8 @@ use crate::tls::Trust;
 
 /// What a device is, and where it keeps it.
 pub struct Config {
-    /// `https://HOST[:PORT]`, at least one.
-    pub orchestrators: Vec<String>,
+    /// At least one.
+    pub orchestrators: Vec<Address>,
     /// Whom to believe.
     pub trust: Trust,
     /// The directory of its key and of what it keeps.
@@ -96,7 +97,7 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
     let directory = config.state.join("spool");
     let failed = |source| AgentError::Spool { path: directory.clone(), source };
     let spool = Spool::open(&directory, config.spool_bytes, now_s(system_ms())).map_err(failed)?;
-    let mut client = Client::new(&config.orchestrators, config.trust)?;
+    let mut client = Client::new(config.orchestrators.clone(), config.trust)?;
     if !identity.is_enrolled() && !enrol(&config, &identity, &mut client, stop, tell)? {
         return Ok(End::Stopped);
     }

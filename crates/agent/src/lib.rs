@@ -4,13 +4,14 @@
 //! here is what it takes to do it.
 //!
 //! - [`device`]: a device at work.
-//! - [`identity`], [`client`]: who it is, and its requests.
+//! - [`identity`], [`client`], [`address`]: who it is, its requests, and where they may go.
 //! - [`spool`]: what is kept on disk, whatever happens.
 //! - [`measure`]: a run, on the library of `underload measure`.
 //! - [`arguments`]: its command line, for every program that is one.
 //!
 //! Threads and no runtime, no database, no page: it fits beside a router's own work.
 
+pub mod address;
 pub mod arguments;
 pub mod client;
 pub mod device;

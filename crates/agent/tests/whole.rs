@@ -214,7 +214,9 @@ fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
     let any = u64::MAX;
     Config {
         // The first one is away.
-        orchestrators: vec!["http://127.0.0.1:1".to_owned(), stand_in.address.clone()],
+        orchestrators: ["http://127.0.0.1:1", &*stand_in.address]
+            .map(|url| url.parse().expect("this machine"))
+            .to_vec(),
         trust: Trust::Pinned(format!("sha256:{}", "00".repeat(32)).parse().expect("a key")),
         state: state.to_owned(),
         code: Some(code.to_owned()),

@@ -258,6 +258,25 @@ fn a_foreign_files_words_do_not_drive_the_terminal() {
 }
 
 #[test]
+fn no_key_no_code_and_no_token_goes_to_another_machine_in_the_clear() {
+    let folder = folder();
+    std::fs::write(folder.path().join("token"), "secret\n").unwrap();
+    for url in ["http://localhost@192.0.2.2:1", "http://127.evil.example", "http://192.0.2.2"] {
+        for command in [
+            format!("fleet plan stop x --token token --orchestrator {url}"),
+            format!("fleet agent --state agent --enrol CODE --orchestrator {url}"),
+            format!("serve --port 0 --enrol CODE --name a --public 192.0.2.1:1 --fleet {url}"),
+        ] {
+            let arguments: Vec<&str> = command.split(' ').collect();
+            let (status, _, errors) = outcome(&arguments, folder.path());
+            assert!(status == Some(2) && errors.contains(url), "{command}: {errors}");
+            assert!(errors.contains("expected https://HOST[:PORT]"), "{command}: {errors}");
+        }
+    }
+    assert!(!folder.path().join("agent").exists(), "not even begun");
+}
+
+#[test]
 fn a_plan_beyond_its_budget_fails_and_a_wrong_one_is_bad_input() {
     let folder = folder();
     let check = |text: &str| {

@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use data_encoding::HEXLOWER;
 use underload_agent::Trust;
+use underload_agent::address::Address;
 use underload_agent::client::{Client, Failure};
 use underload_agent::identity::Identity;
 use underload_fleet::agent::Trouble;
@@ -28,7 +29,7 @@ pub struct Arguments {
     /// An orchestrator, https://HOST:PORT, whose leases are honoured; may be given several
     /// times, for when one is away.
     #[arg(long = "fleet", value_name = "URL", requires_all = ["name", "public"])]
-    orchestrators: Vec<String>,
+    orchestrators: Vec<Address>,
     /// A code that an orchestrator's operator made for a server; needed once.
     #[arg(long, value_name = "CODE", requires = "orchestrators")]
     enrol: Option<String>,
@@ -71,8 +72,8 @@ impl Arguments {
         if !self.is_member() {
             return Ok(None);
         }
-        let client =
-            Client::new(&self.orchestrators, self.fleet_trust.unwrap_or(Trust::Authorities))?;
+        let trust = self.fleet_trust.unwrap_or(Trust::Authorities);
+        let client = Client::new(self.orchestrators.clone(), trust)?;
         let identity = Identity::load_or_create(&state()?.join("fleet")).context("its key")?;
         let address = ServerAddress {
             name: self.name.clone().unwrap_or_default(),

@@ -23,7 +23,8 @@ impl Desk {
     /// Of the orchestrator at that address of loopback, whose token is there.
     pub(super) fn open(orchestrator: SocketAddr, state: &Path) -> anyhow::Result<Self> {
         let token = home::first_line(&first_token(state)).context("the operator's token")?;
-        let client = Client::new(&[format!("http://{orchestrator}")], Trust::Authorities)?;
+        let address = format!("http://{orchestrator}").parse()?;
+        let client = Client::new(vec![address], Trust::Authorities)?;
         Ok(Self { client, token })
     }
 

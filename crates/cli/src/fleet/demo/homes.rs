@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use underload_agent::Trust;
+use underload_agent::address::Address;
 use underload_agent::device::{self, Config};
 use underload_agent::identity::Identity;
 use underload_agent::measure::{BUSY_DEFAULT, Measurer};
@@ -35,7 +36,7 @@ pub(super) struct Home {
 /// Where an agent asks.
 #[derive(Clone)]
 pub(super) struct Fleet {
-    pub orchestrator: String,
+    pub orchestrator: Address,
     pub trust: Trust,
 }
 

@@ -401,5 +401,5 @@ fn open_to_homes(service: &Service, internet: &Internet) -> anyhow::Result<(Runn
     };
     let core = Arc::clone(service.core());
     let running = internet.inside(|| serve(core, config))?.context("the orchestrator")?;
-    Ok((running, Fleet { orchestrator: format!("https://{ip}"), trust }))
+    Ok((running, Fleet { orchestrator: format!("https://{ip}").parse()?, trust }))
 }

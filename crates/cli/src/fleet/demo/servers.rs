@@ -58,7 +58,7 @@ fn server(
         address: format!("{ip}:{}", ServiceConfig::PORT),
         fingerprint: identity.fingerprint().to_string(),
     };
-    let client = Client::new(std::slice::from_ref(&fleet.orchestrator), fleet.trust)?;
+    let client = Client::new(vec![fleet.orchestrator.clone()], fleet.trust)?;
     let member = Member::new(client, Key::load_or_create(state)?, Some(code), public)?;
     let limits = Limits {
         sessions_max: 64,
