@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bins::Bins;
+use crate::bins::{Bins, bin_of};
 use crate::device::is_within;
 use crate::plan::Kind;
 
@@ -120,6 +120,27 @@ pub struct SeriesResult {
     pub max_us: Option<u64>,
 }
 
+impl SeriesResult {
+    /// Whether its numbers can be of the round trips that its bins have: each between the least and
+    /// the greatest of them, as far as rounding to microseconds lets one tell, and all above the
+    /// first bin, whose microsecond no answer of another machine takes.
+    fn is_of_its_bins(&self) -> bool {
+        let (mut bins, numbers) =
+            (self.bins.iter(), [self.p50_us, self.p99_us, self.mean_us, self.max_us]);
+        let Some((least, _)) = bins.next() else {
+            return numbers.iter().all(Option::is_none);
+        };
+        let greatest = bins.last().map_or(least, |(bin, _)| bin);
+        let is_within = |us: u64| {
+            let (before, after) = (us.saturating_sub(1), us.saturating_add(1));
+            let is_near = bin_of(before as f64) <= greatest && bin_of(after as f64) >= least;
+            is_near && us <= RunResult::DELAY_MAX_US
+        };
+        let has_mean = self.mean_us.is_some() && self.max_us.is_some();
+        least > 0 && has_mean && numbers.into_iter().flatten().all(is_within)
+    }
+}
+
 impl RunResult {
     /// Steps of a run at most.
     pub const STEPS_MAX: usize = 64;
@@ -127,6 +148,8 @@ impl RunResult {
     pub const SERIES_MAX: usize = 64;
     /// Probes of a series at most, so that sums of many series do not overflow.
     pub const PROBES_MAX: u64 = 1 << 40;
+    /// The longest round trip: no run lasts longer than this hour.
+    pub const DELAY_MAX_US: u64 = 3_600_000_000;
     /// Characters of a name at most.
     pub const NAME_MAX: usize = 128;
 
@@ -155,16 +178,53 @@ impl RunResult {
         if series.any(|series| series.bins.count().checked_add(series.lost) != Some(series.sent)) {
             return Some("answered and lost probes are not those that were sent");
         }
-        let rates = self.steps.iter().filter_map(|step| step.goodput_bit_per_s);
-        let delays = self.steps.iter().flat_map(|step| &step.series);
-        let of = |it: &SeriesResult| [it.p50_us, it.p99_us, it.mean_us, it.max_us];
-        if rates.chain(delays.flat_map(of).flatten()).any(|number| number > i64::MAX as u64) {
-            return Some("a rate or a delay is above 2^63");
+        let mut series = self.steps.iter().flat_map(|step| &step.series);
+        if series.any(|series| !series.is_of_its_bins()) {
+            return Some("a delay is not within the bins of its series, or not above 1 us");
+        }
+        let mut rates = self.steps.iter().filter_map(|step| step.goodput_bit_per_s);
+        if rates.any(|rate| rate > i64::MAX as u64) {
+            return Some("a rate is above 2^63");
         }
         let percent = self.steps.iter().filter_map(|step| step.tier_percent);
         if percent.clone().any(|percent| !percent.is_finite() || percent < 0.0) {
             return Some("a percentage is not a number of at least 0");
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_series_are_of_its_bins() {
+        let series = |bins: Vec<(u16, u64)>, numbers: [Option<u64>; 4]| {
+            let bins = Bins::try_from(bins).expect("they are bins");
+            let [p50_us, p99_us, mean_us, max_us] = numbers;
+            let sent = bins.count();
+            SeriesResult { dscp: 0, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us }
+        };
+        // From 20.0 to 20.4 ms, and from 103.6 to 105.7.
+        let two = vec![(bin_of(20_100.0), 9), (bin_of(104_000.0), 1)];
+        let good = [Some(20_100), Some(104_000), Some(28_490), Some(104_000)];
+        assert!(series(two.clone(), good).is_of_its_bins());
+        for (place, wrong) in [(0, 19_000), (1, 110_000), (2, 0), (3, u64::MAX), (3, 200)] {
+            let mut numbers = good;
+            numbers[place] = Some(wrong);
+            assert!(!series(two.clone(), numbers).is_of_its_bins(), "{place}: {wrong}");
+        }
+        let lost = [None; 4];
+        assert!(series(Vec::new(), lost).is_of_its_bins());
+        assert!(!series(Vec::new(), good).is_of_its_bins());
+        assert!(!series(two, lost).is_of_its_bins(), "answers have a mean");
+        let longest = |us| series(vec![(crate::bins::BIN_MAX, 1)], [Some(us); 4]).is_of_its_bins();
+        assert_eq!([200_000_000, RunResult::DELAY_MAX_US + 1].map(longest), [true, false]);
+        assert!(!series(vec![(0, 1)], [Some(1); 4]).is_of_its_bins(), "none is so near");
+        // Rounding moves a number into the next bin.
+        let edge_us = (1..).find(|us| bin_of(f64::from(*us)) == 300).expect("there is one");
+        let below = [Some(u64::from(edge_us as u32) - 1); 4];
+        assert!(series(vec![(300, 1)], below).is_of_its_bins());
     }
 }

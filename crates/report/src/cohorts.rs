@@ -264,10 +264,12 @@ fn comparison_lines(comparison: &Comparison) -> Vec<String> {
     ];
     let line = |(name, found): (&str, &Option<underload_record::schema::Compared>)| {
         let found = found.as_ref()?;
-        let ratio = found.ratio.as_ref().map_or("-".to_owned(), interval_words);
+        // There is none where a line has no latency above idle.
+        let ratio = found.ratio.as_ref().map(|it| format!("{} times less, ", interval_words(it)));
+        let ratio = ratio.unwrap_or_default();
         let shift = found.shift_ms.as_ref().map_or("-".to_owned(), interval_words);
         Some(format!(
-            "  {} against {}, {name}: {ratio} times less, {shift} ms less, less in {} % of \
+            "  {} against {}, {name}: {ratio}{shift} ms less, less in {} % of \
              pairs, p {}, distance {}",
             cohort_name(&comparison.cohort),
             cohort_name(&comparison.against),

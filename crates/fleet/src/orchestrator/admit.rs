@@ -5,8 +5,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 
 use super::{
-    Applied, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS, Stop, claims, enrolled,
-    lasts_ms, span_ms, time,
+    Applied, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS, STEP_EXTRA_MS, Stop, claims,
+    enrolled, lasts_ms, span_ms, time,
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
 use crate::device::{DeviceId, is_within};
@@ -14,7 +14,7 @@ use crate::lease::SKEW_MS;
 use crate::message::{
     Heartbeat, HeartbeatAnswer, Move, Moved, Release, Released, SERVERS_MAX, ServerAddress,
 };
-use crate::plan::{Plan, Tier};
+use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
 use crate::store::{Device, HeldLease, Server, StoreError, Transaction};
 
 /// Leases that one request ends at most because their time is over.
@@ -145,6 +145,27 @@ impl Orchestrator {
     /// Frees what is over.
     pub(super) fn free(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<(), StoreError> {
         self.freed(tx, now_ms)?.write(tx)
+    }
+
+    /// Leases that a clock gave which was ahead and has been set back would be held for as long as
+    /// it was ahead. They are held from now on for as long as they last: no run of theirs, begun by
+    /// now, goes on after that.
+    pub(super) fn date_again(
+        &self,
+        tx: &mut dyn Transaction,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let latest_ms = now_ms + 2 * SKEW_MS;
+        let lasts_ms = START_MS
+            + span_ms(RUN_LASTS_MAX)
+            + ENTRIES_MAX as u64 * STEP_EXTRA_MS
+            + span_ms(self.settings.rules.lease_grace);
+        for mut lease in tx.expiring_after(latest_ms + lasts_ms, ENDED_MAX)? {
+            let lasts_ms = lease.expires_ms.saturating_sub(lease.given_ms);
+            (lease.given_ms, lease.expires_ms) = (now_ms, now_ms + lasts_ms);
+            tx.put_lease(&lease)?;
+        }
+        Ok(())
     }
 
     /// Reserves all that a run takes, or nothing.

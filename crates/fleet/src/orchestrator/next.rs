@@ -13,6 +13,7 @@ use super::{
 };
 use crate::admission::{Reason, Refusal};
 use crate::device::DeviceId;
+use crate::lease::SKEW_MS;
 use crate::message::{Alone, AssignedStep, Assignment, Next, NextAnswer, ServerAddress};
 use crate::plan::{Kind as Load, Plan, Step};
 use crate::store::{Device, HeldLease, OpenRun, Schedule, StoreError, Transaction};
@@ -25,6 +26,8 @@ struct Turn<'a> {
     now_ms: u64,
     plans: &'a [Applied],
     device: Device,
+    /// It was seen by a clock that has been set back since.
+    is_from_later: bool,
     ended: Vec<Ended>,
 }
 
@@ -56,8 +59,9 @@ impl Orchestrator {
             }
             Ordering::Equal => Ok(self.answer_again(tx, now_ms, &device, &plans)?),
             Ordering::Greater => {
+                let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
                 let device = asked(device, now_ms, it);
-                let turn = Turn { now_ms, plans: &plans, device, ended: Vec::new() };
+                let turn = Turn { now_ms, plans: &plans, device, is_from_later, ended: Vec::new() };
                 Ok(self.take_turn(tx, rng, turn, it)?)
             }
         }
@@ -265,9 +269,14 @@ impl Turn<'_> {
             let known = self.device.schedules.iter_mut().find(|it| it.plan == row.name);
             match known {
                 // It was removed, and is a device again: the runs go on where they were.
-                Some(schedule) if schedule.due_ms == u64::MAX => {
+                // So they do where a clock that was ahead drew the next one.
+                Some(schedule)
+                    if schedule.due_ms == u64::MAX
+                        || self.is_from_later && schedule.wake_ms() > self.now_ms =>
+                {
                     let begun = Schedule::begin(&row.name, plan, self.now_ms, rng);
                     schedule.due_ms = begun.due_ms;
+                    (schedule.held_back, schedule.refusals, schedule.retry_ms) = (None, 0, 0);
                 }
                 Some(_) => {}
                 None => {

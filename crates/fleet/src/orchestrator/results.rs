@@ -5,7 +5,7 @@ use super::{Applied, Kind, MADE_EPOCH, Orchestrator, Rejection, Stop, enrolled};
 use crate::device::DeviceId;
 use crate::message::{Numbered, RESULTS_MAX, Results, Stored};
 use crate::outcome::RunResult;
-use crate::plan::Kind as Load;
+use crate::plan::{Kind as Load, Step};
 use crate::store::{Device, Schedule, StoreError, Transaction};
 
 /// Where a result belongs.
@@ -55,6 +55,9 @@ fn take(
     epoch: u32,
     it: &Numbered,
 ) -> Result<Option<bool>, StoreError> {
+    if !is_as_planned(plans, &it.result) {
+        return Ok(None);
+    }
     let place = place(device, plans, &it.result);
     let earliest_ms = match place {
         Place::Open { schedule, run } => device.schedules[schedule].open[run].given_ms,
@@ -73,6 +76,18 @@ fn take(
         device.schedules[schedule].open.remove(run);
     }
     Ok(Some(is_new))
+}
+
+/// Whether no series has more probes than a step of its plan can send, so that no line weighs more
+/// in a sum than it may: twice as many are let through, for clocks that differ and late ends.
+fn is_as_planned(plans: &[Applied], result: &RunResult) -> bool {
+    let Some(applied) = of_name(plans, &result.plan) else { return true };
+    let of = |step: &Step| {
+        let lasts_ns = (step.warm_up + step.duration).as_nanos();
+        2 * (lasts_ns / step.interval.as_nanos().max(1) + 1)
+    };
+    let most = applied.plan.steps.iter().map(of).max().unwrap_or(0);
+    result.steps.iter().flat_map(|step| &step.series).all(|series| series.sent <= most)
 }
 
 fn check(it: &Results) -> Result<(), Rejection> {

@@ -181,6 +181,7 @@ impl Orchestrator {
         limit: usize,
     ) -> Result<usize, StoreError> {
         self.free(tx, now_ms)?;
+        self.date_again(tx, now_ms)?;
         let overdue = tx.overdue(now_ms, limit)?;
         let plans = self.plans(tx)?;
         for id in &overdue {

@@ -4,10 +4,11 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use underload_aqm::rng::Rng;
 
 use super::*;
+use crate::bins::Bins;
 use crate::device::Attributes;
 use crate::lease::SKEW_MS;
 use crate::message::{Assignment, Numbered, ServerAddress};
-use crate::outcome::{Outcome, RunResult};
+use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
 
 const PLAN: &str = r#"
@@ -593,6 +594,39 @@ fn a_server_heard_by_a_clock_that_was_set_back_is_silent_until_it_is_heard_again
 }
 
 #[test]
+fn a_clock_that_was_ahead_and_is_set_back_holds_up_nobody() {
+    let mut fleet = Fleet::ready();
+    let now = fleet.now;
+    fleet.now += 30 * 24 * 60 * MINUTE;
+    let first = fleet.enrol(1, "cmts-1");
+    let others = [fleet.enrol(2, "cmts-1"), fleet.enrol(3, "cmts-1")];
+    let run = fleet.given(first);
+    for other in others {
+        fleet.next(other);
+    }
+    fleet.now = now;
+    fleet.heartbeat(200, "east").expect("it is known");
+    let settle = |fleet: &mut Fleet| {
+        fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))).expect("it may");
+    };
+    settle(&mut fleet);
+    // It is held from now on for as long as a run takes that has begun.
+    let lease = fleet.store.leases().remove(0);
+    let lasts = run.not_after_ms - run.not_before_ms + 12_000 + 2 * STEP_EXTRA_MS + 15_000;
+    assert_eq!((lease.given_ms, lease.expires_ms), (now, now + lasts));
+    fleet.now = now + lasts;
+    settle(&mut fleet);
+    assert_eq!((fleet.store.leases(), fleet.server("east").reserved_up_bit_per_s), (vec![], 0));
+    for device in others {
+        fleet.next(device);
+        let wakes = fleet.schedule(device).wake_ms();
+        assert!(wakes < fleet.now + 24 * 60 * MINUTE, "{wakes}");
+        assert_eq!(fleet.schedule(device).retry_ms, 0);
+    }
+    fleet.given(others[0]);
+}
+
+#[test]
 fn a_loaded_line_of_an_unknown_segment_is_refused_where_lines_share_some() {
     let mut fleet = Fleet::new();
     fleet.apply(&PLAN.replace("count = 1000", "count = 1000\nper_segment = 300")).expect("new");
@@ -626,6 +660,24 @@ fn what_a_device_hands_in_is_bounded_and_its_own() {
     ]
     .map(|done| done.expect_err("it may not").kind.status());
     assert_eq!(statuses, [400, 400, 400, 413]);
+    // More probes than twice those of the plan's longest step: 10 s, one each 20 ms.
+    let of_probes = |sent: u64| {
+        let mut it = numbered(9, run.run);
+        let bins = Bins::try_from(vec![(700, sent)]).expect("they are bins");
+        let us = Some(bins.quantile(0.5).expect("some") as u64);
+        let (p50_us, p99_us, mean_us, max_us) = (us, us, us, us);
+        let series = SeriesResult { dscp: 0, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us };
+        let (step, kind) = ("loaded".to_owned(), crate::plan::Kind::Upload);
+        let (goodput_bit_per_s, tier_percent) = (None, None);
+        let series = vec![series];
+        it.result.steps = vec![StepResult { step, kind, goodput_bit_per_s, tier_percent, series }];
+        it
+    };
+    assert_eq!(hand_in(&mut fleet, 0, vec![of_probes(1_003)]), Ok(refused));
+    let mut shorter = of_probes(5);
+    shorter.result.steps[0].series[0].mean_us = Some(0);
+    let fault = hand_in(&mut fleet, 0, vec![shorter]).expect_err("its mean is not of its bins");
+    assert!(fault.message.contains("not within the bins"), "{}", fault.message);
     // A clock that is years ahead or behind.
     let mut future = numbered(1, run.run);
     future.result.at_ms = u64::MAX;

@@ -35,9 +35,9 @@ impl PlanError {
 }
 
 /// Steps of a run, tiers of a plan, and classes of a step, at most each.
-const ENTRIES_MAX: usize = 64;
+pub(crate) const ENTRIES_MAX: usize = 64;
 /// A run ends on the day on which it begins, or on the next.
-const RUN_LASTS_MAX: Span = Span::from_secs(3_600);
+pub(crate) const RUN_LASTS_MAX: Span = Span::from_secs(3_600);
 /// Probes closer to each other are a load.
 const INTERVAL_MIN: Span = Span::from_millis(1);
 /// More runs than this follow each other without a pause.

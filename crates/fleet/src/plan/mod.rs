@@ -15,6 +15,7 @@ use crate::schedule::Window;
 
 pub use cohort::{Cohort, CohortRule};
 pub use file::PlanError;
+pub(crate) use file::{ENTRIES_MAX, RUN_LASTS_MAX};
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};
 

@@ -169,6 +169,15 @@ impl Transaction for Changes<'_> {
         Ok(found.into_iter().take(limit).cloned().collect())
     }
 
+    fn expiring_after(
+        &mut self,
+        after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<HeldLease>, StoreError> {
+        let leases = self.state.leases.values().filter(|lease| lease.expires_ms > after_ms);
+        Ok(leases.take(limit).cloned().collect())
+    }
+
     fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
         let leases = self.state.leases.values().filter(|lease| lease.server == server);
         Ok(leases.take(limit).cloned().collect())

@@ -83,6 +83,9 @@ pub trait Transaction {
     fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError>;
     /// Leases that have expired at this instant, at most `limit`, the oldest first.
     fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Leases that expire later than `after_ms`, at most `limit`.
+    fn expiring_after(&mut self, after_ms: u64, limit: usize)
+    -> Result<Vec<HeldLease>, StoreError>;
     /// Leases at a server, by its name, at most `limit`.
     fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
     /// Adds a lease, or changes the one of that number.

@@ -180,6 +180,14 @@ pub(super) fn leases_are_found_by_all_that_they_hold(store: &mut dyn Store) {
         assert_eq!(tx.expired(100, 9)?, [d.clone(), b.clone()]);
         assert_eq!(tx.expired(300, 9)?, [d.clone(), b.clone(), c.clone(), a.clone()]);
         assert_eq!(tx.expired(LARGEST - 1, 2)?, [d.clone(), b.clone()]);
+        let later = |tx: &mut dyn Transaction, after_ms, limit| {
+            let found = tx.expiring_after(after_ms, limit);
+            let mut ids: Vec<u64> = found.expect("it answers").iter().map(|it| it.id).collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!((later(tx, 99, 9), later(tx, 100, 9)), (vec![1, 2, 3, 4, 5], vec![1, 3, 5]));
+        assert_eq!((later(tx, LARGEST, 9), later(tx, 0, 2).len()), (vec![], 2));
         let mut east = tx.leases_at("east", 9)?;
         east.sort_by_key(|lease| lease.id);
         assert_eq!(east.iter().map(|lease| lease.id).collect::<Vec<_>>(), [1, 4, 5]);

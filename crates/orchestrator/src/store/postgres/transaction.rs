@@ -342,6 +342,16 @@ impl Transaction for PostgresTransaction<'_> {
         Ok(found)
     }
 
+    fn expiring_after(
+        &mut self,
+        after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<HeldLease>, StoreError> {
+        self.leases_where("expires_ms > $1 ORDER BY id", &to_instant(after_ms), limit)?;
+        let held = self.rows.leases.present().filter(|lease| lease.expires_ms > after_ms);
+        Ok(held.take(limit).cloned().collect())
+    }
+
     fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
         self.leases_where("server = $1 ORDER BY id", &server, limit)?;
         let held = self.rows.leases.present().filter(|lease| lease.server == server);

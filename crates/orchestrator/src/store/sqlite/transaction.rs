@@ -167,6 +167,15 @@ impl Transaction for SqliteTransaction<'_> {
         self.leases(condition, params![to_instant(now_ms), limit as i64])
     }
 
+    fn expiring_after(
+        &mut self,
+        after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<HeldLease>, StoreError> {
+        let condition = "expires_ms > ? ORDER BY id LIMIT ?";
+        self.leases(condition, params![to_instant(after_ms), limit as i64])
+    }
+
     fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
         self.leases("server = ? ORDER BY id LIMIT ?", params![server, limit as i64])
     }
