@@ -10,7 +10,7 @@ use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use ring::signature::Ed25519KeyPair;
 use tokio_stream::StreamExt as _;
-use underload_fleet::bins::Bins;
+use underload_fleet::bins::{Bins, value_of};
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::message::{Numbered, Results};
 use underload_fleet::orchestrator::{Orchestrator, Settings};
@@ -86,16 +86,18 @@ impl Drop for Server {
 fn results(sequences: std::ops::RangeInclusive<u64>) -> Results {
     let series = |sequence: u64| {
         let mut bins = Bins::default();
-        bins.add_to(sequence as u16 % 900, 100);
+        let bin = 300 + sequence as u16 % 600;
+        bins.add_to(bin, 100);
+        let us = Some(value_of(bin) as u64);
         SeriesResult {
             dscp: 0,
             sent: 100,
             lost: 0,
             bins,
-            p50_us: Some(9_000),
-            p99_us: Some(9_000),
-            mean_us: Some(9_000),
-            max_us: Some(9_000),
+            p50_us: us,
+            p99_us: us,
+            mean_us: us,
+            max_us: us,
         }
     };
     let result = |sequence| RunResult {

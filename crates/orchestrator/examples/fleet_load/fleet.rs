@@ -206,9 +206,9 @@ fn series(dscp: u8, probes: u64) -> SeriesResult {
         lost: 0,
         bins,
         p50_us: Some(3_300),
-        p99_us: Some(4_800),
+        p99_us: Some(4_500),
         mean_us: Some(3_500),
-        max_us: Some(5_000),
+        max_us: Some(4_510),
     }
 }
 
