@@ -1,12 +1,14 @@
 //! The comparison that a scenario declares, as its first sentences.
 
+use std::collections::BTreeSet;
+
 use underload_record::metric_of;
 use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, Phase, Quantile};
 
 use crate::subject::Subject;
 use crate::verdict::{
-    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, TOLD, certainty, factor, too_few,
-    trials, unequal_rates,
+    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, TOLD, certainty, factor, most_lost,
+    too_few, trials, unequal_rates,
 };
 use crate::words::{count, significant};
 
@@ -21,16 +23,46 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
         .into_iter()
         .filter_map(|(arm, other)| Some((named(arm)?, other.and_then(named))))
         .collect();
-    let compared: Vec<Compared<'_>> =
-        pairs.iter().filter_map(|(arm, other)| Compared::of(headline, arm, (*other)?)).collect();
-    Some(match compared.as_slice() {
-        [] => vec![alone(headline, &pairs)],
-        [only] => [Some(only.sentence(headline)), only.certainty()].into_iter().flatten().collect(),
-        several => vec![middle(headline, several)],
-    })
+    let lists = pairs.iter().map(|(arm, other)| {
+        other.map_or_else(Vec::new, |other| Compared::all(headline, arm, other))
+    });
+    let compared = together(lists.collect(), |pair| pair.own.quantile);
+    let (mut lines, told) = match compared.as_slice() {
+        [] => return Some(alone(headline, &pairs)),
+        [only] => {
+            let lines = [Some(only.sentence(headline)), only.certainty()];
+            (lines.into_iter().flatten().collect(), 1)
+        }
+        several => (vec![middle(headline, several)], several.len()),
+    };
+    lines.extend(untold(pairs.len() - told, "pair of arms", "pairs of arms"));
+    Some(lines)
+}
+
+/// Of each list the element with one and the same statistic: the highest that all can tell, or that
+/// most can.
+fn together<T>(lists: Vec<Vec<T>>, quantile: impl Fn(&T) -> Option<Quantile>) -> Vec<T> {
+    let tells = |list: &&Vec<T>, wanted| list.iter().any(|element| quantile(element) == wanted);
+    let all: BTreeSet<Option<Quantile>> = lists.iter().flatten().map(&quantile).collect();
+    let by_number = |wanted: &Option<Quantile>| {
+        (lists.iter().filter(|list| tells(list, *wanted)).count(), *wanted)
+    };
+    let Some(common) = all.into_iter().max_by_key(by_number) else { return Vec::new() };
+    let of_list = |list: Vec<T>| list.into_iter().find(|element| quantile(element) == common);
+    lists.into_iter().filter_map(of_list).collect()
+}
+
+/// How many more there are that the sentence about several cannot speak of.
+fn untold(number: usize, one: &str, several: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("One more {one} has too few samples or none.")),
+        more => Some(format!("{more} more {several} have too few samples or none.")),
+    }
 }
 
 /// A number of an arm, by its name without its statistic and that statistic.
+#[derive(Clone, Copy)]
 struct Number<'a> {
     value: f64,
     unit: &'a str,
@@ -138,20 +170,17 @@ struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    fn of(headline: &Headline, arm: &'a Subject<'a>, other: &'a Subject<'a>) -> Option<Self> {
+    /// By every statistic that both can tell, the highest first.
+    fn all(headline: &Headline, arm: &'a Subject<'a>, other: &'a Subject<'a>) -> Vec<Self> {
         let others = match headline.baseline_metric.as_str() {
             "" => Number::all(other, &headline.metric),
             other_metric => Number::all(other, other_metric),
         };
-        let own = Number::all(arm, &headline.metric);
-        // The highest statistic that both can tell.
-        let alike = own.into_iter().find_map(|own| {
-            let same = others.iter().position(|others| others.quantile == own.quantile)?;
-            Some((own, same))
-        });
-        let (own, same) = alike?;
-        let others = others.into_iter().nth(same)?;
-        Some(Self { arm, other, own, others })
+        let alike = |own: Number<'a>| {
+            let others = others.iter().find(|others| others.quantile == own.quantile)?;
+            Some(Self { arm, other, own, others: *others })
+        };
+        Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect()
     }
 
     /// The baseline's number over the arm's, where that says something.
@@ -228,7 +257,8 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// What of an arm's name is the same in all that a pattern names: `bode` of `bode/*/*`.
+/// What of an arm's name is the same in all that a pattern names: `bode` of `bode/*/*`, nothing of
+/// `*/*`.
 fn common(pattern: &str) -> String {
     let parts = pattern.split('/').map(|part| part.replace('*', ""));
     let parts: Vec<String> = parts
@@ -253,24 +283,29 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let says = &headline.says;
     let instead = match (headline.baseline.as_str(), headline.baseline_says.as_str()) {
         ("", words) => format!(" than that of {words}"),
-        (baseline, "") => format!(" than with {}", common(baseline)),
-        (baseline, words) => format!(" than that of {words} with {}", common(baseline)),
+        (baseline, words) => match (words, common(baseline).as_str()) {
+            ("", "") => " than with its counterpart".to_owned(),
+            ("", same) => format!(" than with {same}"),
+            (words, "") => format!(" than that of {words}"),
+            (words, same) => format!(" than that of {words} with {same}"),
+        },
+    };
+    let the = match common(&headline.arm).as_str() {
+        "" => "The".to_owned(),
+        same => format!("With {same} the"),
     };
     let which = match (like_it, of_all) {
         (2, 2) => "in both pairs of arms".to_owned(),
         (all, of_all) if all == of_all => format!("in all {of_all} pairs of arms"),
         _ => format!("in {like_it} of {of_all} pairs of arms"),
     };
-    let lost = pairs.iter().filter_map(|pair| Some(pair.own.latency?.lost_percent()));
-    let lost = lost.reduce(f64::max).filter(|most| *most >= LOSS_PERCENT);
-    let lost = lost.map_or(String::new(), |most| {
-        format!("; up to {} % of its probes were lost", significant(most))
-    });
+    let lost = most_lost(
+        pairs.iter().flat_map(|pair| [pair.own.latency, pair.others.latency].into_iter().flatten()),
+    );
     let carried = carried(pairs).map_or(String::new(), |words| format!("; {words}"));
     format!(
-        "With {} the {says} is {than}{at}{instead} {which}; the pair in the middle is {}, {} \
-         against {}{}{carried}{lost}.",
-        common(&headline.arm),
+        "{the} {says} is {than}{at}{instead} {which}; the pair in the middle is {}, {} against \
+         {}{}{carried}{lost}.",
         middle.arm.called(),
         significant(middle.own.value),
         middle.others.words(says),
@@ -302,34 +337,30 @@ fn carried(pairs: &[Compared<'_>]) -> Option<String> {
 }
 
 /// A number that is held against nothing, or that nothing could be held against.
-fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) -> String {
+fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) -> Vec<String> {
     let says = &headline.says;
-    let numbers: Vec<(&Subject<'_>, Number<'_>)> = pairs
-        .iter()
-        .filter_map(|(arm, _)| Some((*arm, Number::all(arm, &headline.metric).into_iter().next()?)))
-        .collect();
-    let by_value = |a: &&(&Subject<'_>, Number<'_>), b: &&(&Subject<'_>, Number<'_>)| {
-        a.1.value.total_cmp(&b.1.value)
-    };
-    let ends = numbers.iter().min_by(by_value).zip(numbers.iter().max_by(by_value));
-    match (numbers.as_slice(), ends) {
+    let lists = pairs.iter().map(|(arm, _)| {
+        let all = Number::all(arm, &headline.metric).into_iter();
+        all.map(|number| (arm.called(), number)).collect()
+    });
+    let numbers = together(lists.collect(), |(_, number)| number.quantile);
+    let value = |of: &(String, Number<'_>)| of.1.value;
+    let least = numbers.iter().min_by(|a, b| value(a).total_cmp(&value(b)));
+    let most = numbers.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
+    let lost = most_lost(numbers.iter().filter_map(|(_, number)| number.latency));
+    let line = match (numbers.as_slice(), least.zip(most)) {
         ([(arm, only)], _) => {
-            format!(
-                "With {} the {says} is {}{}.",
-                arm.called(),
-                only.words(says),
-                at(only.quantile)
-            )
+            format!("With {arm} the {says} is {}{}{lost}.", only.words(says), at(only.quantile))
         }
         (several, Some(((least, low), (most, high)))) => format!(
-            "The {says}{} goes from {} ({}) to {} ({}) over {}.",
+            "The {says}{} goes from {} ({least}) to {} ({most}) over {}{lost}.",
             at(high.quantile),
             significant(low.value),
-            least.called(),
             high.words(says),
-            most.called(),
             count(several.len() as u64, "arm")
         ),
-        _ => format!("The {says}, which this scenario is about, was not measured."),
-    }
+        _ => return vec![format!("The {says}, which this scenario is about, was not measured.")],
+    };
+    let untold = untold(pairs.len() - numbers.len(), "arm", "arms");
+    [Some(line), untold].into_iter().flatten().collect()
 }

@@ -86,13 +86,22 @@ impl<'a> Subject<'a> {
         let suffix = &self.name[name.len()..];
         if label.is_empty() {
             self.name.clone()
-        } else if label.starts_with(name.as_str()) {
+        } else if self.is_in_label() {
             format!("{label}{suffix}")
         } else if suffix.is_empty() {
             format!("{name} ({label})")
         } else {
             format!("{name}{suffix}: {label}")
         }
+    }
+
+    /// Whether the label says the name: as that of a discipline, not as the letters that one begins
+    /// with.
+    fn is_in_label(&self) -> bool {
+        let (name, label) = (&self.arm.name, &self.arm.label);
+        let rest = label.strip_prefix(name.as_str());
+        let is_whole = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', ' ']));
+        is_whole && !name.contains(':')
     }
 
     /// As a heading has it: the name, or what says more where that says nothing.
@@ -113,9 +122,9 @@ impl<'a> Subject<'a> {
     /// As a sentence calls it: by its name, or by its disciplines where the name says less and no
     /// other arm stands beside it.
     pub(crate) fn called(&self) -> String {
-        let (name, label) = (&self.arm.name, &self.arm.label);
+        let name = &self.arm.name;
         let is_alone = self.run.record.arms.len() == 1;
-        let says_less = name == UNNAMED || is_alone && label.starts_with(name.as_str());
+        let says_less = name == UNNAMED || is_alone && self.is_in_label();
         if says_less { self.title() } else { self.name.clone() }
     }
 

@@ -81,9 +81,10 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
             (Some(lines), _) => lines,
             (None, []) => vec![no_latency(subjects)],
             (None, [only]) => vec![single(only)],
-            (None, several) => latency_lines(several, &alike),
+            (None, several) => latency_lines(several, &own, &alike),
         },
     };
+    lines.extend(all_lost(&own));
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     lines.extend(applications(&own, &alike));
     lines.extend(expectations(runs));
@@ -175,11 +176,41 @@ fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, u64, u64
     TOLD.into_iter().find_map(both)
 }
 
+/// The probes of an arm's headline under load, where all were lost.
+fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
+    let load = subject.summary.headline(Phase::Load)?;
+    (load.sent > 0 && load.lost == load.sent).then_some(load)
+}
+
+/// That the headline's probes of an arm all were lost: no number tells of it.
+fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
+    let line = |(subject, load): (&Subject<'_>, &ArmLatency)| {
+        let of_probe = if open_loop(subject).len() > 1 {
+            format!(" of the flow {}", load.probe)
+        } else {
+            String::new()
+        };
+        let (called, sent) = (subject.called(), count(load.sent, "probe"));
+        format!("With {called} all {sent}{of_probe} under load were lost.")
+    };
+    let lost = || own.iter().filter_map(|subject| Some((*subject, vanished(subject)?)));
+    let mut lines: Vec<String> = lost().take(MOST_LINES).map(line).collect();
+    let more = lost().count().saturating_sub(MOST_LINES);
+    lines.extend((more > 0).then(|| format!("So they were with {}.", count_more(more))));
+    lines
+}
+
+/// `12 % of its probes were lost`, where that is worth a word.
+fn loss(load: &ArmLatency) -> Option<String> {
+    let lost = load.lost_percent();
+    (lost >= LOSS_PERCENT).then(|| format!("{} % of its probes were lost", significant(lost)))
+}
+
 fn single(only: &Subject<'_>) -> String {
     format!("With {} the working latency is {}.", only.called(), own_words(only))
 }
 
-/// `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at p99`.
+/// `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at p99`, and the loss.
 fn own_words(subject: &Subject<'_>) -> String {
     let Some(load) = working(subject) else { return "unknown".to_owned() };
     let Some(p50) = load.value_ns(Quantile::P50) else { return "unknown".to_owned() };
@@ -194,7 +225,8 @@ fn own_words(subject: &Subject<'_>) -> String {
     let high = high.map_or(String::new(), |(quantile, value)| {
         format!("; {} ms at {}", ms(value), quantile.name())
     });
-    format!("{} ms at p50{against_idle}{high}", ms(p50))
+    let lost = loss(load).map_or(String::new(), |words| format!("; {words}"));
+    format!("{} ms at p50{against_idle}{high}{lost}", ms(p50))
 }
 
 /// Every arm that may be compared with the first, largest effect first.
@@ -224,15 +256,19 @@ fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     others.take(MOST_BESIDES).map(|comparison| comparison.sentence()).collect()
 }
 
-/// Sentences about several arms that have a working latency.
-fn latency_lines(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
+/// Sentences about several arms that have a working latency, of all those of the run.
+fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let comparisons = comparisons(alike);
-    let Some(headline) = comparisons.first() else { return apart(loaded) };
+    let Some(headline) = comparisons.first() else { return apart(loaded, own.len(), alike) };
     let mut lines = vec![headline.sentence()];
     lines.extend(headline.certainty());
-    let told = comparisons.iter().skip(1).take(MOST_LINES);
-    lines.extend(told.map(Comparison::sentence));
-    let untold = loaded.len() - 1 - comparisons.len().min(MOST_LINES + 1);
+    let told = &comparisons[..comparisons.len().min(1 + MOST_LINES)];
+    lines.extend(told.iter().skip(1).map(Comparison::sentence));
+    let is_told = |arm: &Subject<'_>| {
+        let both = told.iter().flat_map(|comparison| [comparison.first, comparison.other]);
+        vanished(arm).is_some() || both.into_iter().any(|it| it.position == arm.position)
+    };
+    let untold = own.iter().filter(|arm| !is_told(arm)).count();
     lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
     lines
 }
@@ -241,8 +277,9 @@ fn count_more(arms: usize) -> String {
     if arms == 1 { "one more arm".to_owned() } else { format!("{arms} more arms") }
 }
 
-/// Arms that nothing is compared of: steps of a measurement one by one, others by their range.
-fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
+/// Arms that nothing is compared of, of so many: steps of a measurement one by one, others by their
+/// range.
+fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {
         let line = |subject: &&Subject<'_>| {
@@ -259,16 +296,34 @@ fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
     let found = TOLD.into_iter().find_map(|quantile| Some((quantile, all(quantile)?)));
     let line = found.and_then(|(quantile, values)| {
         let (low, high) = (values.iter().min()?, values.iter().max()?);
+        let of_arms = match values.len() {
+            number if number == all_arms => format!("the {number} arms"),
+            number => format!("{number} of {all_arms} arms"),
+        };
+        // Where there are arms to compare it is their probes that tell nothing.
+        let why = if alike.others.is_empty() {
+            "; no arm is known to differ from the first in its queue or its load alone, so none is \
+             compared with it"
+        } else {
+            ""
+        };
+        let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
         Some(format!(
-            "The working latency of the {} arms lies between {} and {} ms at {}; no arm is known \
-             to differ from the first in its queue or its load alone, so none is compared with it.",
-            values.len(),
+            "The working latency of {of_arms} lies between {} and {} ms at {}{lost}{why}.",
             ms(*low),
             ms(*high),
             quantile.name()
         ))
     });
     line.into_iter().collect()
+}
+
+/// `; up to 12 % of their probes were lost`, where that is worth a word.
+pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
+    let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);
+    most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
+        format!("; up to {} % of their probes were lost", significant(most))
+    })
 }
 
 /// The first arm and one that differs from it in one thing, by the probe in which they differ most.
@@ -452,10 +507,14 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let words = |load: &ArmLatency, p50: u64, change: String| {
         let p99 = load.told_ns(Quantile::P99);
         let p99 = p99.map_or(String::new(), |p99| format!(", {} at p99", ms(p99)));
-        format!("{} ms at p50{change}{p99}", ms(p50))
+        let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
+        format!("{} ms at p50{change}{p99}{lost}", ms(p50))
     };
     let same = |other: &&Subject<'_>| other.run_number != arm.run_number && is_same_arm(arm, other);
     let line = |other: &Subject<'_>| {
+        if let Some(load) = vanished(other) {
+            return Some(format!("{} lost all {}", other.name, count(load.sent, "probe")));
+        }
         let load = working(other)?;
         let others = load.value_ns(Quantile::P50)?;
         let change = (others as f64 / (p50 as f64).max(1.0) - 1.0) * 100.0;

@@ -4,11 +4,23 @@ use underload_record::schema::{Headline, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_report::summary_lines;
 
+use crate::losses::lose;
 use crate::page::conclude_all;
 
 /// The first lines of a run with this headline, of two trials per arm.
 fn lines(queues: &[Queue], headline: Headline) -> Vec<String> {
+    lines_of(queues, headline, &[])
+}
+
+/// The same, where these arms lose all but so many samples of each trial.
+fn lines_of(queues: &[Queue], headline: Headline, kept: &[(&str, usize)]) -> Vec<String> {
     let mut trials = synthetic::trials(queues, 2, 10_000_000);
+    for trial in &mut trials {
+        let of_arm = kept.iter().find(|(arm, _)| *arm == trial.record.arm);
+        if let Some((_, kept)) = of_arm {
+            lose(trial, *kept);
+        }
+    }
     let slow = |arm: &str| arm.starts_with("docsis-pie");
     for trial in trials.iter_mut().filter(|trial| slow(&trial.record.arm)) {
         trial.record.flows[0].goodput_up_bit_per_s = Some(950_000);
@@ -83,4 +95,41 @@ fn without_a_baseline_the_number_stands_alone() {
     );
     let line = &lines(&TWO, headline("nobody/has_this", "*", ""))[0];
     assert_eq!(line, "The wait, which this scenario is about, was not measured.");
+}
+
+#[test]
+fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
+    // Of 60 samples in two trials there is no 99th percentile.
+    let few = [("docsis-pie", 30)];
+    let said = lines_of(&TWO, headline("load.rtt.p99", "*", ""), &few);
+    assert!(
+        said[0].starts_with("The wait at p90 goes from 27.4 (docsis-pie) to 249 ms"),
+        "{said:?}"
+    );
+    assert!(said[0].ends_with(" over 2 arms; up to 95.7 % of their probes were lost."), "{said:?}");
+    let named = |name, queue: Queue| Queue { name, ..queue };
+    let queues = [
+        named("buffer-control/a", BUFFER_CONTROL),
+        named("buffer-control/b", BUFFER_CONTROL),
+        named("docsis-pie/a", DOCSIS_PIE),
+        named("docsis-pie/b", DOCSIS_PIE),
+    ];
+    let pairs = headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*");
+    let said = lines_of(&queues, pairs.clone(), &[("docsis-pie/b", 30)]);
+    assert!(said[0].contains("the wait is lower at p90 than"), "{said:?}");
+    let said = lines_of(&queues, pairs, &[("docsis-pie/b", 0)]);
+    assert!(said[0].starts_with("With docsis-pie/a the wait is 29.0 ms at p99"), "{said:?}");
+    assert_eq!(said[2], "One more pair of arms has too few samples or none.");
+}
+
+#[test]
+fn arms_whose_names_have_nothing_in_common_are_not_named() {
+    let declared = Headline {
+        baseline_metric: "idle.rtt.p50".to_owned(),
+        baseline_says: "an idle line".to_owned(),
+        ..headline("load.rtt.p50", "*", "")
+    };
+    let line = &lines(&TWO, declared)[0];
+    let start = "The wait is higher at p50 than that of an idle line in both pairs of arms;";
+    assert!(line.starts_with(start), "{line}");
 }

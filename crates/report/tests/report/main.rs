@@ -2,6 +2,7 @@
 
 mod applications;
 mod headline;
+mod losses;
 mod metrics;
 mod page;
 mod service_flows;

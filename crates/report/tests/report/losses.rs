@@ -1,0 +1,77 @@
+//! What is said of probes that did not come back.
+
+use underload_record::schema::World;
+use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue, Trial};
+use underload_record::trial_latencies;
+use underload_report::{summary_lines, table};
+use underload_store::RunData;
+
+use crate::page::conclude_all;
+
+/// A trial in which all samples under load but the first so many are lost.
+pub fn lose(trial: &mut Trial, kept: usize) {
+    let loaded = trial.samples.iter_mut().filter(|sample| sample.scheduled_ns >= 6_000_000_000);
+    for sample in loaded.skip(kept) {
+        sample.rtt_ns = None;
+    }
+    let record = &mut trial.record;
+    record.latencies = trial_latencies(&trial.samples, &record.flows, &record.phases);
+}
+
+/// A run of two trials per arm in which these arms lose all but so many samples of each trial.
+fn run(queues: &[Queue], kept: &[(&str, usize)]) -> RunData {
+    let mut trials = synthetic::trials(queues, 2, 10_000_000);
+    for trial in &mut trials {
+        let of_arm = kept.iter().find(|(arm, _)| *arm == trial.record.arm);
+        if let Some((_, kept)) = of_arm {
+            lose(trial, *kept);
+        }
+    }
+    let mut record = synthetic::record(World::Sim, queues);
+    record.expectations.clear();
+    conclude_all(record, trials)
+}
+
+fn named(name: &'static str, queue: Queue) -> Queue {
+    Queue { name, ..queue }
+}
+
+#[test]
+fn an_arm_without_an_answer_is_named_and_counted_once() {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, named("other", FQ_CODEL)];
+    let run = run(&queues, &[("fq-codel", 0), ("other", 0)]);
+    let lines = summary_lines(&[run]);
+    assert!(lines[0].contains("the working latency is 29.1 ms at p99 against 261 ms"), "{lines:?}");
+    let lost = "With fq-codel all 1400 probes under load were lost.";
+    assert_eq!(lines[2], lost, "{lines:?}");
+    assert_eq!(lines[3], "With other all 1400 probes under load were lost.");
+    assert_eq!(lines.len(), 4, "no more arms than there are: {lines:?}");
+}
+
+#[test]
+fn the_reason_why_nothing_is_compared_is_the_true_one() {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL];
+    let lines = summary_lines(&[run(&queues, &[("buffer-control", 0), ("docsis-pie", 3)])]);
+    assert_eq!(
+        lines,
+        [
+            "The working latency of 2 of 3 arms lies between 18.8 and 24.7 ms at p50; up to 99.6 \
+             % of their probes were lost.",
+            "With buffer-control all 1400 probes under load were lost.",
+        ]
+    );
+}
+
+#[test]
+fn a_latency_of_few_probes_says_how_many_were_lost() {
+    let data = run(&[DOCSIS_PIE], &[("docsis-pie", 70)]);
+    let lines = summary_lines(std::slice::from_ref(&data));
+    assert!(lines[0].ends_with("; 90.0 % of its probes were lost."), "{lines:?}");
+    assert!(table(&[data.clone()]).contains("1260"), "the premise");
+    let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
+    let alone = summary_lines(std::slice::from_ref(&silent));
+    assert!(alone[1].contains("all 1400 probes under load were lost."), "{alone:?}");
+    // The same arm in two runs.
+    let both = summary_lines(&[data, silent]);
+    assert!(both.iter().any(|line| line.contains("lost all 1400 probes.")), "{both:?}");
+}
