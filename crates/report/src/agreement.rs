@@ -6,17 +6,28 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use underload_record::metric;
-use underload_record::schema::RunRecord;
+use underload_record::schema::{ArmSummary, Phase, Quantile, RunRecord};
 
 use crate::words::{plain_text, significant};
 
-/// What is compared: metric, unit, and how far the two may differ, percent of the reference.
-const COMPARED: [(&str, &str, f64); 4] = [
-    ("load.rtt.p50", "ms", 15.0),
-    ("load.rtt.p99", "ms", 15.0),
-    ("goodput.up", "Mbit/s", 5.0),
-    ("goodput.down", "Mbit/s", 5.0),
+/// What is compared: metric, unit, and how far the two may differ.
+const COMPARED: [(&str, &str, Allowed); 5] = [
+    ("load.rtt.p50", "ms", Allowed::Percent(15.0)),
+    ("load.rtt.p99", "ms", Allowed::Percent(15.0)),
+    ("load.loss", "%", Allowed::Apart(1.0)),
+    ("goodput.up", "Mbit/s", Allowed::Percent(5.0)),
+    ("goodput.down", "Mbit/s", Allowed::Percent(5.0)),
 ];
+
+/// How far two numbers may be from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Allowed {
+    /// Percent of the reference.
+    Percent(f64),
+    /// In the metric's own unit: of a share of next to nothing no percentage says anything.
+    Apart(f64),
+}
 
 /// One number of an arm in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,50 +38,79 @@ pub struct Agreement {
     pub metric: &'static str,
     /// Unit of the metric.
     pub unit: &'static str,
-    /// What the run that is examined has; `None`: nothing valid.
+    /// What the run that is examined has; `None`: nothing valid, or too few samples to tell it.
     pub value: Option<f64>,
-    /// The metric's value in the reference run.
+    /// The metric's value in the reference run, likewise.
     pub reference: Option<f64>,
-    /// Difference in percent of the reference; `None` when either is missing.
-    pub difference_percent: Option<f64>,
-    /// Largest difference that meets it, percent.
-    pub tolerance_percent: f64,
+    /// By how much the value is larger, in percent of the reference or in `unit`, as `allowed`
+    /// has it; `None` when either is missing, or the reference is nothing to take percents of.
+    pub difference: Option<f64>,
+    /// Largest difference that meets it.
+    pub allowed: Allowed,
 }
 
 impl Agreement {
-    /// Whether the difference is within the tolerance; `None` when there is none to judge.
+    fn of(
+        arm: &str,
+        compared: (&'static str, &'static str, Allowed),
+        (value, reference): (Option<f64>, Option<f64>),
+    ) -> Self {
+        let (metric, unit, allowed) = compared;
+        let difference = value.zip(reference).and_then(|(value, reference)| match allowed {
+            Allowed::Percent(_) if reference > 0.0 => Some(100.0 * (value - reference) / reference),
+            Allowed::Percent(_) => None,
+            Allowed::Apart(_) => Some(value - reference),
+        });
+        Self { arm: arm.to_owned(), metric, unit, value, reference, difference, allowed }
+    }
+
+    /// Whether the two agree: a number that the reference has and the run has not is missed.
+    /// `None` when the reference has none.
     pub fn is_met(&self) -> Option<bool> {
-        self.difference_percent.map(|difference| difference.abs() <= self.tolerance_percent)
+        let (Allowed::Percent(most) | Allowed::Apart(most)) = self.allowed;
+        self.reference?;
+        Some(self.difference.is_some_and(|difference| difference.abs() <= most))
+    }
+
+    fn words(&self) -> (String, String) {
+        match self.allowed {
+            Allowed::Percent(most) => {
+                let difference = self.difference.map(|percent| format!("{percent:+.1} %"));
+                (difference.unwrap_or_default(), format!("{most:.0} %"))
+            }
+            Allowed::Apart(most) => {
+                let difference = self.difference.map(|apart| format!("{apart:+.2}"));
+                (difference.unwrap_or_default(), format!("{most:.2}"))
+            }
+        }
     }
 }
 
-/// Working latency and goodput of every arm that both runs have, in the order of `run`. Latency may
-/// differ by 15 %, goodput by 5 %.
+/// Working latency, loss of probes and goodput of every arm that both runs have, in the order of
+/// `run`. Latency may differ by 15 %, loss by 1 in 100 probes, goodput by 5 %.
 pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
     let mut rows = Vec::new();
     for summary in &run.summaries {
         let other = reference.summaries.iter().find(|other| other.arm == summary.arm);
         let Some(other) = other else { continue };
-        for (name, unit, tolerance_percent) in COMPARED {
-            let (value, expected) = (metric(summary, name), metric(other, name));
+        for compared in COMPARED {
+            let both = (told(summary, compared.0), told(other, compared.0));
             // A direction without load has no goodput, or next to none.
-            let is_idle = |value: Option<f64>| value.is_none_or(|value| value <= 0.0);
-            if is_idle(value) && is_idle(expected) {
-                continue;
+            let is_nothing = |value: Option<f64>| value.is_none_or(|value| value <= 0.0);
+            if !(is_nothing(both.0) && is_nothing(both.1)) {
+                rows.push(Agreement::of(&summary.arm, compared, both));
             }
-            let difference = |(value, expected): (f64, f64)| 100.0 * (value - expected) / expected;
-            rows.push(Agreement {
-                arm: summary.arm.clone(),
-                metric: name,
-                unit,
-                value,
-                reference: expected,
-                difference_percent: value.zip(expected.filter(|e| *e > 0.0)).map(difference),
-                tolerance_percent,
-            });
         }
     }
     rows
+}
+
+/// A metric, where there are enough samples to tell it.
+fn told(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let quantile = name.strip_prefix("load.rtt.").and_then(Quantile::from_name);
+    let is_told = |quantile| summary.headline(Phase::Load)?.told_ns(quantile);
+    let is_guess = quantile.is_some_and(|quantile| is_told(quantile).is_none());
+    metric(summary, name).filter(|_| !is_guess)
 }
 
 /// The comparison for a terminal: a line per number, then how many are met, then the arms that only
@@ -89,7 +129,7 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     }
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     for row in &rows {
-        let difference = row.difference_percent.map_or(String::new(), |d| format!("{d:+.1} %"));
+        let (difference, allowed) = row.words();
         let verdict = match row.is_met() {
             Some(true) => "met",
             Some(false) => "missed",
@@ -97,14 +137,14 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>5.0} %  {}",
+            "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>7}  {}",
             row.arm,
             row.metric,
             number(row.value),
             number(row.reference),
             row.unit,
             difference,
-            row.tolerance_percent,
+            allowed,
             verdict
         );
     }

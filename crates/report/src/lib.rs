@@ -35,7 +35,7 @@ mod table;
 mod verdict;
 mod words;
 
-pub use agreement::{Agreement, agreement_table, agreements};
+pub use agreement::{Agreement, Allowed, agreement_table, agreements};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};

@@ -6,7 +6,8 @@ use underload_record::schema::World;
 use underload_report::{agreement_table, agreements, load, table};
 use underload_store::RunDir;
 
-use crate::page::run;
+use crate::losses::lose;
+use crate::page::{conclude_all, run};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 #[test]
@@ -27,6 +28,21 @@ docsis-pie:profile=rfc,target=10ms, 2 trials
 ";
     assert_eq!(text, expected);
     assert!(text.lines().all(|line| line.chars().count() <= 100));
+}
+
+#[test]
+fn a_name_is_left_out_only_where_the_label_says_it() {
+    let title = |name, spec| {
+        let text = table(&[run(World::Sim, &[Queue { name, spec, ..DOCSIS_PIE }], 1, 20_000_000)]);
+        let line = text.lines().find(|line| line.ends_with(", 1 trial")).unwrap_or_default();
+        line.trim_end_matches(", 1 trial").to_owned()
+    };
+    for said in ["pie", "pie:target=5ms", "pie before 10mbit up"] {
+        assert_eq!(title("pie", said), said);
+    }
+    for (name, label) in [("d", "diffserv:high=[]"), ("fifo:limit", "fifo:limit=180p")] {
+        assert_eq!(title(name, label), format!("{name} ({label})"));
+    }
 }
 
 #[test]
@@ -86,11 +102,34 @@ comcast/upstream: sim against live
   arm         metric          first   second          differs allowed
   docsis-pie  load.rtt.p50     30.0     24.0 ms       +25.4 %    15 %  missed
   docsis-pie  load.rtt.p99     35.1     29.1 ms       +20.8 %    15 %  missed
+  docsis-pie  load.loss       0.143    0.143 %          +0.00    1.00  met
   docsis-pie  goodput.up       9.43     9.43 Mbit/s    +0.0 %     5 %  met
-  1 of 3 met
+  2 of 4 met
   only in the first: fq-codel
   only in the second: buffer-control
 ";
     assert_eq!(text, expected);
     assert!(agreements(&live, &live).iter().all(|row| row.is_met() == Some(true)));
+}
+
+#[test]
+fn a_run_that_lost_its_probes_agrees_with_none_that_did_not() {
+    let with = |kept: Option<usize>| {
+        let mut trials = synthetic::trials(&[DOCSIS_PIE], 1, 10_000_000);
+        if let Some(kept) = kept {
+            lose(&mut trials[0], kept);
+        }
+        conclude_all(synthetic::record(World::Sim, &[DOCSIS_PIE]), trials).record
+    };
+    let (whole, few, none) = (with(None), with(Some(3)), with(Some(0)));
+    let met = |run, reference| -> Vec<(&str, Option<bool>)> {
+        agreements(run, reference).iter().map(|row| (row.metric, row.is_met())).collect()
+    };
+    let (yes, no) = (Some(true), Some(false));
+    let missed =
+        |p50| [("load.rtt.p50", p50), ("load.rtt.p99", no), ("load.loss", no), ("goodput.up", yes)];
+    assert_eq!(met(&none, &whole), missed(no));
+    assert_eq!(met(&few, &whole)[1..], missed(no)[1..], "3 samples have no 99th percentile");
+    assert_eq!(met(&whole, &none)[0], ("load.rtt.p50", None), "the reference has none");
+    assert_eq!(met(&few, &few)[1], ("load.loss", yes), "what neither tells is no row");
 }
