@@ -8,7 +8,7 @@ use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, 
 use crate::subject::Subject;
 use crate::verdict::{
     ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, TOLD, certainty, factor, most_lost,
-    too_few, trials, unequal_rates,
+    same_trials, too_few, trials, unequal_rates,
 };
 use crate::words::{count, significant};
 
@@ -238,6 +238,9 @@ impl<'a> Compared<'a> {
                 certainty((self.other, others), (self.arm, own), quantile)
             }
             _ => {
+                if let Some(words) = same_trials(self.other, self.arm) {
+                    return Some(words);
+                }
                 let repeats = self.arm.trials().count().min(self.other.trials().count());
                 Some(match repeats {
                     0..FEW_REPEATS => too_few(repeats),

@@ -417,6 +417,9 @@ pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
 
 /// How sure the repeats make us, from the trials' own quantiles.
 pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<String> {
+    if let Some(words) = same_trials(first.0, other.0) {
+        return Some(words);
+    }
     let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
         let distributions = subject.trials().filter_map(|trial| {
             let mut latencies = trial.latencies.iter();
@@ -457,6 +460,16 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
         quantile.name(),
         significant(low),
         significant(high)
+    ))
+}
+
+/// What is said of a comparison where the repeats of an arm are one and the same trial.
+pub(crate) fn same_trials(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
+    let same = [first, other].into_iter().find(|arm| arm.repeats_itself())?;
+    let (all, called) = (trials(same.trials().count()), same.called());
+    Some(format!(
+        "The {all} of {called} are one and the same, because nothing in them is random, and do not \
+         say how sure that is; a start_jitter of its flows makes trials differ."
     ))
 }
 

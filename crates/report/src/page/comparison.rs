@@ -8,7 +8,9 @@ use underload_record::stats::{
     Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
 
-use super::parts::{arm_row, below, folded_if, head, signed, table, unit_head, words_head};
+use super::parts::{
+    NOTHING, arm_row, below, folded_if, head, signed, table, unit_head, words_head,
+};
 use crate::likeness;
 use crate::subject::Subject;
 
@@ -18,11 +20,14 @@ const FEWEST_TRIALS: usize = 5;
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let Some((first, others)) = subjects.split_first() else { return html! {} };
     let mut rows = Vec::new();
+    let mut has_same = false;
     for other in others.iter().filter(|other| likeness::is_like(first, other)) {
+        let is_same = first.repeats_itself() || other.repeats_itself();
         let quantiles = [Quantile::P50, Quantile::P99, Quantile::Mean].into_iter();
         let of_arm: Vec<Markup> =
-            quantiles.filter_map(|quantile| row(first, other, quantile)).collect();
+            quantiles.filter_map(|quantile| row(first, other, quantile, is_same)).collect();
         if !of_arm.is_empty() {
+            has_same |= is_same;
             rows.push(arm_row(other, 5));
             rows.extend(of_arm);
         }
@@ -44,13 +49,23 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
             "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
             "intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs "
             "in which this arm's trial is the slower one."
+            @if has_same {
+                " Where all trials of an arm are one and the same, because nothing in them is "
+                "random, there is neither an interval nor a p-value."
+            }
         }
         "\n"
         (folded_if(is_many, "All comparisons", table(&head, &rows)))
     }
 }
 
-fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<Markup> {
+/// A quantile of two arms, of which one may have the same trial again and again.
+fn row(
+    first: &Subject<'_>,
+    other: &Subject<'_>,
+    quantile: Quantile,
+    is_same: bool,
+) -> Option<Markup> {
     let (ours, base) = (values(other, quantile), values(first, quantile));
     if ours.len().min(base.len()) < FEWEST_TRIALS {
         return None;
@@ -58,13 +73,16 @@ fn row(first: &Subject<'_>, other: &Subject<'_>, quantile: Quantile) -> Option<M
     let difference = hodges_lehmann_shift(&ours, &base, CONFIDENCE)?;
     let ratio = hodges_lehmann_ratio(&ours, &base, CONFIDENCE)?;
     let test = mann_whitney(&ours, &base, Alternative::TwoSided)?;
-    let p_value =
-        if test.p_value < 0.001 { "< 0.001".to_owned() } else { format!("{:.3}", test.p_value) };
+    let p_value = match test.p_value {
+        _ if is_same => NOTHING.to_owned(),
+        small if small < 0.001 => "< 0.001".to_owned(),
+        other => format!("{other:.3}"),
+    };
     Some(html! {
         tr {
             td.text { (quantile.name()) }
-            td { (estimate(&difference)) }
-            td { (estimate(&ratio)) }
+            td { (estimate(&difference, is_same)) }
+            td { (estimate(&ratio, is_same)) }
             td { (format!("{:.0}", test.superiority * 100.0)) }
             td { (p_value) }
         }
@@ -78,8 +96,8 @@ fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
     told.map(|distribution| quantile.of(&distribution) as f64 / 1e6).collect()
 }
 
-fn estimate(shift: &Shift) -> Markup {
-    let interval = shift.low.zip(shift.high);
+fn estimate(shift: &Shift, is_same: bool) -> Markup {
+    let interval = shift.low.zip(shift.high).filter(|_| !is_same);
     let interval = interval.map(|(low, high)| format!("{} to {}", signed(low), signed(high)));
     html! {
         b { (signed(shift.estimate)) }

@@ -125,12 +125,16 @@ pub(super) fn below(line: &str) -> Markup {
     html! { br; span.interval { (line) } }
 }
 
-/// `23.9–25.1`, in units of `divisor`; words between numbers below zero.
+/// `23.9–25.1`, in units of `divisor`; words between numbers below zero. `None` of no width.
 pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<String> {
     let low = match least {
         Least::Zero => interval.low?.max(0.0),
         Least::None => interval.low?,
     };
+    // Of trials that are all alike it says nothing.
+    if low >= interval.high? {
+        return None;
+    }
     let (low, high) = (low / divisor, interval.high? / divisor);
     let between = if low < 0.0 { " to " } else { "–" };
     Some(format!("{}{between}{}", signed(low), signed(high)))

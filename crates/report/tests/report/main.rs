@@ -5,6 +5,7 @@ mod headline;
 mod losses;
 mod metrics;
 mod page;
+mod repeats;
 mod service_flows;
 mod shape;
 mod study;
