@@ -68,10 +68,10 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
             }
         }
         sums.bins = bins.into_iter().collect();
+        sums.strata.insert((0, usize::from(is_slow)), (sums.means_us, sums.tests));
         let refused = rng.below(4);
         lines.lines.push(Line {
             cohort,
-            strata: vec![usize::from(is_slow)],
             tests: count,
             outcomes: vec![count, refused],
             series: [(0, sums)].into(),

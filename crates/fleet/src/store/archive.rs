@@ -102,7 +102,7 @@ pub struct Sum {
     pub devices: u64,
 }
 
-/// How often runs came to an end.
+/// How often runs that were due came to an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeCount {
     /// The plan.
@@ -122,7 +122,7 @@ pub struct OutcomeCount {
 /// A place that can be asked what was collected. Only [`Outcome::Measured`] counts in sums.
 #[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Archive: Send {
-    /// How often runs came to each end.
+    /// How often runs that were due came to each end ([`StoredResult::was_due`]).
     fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError>;
     /// Bins added up, told apart by these dimensions.
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError>;

@@ -243,7 +243,8 @@ impl Transaction for Changes<'_> {
 impl Archive for Memory {
     fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
         let mut counts = BTreeMap::new();
-        for kept in self.state().results.iter().filter(|kept| filter.meets(kept)) {
+        let is_meant = |kept: &&StoredResult| kept.was_due() && filter.meets(kept);
+        for kept in self.state().results.iter().filter(is_meant) {
             let result = &kept.result;
             let of = (result.plan.clone(), kept.cohort.clone(), kept.day());
             let end = (result.outcome, result.reason.clone());

@@ -189,6 +189,12 @@ impl StoredResult {
         u32::try_from(self.result.at_ms / 86_400_000).unwrap_or(u32::MAX)
     }
 
+    /// Whether the run was due: what a device measured on its own, as it does while nobody answers,
+    /// has no number and says nothing of the runs that were.
+    pub fn was_due(&self) -> bool {
+        self.result.run > 0
+    }
+
     /// The hour of the day in which it began, UTC.
     pub fn hour(&self) -> u8 {
         (self.result.at_ms / 3_600_000 % 24) as u8

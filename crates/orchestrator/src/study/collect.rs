@@ -16,6 +16,8 @@ use super::days::Days;
 const CELLS_MOST: usize = 1 << 26;
 /// What a line and a series of it take beside their bins, in the memory of so many bins.
 const CELLS_OF_ONE: usize = 64;
+/// What each of its groups takes.
+const CELLS_OF_GROUP: usize = 6;
 /// Values of an attribute that are told apart; the others are taken together.
 const VALUES_MOST: usize = 4_096;
 
@@ -35,7 +37,6 @@ pub(super) struct Collector {
     series: Vec<SeriesName>,
     dimensions: Vec<(String, Vec<String>)>,
     places: Vec<BTreeMap<String, usize>>,
-    by_hour: bool,
     lines: BTreeMap<(Pseudonym, usize), OpenLine>,
     /// Bins that are kept, and may be.
     cells: usize,
@@ -68,7 +69,6 @@ impl Collector {
             series: names.collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
-            by_hour: by.iter().any(|name| name == HOUR),
             lines: BTreeMap::new(),
             cells: 0,
             cells_most: CELLS_MOST,
@@ -96,9 +96,7 @@ impl Collector {
         let before = self.lines.len();
         let open = self.lines.entry((kept.pseudonym, cohort)).or_default();
         open.line.cohort = cohort;
-        open.line.strata = strata;
-        // Who measured on his own was not due, and says nothing of who was.
-        if kept.result.run > 0 {
+        if kept.was_due() {
             open.line.outcomes.resize(Outcome::ALL.len(), 0);
             if let Some(place) = Outcome::ALL.iter().position(|it| *it == kept.result.outcome) {
                 open.line.outcomes[place] += 1;
@@ -110,8 +108,7 @@ impl Collector {
             self.first_ms = Some(self.first_ms.map_or(at_ms, |first| first.min(at_ms)));
             self.last_ms = Some(self.last_ms.map_or(at_ms, |last| last.max(at_ms)));
             open.line.tests += 1;
-            let hour = self.by_hour.then(|| kept.hour());
-            grown = open.line.measured(&self.series, &kept.result.steps, hour);
+            grown = open.line.measured(&self.series, &kept.result.steps, &strata);
             open.days.add(&mut open.line, &self.series, kept);
         }
         self.cells += grown + open.days.cells();
@@ -127,7 +124,9 @@ impl Collector {
         let limit = self.kept_up_to;
         self.lines.retain(|(pseudonym, _), _| leading(*pseudonym) <= limit);
         let of_line = |open: &OpenLine| {
-            let series = open.line.series.values().map(|series| series.bins.len() + CELLS_OF_ONE);
+            let series = open.line.series.values().map(|series| {
+                series.bins.len() + series.strata.len() * CELLS_OF_GROUP + CELLS_OF_ONE
+            });
             series.sum::<usize>() + open.days.cells() + CELLS_OF_ONE
         };
         self.cells = self.lines.values().map(of_line).sum();
@@ -141,10 +140,14 @@ impl Collector {
         })
     }
 
+    /// The places of the values that the line had at that test.
     fn strata(&mut self, kept: &StoredResult) -> Vec<usize> {
         let dimensions = self.dimensions.iter_mut().zip(&mut self.places);
         let of = |((name, values), places): (&mut (String, Vec<String>), &mut BTreeMap<_, _>)| {
-            let value = kept.attributes.get(name).unwrap_or_default();
+            let value = match name.as_str() {
+                HOUR => format!("{:02}", kept.hour()),
+                attribute => kept.attributes.get(attribute).unwrap_or_default(),
+            };
             if let Some(place) = places.get(&value) {
                 return *place;
             }
@@ -204,11 +207,11 @@ pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Opt
 
 /// What adds to a line's sums; gives the bins that it has more than before.
 trait Measured {
-    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], hour: Option<u8>) -> usize;
+    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], strata: &[usize]) -> usize;
 }
 
 impl Measured for Line {
-    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], hour: Option<u8>) -> usize {
+    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], strata: &[usize]) -> usize {
         let mut grown = 0;
         for step in steps {
             let mut is_known = false;
@@ -216,7 +219,7 @@ impl Measured for Line {
                 let Some(place) = place_of(names, step, series.dscp) else { continue };
                 is_known = true;
                 let new = usize::from(!self.series.contains_key(&place)) * CELLS_OF_ONE;
-                grown += new + add(self.series.entry(place).or_default(), series, hour);
+                grown += new + add(self.series.entry(place).or_default(), series, strata);
             }
             if let Some(percent) = step.tier_percent.filter(|_| is_known) {
                 let (sum, tests) = self.uses.entry(step.step.clone()).or_default();
@@ -228,22 +231,23 @@ impl Measured for Line {
     }
 }
 
-fn add(sums: &mut LineSeries, series: &SeriesResult, hour: Option<u8>) -> usize {
+fn add(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize {
     sums.sent = sums.sent.saturating_add(series.sent);
     sums.lost = sums.lost.saturating_add(series.lost);
+    let groups = sums.strata.len();
     if let (Some(mean), Some(max)) = (series.mean_us, series.max_us) {
         sums.tests += 1;
         sums.means_us += mean as f64;
         sums.maxima_us += max as f64;
-        if let Some(hour) = hour {
-            let (sum, tests) = sums.hours.entry(hour).or_default();
+        for place in strata.iter().copied().enumerate() {
+            let (sum, tests) = sums.strata.entry(place).or_default();
             *sum += mean as f64;
             *tests += 1;
         }
     }
     let before = sums.bins.len();
     sums.bins = merged(&sums.bins, &series.bins);
-    sums.bins.len() - before
+    sums.bins.len() - before + (sums.strata.len() - groups) * CELLS_OF_GROUP
 }
 
 fn merged(sums: &[(u16, u32)], bins: &Bins) -> Vec<(u16, u32)> {

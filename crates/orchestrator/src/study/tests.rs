@@ -217,6 +217,33 @@ fn cohorts_are_compared_with_the_one_that_is_named() {
 }
 
 #[test]
+fn what_was_measured_before_an_update_is_of_the_lines_before_it() {
+    // With the old firmware the latency of `aqm` is an eighth, with the new one it is the same.
+    let results: Vec<StoredResult> = (0..24_u8)
+        .flat_map(|line| (0..6_u64).map(move |test| (line, test)))
+        .map(|(line, test)| {
+            let is_old = test < 5;
+            let factor = if is_old && !line.is_multiple_of(2) { 8.0 } else { 1.0 };
+            let ms = factor * (20.0 + f64::from(line) / 10.0);
+            let mut kept = run(line, test * DAY_MS, 35, &[ms; 5], &[ms; 5]);
+            kept.attributes.firmware = if is_old { "1.0" } else { "2.0" }.to_owned();
+            kept
+        })
+        .collect();
+    let mut store = archive(&results);
+    let by = vec!["firmware".to_owned()];
+    let of = Question { by, ..Question::default() };
+    let study = super::study(&mut store, "trial", &of).expect("a study");
+    let up = study.headline().expect("an upload");
+    assert_eq!((up.cohorts[0].devices, up.cohorts[0].tests), (12, 72), "each line counts once");
+    let [old, new] = up.stratified[0].strata.as_slice() else { panic!("{:?}", up.stratified) };
+    assert_eq!((old.value.as_str(), old.devices), ("1.0", [12, 12]));
+    assert_eq!((new.value.as_str(), new.devices), ("2.0", [12, 12]));
+    assert!((old.ratio.value / 8.0 - 1.0).abs() < 0.05, "{old:?}");
+    assert!((new.ratio.value - 1.0).abs() < 0.05, "{new:?}");
+}
+
+#[test]
 fn what_does_not_fit_is_left_out_by_halves_of_the_lines() {
     let plan = Plan::parse(PLAN).expect("a plan");
     let mut rng = Rng::new(2);

@@ -260,7 +260,7 @@ fn result(device: &Device, run: Run, size: Size, rng: &mut Rng) -> StoredResult 
         attributes: device.attributes.clone(),
         result: RunResult {
             plan: run.plan.to_owned(),
-            run: u64::from(run.day),
+            run: 1 + u64::from(run.day),
             at_ms,
             outcome,
             reason: reason.to_owned(),

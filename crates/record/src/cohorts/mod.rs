@@ -28,8 +28,7 @@ pub struct Lines {
     pub reference: Option<usize>,
     /// The series of probes that lines may have.
     pub series: Vec<SeriesName>,
-    /// What lines are told apart by, and the values that it has. The name `hour` means the hours
-    /// of [`LineSeries::hours`].
+    /// What lines are told apart by, and the values that it has.
     pub dimensions: Vec<(String, Vec<String>)>,
     /// The ends that runs may come to.
     pub outcomes: Vec<String>,
@@ -57,8 +56,6 @@ pub struct SeriesName {
 pub struct Line {
     /// Place in [`Lines::cohorts`].
     pub cohort: usize,
-    /// For each of [`Lines::dimensions`], the place of the line's value.
-    pub strata: Vec<usize>,
     /// Runs that measured.
     pub tests: u32,
     /// Runs by their end, as [`Lines::outcomes`].
@@ -86,8 +83,9 @@ pub struct LineSeries {
     pub lost: u64,
     /// Round trips by bin, rising.
     pub bins: Vec<(u16, u32)>,
-    /// By the hour of the day, where it is asked for: sum of the tests' means, and tests.
-    pub hours: BTreeMap<u8, (f64, u32)>,
+    /// By the places in [`Lines::dimensions`] of what was asked for and of the value that it had
+    /// at a test: sum of the tests' means, and tests. A line may have had several values.
+    pub strata: BTreeMap<(usize, usize), (f64, u32)>,
 }
 
 /// Days of one class of a line: sums over days.

@@ -4,8 +4,9 @@
 //! like lines they cannot; a group that only one of them has shows nothing and is left out. The
 //! others are weighted by the lines of both cohorts together, the same weights for both.
 //!
-//! A line may be in several groups, as it is measured in several hours. Its contributions are added
-//! up before they are squared, so that the interval is one over lines all the same.
+//! A line may be in several groups, as it is measured in several hours, or before and after an
+//! update. Its contributions are added up before they are squared, so that the interval is one over
+//! lines all the same.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,6 @@ use crate::schema::{Estimate, Stratified, Stratum};
 const LINES_LEAST: u64 = 5;
 /// Groups that are told one by one, the heaviest.
 const STRATA_TOLD: usize = 24;
-/// What lines are told apart by that is not their own.
-const HOUR: &str = "hour";
 
 pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
     let Some(reference) = lines.reference else { return Vec::new() };
@@ -29,20 +28,14 @@ pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
     pairs.filter_map(|(cohort, by)| one(lines, place, by, [cohort, reference])).collect()
 }
 
-/// Logarithms of what a line showed, by the group.
-fn values(lines: &Lines, line: &Line, place: usize, by: usize) -> Vec<(String, f64)> {
+/// Logarithms of what a line showed, by the place of the group.
+fn values(line: &Line, place: usize, by: usize) -> Vec<(usize, f64)> {
     let Some(series) = line.series.get(&place) else { return Vec::new() };
-    let (name, texts) = &lines.dimensions[by];
-    let logarithm = |ms: f64| (ms > 0.0).then(|| ms.ln());
-    if name == HOUR {
-        let of = |(hour, (sum, tests)): (&u8, &(f64, u32))| {
-            let mean = logarithm(sum / f64::from(*tests) / 1e3)?;
-            Some((format!("{hour:02}"), mean))
-        };
-        return series.hours.iter().filter_map(of).collect();
-    }
-    let text = line.strata.get(by).and_then(|value| texts.get(*value)).cloned();
-    text.zip(series.mean_ms().and_then(logarithm)).into_iter().collect()
+    let of = |((_, value), (sum, tests)): (&(usize, usize), &(f64, u32))| {
+        let mean_ms = sum / f64::from(*tests) / 1e3;
+        (mean_ms > 0.0).then(|| (*value, mean_ms.ln()))
+    };
+    series.strata.range((by, 0)..=(by, usize::MAX)).filter_map(of).collect()
 }
 
 /// Lines of one cohort in a group: how many, and their sum.
@@ -68,9 +61,9 @@ impl Group {
 fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Stratified> {
     let side_of = |line: &Line| pair.iter().position(|cohort| line.cohort == *cohort);
     let of_lines = || {
-        lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(lines, line, place, by))))
+        lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(line, place, by))))
     };
-    let mut groups: BTreeMap<String, [Group; 2]> = BTreeMap::new();
+    let mut groups: BTreeMap<usize, [Group; 2]> = BTreeMap::new();
     for (side, values) in of_lines() {
         for (group, value) in values {
             let sum = &mut groups.entry(group).or_default()[side];
@@ -99,10 +92,11 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
     let difference = |sums: &[Group; 2]| sums[1].mean() - sums[0].mean();
     let mean: f64 = groups.values().map(|sums| weight(sums) * difference(sums)).sum();
     let strata_dropped = (all - groups.len()) as u64;
+    let (name, texts) = &lines.dimensions[by];
     let mut strata: Vec<Stratum> = groups
         .iter()
         .map(|(value, sums)| Stratum {
-            value: value.clone(),
+            value: texts.get(*value).cloned().unwrap_or_default(),
             devices: [sums[0].count, sums[1].count],
             weight: weight(sums),
             ratio: ratio(difference(sums), sums[0].error() + sums[1].error()),
@@ -112,7 +106,7 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
     strata.truncate(STRATA_TOLD);
     strata.sort_by(|a, b| a.value.cmp(&b.value));
     Some(Stratified {
-        by: lines.dimensions[by].0.clone(),
+        by: name.clone(),
         cohort: lines.cohorts[pair[0]].clone(),
         against: lines.cohorts[pair[1]].clone(),
         strata,

@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// Places of what lines are told apart by.
+const TIER: usize = 0;
+const HOUR: usize = 1;
+
 /// About normal: mean 0, deviation 1.
 fn normal(rng: &mut Rng) -> f64 {
     let uniform = |rng: &mut Rng| f64::from(rng.next_u32()) / f64::from(u32::MAX);
@@ -19,7 +23,10 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
             SeriesName { step: "idle".to_owned(), load: IDLE, dscp: 0 },
             SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 },
         ],
-        dimensions: vec![("tier".to_owned(), vec!["a".to_owned(), "b".to_owned()])],
+        dimensions: vec![
+            ("tier".to_owned(), vec!["a".to_owned(), "b".to_owned()]),
+            ("hour".to_owned(), (0..24).map(|hour| format!("{hour:02}")).collect()),
+        ],
         outcomes: vec!["measured".to_owned(), "refused".to_owned()],
         bin_ratio: 1.02,
         bins: 932,
@@ -39,14 +46,15 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
             series.sent += 1;
             let bin = (mean.ln() / 1.02_f64.ln()).ceil() as u16;
             series.bins.push((bin, 1));
-            let hour = series.hours.entry((number % 3) as u8).or_default();
-            *hour = (hour.0 + mean, hour.1 + 1);
+            for place in [(TIER, usize::from(is_b)), (HOUR, number % 3)] {
+                let (sum, tests) = series.strata.entry(place).or_default();
+                (*sum, *tests) = (*sum + mean, *tests + 1);
+            }
         }
         series.bins.sort_unstable();
         let idle = LineSeries { tests: 1, means_us: 10_000.0, maxima_us: 1e4, ..series.clone() };
         lines.lines.push(Line {
             cohort,
-            strata: vec![usize::from(is_b)],
             tests: 3,
             outcomes: vec![3, u32::from(number % 5 == 0)],
             series: [(0, idle), (1, series)].into(),
@@ -103,17 +111,17 @@ fn other_tiers_are_no_effect_once_like_lines_are_compared() {
 #[test]
 fn hours_count_a_line_once_however_many_it_is_measured_in() {
     let mut lines = fleet(&mut Rng::new(3), 1_000, 2.0, [0.0, 0.0]);
-    lines.dimensions = vec![("hour".to_owned(), Vec::new())];
     let width = |lines: &Lines| {
-        let ratio = study(lines, 1).series[1].stratified[0].ratio.expect("an estimate");
+        let ratio = study(lines, 1).series[1].stratified[HOUR].ratio.expect("an estimate");
         ratio.high.unwrap() / ratio.low.unwrap()
     };
     let once = width(&lines);
     // The same values again in eight more hours say nothing new.
     for line in &mut lines.lines {
-        let hours = &mut line.series.get_mut(&1).expect("it has it").hours;
-        let known = *hours.values().next().expect("one");
-        hours.extend((10..18).map(|hour| (hour, known)));
+        let strata = &mut line.series.get_mut(&1).expect("it has it").strata;
+        let (_, known) = strata.range((HOUR, 0)..).next().expect("one");
+        let known = *known;
+        strata.extend((10..18).map(|hour| ((HOUR, hour), known)));
     }
     assert!((width(&lines) / once - 1.0).abs() < 0.005, "{} is not {once}", width(&lines));
 }

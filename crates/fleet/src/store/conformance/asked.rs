@@ -41,6 +41,7 @@ fn run_of(number: u8, sequence: u64, day: u64, hour: u64, steps: Vec<StepResult>
     let sample = samples::result(&mut Rng::new(1), number, 0, sequence);
     let result = RunResult {
         plan: "trial".to_owned(),
+        run: sequence,
         at_ms: (20_000 + day) * DAY_MS + hour * 3_600_000,
         outcome: Outcome::Measured,
         reason: String::new(),
@@ -56,14 +57,17 @@ fn run_of(number: u8, sequence: u64, day: u64, hour: u64, steps: Vec<StepResult>
     StoredResult { result, attributes, cohort: "aqm".to_owned(), ..sample }
 }
 
-/// Four runs of two devices: three that measured, one that did not.
+/// Four runs of two devices: three that measured, the second of them without being asked to, and
+/// one that did not.
 fn four_runs() -> [StoredResult; 4] {
     let mut missed = run_of(2, 2, 1, 23, Vec::new());
     missed.result.outcome = Outcome::Missed;
     missed.result.reason.replace_range(.., "it was off");
+    let mut alone = run_of(1, 2, 0, 23, vec![one_step(0, 11, 4, 0)]);
+    alone.result.run = 0;
     [
         run_of(1, 1, 0, 0, vec![one_step(0, 10, 5, 1), one_step(45, 3, 2, 0)]),
-        run_of(1, 2, 0, 23, vec![one_step(0, 11, 4, 0)]),
+        alone,
         run_of(2, 1, 1, 0, vec![one_step(0, 10, 1, 2)]),
         missed,
     ]
@@ -146,7 +150,7 @@ pub(super) fn answers_that_were_worked_out_by_hand<S: Store + Archive>(store: &m
     assert_eq!(
         found,
         [
-            (20_000, measured, "", 2),
+            (20_000, measured, "", 1),
             (20_001, measured, "", 1),
             (20_001, Outcome::Missed, "it was off", 1)
         ]

@@ -169,7 +169,7 @@ pub fn result(rng: &mut Rng, device: u8, epoch: u32, sequence: u64) -> StoredRes
     let steps = if outcome == Outcome::Measured { rng.below(4) } else { 0 };
     let result = RunResult {
         plan: ["trial", "comcast-study"][rng.below(2) as usize].to_owned(),
-        run: 1 + u64::from(rng.below(99)),
+        run: u64::from(rng.below(9)),
         at_ms: day_ms * (20_000 + u64::from(rng.below(4))) + u64::from(rng.below(86_400_000)),
         outcome,
         reason: if outcome == Outcome::Measured { String::new() } else { text(rng) },

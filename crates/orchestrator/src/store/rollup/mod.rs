@@ -69,7 +69,7 @@ pub(super) enum Of {
         /// The marking.
         dscp: u8,
     },
-    /// Ends of runs.
+    /// Ends of runs that were due.
     Runs {
         /// Which.
         outcome: Outcome,
@@ -190,8 +190,10 @@ impl Rollup {
             line: Some(line.clone()),
             of,
         };
-        let runs = Of::Runs { outcome: result.outcome, reason: result.reason.clone() };
-        self.count(key(runs), stored, device);
+        if stored.was_due() {
+            let runs = Of::Runs { outcome: result.outcome, reason: result.reason.clone() };
+            self.count(key(runs), stored, device);
+        }
         for (of, series) in series_of(result) {
             let cell = self.count(key(of), stored, device);
             cell.bins.merge(&series.bins);
@@ -259,7 +261,9 @@ mod tests {
         }
         let places = rollup.finish();
         let series = |stored: &StoredResult| series_of(&stored.result).count() as u64;
-        let (runs, all_series) = (300, results.iter().map(series).sum::<u64>());
+        let runs = results.iter().filter(|stored| stored.was_due()).count() as u64;
+        assert!(runs < 300, "the premise: some measured on their own");
+        let all_series = results.iter().map(series).sum::<u64>();
         assert!(all_series > 300, "most were measured");
         for level in [Level::Cohorts, Level::Lines, Level::Hours] {
             let of = |number| {

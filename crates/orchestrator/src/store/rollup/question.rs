@@ -159,7 +159,7 @@ impl<'a> Question<'a> {
 
     /// Adds the run of a result.
     pub(in crate::store) fn add_run(&mut self, stored: &StoredResult) {
-        if self.filter.meets(stored) {
+        if stored.was_due() && self.filter.meets(stored) {
             let result = &stored.result;
             let day = stored.day();
             let what = (&result.plan, &stored.cohort, day, result.outcome, &result.reason);
