@@ -16,7 +16,11 @@ const MOST_SENTENCES: usize = 6;
 /// its tests.
 pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     let Some(series) = study.headline() else {
-        return vec!["No run that measured was collected, so nothing can be said.".to_owned()];
+        let nothing = match study.summed_days {
+            0 => "No run that measured was collected, so nothing can be said.",
+            _ => "No run that measured is kept by itself any more, so nothing can be said.",
+        };
+        return vec![nothing.to_owned()];
     };
     let compared = series.comparisons.iter().take(MOST_SENTENCES);
     let mut sentences: Vec<String> =
@@ -133,6 +137,12 @@ fn alone(series: &SeriesStudy, own: &CohortSeries) -> String {
     )
 }
 
+/// The day of an instant, milliseconds since 1970.
+pub(crate) fn day(at_ms: u64) -> Option<String> {
+    let instant = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+    Some(instant.strftime("%Y-%m-%d").to_string())
+}
+
 /// What a reader must know before believing the numbers.
 pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -141,6 +151,11 @@ pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
         warnings.push(format!(
             "The lines did not fit into memory: this is of a random {percent} % of the devices."
         ));
+    }
+    if let Some(until) = study.summed_until_ms.and_then(day) {
+        let days = count(study.summed_days, "day");
+        let are = if study.summed_days == 1 { "is" } else { "are" };
+        warnings.push(format!("{days} before {until} {are} kept as sums only and not in this."));
     }
     if study.late_runs > 0 {
         let runs = count(study.late_runs, "run");
@@ -425,6 +440,7 @@ mod tests {
         let mut careful = study(estimate(9.0, 8.0, 10.0));
         assert!(cohort_warnings(&careful).is_empty());
         (careful.sampled, careful.late_runs) = (0.25, 3);
+        (careful.summed_days, careful.summed_until_ms) = (2, Some(86_400_000));
         careful.outcomes.push(OutcomeStudy {
             cohort: "aqm".to_owned(),
             outcome: "failed".to_owned(),
@@ -434,9 +450,13 @@ mod tests {
             p_value: Some(1e-6),
         });
         let warnings = cohort_warnings(&careful).join(" ");
-        for words in ["25.0 % of the devices", "3 runs came", "were failed"] {
+        let summed = "2 days before 1970-01-02 are kept as sums only";
+        for words in ["25.0 % of the devices", summed, "3 runs came", "were failed"] {
             assert!(warnings.contains(words), "{words}: {warnings}");
         }
+        let empty = CohortStudy { series: Vec::new(), ..careful };
+        let said = cohort_sentences(&empty);
+        assert!(said[0].contains("is kept by itself any more"), "{said:?}");
     }
 
     #[test]

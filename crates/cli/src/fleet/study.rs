@@ -107,8 +107,8 @@ const REASONS: usize = 5;
 fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
     let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
     let mut reasons: BTreeMap<(Outcome, String), u64> = BTreeMap::new();
-    let counts = archive.outcomes(&filter).context("reading the store")?;
-    for of in counts.into_iter().filter(|of| of.outcome != Outcome::Measured) {
+    let outcomes = archive.outcomes(&filter).context("reading the store")?;
+    for of in outcomes.counts.into_iter().filter(|of| of.outcome != Outcome::Measured) {
         if !of.reason.is_empty() {
             let runs = reasons.entry((of.outcome, of.reason)).or_default();
             *runs = runs.saturating_add(of.count);

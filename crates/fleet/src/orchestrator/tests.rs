@@ -190,12 +190,8 @@ impl Fleet {
     }
 
     fn outcomes(&mut self) -> Vec<(Outcome, String, u64)> {
-        let counts = self.store.outcomes(&Filter::default()).expect("memory");
-        let mut sums = BTreeMap::new();
-        for it in counts {
-            *sums.entry((it.outcome, it.reason)).or_insert(0) += it.count;
-        }
-        sums.into_iter().map(|((outcome, reason), count)| (outcome, reason, count)).collect()
+        let outcomes = self.store.outcomes(&Filter::default()).expect("memory");
+        outcomes.counts.into_iter().map(|it| (it.outcome, it.reason, it.count)).collect()
     }
 }
 

@@ -102,28 +102,42 @@ pub struct Sum {
     pub devices: u64,
 }
 
-/// How often runs that were due came to an end.
+/// What became of runs that were due.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
+    /// Each end and reason, in their order.
+    pub counts: Vec<OutcomeCount>,
+    /// Devices that all of them are of.
+    pub devices: u64,
+}
+
+/// How often runs came to an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeCount {
-    /// The plan.
-    pub plan: String,
-    /// The cohort.
-    pub cohort: String,
-    /// Days since 1970.
-    pub day: u32,
     /// Which end.
     pub outcome: Outcome,
     /// Why.
     pub reason: String,
     /// How often.
     pub count: u64,
+    /// Devices that they are of.
+    pub devices: u64,
+}
+
+/// Days of which only sums are kept ([`crate::retention::Form::Sums`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summed {
+    /// How many.
+    pub days: u32,
+    /// The day after the last of them, days since 1970.
+    pub until_day: u32,
 }
 
 /// A place that can be asked what was collected. Only [`Outcome::Measured`] counts in sums.
 #[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Archive: Send {
     /// How often runs that were due came to each end ([`StoredResult::was_due`]).
-    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError>;
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError>;
     /// Bins added up, told apart by these dimensions.
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError>;
     /// Devices in the order of their identifiers, after that one, at most so many. Only the
@@ -152,6 +166,9 @@ pub trait Archive: Send {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError>;
+    /// The days that are meant and that [`Archive::visit`] shows nothing of, except for what came
+    /// after they were added up. Only the filter's plan and days count.
+    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError>;
     /// All servers, by name.
     fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
     /// All plans, by name.

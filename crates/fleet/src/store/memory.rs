@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
-    Archive, Code, Device, Dimension, Filter, HeldLease, LogEntry, Needs, OutcomeCount, PlanRow,
-    Server, Store, StoreError, StoredResult, Sum, Transaction,
+    Archive, Code, Device, Dimension, Filter, HeldLease, LogEntry, Needs, OutcomeCount, Outcomes,
+    PlanRow, Server, Store, StoreError, StoredResult, Sum, Summed, Transaction,
 };
 use crate::device::DeviceId;
 use crate::outcome::Outcome;
@@ -241,24 +241,25 @@ impl Transaction for Changes<'_> {
 }
 
 impl Archive for Memory {
-    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
-        let mut counts = BTreeMap::new();
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
+        let mut counts = BTreeMap::<_, (u64, BTreeSet<DeviceId>)>::new();
+        let mut all = BTreeSet::new();
         let is_meant = |kept: &&StoredResult| kept.was_due() && filter.meets(kept);
         for kept in self.state().results.iter().filter(is_meant) {
-            let result = &kept.result;
-            let of = (result.plan.clone(), kept.cohort.clone(), kept.day());
-            let end = (result.outcome, result.reason.clone());
-            *counts.entry((of, end)).or_insert(0_u64) += 1;
+            let end = (kept.result.outcome, kept.result.reason.clone());
+            let (count, devices) = counts.entry(end).or_default();
+            *count += 1;
+            devices.insert(kept.device);
+            all.insert(kept.device);
         }
-        let row = |(((plan, cohort, day), (outcome, reason)), count)| OutcomeCount {
-            plan,
-            cohort,
-            day,
+        let row = |((outcome, reason), (count, devices)): (_, (u64, BTreeSet<_>))| OutcomeCount {
             outcome,
             reason,
             count,
+            devices: devices.len() as u64,
         };
-        Ok(counts.into_iter().map(row).collect())
+        let counts = counts.into_iter().map(row).collect();
+        Ok(Outcomes { counts, devices: all.len() as u64 })
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
@@ -337,6 +338,10 @@ impl Archive for Memory {
             self.state().results.iter().filter(|kept| filter.meets(kept)).cloned().collect();
         meant.iter().all(see);
         Ok(())
+    }
+
+    fn summed(&mut self, _: &Filter) -> Result<Summed, StoreError> {
+        Ok(Summed::default())
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {

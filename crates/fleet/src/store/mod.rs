@@ -11,7 +11,7 @@ pub mod conformance;
 mod memory;
 mod rows;
 
-pub use archive::{Archive, Dimension, Filter, OutcomeCount, Sum};
+pub use archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summed};
 pub use memory::Memory;
 pub use rows::{
     Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,

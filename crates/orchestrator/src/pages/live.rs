@@ -131,8 +131,8 @@ fn stamp(archive: &mut dyn Archive, today: u32) -> Result<u64, Problem> {
         (plan.name, plan.applied_ms, plan.stopped_ms).hash(&mut hash);
     }
     let runs = archive.outcomes(&Filter { from_day: Some(today), ..Filter::default() })?;
-    for count in runs {
-        (count.plan, count.cohort, count.outcome as u8, count.reason, count.count).hash(&mut hash);
+    for count in runs.counts {
+        (count.outcome as u8, count.reason, count.count).hash(&mut hash);
     }
     Ok(hash.finish() | 1)
 }

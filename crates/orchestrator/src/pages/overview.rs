@@ -1,9 +1,9 @@
 //! The first page: delays day by day, what became of runs, and servers' load.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 use underload_fleet::outcome::Outcome;
-use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Sum};
+use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum};
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::thousands;
 
@@ -32,11 +32,12 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     let daily = Loaded::read(archive, ask, &filter, &of_days)?;
     let outcomes = archive.outcomes(&filter)?;
     let known = archive.servers()?;
-    let sentences = vec![
-        headline(&whole, &by, &filter),
-        runs_sentence(&outcomes),
-        servers::sentence(&known, ask.now_ms),
-    ];
+    let mut sentences = vec![headline(ask, &whole, &by, &filter)];
+    sentences.extend(whole.left_out_sentence());
+    if whole.left_out.days == 0 || total(&outcomes) > 0 {
+        sentences.push(runs_sentence(&outcomes));
+    }
+    sentences.push(servers::sentence(&known, ask.now_ms));
     let mut runs = Section::new("Runs by outcome", outcome_table(&outcomes));
     "Every run that was due ends in one of these.".clone_into(&mut runs.note);
     Ok(Sheet {
@@ -45,7 +46,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
         sections: vec![
             days_section(ask, &daily, &whole, &by),
             runs,
-            Section::new("Why runs did not measure", reason_table(&outcomes)),
+            Section::new("Why runs did not measure", reason_table(&outcomes, ask.least_devices)),
             Section::new("Servers now", servers::table(&known, ask)),
         ],
     })
@@ -54,7 +55,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
 /// The groups with the most tests, in the order of their names.
 pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
     let mut sums: Vec<&Sum> = whole.sums.iter().collect();
-    sums.sort_by_key(|sum| std::cmp::Reverse(sum.tests));
+    sums.sort_by_key(|sum| Reverse(sum.tests));
     sums.truncate(CURVES);
     sums.sort_by_key(|sum| number_or_text(&sum.key));
     sums
@@ -66,37 +67,54 @@ fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
     key.iter().map(number).collect()
 }
 
-pub(super) fn headline(whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
+pub(super) fn headline(ask: &Ask, whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
     let groups = largest(whole);
     if groups.is_empty() {
-        return format!("No run measured a line {} {}.", &whole.words()[5..], period(filter));
+        return whole.nothing(ask, &period(filter));
     }
-    let part = |sum: &&Sum| {
-        let p99 = quantile_ms(&sum.bins, sum.lost, 0.99);
-        let name = summary::group_words(by, sum, 0);
-        match p99 {
-            Some(p99) => format!("{} ms ({name})", underload_report::significant(p99)),
-            None => format!("longer than any answer ({name})"),
-        }
+    let name = |sum: &Sum| summary::group_words(by, sum, 0);
+    let mut known: Vec<(f64, String)> = groups
+        .iter()
+        .filter_map(|sum| Some((quantile_ms(&sum.bins, sum.lost, 0.99)?, name(sum))))
+        .collect();
+    known.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let is_lost = |sum: &&&Sum| quantile_ms(&sum.bins, sum.lost, 0.99).is_none();
+    let lost: Vec<String> = groups.iter().filter(is_lost).map(|sum| name(sum)).collect();
+    let part = |(p99, name): &(f64, String)| {
+        format!("{} ms ({name})", underload_report::significant(*p99))
     };
-    let last = |sum: &&Sum| quantile_ms(&sum.bins, sum.lost, 0.99).unwrap_or(f64::INFINITY);
-    let mut by_p99 = groups.clone();
-    by_p99.sort_by(|one, other| last(one).total_cmp(&last(other)));
     // Of many, the two that are furthest apart.
-    let (parts, between) = match by_p99.as_slice() {
-        [first, .., last] if by_p99.len() > 2 => (vec![part(first), part(last)], " to "),
+    let (parts, between) = match known.as_slice() {
+        [first, .., last] if known.len() > 2 => (vec![part(first), part(last)], " to "),
         few => (few.iter().map(part).collect(), " and "),
+    };
+    let took = format!("99 of 100 round trips took at most {}", parts.join(between));
+    let said = match (parts.is_empty(), lost_words(&lost)) {
+        (_, None) => took,
+        (true, Some(lost)) => lost,
+        (false, Some(lost)) => format!("{took}, and {lost}"),
     };
     let devices = groups.iter().map(|sum| sum.devices).max().unwrap_or(0);
     let tests = groups.iter().map(|sum| sum.tests).fold(0, u64::saturating_add);
     format!(
-        "{}, 99 of 100 round trips took at most {} {}: {} series of up to {} devices.",
+        "{}, {said} {}: {} series of up to {} devices.",
         capital(whole.words()),
-        parts.join(between),
         period(filter),
         thousands(tests),
         thousands(devices),
     )
+}
+
+/// Of groups whose 99th percentile was lost; `None` where there are none.
+fn lost_words(names: &[String]) -> Option<String> {
+    let of = match names {
+        [] => return None,
+        [first, others @ ..] if others.len() > 1 => {
+            format!("{first} and {} other groups", others.len())
+        }
+        few => few.join(" and "),
+    };
+    Some(format!("more than 1 of 100 probes was lost ({of})"))
 }
 
 fn capital(words: &str) -> String {
@@ -107,7 +125,7 @@ fn capital(words: &str) -> String {
 }
 
 /// `from 2026-11-01 to 2026-11-22`
-pub(super) fn period(filter: &Filter) -> String {
+fn period(filter: &Filter) -> String {
     let last = filter.until_day.map(|day| date_text(day.saturating_sub(1)));
     match (filter.from_day.map(date_text), last) {
         (Some(from), Some(last)) => format!("from {from} to {last}"),
@@ -117,7 +135,7 @@ pub(super) fn period(filter: &Filter) -> String {
     }
 }
 
-fn runs_sentence(outcomes: &[OutcomeCount]) -> String {
+fn runs_sentence(outcomes: &Outcomes) -> String {
     let all = total(outcomes);
     if all == 0 {
         return "No run was due.".to_owned();
@@ -131,12 +149,12 @@ fn runs_sentence(outcomes: &[OutcomeCount]) -> String {
     )
 }
 
-fn total(outcomes: &[OutcomeCount]) -> u64 {
-    outcomes.iter().map(|of| of.count).fold(0, u64::saturating_add)
+fn total(outcomes: &Outcomes) -> u64 {
+    outcomes.counts.iter().map(|of| of.count).fold(0, u64::saturating_add)
 }
 
-fn of_outcome(outcomes: &[OutcomeCount], outcome: Outcome) -> u64 {
-    let found = outcomes.iter().filter(|of| of.outcome == outcome);
+fn of_outcome(outcomes: &Outcomes, outcome: Outcome) -> u64 {
+    let found = outcomes.counts.iter().filter(|of| of.outcome == outcome);
     found.map(|of| of.count).fold(0, u64::saturating_add)
 }
 
@@ -186,16 +204,18 @@ fn days_figure(
     by: &[Dimension],
 ) -> Option<Figure> {
     let groups = largest(whole);
-    let (mut curves, mut point_notes) = (Vec::new(), Vec::new());
+    let (mut curves, mut point_notes, mut is_lost) = (Vec::new(), Vec::new(), false);
     for group in &groups {
         let name = summary::group_words(by, group, 0);
-        let of_group = rows.iter().filter(|(_, found, _)| *found == name);
-        let known = of_group.filter_map(|(day, _, sum)| {
+        let mut known: Vec<(f64, f64, String)> = Vec::new();
+        for (day, _, sum) in rows.iter().filter(|(_, found, _)| *found == name) {
             let note =
                 format!("{} series, {} devices", thousands(sum.tests), thousands(sum.devices));
-            Some((f64::from(*day), quantile_ms(&sum.bins, sum.lost, 0.99)?, note))
-        });
-        let known: Vec<(f64, f64, String)> = known.collect();
+            match quantile_ms(&sum.bins, sum.lost, 0.99) {
+                Some(p99) => known.push((f64::from(*day), p99, note)),
+                None => is_lost = true,
+            }
+        }
         let points: Vec<(f64, f64)> = known.iter().map(|(day, p99, _)| (*day, *p99)).collect();
         point_notes.push(known.into_iter().map(|(_, _, note)| note).collect());
         // A single day is no line.
@@ -206,7 +226,7 @@ fn days_figure(
     let first = places().map(|(day, _)| *day).reduce(f64::min)?;
     let last = places().map(|(day, _)| *day).reduce(f64::max)?;
     let most = places().map(|(_, p99)| *p99).reduce(f64::max)?;
-    let x = Scale::days("day, UTC", first - 0.5..last + 0.5);
+    let x = Scale::dates("day, UTC", first - 0.5..last + 0.5);
     let y = Scale::linear("99th percentile of the round-trip time, ms", 0.0..most * 1.06 + 0.1);
     let counts = groups.iter().map(|sum| {
         format!(
@@ -222,6 +242,7 @@ fn days_figure(
         0 => String::new(),
         more => format!(" {more} smaller groups are in the table only."),
     };
+    let lost = if is_lost { " There is no point where that percentile was lost." } else { "" };
     Some(Figure {
         diagram: Diagram {
             name: "days".to_owned(),
@@ -229,8 +250,8 @@ fn days_figure(
             panels: vec![Panel { x, y, curves }],
         },
         caption: format!(
-            "All round trips of a day together, lost probes as longer than all others. {}.{meant}\
-             {left_out}{}",
+            "All round trips of a day together, lost probes as longer than all others.{lost} \
+             {}.{meant}{left_out}{}",
             counts.collect::<Vec<_>>().join("; "),
             whole.hidden_words(ask)
         ),
@@ -239,7 +260,7 @@ fn days_figure(
     })
 }
 
-fn outcome_table(outcomes: &[OutcomeCount]) -> Table {
+fn outcome_table(outcomes: &Outcomes) -> Table {
     let all = total(outcomes);
     let row = |outcome: Outcome| {
         let count = of_outcome(outcomes, outcome);
@@ -263,25 +284,23 @@ fn share(count: u64, all: u64) -> Cell {
 /// Reasons that are told; the rest are one row.
 const REASONS: usize = 20;
 
-fn reason_table(outcomes: &[OutcomeCount]) -> Table {
-    let mut reasons: BTreeMap<(Outcome, &str), u64> = BTreeMap::new();
-    for of in outcomes.iter().filter(|of| of.outcome != Outcome::Measured) {
-        let count = reasons.entry((of.outcome, of.reason.as_str())).or_default();
-        *count = count.saturating_add(of.count);
-    }
+/// Reasons of fewer devices than a visitor may see are among all others.
+fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
     let all = total(outcomes);
-    let mut reasons: Vec<((Outcome, &str), u64)> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut reasons: Vec<&OutcomeCount> =
+        outcomes.counts.iter().filter(|of| of.outcome != Outcome::Measured).collect();
+    reasons.sort_by_key(|of| (of.devices < least_devices, Reverse(of.count)));
+    let told = reasons.iter().take(REASONS).filter(|of| of.devices >= least_devices).count();
     let row = |outcome: &str, reason: &str, count| {
         let reason = if reason.is_empty() { Cell::Nothing } else { Cell::text(reason) };
         vec![Cell::text(outcome), reason, Cell::Count(count), share(count, all)]
     };
-    let told = reasons.iter().take(REASONS);
-    let told = told.map(|((outcome, reason), count)| row(outcome.words(), reason, *count));
-    let mut rows: Vec<Vec<Cell>> = told.collect();
-    if reasons.len() > REASONS {
-        let others = reasons[REASONS..].iter().map(|(_, count)| count).sum();
-        rows.push(row("", "all others", others));
+    let (told, others) = reasons.split_at(told);
+    let mut rows: Vec<Vec<Cell>> =
+        told.iter().map(|of| row(of.outcome.words(), &of.reason, of.count)).collect();
+    if !others.is_empty() {
+        let count = others.iter().map(|of| of.count).fold(0, u64::saturating_add);
+        rows.push(row("", "all others", count));
     }
     Table {
         name: "reasons",

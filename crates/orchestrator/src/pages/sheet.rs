@@ -161,7 +161,7 @@ impl Figure {
                 let kind = match scale.kind {
                     ScaleKind::Linear => "linear",
                     ScaleKind::Logarithmic => "log",
-                    ScaleKind::Days => "days",
+                    ScaleKind::Days | ScaleKind::Dates => "days",
                 };
                 json!({
                     "name": scale.name, "kind": kind,

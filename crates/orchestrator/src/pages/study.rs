@@ -5,7 +5,7 @@ use underload_report::diagram::{Curve, Diagram, Mark, Panel, Scale};
 use underload_report::thousands;
 
 use super::Ask;
-use super::overview::{headline, largest, period};
+use super::overview::{headline, largest};
 use super::problem::Problem;
 use super::sheet::{Figure, Section, Sheet};
 use super::summary::{self, Loaded, cumulative, quantile_ms, shares};
@@ -31,11 +31,9 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
         sections.push(histogram(ask, &whole, &by, range));
     }
     sections.push(groups(&whole, &by));
-    let sentence = match whole.sums.first() {
-        None => format!("Nothing was measured {} {}.", whole.words(), period(filter)),
-        Some(_) => headline(&whole, &by, filter),
-    };
-    Ok(Sheet { title: "Study".to_owned(), sentences: vec![sentence], sections })
+    let mut sentences = vec![headline(ask, &whole, &by, filter)];
+    sentences.extend(whole.left_out_sentence());
+    Ok(Sheet { title: "Study".to_owned(), sentences, sections })
 }
 
 /// The delays that are looked at, milliseconds.

@@ -2,13 +2,14 @@
 
 use underload_fleet::bins::{Bins, GAMMA, value_of};
 use underload_fleet::plan::Kind;
-use underload_fleet::store::{Archive, Dimension, Filter, Sum};
+use underload_fleet::store::{Archive, Dimension, Filter, Sum, Summed};
 use underload_report::one_line;
 
 use super::Ask;
 use super::problem::Problem;
 use super::question::LOADS;
 use super::table::Cell;
+use crate::store;
 
 /// The delay that this share of all probes did not exceed, milliseconds. A probe that was lost
 /// took longer than all others: `None` where that one was lost.
@@ -83,13 +84,23 @@ pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     let words = by.iter().zip(&sum.key).skip(skip).map(|(dimension, value)| match dimension {
         Dimension::Dscp if is_alone => marking_words(value),
         Dimension::Dscp => format!("DSCP {value}"),
-        Dimension::Cohort if value.is_empty() => "no cohort".to_owned(),
+        Dimension::Cohort => known(value, "no cohort"),
         Dimension::Hour => format!("{value:0>2}:00 UTC"),
         Dimension::Attribute(name) if name == "tier" => format!("{value} Mbit/s"),
-        _ if value.is_empty() => "not known".to_owned(),
-        _ => one_line(value),
+        _ => known(value, "not known"),
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// A value that devices or operators named, or the words for none. What is named like those words
+/// is in quotation marks.
+fn known(value: &str, none: &str) -> String {
+    let words = one_line(value);
+    match words.trim_matches('"') {
+        _ if value.is_empty() => none.to_owned(),
+        same if same == none => format!("\"{words}\""),
+        _ => words,
+    }
 }
 
 /// A marking with the class that it asks for, where that is known: 45 is the low latency queue's
@@ -109,6 +120,8 @@ pub(super) struct Loaded {
     pub(super) sums: Vec<Sum>,
     /// Groups that too few devices have in common to be shown.
     pub(super) hidden: usize,
+    /// Days that cannot be told apart like that, because only their sums are kept.
+    pub(super) left_out: Summed,
 }
 
 impl Loaded {
@@ -143,7 +156,41 @@ impl Loaded {
         let before = sums.len();
         sums.retain(|sum| sum.devices >= ask.least_devices);
         let hidden = before - sums.len();
-        Ok(Self { kind, sums, hidden })
+        let left_out = match store::needs_results(filter, by) {
+            true => archive.summed(filter)?,
+            false => Summed::default(),
+        };
+        Ok(Self { kind, sums, hidden, left_out })
+    }
+
+    /// Why there is nothing to be shown, in the period in words, as a sentence.
+    pub(super) fn nothing(&self, ask: &Ask, period: &str) -> String {
+        let words = self.words();
+        if self.left_out.days > 0 {
+            let days = store::summed_words(self.left_out);
+            return format!(
+                "What was measured {words} {period} cannot be told apart like that: of {days} \
+                 only sums are kept."
+            );
+        }
+        match self.hidden {
+            0 => format!("Nothing was measured {words} {period}."),
+            _ => format!(
+                "What was measured {words} {period} is of groups of fewer than {} devices, which \
+                 are not shown.",
+                ask.least_devices
+            ),
+        }
+    }
+
+    /// What is not in the numbers, as a sentence, where anything is.
+    pub(super) fn left_out_sentence(&self) -> Option<String> {
+        let is_partial = self.left_out.days > 0 && !self.sums.is_empty();
+        is_partial.then(|| {
+            let days = store::summed_words(self.left_out);
+            let are = if self.left_out.days == 1 { "is" } else { "are" };
+            format!("{days} {are} kept as sums only and not in this.")
+        })
     }
 
     /// `with the upstream full`
@@ -192,9 +239,11 @@ pub(super) fn check_group(
     if !filter.attributes.is_empty() && archive.count_devices(filter)? < ask.least_devices {
         return too_few();
     }
-    let measured = archive.sums(filter, &[])?;
-    let devices = measured.first().map_or(0, |sum| sum.devices);
-    if devices > 0 && devices < ask.least_devices { too_few() } else { Ok(()) }
+    // Runs that did not measure are somebody's, too.
+    let measured = archive.sums(filter, &[])?.first().map_or(0, |sum| sum.devices);
+    let due = archive.outcomes(filter)?.devices;
+    let is_few = |devices: u64| devices > 0 && devices < ask.least_devices;
+    if is_few(measured) || is_few(due) { too_few() } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -205,6 +254,18 @@ mod tests {
         let mut bins = Bins::default();
         delays_ms.into_iter().for_each(|delay| bins.add(delay * 1e3));
         bins
+    }
+
+    #[test]
+    fn a_value_is_never_taken_for_none() {
+        let of = |name: &str, value: &str| {
+            let sum = Sum { key: vec![value.to_owned()], ..Sum::default() };
+            group_words(&[Dimension::Attribute(name.to_owned())], &sum, 0)
+        };
+        assert_eq!(of("region", ""), "not known");
+        assert_eq!(of("region", "not known"), "\"not known\"");
+        assert_eq!(of("region", "\"not known\""), "\"\"not known\"\"");
+        assert_eq!(of("region", "north"), "north");
     }
 
     #[test]

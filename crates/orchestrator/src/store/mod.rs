@@ -25,7 +25,19 @@ pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use underload_fleet::store::StoreError;
+use underload_fleet::store::{Dimension, Filter, StoreError, Summed};
+
+/// Whether sums by these dimensions, and outcomes where there are none, are only known of results
+/// that are kept themselves, which they are not for ever.
+pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
+    rollup::Question::new(filter, by).level().is_none()
+}
+
+/// `95 days before 2026-11-23`
+pub(crate) fn summed_words(summed: Summed) -> String {
+    let days = if summed.days == 1 { "day" } else { "days" };
+    format!("{} {days} before {}", summed.days, files::date(summed.until_day))
+}
 
 /// An instant that is compared as it is stored: the databases know signed numbers only, so that all
 /// are moved down by 2^63, which keeps their order.

@@ -7,8 +7,8 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{
-    Archive, Device, Dimension, Filter, LogEntry, Needs, OutcomeCount, PlanRow, Server, Store,
-    StoreError, StoredResult, Sum, Transaction,
+    Archive, Device, Dimension, Filter, LogEntry, Needs, Outcomes, PlanRow, Server, Store,
+    StoreError, StoredResult, Sum, Summed, Transaction,
 };
 
 /// 2026-01-01, milliseconds since 1970.
@@ -150,7 +150,7 @@ fn questions() -> Vec<(Filter, Vec<Dimension>)> {
 }
 
 /// What a store answers to all of them.
-pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Vec<OutcomeCount>)> {
+pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Outcomes)> {
     let answers = questions().into_iter().map(|(filter, by)| {
         let sums = archive.sums(&filter, &by).expect("sums");
         (sums, archive.outcomes(&filter).expect("outcomes"))
@@ -174,7 +174,7 @@ impl<S: Store, A: Send> Store for Both<S, A> {
 }
 
 impl<S: Send, A: Archive> Archive for Both<S, A> {
-    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
         (self.then)();
         self.archive.outcomes(filter)
     }
@@ -214,6 +214,10 @@ impl<S: Send, A: Archive> Archive for Both<S, A> {
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError> {
         self.archive.visit(filter, see)
+    }
+
+    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {
+        self.archive.summed(filter)
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {

@@ -63,10 +63,20 @@ pub enum StudyError {
         /// The plan.
         plan: String,
     },
+    /// No result is meant that is kept itself.
+    #[error("single runs of plan `{plan}` are kept no longer: of {days}, there are only sums")]
+    OnlySums {
+        /// The plan.
+        plan: String,
+        /// Which days, in words.
+        days: String,
+    },
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+const DAY_MS: u64 = 86_400_000;
 
 /// What lines are told apart by that is not an attribute.
 const HOUR: &str = "hour";
@@ -94,9 +104,17 @@ pub fn study(
         collector.see(kept);
         true
     })?;
+    // After the results: of days that are added up meanwhile it is rather told too much.
+    let summed = archive.summed(&filter)?;
     let collected = collector.finish();
-    if collected.results == 0 {
-        return Err(StudyError::Nothing { plan: plan.to_owned() });
+    let plan_name = || plan.to_owned();
+    match (collected.results, summed.days) {
+        (0, 0) => return Err(StudyError::Nothing { plan: plan_name() }),
+        (0, _) => {
+            let days = crate::store::summed_words(summed);
+            return Err(StudyError::OnlySums { plan: plan_name(), days });
+        }
+        _ => {}
     }
     let mut lines = collected.lines;
     lines.reference = reference(&lines.cohorts, question.against.as_deref())?;
@@ -106,6 +124,8 @@ pub fn study(
     study.results = collected.results;
     study.sampled = collected.sampled;
     study.late_runs = collected.late_runs;
+    study.summed_days = u64::from(summed.days);
+    study.summed_until_ms = (summed.days > 0).then(|| u64::from(summed.until_day) * DAY_MS);
     study.first_ms = collected.first_ms;
     study.last_ms = collected.last_ms;
     study.published = published::numbers(&study);

@@ -1,6 +1,7 @@
 //! The pages, as a browser without a script asks for them.
 
 mod attacks;
+mod little;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
 

@@ -60,9 +60,8 @@ impl Group {
 
 fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Stratified> {
     let side_of = |line: &Line| pair.iter().position(|cohort| line.cohort == *cohort);
-    let of_lines = || {
-        lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(line, place, by))))
-    };
+    let of_lines =
+        || lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(line, place, by))));
     let mut groups: BTreeMap<usize, [Group; 2]> = BTreeMap::new();
     for (side, values) in of_lines() {
         for (group, value) in values {

@@ -23,6 +23,10 @@ pub struct CohortStudy {
     pub sampled: f64,
     /// Runs that no day counts because they came more than two days after later ones.
     pub late_runs: u64,
+    /// Days that are not in it, because only sums of them are kept.
+    pub summed_days: u64,
+    /// When the last of those ended, milliseconds since 1970.
+    pub summed_until_ms: Option<u64>,
     /// Every cohort.
     pub cohorts: Vec<CohortCount>,
     /// Every series of probes.

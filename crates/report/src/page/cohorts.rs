@@ -12,7 +12,7 @@ use super::parts::{
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
-    cohort_name, cohort_sentences, cohort_warnings, load_words, p_words, series_name,
+    cohort_name, cohort_sentences, cohort_warnings, day, load_words, p_words, series_name,
 };
 use crate::plot::{Plot, PlotError, cohort_plots};
 use crate::words::{count, significant, thousands};
@@ -43,11 +43,7 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
         .cohorts
         .iter()
         .fold((0, 0), |(devices, tests), cohort| (devices + cohort.devices, tests + cohort.tests));
-    let day = |ms: Option<u64>| {
-        let instant = jiff::Timestamp::from_millisecond(i64::try_from(ms?).ok()?).ok()?;
-        Some(instant.strftime("%Y-%m-%d").to_string())
-    };
-    let days = day(study.first_ms).zip(day(study.last_ms));
+    let days = study.first_ms.and_then(day).zip(study.last_ms.and_then(day));
     let warnings = cohort_warnings(study);
     html! {
         header {

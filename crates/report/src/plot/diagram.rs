@@ -49,6 +49,8 @@ pub enum ScaleKind {
     Logarithmic,
     /// Days since 1970, as dates; parts of a day as times, UTC.
     Days,
+    /// Days since 1970, as dates; parts of a day have no meaning.
+    Dates,
 }
 
 /// A sequence of values.
@@ -102,9 +104,14 @@ impl Scale {
         Self { name: name.to_owned(), range, kind: ScaleKind::Days }
     }
 
+    /// A scale of whole days since 1970.
+    pub fn dates(name: &str, range: Range<f64>) -> Self {
+        Self { name: name.to_owned(), range, kind: ScaleKind::Dates }
+    }
+
     fn place(&self, value: f64) -> f64 {
         match self.kind {
-            ScaleKind::Linear | ScaleKind::Days => value,
+            ScaleKind::Linear | ScaleKind::Days | ScaleKind::Dates => value,
             ScaleKind::Logarithmic => value.log10(),
         }
     }
@@ -117,7 +124,8 @@ impl Scale {
     fn tick(&self, place: f64) -> String {
         match self.kind {
             ScaleKind::Linear => chart::number(place),
-            ScaleKind::Days => date(place),
+            ScaleKind::Dates if (place - place.round()).abs() > 1e-6 => String::new(),
+            ScaleKind::Days | ScaleKind::Dates => date(place),
             // Over less than two decades the whole ones alone would be too few.
             ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => {
                 let is_long = self.range.end > self.range.start * 100.0;
@@ -294,6 +302,20 @@ mod tests {
             assert!(tops.any(|top| (top - middle).abs() < 0.3), "{middle}: {svg}");
         }
         assert!(frames[0].rows.1 < frames[1].rows.0, "below each other");
+    }
+
+    #[test]
+    fn a_scale_of_whole_days_tells_no_times() {
+        let times = |x: Scale| {
+            let rings = Curve::rings("a", vec![(20_002.0, 5.0)]);
+            let panel = Panel { x, y: Scale::linear("ms", 0.0..10.0), curves: vec![rings] };
+            let (name, title) = ("f".to_owned(), "t".to_owned());
+            let svg = Diagram { name, title, panels: vec![panel] }.plot().unwrap().svg();
+            assert!(svg.contains(">10-06<"), "{svg}");
+            svg.matches(":12<").count() + svg.matches(":36<").count()
+        };
+        assert!(times(Scale::days("time", 20_001.5..20_002.5)) > 0, "the premise");
+        assert_eq!(times(Scale::dates("day", 20_001.5..20_002.5)), 0);
     }
 
     #[test]

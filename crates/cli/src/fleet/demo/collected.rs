@@ -37,7 +37,7 @@ impl Collected {
 
     pub(super) fn account(&mut self) -> anyhow::Result<Account> {
         let mut account = Account::default();
-        for counted in self.archive.outcomes(&Filter::default())? {
+        for counted in self.archive.outcomes(&Filter::default())?.counts {
             *account.outcomes.entry(counted.outcome).or_default() += counted.count;
         }
         for device in self.archive.devices(&Filter::default(), None, DEVICES_MAX)? {

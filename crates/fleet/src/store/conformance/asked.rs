@@ -10,7 +10,9 @@ use crate::bins::Bins;
 use crate::device::Attributes;
 use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use crate::plan::Kind;
-use crate::store::{Archive, Device, Dimension, Filter, Memory, Store, StoredResult, Sum};
+use crate::store::{
+    Archive, Device, Dimension, Filter, Memory, OutcomeCount, Outcomes, Store, StoredResult, Sum,
+};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -142,19 +144,20 @@ pub(super) fn answers_that_were_worked_out_by_hand<S: Store + Archive>(store: &m
     for none in nobody {
         assert_eq!(sums(&none, &[]), [], "{none:?}");
     }
-    let mut outcomes = store.outcomes(&all).expect("it answers");
-    outcomes.sort_by_key(|count| (count.day, count.outcome));
-    let found: Vec<_> =
-        outcomes.iter().map(|it| (it.day, it.outcome, it.reason.as_str(), it.count)).collect();
-    let measured = Outcome::Measured;
-    assert_eq!(
-        found,
-        [
-            (20_000, measured, "", 1),
-            (20_001, measured, "", 1),
-            (20_001, Outcome::Missed, "it was off", 1)
-        ]
-    );
+    let outcomes = store.outcomes(&all).expect("it answers");
+    let count = |outcome, reason: &str, count, devices| OutcomeCount {
+        outcome,
+        reason: reason.to_owned(),
+        count,
+        devices,
+    };
+    let measured = count(Outcome::Measured, "", 2, 2);
+    let missed = count(Outcome::Missed, "it was off", 1, 1);
+    assert_eq!(outcomes, Outcomes { counts: vec![measured, missed], devices: 2 });
+    let first = filter(|it| it.until_day = Some(20_001));
+    let measured = count(Outcome::Measured, "", 1, 1);
+    let outcomes = store.outcomes(&first).expect("it answers");
+    assert_eq!(outcomes, Outcomes { counts: vec![measured], devices: 1 });
     let [first, second, third, fourth] = runs;
     assert_eq!(store.results_of(id(2), 1).expect("it answers"), std::slice::from_ref(&fourth));
     assert_eq!(store.results_of(id(2), 9).expect("it answers"), [fourth, third]);
@@ -205,7 +208,7 @@ pub(super) fn as_the_reference_answers<S: Store + Archive>(store: &mut S, seed: 
 #[derive(Debug, PartialEq)]
 struct Answers {
     sums: Vec<Sum>,
-    outcomes: Vec<(Vec<String>, Outcome, u64)>,
+    outcomes: Outcomes,
     visited: Vec<StoredResult>,
     devices: Vec<Device>,
     devices_after: Vec<Device>,
@@ -213,11 +216,6 @@ struct Answers {
 }
 
 fn answers(archive: &mut dyn Archive, filter: &Filter, by: &[Dimension]) -> Answers {
-    let outcomes = archive.outcomes(filter).expect("it answers").into_iter();
-    let mut outcomes: Vec<_> = outcomes
-        .map(|it| (vec![it.plan, it.cohort, it.day.to_string(), it.reason], it.outcome, it.count))
-        .collect();
-    outcomes.sort();
     let mut visited = Vec::new();
     let see = &mut |it: &StoredResult| {
         visited.push(it.clone());
@@ -226,7 +224,7 @@ fn answers(archive: &mut dyn Archive, filter: &Filter, by: &[Dimension]) -> Answ
     archive.visit(filter, see).expect("it answers");
     Answers {
         sums: sorted(archive.sums(filter, by).expect("it answers")),
-        outcomes,
+        outcomes: archive.outcomes(filter).expect("it answers"),
         visited,
         devices: archive.devices(filter, None, 1_000).expect("it answers"),
         devices_after: archive.devices(filter, Some(id(30)), 3).expect("it answers"),

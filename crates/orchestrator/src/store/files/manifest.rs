@@ -220,7 +220,7 @@ fn in_path(plan: &str) -> String {
 }
 
 /// A day as `2026-01-31`; its number where the calendar has no such day.
-fn date(day: u32) -> String {
+pub(in crate::store) fn date(day: u32) -> String {
     let since = jiff::Span::new().try_days(i64::from(day));
     let date = since.and_then(|since| jiff::civil::date(1970, 1, 1).checked_add(since));
     date.map_or_else(|_| day.to_string(), |date| date.to_string())

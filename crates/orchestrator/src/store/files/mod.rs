@@ -11,16 +11,17 @@ mod manifest;
 mod runs;
 mod sums;
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use underload_disk::Access;
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{Filter, StoreError, StoredResult};
+use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
 
 use columns::{damaged, failed};
-pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
+pub(super) use manifest::{Manifest, Part, PlanDay, Rows, date};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
 pub(super) use sums::Sums;
 
@@ -119,16 +120,29 @@ impl Files {
         Ok(())
     }
 
-    /// Files of runs of the plan and the days that are meant.
-    fn runs(&self, filter: &Filter) -> impl Iterator<Item = (&PlanDay, &Part)> {
+    /// Days of which only sums are kept, of the plan and the days that are meant.
+    pub(super) fn summed(&self, filter: &Filter) -> Summed {
+        let has_sums = |day: &&PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
+        let days: BTreeSet<u32> = self.days(filter).filter(has_sums).map(|day| day.day).collect();
+        let until_day = days.last().map_or(0, |last| last.saturating_add(1));
+        Summed { days: days.len() as u32, until_day }
+    }
+
+    /// The plan and the days that are meant.
+    fn days(&self, filter: &Filter) -> impl Iterator<Item = &PlanDay> {
         let (from, until) = (filter.from_day.unwrap_or(0), filter.until_day);
         let plan = filter.plan.clone();
-        let days = self.manifest.days.iter().filter(move |day| {
+        self.manifest.days.iter().filter(move |day| {
             day.day >= from
                 && until.is_none_or(|until| day.day < until)
                 && plan.as_ref().is_none_or(|plan| *plan == day.plan)
-        });
-        days.flat_map(|day| day.parts.iter().map(move |part| (day, part)))
+        })
+    }
+
+    /// Files of runs of the plan and the days that are meant.
+    fn runs(&self, filter: &Filter) -> impl Iterator<Item = (&PlanDay, &Part)> {
+        self.days(filter)
+            .flat_map(|day| day.parts.iter().map(move |part| (day, part)))
             .filter(|(_, part)| part.rows_are == Rows::Runs)
     }
 }

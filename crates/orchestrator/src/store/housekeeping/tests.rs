@@ -10,7 +10,7 @@ use std::thread::sleep;
 use tempfile::TempDir;
 use underload_disk::faults::{self, Fault, Tree};
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{Archive as _, Filter, OutcomeCount, StoredResult, Sum};
+use underload_fleet::store::{Archive as _, Filter, Outcomes, StoredResult, Sum, Summed};
 
 use super::*;
 use crate::store::files::{PlanDay, Sums};
@@ -22,7 +22,7 @@ const DAY_MS: u64 = 86_400_000;
 /// What a store answers.
 #[derive(Debug, PartialEq)]
 pub(in crate::store) struct Answers {
-    questions: Vec<(Vec<Sum>, Vec<OutcomeCount>)>,
+    questions: Vec<(Vec<Sum>, Outcomes)>,
     results: Vec<StoredResult>,
     newest: Vec<Vec<StoredResult>>,
 }
@@ -153,6 +153,11 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
         questions.filter(|(place, _)| *place != 7).map(|it| it.1).collect::<Vec<_>>()
     };
     let before = cohorts(&mut archive);
+    let summed = |archive: &mut SqliteArchive, from_day: Option<u32>| {
+        let filter = Filter { from_day, ..Filter::default() };
+        archive.summed(&filter).expect("it answers")
+    };
+    assert_eq!(summed(&mut archive, None), Summed::default());
     let old = Retention { raw_days: 1, bins_days: 4 };
     let mut housekeeping = keeper(&store, old);
     run_down(&mut housekeeping, after_days(4));
@@ -165,6 +170,9 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
     let seen = answers(&mut archive).results;
     assert!(seen.iter().all(|kept| kept.day() == all[0].day() + 1), "of the second day alone");
     assert_eq!(seen.len(), 240);
+    let second_day = all[0].day() + 1;
+    assert_eq!(summed(&mut archive, None), Summed { days: 1, until_day: second_day });
+    assert_eq!(summed(&mut archive, Some(second_day)), Summed::default());
     with_late.clear();
 
     let manifest = files::manifest(&folder.path().join("archive")).expect("a manifest");

@@ -7,8 +7,8 @@ use postgres::Row;
 use postgres::types::ToSql;
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{
-    Archive, Device, Dimension, Filter, LogEntry, OutcomeCount, PlanRow, Server, StoreError,
-    StoredResult, Sum,
+    Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Server, StoreError,
+    StoredResult, Sum, Summed,
 };
 
 use super::base::location;
@@ -55,29 +55,25 @@ impl PostgresArchive {
 }
 
 impl Archive for PostgresArchive {
-    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
         let mut question = Question::new(filter, &[]);
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
-                question.add_run(stored);
+                question.add_run(stored, None);
                 true
             })?;
             return Ok(question.outcomes());
         };
         self.ask(|view| {
             let keys = keys(view, RUNS, &mut question)?;
-            for (day, hour, key, cell) in cells(view, level, RUNS, filter)? {
+            for (_, hour, key, cell) in cells(view, level, RUNS, filter)? {
                 if let Some((key, _)) = keys.get(&key)
                     && question.means_hour(hour, level)
                 {
-                    question.add_runs(day, key, cell.tests as u64);
+                    question.add_runs(key, &cell)?;
                 }
             }
-            let from = rolled_up(view)?;
-            visit_results(view, filter, from, &mut |_, stored| {
-                question.add_run(stored);
-                true
-            })?;
+            visit_late(view, filter, &mut |stored, number| question.add_run(stored, number))?;
             Ok(question.outcomes())
         })
     }
@@ -101,17 +97,7 @@ impl Archive for PostgresArchive {
                     _ => {}
                 }
             }
-            let from = rolled_up(view)?;
-            let mut late = Vec::new();
-            visit_results(view, filter, from, &mut |_, stored| {
-                late.push(stored.clone());
-                true
-            })?;
-            let devices: BTreeSet<DeviceId> = late.iter().map(|stored| stored.device).collect();
-            let numbers = numbers(view, &devices)?;
-            for stored in &late {
-                question.add_result(stored, numbers.get(&stored.device).copied());
-            }
+            visit_late(view, filter, &mut |stored, number| question.add_result(stored, number))?;
             Ok(question.sums())
         })
     }
@@ -198,6 +184,10 @@ impl Archive for PostgresArchive {
                 is_shown || !filter.meets(stored) || see(stored)
             })
         })
+    }
+
+    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {
+        Ok(self.files()?.map(|files| files.summed(filter)).unwrap_or_default())
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
@@ -314,6 +304,24 @@ fn cells(
     };
     let rows = view.rows(sql, &[&level.number(), &kind, &from, &until])?;
     rows.iter().map(cell).collect::<Result<_, _>>().map_err(told)
+}
+
+/// Shows results that were not put together with others yet, each with the number of its device.
+fn visit_late(
+    view: &mut Session,
+    filter: &Filter,
+    see: &mut dyn FnMut(&StoredResult, Option<u32>),
+) -> Result<(), StoreError> {
+    let from = rolled_up(view)?;
+    let mut late = Vec::new();
+    visit_results(view, filter, from, &mut |_, stored| {
+        late.push(stored.clone());
+        true
+    })?;
+    let devices: BTreeSet<DeviceId> = late.iter().map(|stored| stored.device).collect();
+    let numbers = numbers(view, &devices)?;
+    late.iter().for_each(|stored| see(stored, numbers.get(&stored.device).copied()));
+    Ok(())
 }
 
 /// Shows results of the plan and the days of a filter of that transaction and later ones, in the

@@ -6,7 +6,9 @@ use roaring::RoaringBitmap;
 use underload_fleet::bins::{BIN_MAX, Bins};
 use underload_fleet::device::DeviceId;
 use underload_fleet::outcome::Outcome;
-use underload_fleet::store::{Dimension, Filter, OutcomeCount, StoreError, StoredResult, Sum};
+use underload_fleet::store::{
+    Dimension, Filter, OutcomeCount, Outcomes, StoreError, StoredResult, Sum,
+};
 
 use super::{CellBytes, Key, LINE, Level, Of, series_of};
 use crate::store::encode::visit_bins;
@@ -21,7 +23,7 @@ pub(in crate::store) struct Question<'a> {
     /// Those values.
     parts: BTreeMap<Vec<String>, u32>,
     /// The ends of runs instead of sums.
-    outcomes: BTreeMap<(String, String, u32, Outcome, String), u64>,
+    outcomes: BTreeMap<(Outcome, String), (u64, RoaringBitmap)>,
     /// Numbers of devices that the store has none for yet, from the highest down.
     unnumbered: HashMap<DeviceId, u32>,
 }
@@ -129,9 +131,7 @@ impl<'a> Question<'a> {
         if !self.filter.meets(stored) {
             return;
         }
-        let next = u32::MAX - self.unnumbered.len() as u32;
-        let number =
-            number.unwrap_or_else(|| *self.unnumbered.entry(stored.device).or_insert(next));
+        let number = number.unwrap_or_else(|| self.number(stored.device));
         let (day, hour) = (stored.day(), stored.hour());
         for (of, series) in series_of(&stored.result) {
             let attribute = |name: &str| stored.attributes.get(name);
@@ -144,33 +144,45 @@ impl<'a> Question<'a> {
         }
     }
 
+    /// A number for a device that the store has given none.
+    fn number(&mut self, device: DeviceId) -> u32 {
+        let next = u32::MAX - self.unnumbered.len() as u32;
+        *self.unnumbered.entry(device).or_insert(next)
+    }
+
     fn answer(&mut self, line: u32, day: u32, hour: u8) -> &mut Answer {
         let day = if self.by.contains(&Dimension::Day) { day } else { 0 };
         let hour = if self.by.contains(&Dimension::Hour) { hour } else { 0 };
         self.answers.entry((line, day, hour)).or_insert_with(Answer::empty)
     }
 
-    /// Adds runs of a cell.
-    pub(in crate::store) fn add_runs(&mut self, day: u32, key: &Key, runs: u64) {
-        if let Of::Runs { outcome, reason } = &key.of {
-            self.count_runs((&key.plan, &key.cohort, day, *outcome, reason), runs);
-        }
+    /// Adds a cell of runs.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where it is damaged.
+    pub(in crate::store) fn add_runs(
+        &mut self,
+        key: &Key,
+        cell: &CellBytes,
+    ) -> Result<(), StoreError> {
+        let Of::Runs { outcome, reason } = &key.of else { return Ok(()) };
+        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
+        let added = RoaringBitmap::deserialize_from(&cell.devices[..]).map_err(|_| broken())?;
+        let (count, devices) = self.outcomes.entry((*outcome, reason.clone())).or_default();
+        *count = count.saturating_add(cell.tests as u64);
+        *devices |= added;
+        Ok(())
     }
 
-    /// Adds the run of a result.
-    pub(in crate::store) fn add_run(&mut self, stored: &StoredResult) {
+    /// Adds the run of a result, if it was due, of a device as in [`Self::add_result`].
+    pub(in crate::store) fn add_run(&mut self, stored: &StoredResult, number: Option<u32>) {
         if stored.was_due() && self.filter.meets(stored) {
-            let result = &stored.result;
-            let day = stored.day();
-            let what = (&result.plan, &stored.cohort, day, result.outcome, &result.reason);
-            self.count_runs(what, 1);
+            let number = number.unwrap_or_else(|| self.number(stored.device));
+            let end = (stored.result.outcome, stored.result.reason.clone());
+            let (count, devices) = self.outcomes.entry(end).or_default();
+            *count = count.saturating_add(1);
+            devices.insert(number);
         }
-    }
-
-    fn count_runs(&mut self, what: (&String, &String, u32, Outcome, &String), runs: u64) {
-        let (plan, cohort, day, outcome, reason) = what;
-        let key = (plan.clone(), cohort.clone(), day, outcome, reason.clone());
-        *self.outcomes.entry(key).or_default() += runs;
     }
 
     /// The sums, in the order of their keys.
@@ -196,18 +208,15 @@ impl<'a> Question<'a> {
         sums
     }
 
-    /// The ends of runs, in the order of plan, cohort, day, outcome and reason.
-    pub(in crate::store) fn outcomes(self) -> Vec<OutcomeCount> {
-        let counts = self.outcomes.into_iter();
-        let counts = counts.map(|((plan, cohort, day, outcome, reason), count)| OutcomeCount {
-            plan,
-            cohort,
-            day,
-            outcome,
-            reason,
-            count,
-        });
-        counts.collect()
+    /// The ends of runs.
+    pub(in crate::store) fn outcomes(self) -> Outcomes {
+        let mut all = RoaringBitmap::new();
+        let row = |((outcome, reason), (count, devices)): (_, (u64, RoaringBitmap))| {
+            all |= &devices;
+            OutcomeCount { outcome, reason, count, devices: devices.len() }
+        };
+        let counts = self.outcomes.into_iter().map(row).collect();
+        Outcomes { counts, devices: all.len() }
     }
 }
 

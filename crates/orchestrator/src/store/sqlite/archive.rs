@@ -7,8 +7,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params, params_from_iter};
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{
-    Archive, Device, Dimension, Filter, LogEntry, OutcomeCount, PlanRow, Server, StoreError,
-    StoredResult, Sum,
+    Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Server, StoreError,
+    StoredResult, Sum, Summed,
 };
 
 use super::base::location;
@@ -56,29 +56,22 @@ impl SqliteArchive {
 }
 
 impl Archive for SqliteArchive {
-    fn outcomes(&mut self, filter: &Filter) -> Result<Vec<OutcomeCount>, StoreError> {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
         let mut question = Question::new(filter, &[]);
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
-                question.add_run(stored);
+                question.add_run(stored, None);
                 true
             })?;
             return Ok(question.outcomes());
         };
         self.ask(|view| {
             let keys = keys(view, RUNS, &mut question)?;
-            visit_cells(view, level, RUNS, filter, |(day, hour, key), cell| {
-                if let Some((key, _)) = keys.get(&key)
-                    && question.means_hour(hour, level)
-                {
-                    question.add_runs(day, key, cell.tests as u64);
-                }
-                Ok(())
+            visit_cells(view, level, RUNS, filter, |(_, hour, key), cell| match keys.get(&key) {
+                Some((key, _)) if question.means_hour(hour, level) => question.add_runs(key, cell),
+                _ => Ok(()),
             })?;
-            visit_results(view, filter, rolled_up(view)?, &mut |_, stored| {
-                question.add_run(stored);
-                Ok(true)
-            })?;
+            visit_late(view, filter, &mut |stored, number| question.add_run(stored, number))?;
             Ok(question.outcomes())
         })
     }
@@ -102,15 +95,7 @@ impl Archive for SqliteArchive {
                     _ => Ok(()),
                 }
             })?;
-            let mut numbers = HashMap::new();
-            visit_results(view, filter, rolled_up(view)?, &mut |_, stored| {
-                let number = match numbers.get(&stored.device) {
-                    Some(number) => *number,
-                    None => *numbers.entry(stored.device).or_insert(number(view, stored.device)?),
-                };
-                question.add_result(stored, number);
-                Ok(true)
-            })?;
+            visit_late(view, filter, &mut |stored, number| question.add_result(stored, number))?;
             Ok(question.sums())
         })
     }
@@ -197,6 +182,10 @@ impl Archive for SqliteArchive {
             let is_shown = files.as_ref().is_some_and(|files| files.has(stored, number));
             Ok(is_shown || !filter.meets(stored) || see(stored))
         })
+    }
+
+    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {
+        Ok(self.files()?.map(|files| files.summed(filter)).unwrap_or_default())
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
@@ -294,6 +283,23 @@ fn visit_cells(
         see(place, &cell)?;
     }
     Ok(())
+}
+
+/// Shows results that were not put together with others yet, each with the number of its device.
+fn visit_late(
+    view: &Connection,
+    filter: &Filter,
+    see: &mut dyn FnMut(&StoredResult, Option<u32>),
+) -> Result<(), StoreError> {
+    let mut numbers = HashMap::new();
+    visit_results(view, filter, rolled_up(view)?, &mut |_, stored| {
+        let number = match numbers.get(&stored.device) {
+            Some(number) => *number,
+            None => *numbers.entry(stored.device).or_insert(number(view, stored.device)?),
+        };
+        see(stored, number);
+        Ok(true)
+    })
 }
 
 /// Shows results of the plan and the days of a filter that came after the one with that number, in

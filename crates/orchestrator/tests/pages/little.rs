@@ -1,0 +1,162 @@
+//! What pages say where there is little to be seen, nothing, or nothing any more.
+
+use std::time::Duration;
+
+use underload_fleet::device::Attributes;
+use underload_fleet::outcome::Outcome;
+use underload_fleet::retention::Retention;
+use underload_fleet::store::{Archive as _, Filter, Memory, Needs, PlanRow, Store, StoredResult};
+use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::study::{Question, StudyError, study};
+
+use super::synthetic::served::{Served, serve};
+use super::synthetic::{self, NOW_MS, PLAN};
+use super::{SIZE, Session, column};
+
+fn append(store: &mut dyn Store, results: &[StoredResult]) {
+    let mut tx = store.begin(&Needs::default()).expect("it begins");
+    assert!(tx.append(results).expect("it is kept").iter().all(|is_new| *is_new));
+    tx.commit().expect("it is kept");
+}
+
+/// A result of a device, handed in besides the others.
+fn besides(number: u32) -> StoredResult {
+    let (_, mut result) = synthetic::measured(number, SIZE);
+    (result.epoch, result.result.plan) = (9, PLAN.to_owned());
+    result
+}
+
+/// One that failed.
+fn failed(number: u32, plan: &str, reason: &str) -> StoredResult {
+    let mut result = besides(number);
+    result.result.steps.clear();
+    (result.result.outcome, result.result.reason) = (Outcome::Failed, reason.to_owned());
+    plan.clone_into(&mut result.result.plan);
+    result
+}
+
+/// Of two devices that also measured a marking of their own, and lost a part of it.
+fn lossy(number: u32) -> StoredResult {
+    let mut result = besides(number);
+    for series in result.result.steps.iter_mut().flat_map(|step| &mut step.series) {
+        (series.dscp, series.lost) = (9, series.bins.count());
+        series.sent = series.lost * 2;
+    }
+    result
+}
+
+fn served() -> Served {
+    let mut store = Memory::new();
+    synthetic::fill(&mut store, SIZE).expect("memory keeps it");
+    let mut tx = store.begin(&Needs::default()).expect("memory does");
+    let text = underload_fleet::plan::Plan::built_in(PLAN).expect("it is built in").to_owned();
+    let solo = PlanRow { name: "solo".to_owned(), text, applied_ms: 1, stopped_ms: None };
+    tx.put_plan(&solo).expect("memory keeps it");
+    tx.commit().expect("memory keeps it");
+    append(&mut store, &[failed(0, "solo", "the cat sat on it")]);
+    append(&mut store, &[failed(1, PLAN, "a fuse of Ms Jones"), lossy(2), lossy(3)]);
+    let archives = (0..2).map(|_| Box::new(store.clone()) as _).collect();
+    serve(store, archives, 0).expect("memory keeps it")
+}
+
+fn says(session: &Session<'_>, path: &str) -> String {
+    let page = session.json(path);
+    page["says"].as_array().expect("sentences")[0].as_str().expect("a sentence").to_owned()
+}
+
+#[test]
+fn a_viewer_learns_nothing_of_a_home_that_did_not_measure() {
+    let served = served();
+    let (viewer, operator) =
+        (Session::of(&served, &served.viewer), Session::of(&served, &served.operator));
+    for path in ["/overview.json?plan=solo", "/study.json?plan=solo", "/overview?plan=solo"] {
+        let answer = viewer.get(path);
+        assert_eq!((answer.status, operator.get(path).status), (403, 200), "{path}");
+        assert!(!answer.body.contains("the cat"), "{path}: {}", answer.body);
+    }
+    let path = format!("/overview.json?plan={PLAN}");
+    let (all, seen) = (operator.get(&path).body, viewer.get(&path).body);
+    assert!(all.contains("Ms Jones") && !seen.contains("Ms Jones"), "{seen}");
+    let runs = |session: &Session<'_>| -> u64 {
+        let rows = column(&session.json(&path), "reasons", "runs");
+        rows.iter().filter_map(|(_, runs)| runs.as_u64()).sum()
+    };
+    assert_eq!(runs(&operator), runs(&viewer), "it is among all others");
+    assert!(seen.contains("all others"), "{seen}");
+}
+
+#[test]
+fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
+    let served = served();
+    let (viewer, operator) =
+        (Session::of(&served, &served.viewer), Session::of(&served, &served.operator));
+    for page in ["overview", "study"] {
+        let of = |dscp: u8| format!("/{page}.json?plan={PLAN}&load=upload&dscp={dscp}");
+        let nothing = "Nothing was measured with the upstream full since ";
+        for session in [&viewer, &operator] {
+            let said = says(session, &of(10));
+            assert!(said.starts_with(nothing), "{said}");
+        }
+        let hidden = says(&viewer, &of(9));
+        assert!(hidden.contains("is of groups of fewer than 5 devices"), "{hidden}");
+        let lost = says(&operator, &format!("{}&by=dscp", of(9)));
+        let want = "With the upstream full, more than 1 of 100 probes was lost (DSCP 9)";
+        assert!(lost.starts_with(want), "{lost}");
+        let both = says(&operator, &format!("/{page}.json?plan={PLAN}&load=upload&by=dscp"));
+        assert!(both.contains(", and more than 1 of 100 probes was lost (DSCP 9) "), "{both}");
+    }
+}
+
+#[test]
+fn what_is_kept_as_sums_only_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    synthetic::fill(&mut store, SIZE).expect("it is kept");
+    let retention = Retention { raw_days: 1, bins_days: 2 };
+    let mut housekeeping = store.housekeeping(None, retention).expect("a keeper");
+    let later_ms = NOW_MS + 30 * 86_400_000;
+    let mut archive = store.archive().expect("an archive");
+    let left = |archive: &mut underload_orchestrator::store::SqliteArchive| {
+        let mut left = 0;
+        let see = &mut |_: &StoredResult| {
+            left += 1;
+            true
+        };
+        archive.visit(&Filter::default(), see).expect("it answers");
+        left
+    };
+    // A round that finds a file locked leaves it to the next.
+    for now_ms in (0..1_000).map(|round| later_ms + round * 3_600_000) {
+        while housekeeping.step(now_ms).expect("it steps").next_ms <= now_ms {}
+        if left(&mut archive) == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(left(&mut archive), 0, "the premise: every day is added up");
+    let ask = |archive: &mut dyn underload_fleet::store::Archive| {
+        study(archive, PLAN, &Question::default())
+    };
+    let error = ask(&mut archive).expect_err("no run is left");
+    assert!(matches!(error, StudyError::OnlySums { .. }), "{error}");
+    assert!(error.to_string().ends_with("of 4 days before 2026-11-23, there are only sums"));
+    let mut new = besides(0);
+    (new.result.at_ms, new.attributes) = (NOW_MS + 86_400_000, Attributes::default());
+    append(&mut store, &[new]);
+    let found = ask(&mut archive).expect("one run is there");
+    assert_eq!((found.results, found.summed_days), (1, 4));
+    assert_eq!(found.summed_until_ms, Some(NOW_MS / 86_400_000 * 86_400_000 + 86_400_000));
+
+    let archives = (0..2).map(|_| Box::new(store.archive().expect("one")) as _).collect();
+    let served = serve(store, archives, 0).expect("it is served");
+    let operator = Session::of(&served, &served.operator);
+    let study_of = |rest: &str| {
+        let path = format!("/study.json?plan={PLAN}&load=upload&{rest}");
+        operator.json(&path)["says"].to_string()
+    };
+    let told = "4 days before 2026-11-23 are kept as sums only and not in this.";
+    assert!(study_of("by=segment").contains(told), "{}", study_of("by=segment"));
+    assert!(!study_of("by=cohort").contains("sums only"), "sums answer that");
+    let before = study_of("by=segment&until=2026-11-22");
+    assert!(before.contains("cannot be told apart like that: of 4 days before"), "{before}");
+}
