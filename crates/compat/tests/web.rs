@@ -118,6 +118,29 @@ fn uploads_are_counted_as_they_arrive() {
     assert!(count("/received?42").ends_with("\r\n\r\n100000"));
     assert!(count("/received?43").ends_with("\r\n\r\n0"));
     assert!(count("/received").ends_with("\r\n\r\n0"));
+    // Who sends nothing is not counted, and takes nobody's place.
+    let head = "Host: localhost\r\nContent-Length: 0\r\n\r\n";
+    let empty = |number| format!("POST /upload?{number} HTTP/1.1\r\n{head}");
+    let many: String = (1_000..2_100).map(empty).collect();
+    let last = request("POST", "/upload?43", "Content-Length: 0\r\n");
+    let answers = ask(server.address(), fingerprint, &(many + &last));
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 1_101);
+    assert!(count("/received?42").ends_with("\r\n\r\n100000"));
+}
+
+/// Who has no quota left is told so, in words that the page shows.
+#[test]
+fn load_beyond_the_quota_is_refused_with_the_reason() {
+    let limits = Limits { anonymous_bytes_per_hour: 0, ..Limits::generous() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let (server, fingerprint) = server(service.compat());
+    for (method, path) in [("GET", "/large"), ("POST", "/upload?42")] {
+        let answer = ask(server.address(), fingerprint, &request(method, path, ""));
+        assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nthe quota of this hour is used up"), "{answer}");
+    }
 }
 
 const OFFER: &str = include_str!("offers/chromium.sdp");
@@ -450,6 +473,34 @@ fn a_browser_measures_both_directions() {
     let kept = browser.text("document.querySelector('#keep').download");
     assert_eq!(kept, "underload-result.json");
     assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+/// A line that was never loaded gets no grade, however quick its probes were.
+#[test]
+fn a_line_that_the_server_gives_no_load_gets_no_grade() {
+    let Some(mut browser) = browser("a_line_that_the_server_gives_no_load_gets_no_grade") else {
+        return;
+    };
+    let (anonymous_bytes_per_hour, compat_bit_per_s) = (0, 50_000_000);
+    let limits = Limits { anonymous_bytes_per_hour, compat_bit_per_s, ..Limits::generous() };
+    let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config };
+    let service = Service::start(config).unwrap();
+    let (server, _) = server(service.compat());
+    browser.screen(Screen::Desktop, false);
+    let result = measured(&mut browser, &format!("https://{}/?probes=fetch", server.address()));
+    let used_up = "the quota of this hour is used up";
+    for row in &result["summary"].as_array().unwrap()[1..] {
+        assert!(row["probes"].as_u64().unwrap() > 10, "{row}");
+        assert_eq!((row["rate"].as_f64(), &row["refused"]), (Some(0.0), &json!(used_up)), "{row}");
+    }
+    let verdict = browser.text("document.querySelector('#verdict').textContent");
+    let no_grade =
+        |way| format!("Loaded {way}: no grade, because the server gave no load: {used_up}.");
+    assert_eq!(verdict, format!("{} {}", no_grade("down"), no_grade("up")));
+    if let Some(path) = std::env::var_os("UNDERLOAD_PICTURE") {
+        std::fs::write(path, browser.picture(true)).unwrap();
+    }
 }
 
 /// What a browser finds of a line that somebody else emulates: `docs/web.md` says how it is run.

@@ -70,15 +70,17 @@ impl Lease {
             || self.share.get().is_some_and(CompatShare::is_over)
     }
 
-    /// Whether the connection has a share; `enter` is asked for one if it has none yet.
-    pub(super) fn has_share<E>(&self, enter: impl FnOnce() -> Result<CompatShare, E>) -> bool {
-        if self.share.get().is_none()
-            && let Ok(share) = enter()
-        {
+    /// Sees to it that the connection has a share; `enter` is asked for one if it has none yet, and
+    /// its error is the answer.
+    pub(super) fn have_share<E>(
+        &self,
+        enter: impl FnOnce() -> Result<CompatShare, E>,
+    ) -> Result<(), E> {
+        if self.share.get().is_none() {
             // Of two requests at once one is first; the other's share goes back.
-            let _ = self.share.set(share);
+            let _ = self.share.set(enter()?);
         }
-        self.share.get().is_some()
+        Ok(())
     }
 
     /// Takes at most `bytes_max`, and says how many; or how long to wait before asking again.

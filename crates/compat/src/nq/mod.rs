@@ -16,7 +16,7 @@
 //! Where the server differs from others: a connection has a lease (time and volume), so that a
 //! `GET` of 8 GiB is not for anyone for ever; one that is not used for a second is closed, because
 //! goresponsiveness leaves every probe's open; connections are limited in all and per network; who
-//! is too much is told 429 with `Retry-After`. Payload is generated here.
+//! is too much is told 429 with `Retry-After`, and why in words. Payload is generated here.
 
 mod answer;
 mod client;

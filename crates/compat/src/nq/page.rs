@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, Response};
+use underload_probe::network::CustomerNetwork;
 
 use super::answer::Content;
 use super::server::payload_response;
@@ -62,31 +63,36 @@ pub enum OfferError {
 /// A longer offer is none: browsers write about 600 bytes, and 100 more for each address.
 pub(crate) const OFFER_BYTES_MAX: usize = 16 << 10;
 
-/// Counts of uploads that are kept, the latest ones.
+/// Counts of uploads that are kept. Where there are more, the oldest of the network that has most
+/// goes: whoever makes many loses his own.
 const UPLOADS_MAX: usize = 1024;
-/// A measurement takes less.
-const UPLOAD_KEPT: Duration = Duration::from_mins(2);
 
 /// Counters of uploads by the number that a page chose for itself. Who guesses another's learns how
 /// fast a line is, of nobody knows whom.
 #[derive(Default)]
-pub(super) struct Uploads(Mutex<BTreeMap<u64, (Arc<AtomicU64>, Instant)>>);
+pub(super) struct Uploads(Mutex<BTreeMap<u64, Counted>>);
+
+/// What an upload has brought.
+struct Counted {
+    bytes: Arc<AtomicU64>,
+    network: CustomerNetwork,
+    /// When the latest request for it brought its first byte.
+    since: Instant,
+}
 
 impl Uploads {
-    /// The counter of an upload; `None` if the address has no number, or there are too many.
-    pub fn counter(&self, query: Option<&str>) -> Option<Arc<AtomicU64>> {
+    /// The counter of an upload from `from`; `None` if the request has no number.
+    pub fn counter(&self, query: Option<&str>, from: IpAddr) -> Option<Arc<AtomicU64>> {
         let number: u64 = query?.parse().ok()?;
-        let now = Instant::now();
+        let (network, since) = (CustomerNetwork::of(from), Instant::now());
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
-            kept.retain(|_, (_, since)| now.duration_since(*since) < UPLOAD_KEPT);
+            make_room(&mut kept);
         }
-        if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
-            return None;
-        }
-        let (counter, since) = kept.entry(number).or_insert_with(|| (Arc::default(), now));
-        *since = now;
-        Some(Arc::clone(counter))
+        let counted = || Counted { bytes: Arc::default(), network, since };
+        let counted = kept.entry(number).or_insert_with(counted);
+        counted.since = since;
+        Some(Arc::clone(&counted.bytes))
     }
 
     /// What is asked for by reading, if it is the page's.
@@ -121,8 +127,22 @@ impl Uploads {
     fn received(&self, query: Option<&str>) -> u64 {
         let number = query.and_then(|query| query.parse::<u64>().ok());
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = number.and_then(|number| kept.get(&number));
-        counter.map_or(0, |(counter, _)| counter.load(Ordering::Relaxed))
+        let counted = number.and_then(|number| kept.get(&number));
+        counted.map_or(0, |counted| counted.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// Removes the oldest of the network that has most.
+fn make_room(kept: &mut BTreeMap<u64, Counted>) {
+    let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
+    for counted in kept.values() {
+        *counts.entry(counted.network).or_insert(0) += 1;
+    }
+    let fullest = counts.values().copied().max();
+    let of_fullest = kept.iter().filter(|(_, it)| counts.get(&it.network).copied() == fullest);
+    let oldest = of_fullest.min_by_key(|(_, it)| it.since).map(|(number, _)| *number);
+    if let Some(number) = oldest {
+        kept.remove(&number);
     }
 }
 
@@ -142,17 +162,26 @@ mod tests {
     #[test]
     fn uploads_are_counted_by_number_and_bounded() {
         let uploads = Uploads::default();
-        let counter = uploads.counter(Some("7")).unwrap();
+        let [here, there] = [[192, 0, 2, 1], [198, 51, 100, 1]].map(IpAddr::from);
+        let counter = uploads.counter(Some("7"), here).unwrap();
         counter.fetch_add(5, Ordering::Relaxed);
         assert_eq!((uploads.received(Some("7")), uploads.received(Some("8"))), (5, 0));
         for wrong in [None, Some(""), Some("-1"), Some("99999999999999999999")] {
-            assert!(uploads.counter(wrong).is_none(), "{wrong:?}");
+            assert!(uploads.counter(wrong, here).is_none(), "{wrong:?}");
         }
-        for number in 0..2 * UPLOADS_MAX {
-            let _ = uploads.counter(Some(&number.to_string()));
-        }
-        assert_eq!(uploads.0.lock().unwrap().len(), UPLOADS_MAX);
-        assert!(uploads.counter(Some("7")).is_some(), "who is counted stays so");
+        let flood = |from: u64| {
+            for number in (from..).take(2 * UPLOADS_MAX) {
+                assert!(uploads.counter(Some(&number.to_string()), there).is_some());
+            }
+            assert_eq!(uploads.0.lock().unwrap().len(), UPLOADS_MAX);
+        };
+        // Neither who was counted before nor who comes after suffers from one who makes many.
+        flood(1_000);
+        assert_eq!(uploads.received(Some("7")), 5, "who is counted stays so");
+        let late = uploads.counter(Some("8"), here).unwrap();
+        late.fetch_add(6, Ordering::Relaxed);
+        flood(100_000);
+        assert_eq!((uploads.received(Some("7")), uploads.received(Some("8"))), (5, 6));
     }
 
     #[test]

@@ -89,6 +89,8 @@ const IDLE_MAX: Duration = Duration::from_secs(1);
 const STREAMS_MAX: u32 = 128;
 /// The congestion control of what this end sends.
 const DOWNLOADS_BY: &str = "cubic";
+/// Why a connection gets no more.
+const LEASE_IS_OVER: &str = "the time or the volume of this connection is used up";
 /// Seconds after which a refused client may come again (`Retry-After`).
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
@@ -295,16 +297,20 @@ impl Host {
             WELL_KNOWN | OLD if self.page.is_some() => status(StatusCode::NOT_FOUND),
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
             SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
-            LARGE | UPLOAD if !self.may_load(in_flight.lease(), from) => busy(),
+            LARGE | UPLOAD if let Err(reason) = self.may_load(in_flight.lease(), from) => {
+                busy(reason)
+            }
             LARGE if reads => {
                 let sent = Arc::clone(&self.sent);
                 payload_response(Content::generated(LARGE_BYTES, in_flight, sent), LARGE_BYTES)
             }
             UPLOAD if writes => {
-                let query = request.uri().query();
-                let counter = self.page.as_ref().and_then(|uploads| uploads.counter(query));
-                let counter = counter.unwrap_or_default();
-                return swallow(request.into_body(), in_flight.lease(), &counter).await;
+                let query = request.uri().query().map(str::to_owned);
+                let counter = || {
+                    let uploads = self.page.as_ref();
+                    uploads.and_then(|it| it.counter(query.as_deref(), from)).unwrap_or_default()
+                };
+                return swallow(request.into_body(), in_flight.lease(), counter).await;
             }
             CHANNEL if writes => return Ok(self.channel(request, ends).await),
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
@@ -332,19 +338,21 @@ impl Host {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
                 response
             }
-            Err(OfferError::Busy) => busy(),
+            Err(OfferError::Busy) => busy("no place or volume is left for a channel"),
             Err(OfferError::Description(_)) => status(StatusCode::BAD_REQUEST),
         }
     }
 
-    fn may_load(&self, lease: &Lease, from: IpAddr) -> bool {
-        lease.has_share(|| self.ledger.enter(from, self.limits.duration_max)) && !lease.is_over()
+    /// An error is why not, in words for the client.
+    fn may_load(&self, lease: &Lease, from: IpAddr) -> Result<(), &'static str> {
+        lease.have_share(|| self.ledger.enter(from, self.limits.duration_max))?;
+        if lease.is_over() { Err(LEASE_IS_OVER) } else { Ok(()) }
     }
 
     /// Not for who has taken all his places: a client that gets no configuration does not test.
     fn configuration(&self, request: &Request<Incoming>, from: IpAddr) -> Response<Content> {
         if self.places.is_full_for(from) {
-            return busy();
+            return busy("all places are taken");
         }
         let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
         let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
@@ -359,16 +367,21 @@ impl Host {
     }
 }
 
-/// Reads an upload to its end, or to the end of the lease.
+/// Reads an upload to its end, or to the end of the lease. Its counter is asked for when the first
+/// byte has arrived: who sends none gets none.
 async fn swallow(
     mut body: Incoming,
     lease: &Lease,
-    counter: &AtomicU64,
+    counter: impl Fn() -> Arc<AtomicU64>,
 ) -> Result<Response<Content>, hyper::Error> {
+    let mut counted = None;
     while let Some(frame) = body.frame().await {
         let mut arrived = frame?.data_ref().map_or(0, bytes_len);
         lease.spend(arrived);
-        counter.fetch_add(arrived as u64, Ordering::Relaxed);
+        if arrived > 0 {
+            let counter = counted.get_or_insert_with(&counter);
+            counter.fetch_add(arrived as u64, Ordering::Relaxed);
+        }
         // What is not read yet fills the client's window, which slows it down.
         while arrived > 0 && !lease.is_over() {
             match lease.take(Direction::Up, arrived) {
@@ -377,7 +390,7 @@ async fn swallow(
             }
         }
         if lease.is_over() {
-            return Ok(busy());
+            return Ok(busy(LEASE_IS_OVER));
         }
     }
     Ok(status(StatusCode::OK))
@@ -401,9 +414,13 @@ fn status(status: StatusCode) -> Response<Content> {
     response
 }
 
-fn busy() -> Response<Content> {
-    let mut response = status(StatusCode::TOO_MANY_REQUESTS);
-    response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+/// Not now; why, in words.
+fn busy(reason: &'static str) -> Response<Content> {
+    let mut response = payload_response(Content::of(reason), reason.len() as u64);
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(RETRY_AFTER, RETRY_AFTER_S);
     response
 }
 

@@ -7,7 +7,8 @@ const UPLOAD_BYTES = 32 << 20;
 const TELL_MS = 200;
 
 export class Load {
-  // `tell` gets `bytes` that had arrived `after_ms` after the start, and `ended`.
+  // `tell` gets `bytes` that had arrived `after_ms` after the start, why the server `refused` load the
+  // last time, if it ever did, and `ended`.
   constructor(tell) {
     this.tell = tell;
     // Made beforehand, once: it takes a browser longer than a probe does.
@@ -21,15 +22,16 @@ export class Load {
     const { signal } = this.end;
     const start = performance.now();
     const flows = [];
-    const count = { bytes: 0 };
+    const count = { bytes: 0, refused: null };
     const session = Math.floor(Math.random() * 2 ** 48);
     for (let flow = 0; flow < FLOWS; flow += 1) {
-      flows.push(phase === "down" ? download(count, signal) : upload(session, this.body, signal));
+      flows.push(phase === "down" ? download(count, signal)
+        : upload(session, count, this.body, signal));
     }
     while (!signal.aborted) {
       await wait(TELL_MS);
       if (phase === "up") await received(session, count, signal);
-      if (!signal.aborted) this.tell({ after_ms: performance.now() - start, bytes: count.bytes });
+      if (!signal.aborted) this.tell({ after_ms: performance.now() - start, ...count });
     }
     await Promise.allSettled(flows);
     this.tell({ ended: true });
@@ -42,7 +44,7 @@ async function download(count, signal) {
   while (!signal.aborted) {
     try {
       const answer = await fetch("large", { cache: "no-store", signal });
-      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      await check(answer, count);
       const reader = answer.body.getReader();
       for (;;) {
         const { done, value } = await reader.read();
@@ -55,14 +57,27 @@ async function download(count, signal) {
   }
 }
 
-async function upload(session, body, signal) {
+async function upload(session, count, body, signal) {
+  const post = (what) => fetch(`upload?${session}`, { method: "POST", body: what, signal });
   while (!signal.aborted) {
     try {
-      await fetch(`upload?${session}`, { method: "POST", body, signal });
+      await check(await post(body), count);
     } catch {
-      if (!signal.aborted) await wait(200);
+      if (signal.aborted) return;
+      await wait(200);
+      // A server that reads no body closes the connection, and its answer may be lost: without one it
+      // is not.
+      try { await check(await post(""), count); } catch { /* told, or nobody answers */ }
     }
   }
+}
+
+// Keeps why the server refuses load.
+async function check(answer, count) {
+  if (answer.ok) return;
+  const words = (await answer.text()).slice(0, 200);
+  count.refused = words || `it answers ${answer.status}`;
+  throw new Error(count.refused);
 }
 
 // What the server has: what waits in this machine's buffers counts for nothing.

@@ -20,6 +20,8 @@ const HOW = {
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
 const RAMP_S = 3;             // what a load's start shows counts for nothing
+const LOAD_MBIT_S = 0.05;     // less than this loads no line
+const PAUSES_MAX = 0.1;       // a load that is refused may rest for such a part of the time, untold
 const BUSY_MS = 10;           // what this device alone may take of a 99th percentile, untold
 const MIRROR_OPENS_MS = 1000; // it is waited for so long
 const ENDS_MS = 5000;         // a part that has not ended by then never does
@@ -38,6 +40,7 @@ class Run {
     this.mirrored = [];
     this.peers = [];
     this.rates = [];
+    this.refused = {};  // by phase: why the server gave no load, the last time that it did not
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
     this.failed = "";
@@ -49,6 +52,7 @@ class Run {
     if (told.answered) this.probes.push(...told.answered);
     if (told.bytes !== undefined) {
       this.rates.push({ at_s: this.loadFrom + told.after_ms / 1000, phase: this.loaded, bytes: told.bytes });
+      if (told.refused) this.refused[this.loaded] = told.refused;
     }
     if (told.end) {
       ({ probes: this.probes, held: this.held, mirrored: this.mirrored } = told.end);
@@ -157,7 +161,7 @@ function summary(run, phase) {
   const rate = phase !== "idle" && a && b && b.at_s > a.at_s
     ? (b.bytes - a.bytes) * 8 / 1e6 / (b.at_s - a.at_s) : null;
   return {
-    phase, rate, probes: probes.length,
+    phase, rate, ...without(run, phase, rate, counted), probes: probes.length,
     lost: probes.filter((it) => it.lost).length,
     late: probes.filter((it) => it.late_ms > PROBE_MS[it.by]).length,
     p50: values.length ? quantile(values, 0.5) : null,
@@ -168,10 +172,25 @@ function summary(run, phase) {
   };
 }
 
+// Why a phase is no phase under load, if it is none; and what the server said when it refused load.
+function without(run, phase, rate, counted) {
+  const refused = run.refused[phase] ?? null;
+  if (rate === null) return { refused, no_load: phase !== "idle" && refused ? "the server gave no load" : null };
+  const pauses = counted.filter((it, index) => index > 0 && it.bytes === counted[index - 1].bytes).length;
+  if (rate < LOAD_MBIT_S) return { refused, no_load: refused ? "the server gave no load" : "next to nothing arrived" };
+  const isPartly = refused && pauses > PAUSES_MAX * (counted.length - 1);
+  return { refused, no_load: isPartly ? "the server gave load for a part of the time only" : null };
+}
+
 function verdict(rows) {
   const idle = rows.find((row) => row.phase === "idle");
   const words = [];
   for (const row of rows) {
+    if (row.no_load) {
+      const said = row.refused ? `: ${row.refused}` : "";
+      words.push(`Loaded ${row.phase}: no grade, because ${row.no_load}${said}.`);
+      continue;
+    }
     const high = row.p99 ?? row.p90;
     if (row.phase === "idle" || high === null || !idle || idle.p50 === null) continue;
     const added = Math.max(0, high - idle.p50);
