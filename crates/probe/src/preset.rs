@@ -140,6 +140,12 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
+    /// Whether its steps are told apart by their number of flows, so that [`Knobs::flows`] changes
+    /// none of them.
+    pub fn has_fixed_flows(self) -> bool {
+        self.plans(LoadDirections::AsPreset).iter().all(|plan| plan.fixed_flows)
+    }
+
     /// The measurements that the preset makes, in order.
     pub fn steps(self, knobs: &Knobs, token: Token) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -407,6 +413,14 @@ mod tests {
             (step.name, step.config.load.as_secs(), step.config.loads.len(), classes)
         };
         steps.map(of).collect()
+    }
+
+    #[test]
+    fn a_preset_says_whether_flows_change_it() {
+        for preset in Preset::ALL {
+            let loads = |flows| shape(preset, &Knobs { flows: Some(flows), ..Knobs::default() });
+            assert_eq!(loads(2) == loads(3), preset.has_fixed_flows(), "{}", preset.name());
+        }
     }
 
     #[test]

@@ -290,10 +290,12 @@ fn another_certificate_than_the_first_is_noticed() {
     assert!(connect(&first, &new).unwrap().identity().1, "seen for the first time");
     assert!(!connect(&first, &new).unwrap().identity().1, "known by now");
     let second = service(Limits::default());
-    let Err(ServiceError::Imposter { seen, known, .. }) = connect(&second, &new) else {
-        panic!("another server was believed");
-    };
+    let error = connect(&second, &new).err().expect("another server is not believed");
+    let said = error.to_string();
+    let ServiceError::Imposter { seen, known, .. } = error else { panic!("{said}") };
     assert_eq!((seen, known), (second.fingerprint(), first.fingerprint()));
+    // Where to make it known is said.
+    assert!(said.contains(&format!("from {}", known_servers.display())), "{said}");
     assert_eq!(fs::read_to_string(&known_servers).unwrap().lines().count(), 1);
     eventually("nothing is held", || second.sessions() == 0);
     assert_eq!(second.counts().granted, 0);

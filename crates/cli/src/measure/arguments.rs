@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use underload_probe::load::check_congestion_control;
+use underload_probe::load::{Token, check_congestion_control};
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
+use underload_probe::service::FLOWS_PER_SESSION_MAX;
 use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::keep::{Keep, keep};
@@ -51,8 +52,8 @@ pub struct Arguments {
     /// Loads both ways at once.
     #[arg(long)]
     pub both: bool,
-    /// Flows per direction.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    /// Flows per direction; a session has 64 at most, both directions together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub flows: Option<u32>,
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
@@ -155,7 +156,7 @@ pub struct Tier {
 impl Arguments {
     /// Refuses what could not be measured with, whatever the server says.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.knobs()?;
+        self.check_flows(&self.knobs()?)?;
         if self.udp.is_none() {
             check_congestion_control(&self.congestion_control).context("--congestion-control")?;
         }
@@ -183,6 +184,25 @@ impl Arguments {
         }
         self.check_every()?;
         check_congestion_control(&self.congestion_control).context("--congestion-control")
+    }
+
+    /// Refuses a number of flows that would be passed over, or that no server grants.
+    fn check_flows(&self, knobs: &Knobs) -> anyhow::Result<()> {
+        let PresetName(preset) = self.preset();
+        if self.flows.is_some() && preset.has_fixed_flows() {
+            bail!("--flows: the numbers of flows are what {} compares", preset.name());
+        }
+        for step in preset.steps(knobs, Token([0; 16])) {
+            let flows = step.config.loads.len();
+            if flows > FLOWS_PER_SESSION_MAX {
+                bail!(
+                    "--flows: step {} would have {flows} in all, and a session has \
+                     {FLOWS_PER_SESSION_MAX} at most",
+                    step.name
+                );
+            }
+        }
+        Ok(())
     }
 
     fn check_every(&self) -> anyhow::Result<()> {
@@ -216,6 +236,11 @@ impl Arguments {
         self.check_every()?;
         if self.classes.len() > CLASSES_MAX {
             bail!("--class: at most {CLASSES_MAX} classes at once");
+        }
+        for (index, class) in self.classes.iter().enumerate() {
+            if self.classes[..index].contains(class) {
+                bail!("--class: {}/{} is given twice", class.dscp, class.ecn.name());
+            }
         }
         let udp = self.udp.map(|rate_bit_per_s| UdpLoad {
             rate_bit_per_s,
@@ -356,6 +381,35 @@ mod tests {
         assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
         assert!(super::tier("40mbit").is_err());
         assert!(super::tier("40/10").is_err());
+    }
+
+    /// What a server would refuse, or nobody would keep, is told before anything is measured.
+    #[test]
+    fn what_cannot_be_measured_is_refused_at_once() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            measure: Arguments,
+        }
+        let checked = |words: &str| {
+            let words = ["measure", "a.example"].into_iter().chain(words.split_whitespace());
+            let parsed = <CommandLine as clap::Parser>::try_parse_from(words);
+            parsed.map_err(anyhow::Error::from).and_then(|it| it.measure.check())
+        };
+        for (words, said) in [
+            ("--class 0 --class 0", "--class: 0/not-ect is given twice"),
+            ("--class ef --class 0 --class 46/not-ect", "--class: 46/not-ect is given twice"),
+            ("--flows 65", "65 is not in 1..=64"),
+            ("--flows 33 --both", "step both would have 66 in all, and a session has 64 at most"),
+            ("--flows 33 --preset rrul", "step rrul would have 66 in all"),
+            ("--flows 4 --preset buffer-sweep", "--flows: the numbers of flows are what"),
+        ] {
+            let error = checked(words).expect_err(words).to_string();
+            assert!(error.contains(said), "{words}: {error}");
+        }
+        for words in ["--flows 64", "--flows 32 --both", "--class 46 --class 46/ect1"] {
+            assert!(checked(words).is_ok(), "{words}");
+        }
     }
 
     #[test]

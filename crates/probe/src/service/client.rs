@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -219,6 +220,8 @@ impl Remote {
 struct Expected {
     /// By the user's word or by what was seen before.
     known: Option<Fingerprint>,
+    /// The file that tells what was seen before.
+    known_servers: Option<PathBuf>,
     /// By the token.
     named: Option<Fingerprint>,
 }
@@ -227,7 +230,8 @@ impl Expected {
     fn of(host: &str, options: &ConnectOptions) -> Result<Self, ServiceError> {
         let known = options.trust.expected(host)?;
         let named = options.token.as_deref().and_then(server_of);
-        let expected = Self { known, named };
+        let known_servers = options.trust.known_servers().map(Path::to_owned);
+        let expected = Self { known, known_servers, named };
         if options.token.is_some() && expected.is_nobody() {
             return Err(ServiceError::TokenForNobody { host: host.to_owned() });
         }
@@ -245,9 +249,12 @@ impl Expected {
     fn check(&self, host: &str, seen: &Names) -> Result<(), ServiceError> {
         let host = || host.to_owned();
         match (self.known, self.named) {
-            (Some(known), _) if !seen.include(known) => {
-                Err(ServiceError::Imposter { host: host(), seen: seen.key(), known })
-            }
+            (Some(known), _) if !seen.include(known) => Err(ServiceError::Imposter {
+                host: host(),
+                seen: seen.key(),
+                known,
+                known_servers: self.known_servers.clone(),
+            }),
             (_, Some(named)) if !seen.include(named) => {
                 Err(ServiceError::TokenForAnother { host: host(), seen: seen.key(), named })
             }

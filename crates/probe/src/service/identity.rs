@@ -307,6 +307,14 @@ impl Trust {
         Ok(None)
     }
 
+    /// The file that remembers servers; none where the user named the one.
+    pub(super) fn known_servers(&self) -> Option<&Path> {
+        match self {
+            Self::Pinned(_) => None,
+            Self::FirstUse { known_servers } => Some(known_servers),
+        }
+    }
+
     /// Remembers a new server. Of several programs that do so at once each keeps its line.
     pub(super) fn remember(&self, host: &str, seen: Fingerprint) -> Result<(), ServiceError> {
         let Self::FirstUse { known_servers } = self else { return Ok(()) };
@@ -318,7 +326,8 @@ impl Trust {
             None => {}
             Some(known) if known == seen => return Ok(()),
             Some(known) => {
-                return Err(ServiceError::Imposter { host: host.to_owned(), seen, known });
+                let (host, path) = (host.to_owned(), Some(known_servers.clone()));
+                return Err(ServiceError::Imposter { host, seen, known, known_servers: path });
             }
         }
         let old = read_lines(known_servers)?;

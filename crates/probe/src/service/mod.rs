@@ -63,6 +63,7 @@ pub use ledger::{Ask, Limits};
 pub use line::Line;
 pub use private::read_secret;
 pub use server::{Access, Service, ServiceConfig};
+pub use sessions::FLOWS_PER_SESSION_MAX;
 pub use share::TooFast;
 pub use token::{TokenKeys, TokenTerms};
 
@@ -158,10 +159,7 @@ pub enum ServiceError {
     #[error("the system gives no random numbers")]
     Randomness,
     /// The server is not the one that is known under this name.
-    #[error(
-        "{host} shows the key {seen}, known is {known}: if it was replaced on purpose, remove \
-         the old line from the file of known servers"
-    )]
+    #[error("{host} shows the key {seen}, known is {known}: {}", remedy(host, known_servers))]
     Imposter {
         /// The server, as the user named it.
         host: String,
@@ -169,6 +167,8 @@ pub enum ServiceError {
         seen: Fingerprint,
         /// What it should have shown.
         known: Fingerprint,
+        /// The file that remembers it; none where the user named the key.
+        known_servers: Option<PathBuf>,
     },
     /// Nobody answers under this name, or not as a server does.
     #[error("no answer from {host} at {address}")]
@@ -237,4 +237,16 @@ pub enum ServiceError {
     /// Part of the server could not start.
     #[error(transparent)]
     Endpoint(#[from] crate::endpoint::EndpointError),
+}
+
+/// What to do where a server's key was replaced on purpose.
+fn remedy(host: &str, known_servers: &Option<PathBuf>) -> String {
+    match known_servers {
+        Some(path) => format!(
+            "if it was replaced on purpose, remove the line of {host} from {}",
+            path.display()
+        ),
+        None => "the known one was given by hand: give the other if it was replaced on purpose"
+            .to_owned(),
+    }
 }

@@ -64,8 +64,8 @@ pub(super) struct Granted {
 
 /// UDP addresses of one session at most: an address translator has a few.
 const JOINED_MAX: usize = 4;
-/// Flows of one session at once.
-const FLOWS_PER_SESSION_MAX: usize = 64;
+/// Flows of one session at once, of both directions together.
+pub const FLOWS_PER_SESSION_MAX: usize = 64;
 /// Flows of one network at once.
 const FLOWS_PER_NETWORK_MAX: usize = 128;
 /// IP and UDP headers of a probe, bytes: the rates are those of packets.
