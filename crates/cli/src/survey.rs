@@ -137,13 +137,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return interrupt.explain(Err(anyhow!("interrupted before anybody was asked")));
     }
     let document = document(&survey, &answers);
-    if let Some(out) = arguments.out.as_deref() {
-        keep(out, &document, &survey, &answers)?;
-    }
+    // What was found out is printed even where no file takes it.
+    let out = arguments.out.as_deref();
+    let kept = out.map_or(Ok(()), |out| keep(out, &document, &survey, &answers));
     print(&document, arguments.json)?;
     if interrupt.is_requested() {
-        return interrupt.explain(Err(anyhow!("interrupted; the table is of what was asked")));
+        let interrupted = || Err(anyhow!("interrupted; the table is of what was asked"));
+        return interrupt.explain(kept.and_then(|()| interrupted()));
     }
+    kept?;
     if answers.iter().all(|answers| answers.round_trips_ns.is_empty()) {
         bail!("nobody answered");
     }

@@ -119,6 +119,12 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
 
     let run = |arguments: &[&str]| underload(home.path()).args(arguments).output().unwrap();
     assert!(run(&["serve", "token", "rotate", "--keys", "keys"]).status.success());
+    // Such tokens could never be used.
+    for never in [["--uses", "0"], ["--lifetime", "0s"], ["--session-time", "999ms"]] {
+        let output = run(&[&["serve", "token", "new", "--keys", "keys"], &never[..]].concat());
+        assert_eq!((output.status.code(), words(&output.stdout).as_str()), (Some(2), ""));
+        assert!(words(&output.stderr).contains(never[0]), "{}", words(&output.stderr));
+    }
     let server = serve(home.path(), &["--token-keys", "keys", "--sessions", "1"]);
     let refused = measure(home.path(), &server, &[]);
     assert!(words(&refused.stderr).contains("a token is needed"), "{}", words(&refused.stderr));

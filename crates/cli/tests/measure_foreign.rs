@@ -94,11 +94,18 @@ fn an_ndt7_test_leaves_a_run_that_reports_and_history_read() {
     };
     let first = runs();
     std::fs::create_dir(home.path().join("line/mine")).unwrap();
+    let damaged = home.path().join("line/damaged");
+    std::fs::create_dir(&damaged).unwrap();
+    std::fs::write(damaged.join("run.json"), "{").unwrap();
     let output = run(home.path(), &[&base[..], &several, &["--keep", "1"]].concat());
     let said = words(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains(&format!("removed line/{}: the limit is 1 run", first[0])), "{said}");
     assert!(said.contains("line/mine: left alone: there is no made.json in it"), "{said}");
+    // A run that nobody can read keeps no other out of the report.
+    assert!(said.contains("left out of the report of all: line/damaged/run.json"), "{said}");
+    assert!(said.contains("report of 1 runs: "), "{said}");
+    std::fs::remove_dir_all(&damaged).unwrap();
     assert!(runs().len() == 1 && runs() != first && home.path().join("line/mine").is_dir());
     let history = run(home.path(), &["history", "line", "--metric", "load-p50"]);
     assert!(words(&history.stdout).contains("2 runs were read."), "{history:?}");

@@ -1,6 +1,6 @@
 //! Exit statuses and what is refused before anything is waited for.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -408,4 +408,63 @@ fn colours_and_silence_are_as_asked_for() {
     assert!(errors.contains("managed: docsis-pie"), "{errors}");
     let (_, version, _) = outcome(&["--version"], folder.path());
     assert!(version.starts_with("underload 0.1.0 ("), "{version}");
+}
+
+/// A line that became worse: fifteen days of a run every six hours, the last five bad.
+fn write_worse_line(folder: &Path) {
+    let now = jiff::Timestamp::now();
+    let mut lines = String::new();
+    for number in 0..60_i64 {
+        let started = now - jiff::SignedDuration::from_hours(6 * (60 - number));
+        let started = started.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let value = if number < 40 { 40 } else { 90 } + number % 5;
+        lines += &format!(r#"{{"run":"r{number}","started":"{started}","name":"measure/quick","#,);
+        lines += &format!(r#""steps":[{{"step":"up","values":{{"load-p99":{value}}}}}]}}"#);
+        lines.push('\n');
+    }
+    std::fs::create_dir(folder).expect("a folder");
+    std::fs::write(folder.join("removed-runs.jsonl"), lines).expect("its numbers");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_keeps_no_alert_back() {
+    let folder = folder();
+    write_worse_line(&folder.path().join("line"));
+    let history = ["history", "line", "--alert", "50"];
+    assert_eq!(outcome(&history, folder.path()).0, Some(3));
+    let nowhere = ["--out", "missing/history.html", "--prometheus", "missing/line.prom"];
+    let (status, out, errors) = outcome(&[history, nowhere].concat(), folder.path());
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(out.contains("up: p99 of latency under load is 92"), "{out}");
+    assert!(errors.contains("ALERT: ") && errors.contains("missing/history.html"), "{errors}");
+}
+
+/// Who is told to stop tells what was found out, though its folder is gone meanwhile.
+#[test]
+fn a_survey_whose_folder_is_gone_prints_its_table() {
+    let folder = folder();
+    let asked = ["survey", "127.0.0.1:1", "--probes", "2", "--out", "kept"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
+        .args(asked)
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.starts_with("1 of 2 probes") {
+        line.clear();
+        assert!(errors.read_line(&mut line).expect("a line") > 0, "it ends before a probe");
+    }
+    std::fs::remove_dir(folder.path().join("kept")).expect("it is empty");
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "the premise: a signal was sent");
+    let mut said = String::new();
+    errors.read_to_string(&mut said).expect("text");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("kept/survey.json"), "{said}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("127.0.0.1:1"), "{table}");
 }

@@ -21,7 +21,7 @@ use serde_json::json;
 use underload_compat::https;
 use underload_disk::{self as disk, Access};
 use underload_record::history::{Followed, Trend, Windows};
-use underload_report::{history_page, plain_text, write_history};
+use underload_report::{history_page, one_line, plain_text, write_history};
 
 use crate::exit::OrBadInput;
 use crate::quantity::duration;
@@ -104,18 +104,28 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let trends = collected.trends(windows);
     let sentences = words::sentences(&trends, arguments.metric, collected.runs.len());
-    draw(arguments, &trends, &sentences, &collected.skipped)?;
+    // A file that cannot be written keeps neither the sentences nor the alert back.
+    let mut kept = draw(arguments, &trends, &sentences, &collected.skipped);
     let files = [
         (&arguments.prometheus, export::prometheus(&collected, &trends)),
         (&arguments.influx, export::influx(&collected)),
     ];
     for (path, text) in files {
         if let Some(path) = path {
-            written(path, &text)?;
+            kept = kept.and(written(path, &text));
         }
     }
-    print(arguments, &trends, &sentences, &collected.skipped, outputs.contains(&true))?;
-    alert(arguments, &trends)
+    let stdout_is_taken = outputs.contains(&true);
+    let told = print(arguments, &trends, &sentences, &collected.skipped, stdout_is_taken);
+    let alerted = alert(arguments, &trends);
+    match kept.and(told) {
+        Err(error) if alerted.is_err() => {
+            eprintln!("error: {}", one_line(&format!("{error:#}")));
+            alerted
+        }
+        Err(error) => Err(error),
+        Ok(()) => alerted,
+    }
 }
 
 fn draw(

@@ -1,5 +1,6 @@
 //! `--every`: the same measurement again and again, each a run of its own in one directory.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
         }
     }
     let (mut done, mut failed) = (0, 0);
+    let mut unreadable = BTreeSet::new();
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -54,7 +56,8 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
         }
         done += 1;
         series.prune();
-        report(&directory).unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
+        report(&directory, &mut unreadable)
+            .unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
         if !broken_off && arguments.times.is_some_and(|times| done >= times) {
             return judge(done, failed);
         }
@@ -108,15 +111,25 @@ pub fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// `report.html` over the latest runs.
-fn report(directory: &Path) -> anyhow::Result<()> {
+/// `report.html` over the latest runs that can be read; the others are told, once each.
+fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     let paths = runs_in(directory)?;
-    let latest = &paths[paths.len().saturating_sub(SHOWN)..];
-    if latest.is_empty() {
+    let mut runs = Vec::new();
+    for path in &paths[paths.len().saturating_sub(SHOWN)..] {
+        match load(&[path]) {
+            Ok(loaded) => runs.extend(loaded),
+            Err(error) if unreadable.insert(path.clone()) => {
+                let error = anyhow::Error::new(error);
+                eprintln!("{}", one_line(&format!("left out of the report of all: {error:#}")));
+            }
+            Err(_) => {}
+        }
+    }
+    if runs.is_empty() {
         return Ok(());
     }
-    let page = write_report(directory, &load(latest)?)?;
-    crate::console::note!("report of {} runs: {}", latest.len(), page.display());
+    let page = write_report(directory, &runs)?;
+    crate::console::note!("report of {} runs: {}", runs.len(), page.display());
     Ok(())
 }
 

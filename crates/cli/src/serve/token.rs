@@ -47,17 +47,27 @@ struct New {
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     identity: Option<PathBuf>,
     /// How long it is good.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "15min")]
+    #[arg(long, value_name = "TIME", value_parser = a_second_or_more,
+          default_value = "15min")]
     lifetime: Duration,
     /// For how many sessions it is good.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..))]
     uses: u32,
     /// Highest rate of its sessions in either direction.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     /// Longest session.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = a_second_or_more)]
     session_time: Option<Duration>,
+}
+
+/// Tokens count whole seconds: with less than one they could never be used.
+fn a_second_or_more(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        short if short < Duration::from_secs(1) => Err("expected 1s or more".to_owned()),
+        length => Ok(length),
+    }
 }
 
 #[derive(Debug, Args)]
