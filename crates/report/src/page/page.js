@@ -253,7 +253,7 @@
     });
   };
 
-  // A button for each curve that has a name, below the plot.
+  // A button for each curve that has a name, folded below the plot: its legend stands above it.
   const makeSwitchable = (plot) => {
     const curves = plot.frames.flatMap((frame) => frame.curves).filter((curve) => curve.name);
     if (curves.length < 2) return;
@@ -282,11 +282,8 @@
       button.addEventListener('click', () => entries.forEach((entry) => set(entry, isOn)));
       box.append(button);
     }
-    let place = box;
-    if (entries.length > 12) {
-      place = element('details', '');
-      place.append(element('summary', '', `Switch ${entries.length} curves on and off`), box);
-    }
+    const place = element('details', 'switches');
+    place.append(element('summary', '', `Switch ${entries.length} curves on and off`), box);
     const caption = plot.svg.parentElement?.querySelector('figcaption');
     if (caption) caption.prepend(place);
     else plot.svg.after(place);
