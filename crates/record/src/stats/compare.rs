@@ -45,52 +45,113 @@ pub fn mann_whitney(
     second: &[f64],
     alternative: Alternative,
 ) -> Option<MannWhitney> {
-    let (u, tie_term) = ranked(first, second)?;
-    let pairs = first.len() as f64 * second.len() as f64;
-    let small = first.len() <= EXACT_LIMIT && second.len() <= EXACT_LIMIT;
-    let exact = small && tie_term == 0.0;
-    let at_least = |u: f64| {
-        if exact {
-            exact_upper_tail(first.len(), second.len(), u)
-        } else {
-            normal_upper_tail(first.len(), second.len(), tie_term, u)
-        }
-    };
+    let ranks = Ranks::of(first, second)?;
+    let (u, pairs) = (ranks.u, ranks.pairs());
     let p_value = match alternative {
-        Alternative::Greater => at_least(u),
-        Alternative::Less => at_least(pairs - u),
-        Alternative::TwoSided => 2.0 * at_least(u.max(pairs - u)),
+        Alternative::Greater => ranks.at_least(u),
+        Alternative::Less => ranks.at_least(pairs - u),
+        Alternative::TwoSided => 2.0 * ranks.at_least(u.max(pairs - u)),
     };
-    let method = if exact { RankMethod::Exact } else { RankMethod::Normal };
-    Some(MannWhitney { u, p_value: p_value.min(1.0), superiority: u / pairs, method })
+    let (superiority, method) = (u / pairs, ranks.method());
+    Some(MannWhitney { u, p_value: p_value.min(1.0), superiority, method })
 }
 
-/// U of the first group, and the sum of t^3 - t over groups of t equal values.
-fn ranked(first: &[f64], second: &[f64]) -> Option<(f64, f64)> {
-    let finite = |values: &[f64]| !values.is_empty() && values.iter().all(|v| v.is_finite());
-    if !finite(first) || !finite(second) {
-        return None;
-    }
-    let mut all: Vec<(f64, bool)> = first.iter().map(|value| (*value, true)).collect();
-    all.extend(second.iter().map(|value| (*value, false)));
-    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut rank_sum, mut tie_term, mut before) = (0.0, 0.0, 0usize);
-    // Zero equals minus zero, hence `==` and not a total order.
-    #[expect(clippy::float_cmp, reason = "a tie is exact equality")]
-    for tied in all.chunk_by(|a, b| a.0 == b.0) {
-        let size = tied.len() as f64;
-        let rank = before as f64 + f64::midpoint(size, 1.0);
-        rank_sum += rank * tied.iter().filter(|(_, is_first)| *is_first).count() as f64;
-        tie_term += size.powi(3) - size;
-        before += tied.len();
-    }
-    let count = first.len() as f64;
-    Some((rank_sum - count * (count + 1.0) / 2.0, tie_term))
+/// The ranks of two groups among each other.
+struct Ranks {
+    first: usize,
+    second: usize,
+    /// U of the first group.
+    u: f64,
+    /// The sum of t^3 - t over groups of t equal values.
+    tie_term: f64,
 }
 
-/// Chance of U at or above `u` when every arrangement is as likely. The number of arrangements with
-/// each U is the coefficient of a Gaussian binomial, built factor by factor.
-fn exact_upper_tail(first: usize, second: usize, u: f64) -> f64 {
+impl Ranks {
+    /// `None` when a group is empty or holds a value that is not finite.
+    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+        let finite = |values: &[f64]| !values.is_empty() && values.iter().all(|v| v.is_finite());
+        if !finite(first) || !finite(second) {
+            return None;
+        }
+        let mut all: Vec<(f64, bool)> = first.iter().map(|value| (*value, true)).collect();
+        all.extend(second.iter().map(|value| (*value, false)));
+        all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut rank_sum, mut tie_term, mut before) = (0.0, 0.0, 0usize);
+        // Zero equals minus zero, hence `==` and not a total order.
+        #[expect(clippy::float_cmp, reason = "a tie is exact equality")]
+        for tied in all.chunk_by(|a, b| a.0 == b.0) {
+            let size = tied.len() as f64;
+            let rank = before as f64 + f64::midpoint(size, 1.0);
+            rank_sum += rank * tied.iter().filter(|(_, is_first)| *is_first).count() as f64;
+            tie_term += size.powi(3) - size;
+            before += tied.len();
+        }
+        let count = first.len() as f64;
+        let u = rank_sum - count * (count + 1.0) / 2.0;
+        Some(Self { first: first.len(), second: second.len(), u, tie_term })
+    }
+
+    fn pairs(&self) -> f64 {
+        self.first as f64 * self.second as f64
+    }
+
+    fn method(&self) -> RankMethod {
+        let small = self.first <= EXACT_LIMIT && self.second <= EXACT_LIMIT;
+        if small && self.tie_term == 0.0 { RankMethod::Exact } else { RankMethod::Normal }
+    }
+
+    /// Chance of U at or above `u` when every arrangement is as likely.
+    fn at_least(&self, u: f64) -> f64 {
+        match self.method() {
+            RankMethod::Exact => {
+                let ways = arrangements(self.first, self.second);
+                let from = u.ceil().clamp(0.0, self.pairs()) as usize;
+                ways[from..].iter().sum::<f64>() / ways.iter().sum::<f64>()
+            }
+            RankMethod::Normal => {
+                let deviation = self.deviation();
+                if deviation == 0.0 {
+                    return 1.0;
+                }
+                Normal::standard().sf((u - self.pairs() / 2.0 - 0.5) / deviation)
+            }
+        }
+    }
+
+    /// Standard deviation of U, corrected for ties.
+    fn deviation(&self) -> f64 {
+        let count = self.first as f64 + self.second as f64;
+        let ties = self.tie_term / (count * (count - 1.0));
+        (self.pairs() / 12.0 * (count + 1.0 - ties)).sqrt()
+    }
+
+    /// How many values of U, from 0 on, the two-sided test rejects: the rank among all differences
+    /// that its interval begins with. `None` when it rejects none.
+    fn rejected(&self, confidence: f64) -> Option<u64> {
+        let rejected = match self.method() {
+            RankMethod::Exact => {
+                // A chance that equals the limit may differ from it by a rounding.
+                let limit = 1.0 - confidence + 1e-12;
+                let ways = arrangements(self.first, self.second);
+                let total: f64 = ways.iter().sum();
+                let chances = ways.iter().scan(0.0, |sum, ways| {
+                    *sum += ways;
+                    Some(2.0 * *sum / total)
+                });
+                chances.take_while(|chance| *chance <= limit).count() as u64
+            }
+            RankMethod::Normal => {
+                let z = Normal::standard().inverse_cdf(0.5 + confidence / 2.0);
+                (self.pairs() / 2.0 + 0.5 - z * self.deviation()).floor().max(0.0) as u64
+            }
+        };
+        (rejected > 0).then_some(rejected)
+    }
+}
+
+/// The number of arrangements with each U is the coefficient of a Gaussian binomial, built factor
+/// by factor.
+fn arrangements(first: usize, second: usize) -> Vec<f64> {
     let largest = first * second;
     let mut ways = vec![0.0f64; largest + 1];
     ways[0] = 1.0;
@@ -102,20 +163,7 @@ fn exact_upper_tail(first: usize, second: usize, u: f64) -> f64 {
             ways[position] += ways[position - factor];
         }
     }
-    let total: f64 = ways.iter().sum();
-    let from = u.ceil().clamp(0.0, largest as f64) as usize;
-    ways[from..].iter().sum::<f64>() / total
-}
-
-fn normal_upper_tail(first: usize, second: usize, tie_term: f64, u: f64) -> f64 {
-    let (first, second) = (first as f64, second as f64);
-    let count = first + second;
-    let ties = tie_term / (count * (count - 1.0));
-    let deviation = (first * second / 12.0 * (count + 1.0 - ties)).sqrt();
-    if deviation == 0.0 {
-        return 1.0;
-    }
-    Normal::standard().sf((u - first * second / 2.0 - 0.5) / deviation)
+    ways
 }
 
 /// How far apart two groups are, and the interval of that distance.
@@ -132,23 +180,22 @@ pub struct Shift {
 }
 
 /// Hodges and Lehmann's estimate (1963): the median of all differences first minus second, with the
-/// interval that the Mann-Whitney test (normal approximation, without ties) does not reject.
+/// interval that [`mann_whitney`] does not reject: where its p-value is at most 1 - `confidence`,
+/// the interval leaves out zero, but for ties as its end.
 ///
-/// Exact, in time that grows with the sum of the sizes, not their product. `None` when a group is
+/// The estimate is exact, in time that grows with the sum of the sizes, not their product. `None` when a group is
 /// empty, holds a value that is not finite, or the confidence is not strictly between 0 and 1.
 pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
     let inside = confidence > 0.0 && confidence < 1.0;
-    let (first, second) = (ascending(first)?, ascending(second)?);
+    let ranks = Ranks::of(first, second)?;
+    let (first, second) = (ascending(first), ascending(second));
     if !inside {
         return None;
     }
     let pairs = first.len() as u64 * second.len() as u64;
     let difference = |rank: u64| nth_difference(&first, &second, rank);
     let estimate = f64::midpoint(difference(pairs.div_ceil(2)), difference(pairs / 2 + 1));
-    let (m, n) = (first.len() as f64, second.len() as f64);
-    let z = Normal::standard().inverse_cdf(0.5 + confidence / 2.0);
-    let rank = (m * n / 2.0 - z * (m * n * (m + n + 1.0) / 12.0).sqrt()).floor();
-    let rank = (rank >= 1.0).then_some(rank as u64);
+    let rank = ranks.rejected(confidence);
     Some(Shift {
         estimate,
         low: rank.map(difference),
@@ -173,13 +220,10 @@ pub fn hodges_lehmann_ratio(first: &[f64], second: &[f64], confidence: f64) -> O
     })
 }
 
-fn ascending(values: &[f64]) -> Option<Vec<f64>> {
-    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
-        return None;
-    }
+fn ascending(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
-    Some(values)
+    values
 }
 
 /// The difference of the given rank, from 1, among all pairs: a binary search over the numbers that
@@ -291,15 +335,15 @@ mod tests {
     }
 
     // d = numpy.sort(numpy.subtract.outer(a, b).ravel()); numpy.median(d)
-    // k = floor(m * n / 2 - scipy.stats.norm.ppf(0.975) * sqrt(m * n * (m + n + 1) / 12))
-    // d[k - 1], d[-k]
+    // d[k - 1], d[-k], with k as in the next test, or of ties and of more than 20 values
+    // floor(m * n / 2 + 0.5 - scipy.stats.norm.ppf(0.975) * s) with s as in mannwhitneyu
     #[test]
     fn shifts_equal_the_quantiles_of_all_differences() {
         let (large_a, large_b) = large();
         let cases: [(&[f64], &[f64], [f64; 3]); 3] = [
             (&SMALL_A, &SMALL_B, [-230.0, -239.4, 2.2]),
             (&TIED_A, &TIED_B, [-5.5, -14.0, 2.0]),
-            (&large_a, &large_b, [-6.53, -21.47, 7.73]),
+            (&large_a, &large_b, [-6.53, -21.39, 7.71]),
         ];
         for (first, second, [estimate, low, high]) in cases {
             let shift = hodges_lehmann_shift(first, second, 0.95).expect("finite values");
@@ -314,6 +358,31 @@ mod tests {
             (ratio.high, 1.122_905_027_932_961_5),
         ] {
             assert!((found.expect("large enough") - want).abs() < 1e-12, "{ratio:?}");
+        }
+    }
+
+    // k = max(u for u in range(m * n // 2) if 2 P(U <= u - 1) <= 1 - confidence), where a and b are
+    // any values with that U and 2 P(U <= u) = scipy.stats.mannwhitneyu(a, b, method='exact').pvalue
+    #[test]
+    fn intervals_begin_where_scipys_exact_test_ends() {
+        let of_twenty =
+            [0, 0, 0, 1, 3, 6, 9, 14, 18, 24, 31, 38, 46, 56, 65, 76, 88, 100, 114, 128_u64];
+        let equal = (1..).zip(of_twenty).map(|(size, rank)| (size, size, 0.95, rank));
+        let others = [
+            (3, 5, 0.95, 1),
+            (1, 20, 0.95, 0),
+            (2, 8, 0.95, 1),
+            (20, 3, 0.95, 9),
+            (10, 8, 0.95, 18),
+            (3, 3, 0.9, 1),
+            (15, 15, 0.9, 73),
+            (5, 5, 0.99, 1),
+            (20, 20, 0.99, 106),
+        ];
+        for (first, second, confidence, rank) in equal.chain(others) {
+            let ranks = Ranks { first, second, u: 0.0, tie_term: 0.0 };
+            let found = ranks.rejected(confidence).unwrap_or(0);
+            assert_eq!(found, rank, "{first} and {second} at {confidence}");
         }
     }
 
@@ -343,6 +412,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_interval_leaves_out_zero_where_the_test_says_so(
+            first in prop::collection::vec(-1e6f64..1e6, 1..25),
+            second in prop::collection::vec(-1e6f64..1e6, 1..25),
+            apart in -1e6f64..1e6,
+        ) {
+            let first: Vec<f64> = first.iter().map(|value| value + apart).collect();
+            let test = mann_whitney(&first, &second, Alternative::TwoSided).expect("finite values");
+            let shift = hodges_lehmann_shift(&first, &second, 0.95).expect("finite values");
+            let is_out = shift.low.is_some_and(|low| low > 0.0)
+                || shift.high.is_some_and(|high| high < 0.0);
+            prop_assert_eq!(is_out, test.p_value <= 0.05, "{:?} {:?}", test, shift);
+        }
+
         #[test]
         fn the_shift_is_the_median_of_all_differences(
             first in prop::collection::vec(-1e6f64..1e6, 1..30),
