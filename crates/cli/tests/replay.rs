@@ -217,6 +217,50 @@ fn pcap(times_us: &[u32]) -> Vec<u8> {
     bytes
 }
 
+/// A pcapng of raw IPv4 packets (link type 101), each of an interface of its own: what its
+/// `if_tsoffset` adds, s, and its time without that, us.
+fn pcapng(packets: &[(i64, u64)]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let length = u32::try_from(body.len() + 12).expect("a short block").to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let mut bytes = block(0x0a0d_0d0a, &section);
+    for (offset_s, _) in packets {
+        let mut body = vec![101, 0, 0, 0, 0, 0, 1, 0];
+        if *offset_s != 0 {
+            body.extend([&[14, 0, 8, 0][..], &offset_s.to_le_bytes(), &[0; 4]].concat());
+        }
+        bytes.extend(block(1, &body));
+    }
+    for (interface, (_, time_us)) in (0_u32..).zip(packets) {
+        let (high, low) = ((time_us >> 32) as u32, (time_us & 0xffff_ffff) as u32);
+        let head = [interface, high, low, 20, 100].map(u32::to_le_bytes).concat();
+        // As in `pcap`.
+        let packet = &pcap(&[0])[24 + 16..];
+        bytes.extend(block(6, &[&head, packet].concat()));
+    }
+    bytes
+}
+
+#[test]
+fn the_time_of_a_packet_has_its_interfaces_offset() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let arguments = ["--queue", "fifo", "--link", "8mbit"];
+    let of = |packets: &[(i64, u64)]| {
+        let output = replay(&file(directory.path(), "in.pcapng", &pcapng(packets)), &arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let without = of(&[(0, 1_700_000_000_000_500), (0, 1_700_000_000_000_600)]);
+    assert!(without.contains("\n1,100000,sent,"), "{without}");
+    assert_eq!(of(&[(0, 1_700_000_000_000_500), (1_700_000_000, 600)]), without);
+    assert_eq!(of(&[(0, 1_700_000_000_000_500), (-3, 1_700_000_003_000_600)]), without);
+    let early = file(directory.path(), "early.pcapng", &pcapng(&[(0, 500), (-1, 600)]));
+    let said = refused(&early, &arguments);
+    assert!(said.contains("packet 2: with its interface's `if_tsoffset` of -1 s"), "{said}");
+}
+
 #[test]
 fn captures_are_read_with_marks_and_lengths() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -63,7 +63,7 @@ pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arr
 /// The packets of a pcapng capture, of all its interfaces.
 pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapNgReader::new(bytes).map_err(|error| broken(0, &error))?;
-    let mut interfaces: Vec<(DataLink, u64)> = Vec::new();
+    let mut interfaces: Vec<Interface> = Vec::new();
     let mut reader = Reader { filter, ..Reader::default() };
     Ok(until_error(move || {
         loop {
@@ -74,20 +74,26 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
             match block {
                 Block::SectionHeader(_) => interfaces.clear(),
                 Block::InterfaceDescription(interface) => {
-                    let units = units_per_second(&interface.options);
-                    interfaces.push((interface.linktype, units));
+                    interfaces.push(Interface::of(interface.linktype, &interface.options));
                 }
                 Block::EnhancedPacket(packet) => {
                     let number = reader.number + 1;
-                    let Some((link, units)) = interfaces.get(packet.interface_id as usize) else {
+                    let Some(interface) = interfaces.get(packet.interface_id as usize) else {
                         let id = packet.interface_id;
                         return Some(Err(anyhow!("packet {number}: no interface {id}")));
                     };
                     // The library hands the raw count of time units on as nanoseconds.
                     let ticks = packet.timestamp.as_nanos();
+                    let Some(time_ns) = interface.time_ns(ticks) else {
+                        let offset = interface.offset_s;
+                        return Some(Err(anyhow!(
+                            "packet {number}: with its interface's `if_tsoffset` of {offset} s \
+                             its time is before the year 1970"
+                        )));
+                    };
                     return Some(reader.arrival(&Frame {
-                        link: *link,
-                        time_ns: ticks * 1_000_000_000 / u128::from(*units),
+                        link: interface.link,
+                        time_ns,
                         original_len: packet.original_len,
                         data: &packet.data,
                     }));
@@ -103,6 +109,32 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
             }
         }
     }))
+}
+
+/// An interface of a pcapng capture, as its packets depend on it.
+struct Interface {
+    link: DataLink,
+    units_per_second: u64,
+    /// Added to the time of each packet, s: `if_tsoffset`.
+    offset_s: i64,
+}
+
+impl Interface {
+    fn of(link: DataLink, options: &[InterfaceDescriptionOption<'_>]) -> Self {
+        let offset = options.iter().find_map(|option| match option {
+            // The library reads without a sign what has one.
+            InterfaceDescriptionOption::IfTsOffset(value) => Some(value.cast_signed()),
+            _ => None,
+        });
+        let units_per_second = units_per_second(options);
+        Self { link, units_per_second, offset_s: offset.unwrap_or(0) }
+    }
+
+    /// A time of so many units since 1970, ns; `None` if the offset leads before that.
+    fn time_ns(&self, ticks: u128) -> Option<u128> {
+        let own_ns = ticks * 1_000_000_000 / u128::from(self.units_per_second);
+        own_ns.checked_add_signed(i128::from(self.offset_s) * 1_000_000_000)
+    }
 }
 
 /// Time units per second of an interface: `if_tsresol`, microseconds by default.
