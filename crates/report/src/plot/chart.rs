@@ -8,9 +8,10 @@ use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, PathElement, Polygon, Rectangle, Text};
+use plotters::element::{Circle, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, ShapeStyle, TextStyle};
+use plotters_backend::{BackendCoord, DrawingBackend, DrawingErrorKind};
 
 use super::canvas::{Canvas, Ink, UNIT};
 use super::{Plot, PlotError};
@@ -345,6 +346,47 @@ pub(super) fn curve(
     width: f64,
 ) -> Result<(), String> {
     panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
+}
+
+/// A straight line between values of a panel that is part of a mark: an SVG `line`, which the
+/// page's script takes for no curve.
+pub(super) fn stroke(
+    panel: &mut Panel<'_>,
+    from: (f64, f64),
+    to: (f64, f64),
+    ink: Ink,
+    width: f64,
+) -> Result<(), String> {
+    let stroke = Stroke { ends: [from, to], style: line(ink, width) };
+    panel.draw_series([stroke]).map(drop).map_err(words)
+}
+
+struct Stroke {
+    ends: [(f64, f64); 2],
+    style: ShapeStyle,
+}
+
+impl<'a> PointCollection<'a, (f64, f64)> for &'a Stroke {
+    type Point = &'a (f64, f64);
+    type IntoIter = &'a [(f64, f64); 2];
+
+    fn point_iter(self) -> Self::IntoIter {
+        &self.ends
+    }
+}
+
+impl<B: DrawingBackend> Drawable<B> for Stroke {
+    fn draw<I: Iterator<Item = BackendCoord>>(
+        &self,
+        mut ends: I,
+        backend: &mut B,
+        _: (u32, u32),
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        match (ends.next(), ends.next()) {
+            (Some(from), Some(to)) => backend.draw_line(from, to, &self.style),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A filled outline of a panel.

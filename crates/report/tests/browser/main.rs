@@ -138,6 +138,8 @@ fn curves_are_pointed_at_and_switched_off() {
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
     browser.open(&address);
+    let folded = "document.querySelector('details.switches').open";
+    assert_eq!(browser.value(folded), false, "the legend stands above the plot");
     let plot = "svg.plot:has(metadata)";
     let middle = browser.middle_of(plot);
     let tip = "document.querySelector('.tip').textContent";
@@ -153,6 +155,33 @@ fn curves_are_pointed_at_and_switched_off() {
     assert!(!told.contains("docsis-pie") && told.contains("buffer-control"), "{told}");
     browser.mouse("mouseMoved", (2.0, 2.0), 0);
     assert_eq!(browser.value("document.querySelector('.tip').hidden"), true);
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+#[test]
+fn the_parts_of_a_box_are_no_curves_to_switch() {
+    let Some(mut browser) = Browser::of("the_parts_of_a_box_are_no_curves_to_switch") else {
+        return;
+    };
+    let names = ["pie/near", "pie/far", "fifo/near", "fifo/far"].map(str::to_owned);
+    let run = run_of(&names, BUFFER_CONTROL, |record| {
+        record.scenario.plots = vec![PlotRecord {
+            kind: PlotKind::Box,
+            title: "Round trips".to_owned(),
+            arms: "{line}/{x}".to_owned(),
+            metric: "load.rtt.p99".to_owned(),
+            says: "round trip, ms".to_owned(),
+            ..PlotRecord::default()
+        }];
+    });
+    let (_folder, address) = written(run);
+    browser.screen(Screen::Desktop, false);
+    browser.open(&address);
+    let figure = "[...document.querySelectorAll('figure')].find((figure) =>
+        figure.textContent.includes('Each box is of 1 trial:'))";
+    let lines = format!("{figure}.querySelectorAll('line.s-c0').length");
+    assert_eq!(browser.value(&lines), 2 * 5, "five of each box");
+    assert_eq!(browser.value(&format!("{figure}.querySelector('.switches')")), Value::Null);
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 

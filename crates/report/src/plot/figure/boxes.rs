@@ -39,9 +39,13 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         spreads.push(Spread { line: cell.line, x: cell.x, five });
     }
     let Some((least, most)) = repeats else { return Ok(None) };
-    let count = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+    let count = match (least, most) {
+        (1, 1) => "1 trial".to_owned(),
+        _ if least == most => format!("{most} trials"),
+        _ => format!("{least} to {most} trials"),
+    };
     let caption = format!(
-        "Each box is of {count} trials: median, quartiles, smallest and largest.{}",
+        "Each box is of {count}: median, quartiles, smallest and largest.{}",
         if grid.has_published() { " Diamonds and brackets: published." } else { "" }
     );
     paint(Frame { name: &picture.name, plot, caption }, &grid, &spreads).map(Some)
@@ -77,12 +81,12 @@ pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Result
                     (from + width * 0.1, from + width * 0.9, from + width / 2.0);
                 let (pale, ink) = (Ink::Pale(*line), Ink::Solid(*line));
                 chart::bar(&mut panel, (from, low), (to, high), pale)?;
-                chart::curve(&mut panel, vec![(from, middle), (to, middle)], ink, 2.5)?;
+                chart::stroke(&mut panel, (from, middle), (to, middle), ink, 2.5)?;
                 for (near, far) in [(low, least), (high, most)] {
-                    chart::curve(&mut panel, vec![(centre, near), (centre, far)], ink, 1.2)?;
+                    chart::stroke(&mut panel, (centre, near), (centre, far), ink, 1.2)?;
                     let cap = (to - from) / 4.0;
-                    let ends = vec![(centre - cap, far), (centre + cap, far)];
-                    chart::curve(&mut panel, ends, ink, 1.2)?;
+                    let (left, right) = ((centre - cap, far), (centre + cap, far));
+                    chart::stroke(&mut panel, left, right, ink, 1.2)?;
                 }
             }
             for cell in &grid.cells {
