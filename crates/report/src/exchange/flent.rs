@@ -5,7 +5,8 @@
 //! request-response probes were transactions per second.
 //!
 //! Probes run for TOTAL_LENGTH, the load for LENGTH in the middle of it; the common grid may be
-//! longer than either. What the kernel says of a socket (`--socket-stats`) stands in series of its
+//! longer than either. A file that underload wrote says besides which phases it had and when lost
+//! probes were sent, see [`super::flent_export`]. What the kernel says of a socket (`--socket-stats`) stands in series of its
 //! own, `TCP upload::1::tcp_rtt`, and is no rate of the load.
 
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use underload_record::schema::{
     SeriesPoint,
 };
 
-use super::numbers::{bits, flow_index, lenient, nanos, rate};
+use super::numbers::{NANOS_MAX, bits, flow_index, lenient, nanos, rate};
 use super::rows::{Named, Rows};
 use super::{ImportError, Imported};
 
@@ -44,6 +45,16 @@ struct Metadata {
     total_length: Option<f64>,
     flent_version: Option<String>,
     series_meta: Named<SeriesMeta>,
+    underload: Own,
+}
+
+/// What underload adds for its own reader.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "UPPERCASE")]
+struct Own {
+    phases: Rows<PhaseWindow>,
+    /// When each lost probe was sent, by series, ns.
+    lost: Named<Rows<u64>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -138,6 +149,19 @@ impl File {
     }
 
     fn phases(&self, has_load: bool) -> Result<Vec<PhaseWindow>, ImportError> {
+        let own = &self.metadata.underload.phases;
+        if !own.is_empty() {
+            let ends = std::iter::once(0).chain(own.iter().map(|window| window.end_ns));
+            let mut in_order = own.iter().zip(ends);
+            return if in_order.all(|(it, before)| {
+                before <= it.start_ns && it.start_ns <= it.end_ns && it.end_ns <= NANOS_MAX
+            }) {
+                Ok(own.to_vec())
+            } else {
+                let what = "its phases are out of order or too long";
+                Err(ImportError::Content { tool: "flent", what })
+            };
+        }
         let what = "the length of the test is missing or out of range";
         let content = || ImportError::Content { tool: "flent", what };
         let last_x = self.x_values.iter().copied().fold(0.0, f64::max);
@@ -200,15 +224,16 @@ impl File {
         let Some(flow) = flow_index(imported.flows.len()) else { return };
         let command = self.metadata.series_meta.get(name).and_then(|meta| meta.command.as_deref());
         let closed_loop = command.is_some_and(|command| command.contains("UDP_RR"));
-        let mut points = self.points(name);
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut sequence = 0;
-        for (seconds, ms) in points {
-            // On the grid, a missing value is a place without a measurement, not a loss.
-            let (Some(sent_ns), Some(rtt_ns)) = (nanos(seconds), ms.and_then(|ms| nanos(ms / 1e3)))
-            else {
-                continue;
-            };
+        // On the grid, a missing value is a place without a measurement, not a loss.
+        let arrived = self.points(name).into_iter().filter_map(|(seconds, ms)| {
+            Some((nanos(seconds)?, Some(ms.and_then(|ms| nanos(ms / 1e3))?)))
+        });
+        let lost = self.metadata.underload.lost.get(name).map_or(&[][..], |lost| lost);
+        let lost = lost.iter().filter(|sent_ns| **sent_ns <= NANOS_MAX);
+        let mut probes: Vec<(u64, Option<u64>)> =
+            arrived.chain(lost.map(|sent_ns| (*sent_ns, None))).collect();
+        probes.sort_by_key(|(sent_ns, _)| *sent_ns);
+        for (sequence, (sent_ns, rtt_ns)) in (0..).zip(probes) {
             let phase = imported.phases.iter().find(|window| window.contains(sent_ns));
             imported.samples.push(Sample {
                 flow,
@@ -217,10 +242,9 @@ impl File {
                 closed_loop,
                 scheduled_ns: sent_ns,
                 sent_ns,
-                rtt_ns: Some(rtt_ns),
+                rtt_ns,
                 ..Sample::default()
             });
-            sequence += 1;
         }
         imported.flows.push(FlowRecord {
             name: name.to_owned(),
@@ -362,6 +386,22 @@ mod tests {
         let uneven = uneven.replace(r#""val": 12.0}"#, r#""val": 12.0, "dur": 0.1}"#);
         let run = read(uneven.as_bytes()).unwrap().into_run();
         assert_eq!(run.record.trials[0].flows[2].goodput_up_bit_per_s, Some(9_000_000));
+    }
+
+    #[test]
+    fn phases_of_our_own_are_believed_in_order_only() {
+        let with = |phases: &str| {
+            let own = format!(r#""UNDERLOAD": {{"PHASES": [{phases}]}}, "LENGTH""#);
+            read(FILE.replacen(r#""LENGTH""#, &own, 1).as_bytes()).map(|run| run.phases.len())
+        };
+        let window = |from: u64, to: u64| {
+            format!(r#"{{"phase": "load", "start_ns": {from}, "end_ns": {to}}}"#)
+        };
+        let two = |(a, b), (c, d)| with(&format!("{},{}", window(a, b), window(c, d)));
+        assert_eq!(two((0, 5), (5, 9)).unwrap(), 2);
+        for wrong in [two((0, 5), (4, 9)), two((0, 5), (9, 8)), two((0, 5), (5, u64::MAX))] {
+            assert!(wrong.unwrap_err().to_string().contains("its phases"));
+        }
     }
 
     #[test]

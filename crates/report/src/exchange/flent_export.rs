@@ -9,6 +9,8 @@
 //! | nothing | `ping` | | `Ping (ms) ICMP` |
 //!
 //! flent's plots know a probe by the name `ICMP`; what it really was stands in `SERIES_META`.
+//! `LENGTH` is the load phase and stands in the middle of `TOTAL_LENGTH`, as flent has it. What
+//! flent has no place for stands under [`OWN_KEY`]: all phases, and when a lost probe was sent.
 //! Where the run has no curve per flow, the direction's throughput stands as one flow.
 
 use std::collections::BTreeMap;
@@ -17,13 +19,17 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
-use underload_record::schema::{Direction, FlowDirection, Sample, Series, SeriesKind, TrialRecord};
+use underload_record::schema::{
+    Direction, FlowDirection, Phase, Sample, Series, SeriesKind, TrialRecord,
+};
 
 use underload_store::RunData;
 
 /// From one point of the common grid to the next, s.
 const STEP_S: f64 = 0.1;
 const POINTS_MAX: usize = 1_000_000;
+/// The key of `metadata` for what flent has no place for; [`super::flent`] reads it.
+const OWN_KEY: &str = "UNDERLOAD";
 /// flent refuses a time without its fraction.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.6fZ";
 
@@ -48,6 +54,8 @@ struct Export<'a> {
     results: BTreeMap<String, Vec<Option<f64>>>,
     raw_values: BTreeMap<String, Vec<Value>>,
     series_meta: Map<String, Value>,
+    /// When each lost probe was sent, by series, ns.
+    lost: BTreeMap<String, Vec<u64>>,
 }
 
 /// A flow's rate over time.
@@ -69,6 +77,7 @@ impl<'a> Export<'a> {
             results: BTreeMap::new(),
             raw_values: BTreeMap::new(),
             series_meta: Map::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -104,7 +113,7 @@ impl<'a> Export<'a> {
 
     fn metadata(&self, test: &str, loads: usize) -> Value {
         let title = self.run.record.arms.iter().find(|arm| arm.name == self.trial.arm);
-        let length = self.x_values.last().copied().unwrap_or(0.0);
+        let (length, total) = self.lengths();
         let parameter = match test {
             "tcp_nup" => "upload_streams",
             "tcp_ndown" => "download_streams",
@@ -118,7 +127,7 @@ impl<'a> Export<'a> {
             "HOSTS": ["underload"],
             "LOCAL_HOST": "underload",
             "LENGTH": length,
-            "TOTAL_LENGTH": length,
+            "TOTAL_LENGTH": total,
             "STEP_SIZE": STEP_S,
             "TIME": self.start.strftime(TIME_FORMAT).to_string(),
             "T0": self.start.strftime(TIME_FORMAT).to_string(),
@@ -127,7 +136,20 @@ impl<'a> Export<'a> {
             "UPSTREAM_TOOL": format!("underload {}", self.run.record.tool_version),
             "TEST_PARAMETERS": { parameter: loads.to_string() },
             "SERIES_META": self.series_meta,
+            OWN_KEY: { "PHASES": self.trial.phases, "LOST": self.lost },
         })
+    }
+
+    /// The load phase, and as much again on both sides as is before it; s. Without a load phase
+    /// both are the whole.
+    fn lengths(&self) -> (f64, f64) {
+        let load = self.trial.phases.iter().find(|window| window.phase == Phase::Load);
+        let Some(load) = load else {
+            let whole = self.x_values.last().copied().unwrap_or(0.0);
+            return (whole, whole);
+        };
+        let length = load.length_ns() as f64 / 1e9;
+        (length, length + 2.0 * load.start_ns as f64 / 1e9)
     }
 
     fn loads(&self) -> Vec<Load<'a>> {
@@ -189,7 +211,9 @@ impl<'a> Export<'a> {
                 let ms = sample.rtt_ns? as f64 / 1e6;
                 Some(json!({"t": self.unix_s(sample.sent_ns), "val": ms, "seq": sample.sequence}))
             });
-            self.raw_values.insert(name, raw.collect());
+            self.raw_values.insert(name.clone(), raw.collect());
+            let lost = samples.iter().filter(|sample| sample.rtt_ns.is_none());
+            self.lost.insert(name, lost.map(|sample| sample.sent_ns).collect());
         }
     }
 
@@ -270,7 +294,7 @@ fn mean(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{FlowRecord, Phase, PhaseWindow, SeriesPoint};
+    use underload_record::schema::{FlowRecord, LatencyMeasure, PhaseWindow, SeriesPoint};
 
     use super::*;
     use crate::exchange::import;
@@ -316,6 +340,39 @@ mod tests {
             (flow.name.as_str(), flow.goodput_up_bit_per_s),
             ("TCP upload::bulk-0", Some(10_000_000),)
         );
+    }
+
+    #[test]
+    fn phases_and_losses_are_read_back() {
+        let mut run = run();
+        let second = 1_000_000_000;
+        let window = |phase, start_s: u64, end_s: u64| PhaseWindow {
+            phase,
+            start_ns: start_s * second,
+            end_ns: end_s * second,
+        };
+        let phases = vec![
+            window(Phase::Idle, 0, 1),
+            window(Phase::Ramp, 1, 2),
+            window(Phase::Load, 2, 5),
+            window(Phase::Drain, 5, 6),
+        ];
+        run.record.trials[0].phases.clone_from(&phases);
+        let lost = Sample { sent_ns: 3 * second, ..run.samples[0].clone() };
+        run.samples.push(Sample { rtt_ns: None, ..lost });
+        let file = flent_file(&run, &run.record.trials[0]).unwrap();
+        let back = import(&file).unwrap();
+        let trial = &back.record.trials[0];
+        assert_eq!(trial.phases, phases);
+        let load = trial.latencies.iter().find(|latency| {
+            latency.window.phase == Phase::Load && latency.measure == LatencyMeasure::RoundTrip
+        });
+        let load = load.expect("probes under load");
+        assert_eq!((load.sent, load.lost), (2, 1), "{load:?}");
+        // What flent itself reads: the load in the middle.
+        let document = Export::new(&run, &run.record.trials[0]).document();
+        let lengths = ["LENGTH", "TOTAL_LENGTH"].map(|key| document["metadata"][key].clone());
+        assert_eq!(lengths, [json!(3.0), json!(7.0)]);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The longest time that is read, s: thirty years.
 const SECONDS_MAX: f64 = 1e9;
+/// The same, ns.
+pub(super) const NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
 /// Seconds as nanoseconds; `None` unless they are a time that a measurement can take.
 pub(super) fn nanos(seconds: f64) -> Option<u64> {
