@@ -8,7 +8,7 @@ use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
 
-use crate::console::{self, note};
+use crate::console::{self, note, warning};
 
 /// Shows the progress of a run on stderr.
 #[derive(Debug, Default)]
@@ -46,6 +46,13 @@ impl Progress for Terminal {
         match &self.trials {
             Some(trials) => trials.say(line),
             None => note!("{line}"),
+        }
+    }
+
+    fn warn(&mut self, line: &str) {
+        match &self.trials {
+            Some(trials) if !trials.bar.is_hidden() => trials.bar.println(line),
+            _ => warning!("{line}"),
         }
     }
 

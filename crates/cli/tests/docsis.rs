@@ -80,6 +80,28 @@ fn a_file_that_breaks_rules_is_not_written_and_its_check_fails() {
 }
 
 #[test]
+fn a_modem_has_nothing_to_say_of_a_file_without_an_upstream_flow() {
+    let directory = prepared();
+    let at = directory.path();
+    std::fs::write(at.join("empty.bin"), "").expect("a file");
+    let (code, message) = said(&docsis(at, &["modem", "empty.bin"]));
+    assert_eq!(code, Some(1));
+    assert!(message.contains("empty.bin: no upstream service flow (24)"), "{message}");
+
+    let nameless = TEXT.replacen("ServiceFlowReference = 1\n", "", 1);
+    std::fs::write(at.join("nameless.toml"), nameless).expect("the text");
+    let encode = ["encode", "nameless.toml", "--out", "nameless.bin", "--force"];
+    assert_eq!(docsis(at, &encode).status.code(), Some(0));
+    let modem = docsis(at, &["modem", "nameless.bin"]);
+    assert_eq!(modem.status.code(), Some(1));
+    let table = String::from_utf8_lossy(&modem.stdout).into_owned();
+    assert!(table.contains("-   rejected: ServiceFlowReference (1) is missing"), "{table}");
+    let checked = docsis(at, &["check", "nameless.bin"]);
+    let found = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(found.contains("D110") && found.contains("ServiceFlowReference (1) is"), "{found}");
+}
+
+#[test]
 fn what_is_not_a_configuration_file_is_bad_input() {
     let directory = prepared();
     for arguments in [["decode", "cm.toml"], ["decode", "absent"], ["modem", "cm.toml"]] {

@@ -440,6 +440,10 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
     assert!(stderr(&again).contains("damaged cache entry, computed anew"), "{}", stderr(&again));
     assert!(stderr(&again).contains("39 of 40 trials came from"), "{}", stderr(&again));
     assert!(trials("again") == trials("fresh"), "a damaged entry was believed");
+    std::fs::write(&entries[0], "spoilt").expect("spoilt");
+    let quiet = stderr(&simulate(folder.path(), "quiet", &["--quiet"]));
+    assert!(quiet.starts_with("damaged cache entry, computed anew"), "a warning: {quiet}");
+    assert_eq!(quiet.lines().count(), 1, "{quiet}");
     let record = RunDir::read(folder.path().join("whole")).expect("the record").record;
     let of = |index: usize| record.trials[index].conditions["rtt"].clone();
     assert_eq!(of(0), of(1), "both arms of a repeat have the same line");

@@ -167,7 +167,7 @@ fn cache(
     match Cache::open(settings.commit) {
         Ok(cache) => Some(cache),
         Err(error) => {
-            progress.say(&format!("without a cache: {}", chain(&error)));
+            progress.warn(&format!("without a cache: {}", chain(&error)));
             None
         }
     }

@@ -14,6 +14,11 @@ pub trait Progress {
     fn start(&mut self, _trials: usize, _estimate: Option<Duration>) {}
     /// Something that the user should know.
     fn say(&mut self, _line: &str) {}
+    /// Something went wrong that the run goes on after: said as anything else, unless it says
+    /// otherwise.
+    fn warn(&mut self, line: &str) {
+        self.say(line);
+    }
     /// Called with a few words about the step that begins.
     fn show(&mut self, _what: &str) {}
     /// So many trials more were computed, and not found in the cache.

@@ -213,7 +213,7 @@ impl<'a> Plan<'a> {
             Found::Trial(data) => Some(*data),
             Found::Nothing => None,
             Found::Damaged(why) => {
-                progress.say(&format!("damaged cache entry, computed anew: {why}"));
+                progress.warn(&format!("damaged cache entry, computed anew: {why}"));
                 None
             }
         }
@@ -223,7 +223,7 @@ impl<'a> Plan<'a> {
     fn keep(&mut self, key: &Key, data: &TrialData, progress: &mut dyn Progress) {
         let kept = self.cache.as_mut().map_or(Ok(()), |cache| cache.keep(key, data));
         if let Err(error) = kept {
-            progress.say(&format!("going on without a cache: {}", chain(&error)));
+            progress.warn(&format!("going on without a cache: {}", chain(&error)));
             self.cache = None;
         }
     }

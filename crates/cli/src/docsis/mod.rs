@@ -129,11 +129,13 @@ struct Check {
 
 /// The command line of `underload docsis modem`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 every flow gets a buffer, 1 the modem rejects the file.
+#[command(
+    after_help = "Exit status: 0 every flow gets a buffer, 1 the modem rejects the file or it has no upstream flow.
 
 Examples:
   underload docsis modem cm.bin
-  underload docsis modem cm.bin --block 1KiB --limit 24KiB")]
+  underload docsis modem cm.bin --block 1KiB --limit 24KiB"
+)]
 struct Try {
     /// The configuration file.
     file: PathBuf,
@@ -277,7 +279,8 @@ fn rules() -> anyhow::Result<()> {
 /// How a modem treats one service flow.
 #[derive(Debug, Serialize)]
 struct Outcome {
-    reference: u16,
+    /// `None`: the flow has none, so it is rejected.
+    reference: Option<u16>,
     buffer_bytes: Option<u64>,
     drain_ms: Option<f64>,
     rejected: Option<String>,
@@ -291,12 +294,17 @@ impl Try {
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let default_ms = config.default_target_ms();
-        let flows = config.of(Direction::Upstream.code()).filter_map(ServiceFlow::from_tlv);
-        let outcomes: Vec<_> = flows.map(|flow| outcome(&modem, &flow, default_ms)).collect();
+        let flows = config.of(Direction::Upstream.code()).map(ServiceFlow::from_tlv);
+        let outcomes: Vec<Outcome> = flows
+            .map(|flow| flow.map_or_else(nameless, |flow| outcome(&modem, &flow, default_ms)))
+            .collect();
         if self.json {
             print(&(serde_json::to_string_pretty(&outcomes)? + "\n"))?;
-        } else {
+        } else if !outcomes.is_empty() {
             print(&table(&outcomes))?;
+        }
+        if outcomes.is_empty() {
+            bail!("{}: no upstream service flow (24) that could get a buffer", self.file.display());
         }
         let rejected = outcomes.iter().filter(|outcome| outcome.rejected.is_some()).count();
         if rejected > 0 {
@@ -307,6 +315,11 @@ impl Try {
     }
 }
 
+fn nameless() -> Outcome {
+    let rejected = Some("ServiceFlowReference (1) is missing".to_owned());
+    Outcome { reference: None, buffer_bytes: None, drain_ms: None, rejected }
+}
+
 fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcome {
     let selected = modem.select(flow, default_ms);
     let buffer_bytes = selected.ok();
@@ -314,7 +327,7 @@ fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcom
         .zip(flow.drain_bit_per_s())
         .and_then(|(b, bit_per_s)| drain_time_us(b, bit_per_s));
     Outcome {
-        reference: flow.reference,
+        reference: Some(flow.reference),
         buffer_bytes,
         drain_ms: drain_us.map(|us| us as f64 / 1000.0),
         rejected: selected.err().map(|rejection| rejection.to_string()),
@@ -324,14 +337,14 @@ fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcom
 fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from("upstream flow   buffer (bytes)   drains in (ms)\n");
     for outcome in outcomes {
-        let reference = outcome.reference;
+        let reference = outcome.reference.map_or("-".to_owned(), |number| number.to_string());
         let _ = match (&outcome.rejected, outcome.buffer_bytes, outcome.drain_ms) {
-            (Some(why), ..) => writeln!(text, "{reference:13}   rejected: {why}"),
+            (Some(why), ..) => writeln!(text, "{reference:>13}   rejected: {why}"),
             (None, Some(bytes), Some(ms)) => {
-                writeln!(text, "{reference:13}   {bytes:14}   {ms:14.1}")
+                writeln!(text, "{reference:>13}   {bytes:14}   {ms:14.1}")
             }
             (None, bytes, _) => {
-                writeln!(text, "{reference:13}   {:14}   no rate limit", bytes.unwrap_or_default())
+                writeln!(text, "{reference:>13}   {:14}   no rate limit", bytes.unwrap_or_default())
             }
         };
     }

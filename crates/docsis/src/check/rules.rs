@@ -58,7 +58,7 @@ rules! {
     D107, Note, "the type is known";
     D108, Warning, "a value has at most 254 bytes";
     D109, Warning, "the file has at most the 8,192 bytes that every modem accepts";
-    D110, Error, "the mandatory settings are there (3, 6, 7, and a 24 and a 25)";
+    D110, Error, "the mandatory settings are there (3, 6, 7, a 24 and a 25, and 1 in these)";
     D111, Error, "class of service (4) and service flows (24, 25) are not mixed";
     D112, Warning, "nothing but the CMTS MIC and the end follows the CM MIC";
     D201, Error, "the CM MIC fits the settings";

@@ -1,6 +1,7 @@
 //! Rules about the bytes, whatever they mean.
 
 use super::{Checker, Finding, Rule, finding};
+use crate::code::flow;
 use crate::code::top::{self, CM_MIC, CMTS_MIC};
 use crate::decode::{DecodeError, Problem};
 use crate::encode::Node;
@@ -114,6 +115,14 @@ fn mandatory(checker: &mut Checker<'_>) {
         };
         let name = schema::find(schema::TOP, code).map_or("", |field| field.name);
         checker.report_file(Rule::D110, format!("{name} ({code}) is missing"), fix);
+    }
+    let flows = [&[top::UPSTREAM_FLOW], &[top::DOWNSTREAM_FLOW]];
+    let flows: Vec<Node<'_>> = flows.into_iter().flat_map(|codes| checker.at(codes)).collect();
+    for node in flows {
+        if checker.inside(&node, &[flow::REFERENCE]).is_none() {
+            let message = "ServiceFlowReference (1) is missing".to_owned();
+            checker.report(Rule::D110, &node, message, "add ServiceFlowReference = 1 to 65535");
+        }
     }
     if uses_classes && has_flows {
         let class = checker.at(&[top::CLASS_OF_SERVICE])[0].clone();

@@ -39,9 +39,13 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     // Where nothing counts, what was measured all the same is what the reader wants to see.
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);
     let nothing_counts = !trials.any(|trial| trial.validity.is_valid());
+    let summary = match all {
+        1 => "The trial".to_owned(),
+        _ => format!("All {} trials", thousands(all as u64)),
+    };
     html! {
         h2 { "Trials and provenance" } "\n"
-        (folded(&format!("All {} trials", thousands(all as u64)), nothing_counts, &content))
+        (folded(&summary, nothing_counts, &content))
     }
 }
 

@@ -158,12 +158,19 @@ fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome)
     prediction(text, "predicted", guideline, recommendation);
     let _ = writeln!(
         text,
-        "  against the recommendation: {:+.0} ms latency (p99), {:+.0} points of lowest \
-         utilisation, {:+.2} MOS",
-        guideline.added_p99_ms - chosen.added_p99_ms,
-        guideline.lowest_utilisation() - chosen.lowest_utilisation(),
-        guideline.mos - chosen.mos,
+        "  against the recommendation: {} ms latency (p99), {} points of lowest \
+         utilisation, {} MOS",
+        signed(guideline.added_p99_ms - chosen.added_p99_ms, 0),
+        signed(guideline.lowest_utilisation() - chosen.lowest_utilisation(), 0),
+        signed(guideline.mos - chosen.mos, 2),
     );
+}
+
+/// With its sign, unless nothing is left of it.
+fn signed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    let is_nothing = text.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'.' | b'0'));
+    if is_nothing { text[1..].to_owned() } else { text }
 }
 
 fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
@@ -192,4 +199,16 @@ fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
         "  Latency is working less idle, worst over all round trips; link used the lowest, call \
          the mean, page the median.\n",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let told = [(-0.004, 2), (0.004, 2), (-0.0, 0), (-0.006, 2), (12.4, 0)];
+        let told = told.map(|(value, decimals)| signed(value, decimals));
+        assert_eq!(told, ["0.00", "0.00", "0", "-0.01", "+12"]);
+    }
 }
