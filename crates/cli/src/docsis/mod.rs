@@ -130,7 +130,7 @@ struct Check {
 /// The command line of `underload docsis modem`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0 every flow gets a buffer, 1 the modem rejects the file or it has no upstream flow.
+    after_help = "Exit status: 0 every flow gets a buffer, 1 a flow gets none or there is no flow.
 
 Examples:
   underload docsis modem cm.bin

@@ -183,8 +183,9 @@ pub struct Shift {
 /// interval that [`mann_whitney`] does not reject: where its p-value is at most 1 - `confidence`,
 /// the interval leaves out zero, but for ties as its end.
 ///
-/// The estimate is exact, in time that grows with the sum of the sizes, not their product. `None` when a group is
-/// empty, holds a value that is not finite, or the confidence is not strictly between 0 and 1.
+/// The estimate is exact, in time that grows with the sum of the sizes, not their product. `None`
+/// when a group is empty, holds a value that is not finite, or the confidence is not strictly
+/// between 0 and 1.
 pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
     let inside = confidence > 0.0 && confidence < 1.0;
     let ranks = Ranks::of(first, second)?;
@@ -361,8 +362,8 @@ mod tests {
         }
     }
 
-    // k = max(u for u in range(m * n // 2) if 2 P(U <= u - 1) <= 1 - confidence), where a and b are
-    // any values with that U and 2 P(U <= u) = scipy.stats.mannwhitneyu(a, b, method='exact').pvalue
+    // k = max(u for u in range(m * n // 2) if p(u - 1) <= 1 - confidence), where
+    // p(u) = scipy.stats.mannwhitneyu(a, b, method='exact').pvalue of any a and b whose U is u
     #[test]
     fn intervals_begin_where_scipys_exact_test_ends() {
         let of_twenty =

@@ -6,8 +6,9 @@
 //!
 //! Probes run for TOTAL_LENGTH, the load for LENGTH in the middle of it; the common grid may be
 //! longer than either. A file that underload wrote says besides which phases it had and when lost
-//! probes were sent, see [`super::flent_export`]. What the kernel says of a socket (`--socket-stats`) stands in series of its
-//! own, `TCP upload::1::tcp_rtt`, and is no rate of the load.
+//! probes were sent, see [`super::flent_export`]. What the kernel says of a socket
+//! (`--socket-stats`) stands in series of its own, `TCP upload::1::tcp_rtt`, and is no rate of the
+//! load.
 
 use serde::Deserialize;
 use underload_record::schema::{
