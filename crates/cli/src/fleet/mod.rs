@@ -73,7 +73,8 @@ enum Action {
 
 #[derive(Debug, Subcommand)]
 enum PlanAction {
-    /// Tells the load that a plan makes; status 1 where it exceeds a budget of its own.
+    /// Tells the load that a plan makes; status 1 where it exceeds a budget of its own, or its
+    /// last day is over.
     #[command(after_help = "Examples:
   underload fleet plan check low-latency-trial
   underload fleet plan check my-plan.toml --json")]
@@ -215,6 +216,7 @@ struct Checked<'a> {
     load: &'a Load,
     servers_for_one_percent_blocked: Option<u32>,
     excesses: &'a [Excess],
+    is_over: bool,
 }
 
 /// Runs that may find no room on a well sized pool.
@@ -225,6 +227,7 @@ fn check(name: &str, json: bool) -> anyhow::Result<()> {
     let load = Load::of(&plan);
     let excesses = load.excesses(&plan);
     let needed = servers_for(&plan, WELL_SIZED);
+    let is_over = plan.is_over(token::now_ms());
     let mut out = std::io::stdout().lock();
     if json {
         let checked = Checked {
@@ -232,11 +235,15 @@ fn check(name: &str, json: bool) -> anyhow::Result<()> {
             load: &load,
             servers_for_one_percent_blocked: needed,
             excesses: &excesses,
+            is_over,
         };
         serde_json::to_writer_pretty(&mut out, &checked).context("writing the load")?;
         writeln!(out).context("writing the load")?;
     } else {
         out.write_all(print::load(&plan, &load, needed).as_bytes()).context("writing the load")?;
+    }
+    if is_over {
+        bail!("until: the plan's last day is over");
     }
     if excesses.is_empty() {
         return Ok(());

@@ -97,6 +97,10 @@ impl Orchestrator {
             let message = "a plan that is applied needs a `name`".to_owned();
             return Err(refuse(Kind::BadRequest, "no-name", message));
         }
+        if plan.is_over(now_ms) {
+            let message = "until: the plan's last day is over".to_owned();
+            return Err(refuse(Kind::Conflict, "over", message));
+        }
         if let Some(excess) = Load::of(&plan).excesses(&plan).first() {
             let (key, takes, most) = (excess.key, excess.takes, excess.may_take);
             let message = format!("budget.{key}: the plan takes {takes:.3}, and may take {most}");

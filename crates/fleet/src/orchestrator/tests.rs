@@ -486,10 +486,15 @@ fn plans_that_cost_too_much_or_are_no_plans_are_refused() {
         ("name = \"trial\"", "", "no-name"),
         ("count = 1\n", "count = 0\n", "bad-plan"),
         ("[servers]", "[budget]\nline_per_month = \"1MB\"\n[servers]", "over-budget"),
+        // The day before START.
+        ("title", "until = \"2027-01-14\"\ntitle", "over"),
     ] {
         let refused = fleet.apply(&PLAN.replacen(from, to, 1)).expect_err(code);
         assert_eq!(refused.code, code, "{refused}");
     }
+    let last_day = PLAN.replacen("\"trial\"", "\"day\"\nuntil = \"2027-01-15\"", 1);
+    let row = fleet.apply(&last_day).expect("its last day is not over");
+    fleet.change(|it, tx, now, _| it.stop_plan(tx, now, "me", &row.name)).expect("it runs");
     let row = fleet.apply(PLAN).expect("it is one");
     fleet.now += 1;
     assert_eq!(fleet.apply(PLAN), Ok(row), "the same again");

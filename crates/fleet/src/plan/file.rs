@@ -1,6 +1,6 @@
 //! The file of a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use underload_aqm::rate::Rate;
@@ -268,7 +268,12 @@ fn steps(faults: &mut Faults<'_>, named: Option<&str>, files: Vec<FileStep>) -> 
         return faults.in_section(("", 0), steps).unwrap_or_default();
     }
     faults.in_section(("step", 0), count("[[step]]", files.len()));
-    let read = |(index, file)| faults.in_section(("step", index), step(file));
+    let mut names = BTreeSet::new();
+    let read = |(index, file): (usize, FileStep)| {
+        // What was measured is told apart by the names of steps.
+        let is_known = !names.insert(file.name.clone());
+        faults.in_section(("step", index), step(file, is_known))
+    };
     files.into_iter().enumerate().filter_map(read).collect()
 }
 
@@ -395,13 +400,20 @@ fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
     Ok(tiers)
 }
 
-fn step(file: FileStep) -> Result<Step, PlanError> {
+fn step(file: FileStep, is_known: bool) -> Result<Step, PlanError> {
     let name = file.name;
+    if is_known {
+        return Err(fault(format!("step `{name}`: there are two of that name")));
+    }
     let key = |key: &str| format!("step `{name}`: {key}");
     let classes = file.classes.unwrap_or_else(|| vec![0]);
     count(&key("classes"), classes.len())?;
     if let Some(dscp) = classes.iter().find(|dscp| **dscp > 63) {
         return Err(fault(format!("{} is no DSCP, which are 0 to 63", key(&dscp.to_string()))));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(dscp) = classes.iter().find(|dscp| !seen.insert(**dscp)) {
+        return Err(fault(format!("{}: DSCP {dscp} is given twice", key("classes"))));
     }
     let interval = file.interval.unwrap_or(Span::from_millis(20));
     if interval < INTERVAL_MIN {
@@ -478,7 +490,7 @@ capacity = "10gbit"
             ("2100-03-01", 4_107_542_400),
             ("9999-12-31", 253_402_214_400_u64),
         ] {
-            assert_eq!(until(day), Ok(Some(seconds * 1_000)), "{day}");
+            assert_eq!(until(day), Ok(Some((seconds + 86_400) * 1_000)), "{day}");
         }
         for day in ["1969-12-31", "2026-13-01", "2026-00-01", "2026-1-01", "2100-02-29", ""] {
             assert!(until(day).is_err(), "{day}");
@@ -567,6 +579,17 @@ capacity = "10gbit"
             (("up = \"35", "share_percent = 50\nup = \"35"), "are 50 % together, not 100"),
             (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: 64 is no DSCP"),
             (("\"7s\"", "\"7s\"\nclasses = []"), "step `loaded`: classes: 0 is not from 1 to 64"),
+            (
+                ("\"7s\"", "\"7s\"\nclasses = [0, 45, 0]"),
+                "line 13: step `loaded`: classes: DSCP 0 is",
+            ),
+            (
+                (
+                    "[servers]",
+                    "[[step]]\nname=\"loaded\"\nkind=\"latency\"\nduration=\"1s\"\n[servers]",
+                ),
+                "line 14: step `loaded`: there are two of that name",
+            ),
             (("title =", "name = \"A b\"\ntitle ="), "line 2: name: `A b`: expected lower-case"),
             (("title =", "preset = \"ull\"\ntitle ="), "line 2: preset: its steps stand"),
             (("title =", "until = \"2026-02-29\"\ntitle ="), "`2026-02-29`: expected a day"),

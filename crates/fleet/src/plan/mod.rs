@@ -185,6 +185,11 @@ impl Plan {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
+    /// Whether its last day is over, so that it would measure nothing, milliseconds since 1970.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.until_ms.is_some_and(|until| now_ms >= until)
+    }
+
     /// How long a run takes.
     pub fn run_lasts(&self) -> Span {
         self.steps.iter().fold(Span::ZERO, |sum, step| sum + step.lasts())

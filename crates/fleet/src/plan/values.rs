@@ -65,14 +65,15 @@ pub(super) fn some_window<'de, D: Deserializer<'de>>(from: D) -> Result<Option<W
     window.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
-/// `2026-12-31`: the midnight, UTC, with which that day begins, milliseconds since 1970.
+/// `2026-12-31`: the midnight, UTC, with which that day ends, milliseconds since 1970.
 pub(super) fn some_date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
     let expected = "expected a day from 1970 to 9999, such as 2026-12-31";
-    let midnight = midnight_ms(&text);
+    let midnight = midnight_ms(&text).map(|begins| begins + 86_400_000);
     midnight.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
+/// The midnight with which a day begins.
 fn midnight_ms(text: &str) -> Option<u64> {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts[..] else { return None };
