@@ -107,6 +107,7 @@ fn a_store_becomes_sentences_a_page_and_json() {
         (&["--against", "nobody"], "there are:"),
         (&["--where", "region=south"], "no result of plan"),
         (&["--where", "region"], "expected NAME=VALUE"),
+        (&["--where", "model=A", "--where", "model=B"], "`model` is given twice"),
     ] {
         let refused = with(arguments);
         let error = String::from_utf8_lossy(&refused.stderr).into_owned();

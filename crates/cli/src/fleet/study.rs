@@ -94,7 +94,10 @@ impl Arguments {
                 let names = known.join(", ");
                 bad_input(anyhow!("`{text}`: expected NAME=VALUE with one of {names}"))
             })?;
-            filter.attributes.insert(name.to_owned(), value.to_owned());
+            // The last one alone would answer another question.
+            if filter.attributes.insert(name.to_owned(), value.to_owned()).is_some() {
+                return Err(bad_input(anyhow!("--where {text}: `{name}` is given twice")));
+            }
         }
         Ok(filter)
     }

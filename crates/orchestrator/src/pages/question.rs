@@ -95,8 +95,8 @@ impl Question {
                 return Err(Problem::bad(format!("`{name}` is longer than any value")));
             }
             let value = value.trim();
-            if !value.is_empty() {
-                said.insert(name.into_owned(), value.to_owned());
+            if !value.is_empty() && said.insert(name.to_string(), value.to_owned()).is_some() {
+                return Err(Problem::bad(format!("`{name}` is given twice")));
             }
         }
         let format = match format {
@@ -361,6 +361,8 @@ mod tests {
             "scale=cubic",
             "format=xml",
             "model=%00",
+            "model=a&model=b",
+            "hour=7&hour=7",
             &format!("model={}", "x".repeat(VALUE_MAX + 1)),
         ] {
             assert!(Question::read(bad, None).is_err(), "{bad}");

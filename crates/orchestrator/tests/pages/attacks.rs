@@ -112,6 +112,10 @@ fn no_filters_of_a_viewer_lead_to_few_homes() {
         for rest in ["", "&model=TG3482G", "&tier=10/300", "&firmware=6.5", "&measured=PIE-like"] {
             for last in ["", "&hour=7", "&from=2026-11-20&until=2026-11-20", "&hour=7&tier=35/800"]
             {
+                // A filter that is given twice is refused to everybody.
+                if rest.contains("tier=") && last.contains("tier=") {
+                    continue;
+                }
                 let filters = format!("region={region}{rest}{last}&plan=*");
                 for page in ["study", "overview"] {
                     for by in ["cohort-dscp", "firmware", "region", "segment", "hour"] {
