@@ -67,7 +67,12 @@ impl Attributes {
         })
     }
 
-    /// Whether every text is short enough and without control characters.
+    /// What is wrong where [`Self::is_acceptable`] says no, in words.
+    pub const LIMITS: &str = "an attribute is longer than 64 characters, holds control \
+                              characters, or is a rate above a petabit per second";
+
+    /// Whether every text is short enough and without control characters, and every rate one that
+    /// a line can have.
     pub fn is_acceptable(&self) -> bool {
         let texts = [
             &self.model,
@@ -77,11 +82,16 @@ impl Attributes {
             &self.configured,
             &self.measured,
         ];
-        texts.iter().all(|text| {
-            is_within(text, Self::CHARACTERS_MAX) && !text.chars().any(char::is_control)
-        })
+        let rates = [self.tier_up_bit_per_s, self.tier_down_bit_per_s];
+        rates.into_iter().all(|rate| rate <= RATE_MAX)
+            && texts.iter().all(|text| {
+                is_within(text, Self::CHARACTERS_MAX) && !text.chars().any(char::is_control)
+            })
     }
 }
+
+/// Of a line, bit/s. Databases count to 2^63.
+const RATE_MAX: u64 = 1_000_000_000_000_000;
 
 /// Whether a text has so many characters at most. JSON's schemas count them, not bytes.
 pub(crate) fn is_within(text: &str, most: usize) -> bool {

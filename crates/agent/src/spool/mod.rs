@@ -84,7 +84,11 @@ impl Spool {
     /// What the file system said; [`io::ErrorKind::WouldBlock`] if another agent uses it.
     pub fn open(directory: &Path, bytes_max: u64, now_s: u32) -> io::Result<Self> {
         disk::create_directory(directory, Access::Owner)?;
-        let lock = disk::lock_directory(directory, std::time::Duration::from_secs(2))?;
+        let lock = disk::lock_directory(directory, std::time::Duration::from_secs(2));
+        let lock = lock.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::new(error.kind(), "another agent uses it"),
+            _ => error,
+        })?;
         let found = line::read_all(directory, NAME)?;
         let mut state = found.state.unwrap_or_default();
         let last_epoch = found.results.last().map_or(0, |(epoch, ..)| *epoch);

@@ -121,8 +121,9 @@ fn it_stays_below_its_limit_and_counts_what_it_drops() {
 fn two_agents_do_not_share_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let _first = open(directory.path());
-    let error = Spool::open(directory.path(), BYTES_MIN, NOW_S).expect_err("it is in use").kind();
-    assert_eq!(error, io::ErrorKind::WouldBlock);
+    let error = Spool::open(directory.path(), BYTES_MIN, NOW_S).expect_err("it is in use");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(error.to_string(), "another agent uses it");
 }
 
 #[test]

@@ -66,15 +66,10 @@ pub(super) fn updated(known: &Attributes, told: &Attributes) -> Attributes {
 
 /// Refuses attributes that no line has.
 pub(super) fn acceptable(attributes: &Attributes) -> Result<(), Rejection> {
-    // Databases count to 2^63.
-    let is_rate = |rate: u64| rate <= 1_000_000_000_000_000;
-    let rates = [attributes.tier_up_bit_per_s, attributes.tier_down_bit_per_s];
-    if attributes.is_acceptable() && rates.into_iter().all(is_rate) {
+    if attributes.is_acceptable() {
         return Ok(());
     }
-    let message = "an attribute is longer than 64 characters, holds control characters, or is a \
-                   rate above a petabit per second";
-    Err(Rejection::new(Kind::BadRequest, "bad-attributes", message))
+    Err(Rejection::new(Kind::BadRequest, "bad-attributes", Attributes::LIMITS))
 }
 
 impl Orchestrator {

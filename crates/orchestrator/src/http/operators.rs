@@ -107,7 +107,7 @@ async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answ
         return Err(wrong("codes are valid for 1 to 366 days"));
     }
     if !it.attributes.iter().all(Attributes::is_acceptable) {
-        return Err(wrong("an attribute is longer than 64 characters, or has control characters"));
+        return Err(wrong(Attributes::LIMITS));
     }
     let core = Arc::clone(&host.core);
     host.act(token, move |operator, turn| {
