@@ -416,17 +416,18 @@ fn colours_and_silence_are_as_asked_for() {
 /// A line that became worse: fifteen days of a run every six hours, the last five bad.
 fn write_worse_line(folder: &Path) {
     let now = jiff::Timestamp::now();
-    let mut lines = String::new();
-    for number in 0..60_i64 {
+    let line = |number: i64| {
         let started = now - jiff::SignedDuration::from_hours(6 * (60 - number));
         let started = started.strftime("%Y-%m-%dT%H:%M:%SZ");
         let value = if number < 40 { 40 } else { 90 } + number % 5;
-        lines += &format!(r#"{{"run":"r{number}","started":"{started}","name":"measure/quick","#,);
-        lines += &format!(r#""steps":[{{"step":"up","values":{{"load-p99":{value}}}}}]}}"#);
-        lines.push('\n');
-    }
+        format!(
+            r#"{{"run":"r{number}","started":"{started}","name":"measure/quick",{}}}"#,
+            format_args!(r#""steps":[{{"step":"up","values":{{"load-p99":{value}}}}}]"#)
+        )
+    };
+    let lines: Vec<String> = (0..60).map(|number| line(number) + "\n").collect();
     std::fs::create_dir(folder).expect("a folder");
-    std::fs::write(folder.join("removed-runs.jsonl"), lines).expect("its numbers");
+    std::fs::write(folder.join("removed-runs.jsonl"), lines.concat()).expect("its numbers");
 }
 
 #[test]

@@ -156,9 +156,10 @@ impl Loaded {
         let before = sums.len();
         sums.retain(|sum| sum.devices >= ask.least_devices);
         let hidden = before - sums.len();
-        let left_out = match store::needs_results(filter, by) {
-            true => archive.summed(filter)?,
-            false => Summed::default(),
+        let left_out = if store::needs_results(filter, by) {
+            archive.summed(filter)?
+        } else {
+            Summed::default()
         };
         Ok(Self { kind, sums, hidden, left_out })
     }

@@ -51,7 +51,7 @@ mod uses;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use client::{ConnectOptions, Granted, Remote, SessionNews};
@@ -159,7 +159,10 @@ pub enum ServiceError {
     #[error("the system gives no random numbers")]
     Randomness,
     /// The server is not the one that is known under this name.
-    #[error("{host} shows the key {seen}, known is {known}: {}", remedy(host, known_servers))]
+    #[error(
+        "{host} shows the key {seen}, known is {known}: {}",
+        remedy(host, known_servers.as_deref())
+    )]
     Imposter {
         /// The server, as the user named it.
         host: String,
@@ -240,7 +243,7 @@ pub enum ServiceError {
 }
 
 /// What to do where a server's key was replaced on purpose.
-fn remedy(host: &str, known_servers: &Option<PathBuf>) -> String {
+fn remedy(host: &str, known_servers: Option<&Path>) -> String {
     match known_servers {
         Some(path) => format!(
             "if it was replaced on purpose, remove the line of {host} from {}",

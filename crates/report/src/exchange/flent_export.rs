@@ -358,7 +358,7 @@ mod tests {
             window(Phase::Drain, 5, 6),
         ];
         run.record.trials[0].phases.clone_from(&phases);
-        let lost = Sample { sent_ns: 3 * second, ..run.samples[0].clone() };
+        let lost = Sample { sent_ns: 3 * second, ..run.samples[0] };
         run.samples.push(Sample { rtt_ns: None, ..lost });
         let file = flent_file(&run, &run.record.trials[0]).unwrap();
         let back = import(&file).unwrap();

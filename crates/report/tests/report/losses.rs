@@ -67,7 +67,7 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
     let data = run(&[DOCSIS_PIE], &[("docsis-pie", 70)]);
     let lines = summary_lines(std::slice::from_ref(&data));
     assert!(lines[0].ends_with("; 90.0 % of its probes were lost."), "{lines:?}");
-    assert!(table(&[data.clone()]).contains("1260"), "the premise");
+    assert!(table(std::slice::from_ref(&data)).contains("1260"), "the premise");
     let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
     let alone = summary_lines(std::slice::from_ref(&silent));
     assert!(alone[1].contains("all 1400 probes under load were lost."), "{alone:?}");

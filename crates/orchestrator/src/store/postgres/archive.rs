@@ -320,7 +320,9 @@ fn visit_late(
     })?;
     let devices: BTreeSet<DeviceId> = late.iter().map(|stored| stored.device).collect();
     let numbers = numbers(view, &devices)?;
-    late.iter().for_each(|stored| see(stored, numbers.get(&stored.device).copied()));
+    for stored in &late {
+        see(stored, numbers.get(&stored.device).copied());
+    }
     Ok(())
 }
 
