@@ -200,13 +200,13 @@ fn what_is_wrong_is_told_before_anything_begins() {
 
 #[test]
 fn a_metric_that_nobody_has_is_told() {
-    let folder = folder(&format!("metrics = [\"load.rtt.p98\"]\n{}", axes(2)));
+    let folder = folder(&format!("metrics = [\"load.queuing.up.p99\"]\n{}", axes(2)));
     let dry = run(folder.path(), &["sweep.toml", "--dry-run"]);
     let said = text(&dry.stderr);
-    assert!(said.contains("has the metric `load.rtt.p98`"), "{said}");
+    assert!(said.contains("has the metric `load.queuing.up.p99`"), "{said}");
     let done = run(folder.path(), &["sweep.toml"]);
     assert!(done.status.success());
-    assert!(text(&done.stderr).contains("no cell has the metric `load.rtt.p98`"));
+    assert!(text(&done.stderr).contains("no cell has the metric `load.queuing.up.p99`"));
 }
 
 #[test]

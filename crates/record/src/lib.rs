@@ -25,6 +25,7 @@ pub mod synthetic;
 
 mod arms;
 mod fold;
+mod metric_names;
 mod shares;
 mod study;
 mod summarise;
@@ -32,5 +33,6 @@ mod throughput;
 
 pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial};
 pub use fold::Conclusion;
+pub use metric_names::{latency_names, metric_names, metric_unit};
 pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
 /// | `PHASE.queuing.up.STAT`, `... .down.STAT` | the same with its own transmission | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |
-/// | `goodput.up`, `goodput.down` | payload of all flows | `mbit/s` |
-/// | `throughput.up`, `throughput.down` | sent by the bottleneck link | `mbit/s` |
+/// | `goodput.up`, `goodput.down` | payload of all flows | `Mbit/s` |
+/// | `throughput.up`, `throughput.down` | sent by the bottleneck link | `Mbit/s` |
 /// | `utilisation.up`, `utilisation.down` | of the link | `%` |
 /// | `power.up`, `power.down` | `throughput` over the p99 of `load.queuing` | `mbit/s/s` |
 /// | `drops.up`, `marks.up`, ... | of the packets offered, over the widest window recorded | `%` |
@@ -53,7 +53,7 @@ pub struct Expectation {
     pub low: Option<f64>,
     /// Greatest value that meets it, in `unit`; `None` = no upper bound.
     pub high: Option<f64>,
-    /// Unit of `low`, `high` and `measured`, as printed: `ms`, `mbit/s`, `%`, `1`.
+    /// Unit of `low`, `high` and `measured`, as printed: `ms`, `Mbit/s`, `%`, `1`.
     pub unit: String,
     /// Where it was published, for example `Comcast 2021, Figure 3`.
     pub source: String,

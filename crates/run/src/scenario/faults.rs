@@ -119,7 +119,14 @@ fn attempts(root: &Table, fault: &ScenarioError) -> Vec<Table> {
         }
     };
     if let Some(meant) = meant(&fault.problem) {
+        // Of a value that is told itself, the key is none that was misspelt.
+        let is_told = |value: &Value| {
+            value.as_str().is_some_and(|value| fault.problem.contains(&format!("`{value}`")))
+        };
         attempt(&|table| {
+            if table.get(last).is_some_and(is_told) {
+                return;
+            }
             if let Some(value) = table.remove(last) {
                 table.insert(meant.to_owned(), value);
             }

@@ -6,6 +6,7 @@ use underload_record::schema::Headline;
 
 use super::arm::{self, Arm};
 use super::error::{Fault, alternatives};
+use super::metrics::Metrics;
 use super::section::read_section;
 use super::variants::{Variant, combinations};
 
@@ -48,6 +49,16 @@ fn checked(keys: Keys) -> Result<Headline, Fault> {
         return Err(Fault::new("baseline_metric", problem));
     }
     Ok(Headline { metric, says, arm, baseline, baseline_metric, baseline_says })
+}
+
+/// Refuses one of what is no metric.
+pub(super) fn check_metrics(headline: Option<&Headline>, metrics: &Metrics) -> Result<(), Fault> {
+    let Some(headline) = headline else { return Ok(()) };
+    metrics.check("headline.metric", &headline.metric)?;
+    if !headline.baseline_metric.is_empty() {
+        metrics.check("headline.baseline_metric", &headline.baseline_metric)?;
+    }
+    Ok(())
 }
 
 /// Refuses a headline of arms that the file does not have; none where those that it has were not

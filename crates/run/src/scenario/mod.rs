@@ -53,6 +53,7 @@ mod flow;
 mod headline;
 mod identity;
 mod lines;
+pub(crate) mod metrics;
 mod path;
 mod phases;
 mod place;
@@ -87,6 +88,7 @@ pub use schema::json_schema;
 
 use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
 use error::{Fault, alternatives, did_you_mean};
+use metrics::Metrics;
 use variants::{Variant, take_dimensions};
 
 /// A scenario, resolved: what is to be run, how often, and what somebody published about it.
@@ -236,8 +238,14 @@ impl Scenario {
             arm::resolve(&base, &dimensions, (cohort.as_ref(), keeps_tables), &document, load)?;
         let names = arms.iter().map(|arm| arm.name.clone());
         let templates = names.zip(templates).collect();
+        let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
+        let metrics = Metrics::of(&arms, cohort.as_ref(), is_exact);
         let arms = select(arms, only).map_err(plain)?;
+        published::check_metrics(&published, &metrics).map_err(plain)?;
+        headline::check_metrics(headline.as_ref(), &metrics).map_err(plain)?;
+        plots::check_metrics(&plots, &metrics).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
+        let published = published.into_iter().map(|(_, expectation)| expectation).collect();
         let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;
         let plots = plots::chosen(plots, &arms, &own).map_err(plain)?;
         let seed = options.seed.unwrap_or(head.seed);
@@ -563,7 +571,7 @@ fn select(arms: Vec<Arm>, only: &[String]) -> Result<Vec<Arm>, Fault> {
 /// Refuses numbers about arms that the file does not have by its own sweeps, and leaves out those
 /// about arms that those used do not make, or that were not chosen.
 fn check_published(
-    published: &mut Vec<Expectation>,
+    published: &mut Vec<(usize, Expectation)>,
     arms: &[Arm],
     [own, used]: [&[Vec<Variant>]; 2],
 ) -> Result<(), Fault> {
@@ -571,7 +579,7 @@ fn check_published(
         variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect()
     };
     let all = names(own);
-    for (index, expectation) in published.iter().enumerate() {
+    for (index, expectation) in published.iter() {
         let patterns = expectation.arm_patterns();
         let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
         if let Some(unknown) = patterns.iter().find(unknown) {
@@ -583,7 +591,7 @@ fn check_published(
     }
     let used = names(used);
     let chosen = |name: &str| arms.iter().any(|arm| arm.name == name);
-    published.retain(|expectation| {
+    published.retain(|(_, expectation)| {
         let patterns = expectation.arm_patterns();
         patterns.iter().all(|pattern| {
             let mut named = used.iter().filter(|arm| names_arm(pattern, arm)).peekable();

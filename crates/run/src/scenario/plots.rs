@@ -9,6 +9,7 @@ use underload_record::schema::{PlotAxis, PlotKind, PlotRecord};
 use super::arm::{self, Arm};
 use super::document::take_tables;
 use super::error::{Fault, alternatives};
+use super::metrics::Metrics;
 use super::section::read_section;
 use super::variants::{Variant, combinations};
 
@@ -108,6 +109,23 @@ fn checked(keys: Keys) -> Result<PlotRecord, Fault> {
         improvement_on,
         log,
     })
+}
+
+/// Refuses pictures of what is no metric.
+pub(super) fn check_metrics(plots: &[PlotRecord], metrics: &Metrics) -> Result<(), Fault> {
+    for (index, plot) in plots.iter().enumerate() {
+        let check = || match plot.kind {
+            PlotKind::Time => Ok(()),
+            PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &plot.metric),
+            _ => metrics.check("metric", &plot.metric).map(drop),
+        };
+        let checked = check().and_then(|()| match plot.x_metric.as_str() {
+            "" => Ok(()),
+            x_metric => metrics.check("x_metric", x_metric).map(drop),
+        });
+        checked.map_err(|fault| fault.under(&format!("plot[{index}]")))?;
+    }
+    Ok(())
 }
 
 /// Refuses pictures of arms that the file does not have; leaves out those of arms that were not

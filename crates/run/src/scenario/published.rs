@@ -12,17 +12,43 @@ use underload_record::schema::{Choice, Expectation, Extreme, Verdict};
 
 use super::document::take_tables;
 use super::error::Fault;
+use super::metrics::Metrics;
 use super::section::read_section;
 
-/// Takes them out of the root. One table with `values` stands for one number per arm named there.
-pub(super) fn take_published(root: &mut Table) -> Result<Vec<Expectation>, Fault> {
+/// Takes them out of the root, each with the number of its table: one with `values` stands for one
+/// number per arm named there.
+pub(super) fn take_published(root: &mut Table) -> Result<Vec<(usize, Expectation)>, Fault> {
     let mut expectations = Vec::new();
     for (index, table) in take_tables(root, "published")?.into_iter().enumerate() {
         let read = read_section(table).and_then(Keys::expand);
         let place = format!("published[{index}]");
-        expectations.extend(read.map_err(|fault| fault.under(&place))?);
+        let read = read.map_err(|fault| fault.under(&place))?;
+        expectations.extend(read.into_iter().map(|expectation| (index, expectation)));
     }
     Ok(expectations)
+}
+
+/// Refuses those of what is no metric, and units that are not the metric's: no number is ever
+/// converted.
+pub(super) fn check_metrics(
+    published: &[(usize, Expectation)],
+    metrics: &Metrics,
+) -> Result<(), Fault> {
+    for (index, expected) in published {
+        let place = format!("published[{index}]");
+        let unit = metrics.check("metric", &expected.metric).map_err(|it| it.under(&place))?;
+        let (unit, of) = match (&expected.choice, &expected.relative_to) {
+            // The number that stands for each candidate may be of anything.
+            (Some(_), _) => continue,
+            (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
+            (None, None) => (unit, format!("`{}`", expected.metric)),
+        };
+        if let Some(unit) = unit.filter(|unit| *unit != expected.unit) {
+            let problem = format!("`{}`: {of} is told in `{unit}`", expected.unit);
+            return Err(Fault::new("unit", problem).under(&place));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]

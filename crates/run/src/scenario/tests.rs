@@ -247,7 +247,7 @@ source = "a table"
 metric = "throughput.up"
 arm = "a"
 low = 19
-unit = "mbit/s"
+unit = "Mbit/s"
 source = "a table"
 [[published]]
 metric = "load.rtt.p99"

@@ -15,6 +15,7 @@ use super::points::Points;
 use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
 use crate::scenario::document::Document;
 use crate::scenario::error::Fault;
+use crate::scenario::metrics::Metrics;
 use crate::scenario::section::read_section;
 use crate::scenario::{Options, Scenario, ScenarioError, builtin};
 use crate::source::Source;
@@ -100,6 +101,7 @@ impl Sweep {
         check_numbers(&file).map_err(plain)?;
         let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
         plots::check(&file, &axes, &arms).map_err(plain)?;
+        check_metrics(&file, &Metrics::of(&scenario.arms, None, false)).map_err(plain)?;
         let columns = columns(&file, &axes).map_err(plain)?;
         let (name, text) = (name.to_owned(), text.to_owned());
         let program = program.to_owned();
@@ -296,6 +298,22 @@ fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
         _ if *least < 2 => Err(Fault::new("stop.least", "expected at least 2")),
         _ => Ok(()),
     }
+}
+
+/// Refuses what is no metric. Which flows there are depends on the axes.
+fn check_metrics(file: &SweepFile, metrics: &Metrics) -> Result<(), Fault> {
+    let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
+    let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
+    let of_plots = file.plot.iter().enumerate().flat_map(|(index, plot)| {
+        let keys = ["metric", "x_metric"].map(|key| format!("plot[{index}].{key}"));
+        keys.into_iter().zip(plot.metrics())
+    });
+    let columns = file.metrics.iter().enumerate();
+    let columns = columns.map(|(index, metric)| (format!("metrics[{index}]"), metric));
+    for (place, metric) in of_stop.chain(of_best).chain(of_plots).chain(columns) {
+        metrics.check(&place, metric)?;
+    }
+    Ok(())
 }
 
 /// The columns, whose names must differ.

@@ -58,6 +58,18 @@ pub enum FlowKind {
     Application(ApplicationConfig),
 }
 
+impl FlowKind {
+    /// The numbers of its own that it leaves in a record, with their units and no values.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let config = FlowConfig::new("", self.clone());
+        let mut metrics = Agent::new(&config, Time::ZERO, &Rng::new(0)).endpoint().metrics();
+        for metric in &mut metrics {
+            metric.value = None;
+        }
+        metrics
+    }
+}
+
 impl FlowConfig {
     /// A best effort flow upstream that follows the trial's phases.
     pub fn new(name: impl Into<String>, kind: FlowKind) -> Self {

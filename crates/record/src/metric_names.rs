@@ -1,0 +1,80 @@
+//! The names of metrics that no flow is part of, with their units: those that
+//! [`crate::metric_of`] knows, so that a name that is none is refused before a run and not told
+//! after it as a number that was not measured.
+
+use crate::fold::ShareWithin;
+use crate::schema::{Phase, Quantile};
+
+/// The phases whose numbers are summed up.
+const PHASES: [Phase; 2] = [Phase::Idle, Phase::Load];
+/// What each direction has a number of, and its unit.
+const OF_DIRECTION: [(&str, &str); 7] = [
+    ("goodput", "Mbit/s"),
+    ("throughput", "Mbit/s"),
+    ("utilisation", "%"),
+    ("power", "Mbit/s/s"),
+    ("drops", "%"),
+    ("marks", "%"),
+    ("fairness", "1"),
+];
+
+/// Every name that stands for itself, with its unit as printed.
+pub fn metric_names() -> Vec<(String, &'static str)> {
+    let mut names = latency_names();
+    for phase in PHASES {
+        for queue in ["sojourn.up", "sojourn.down", "queuing.up", "queuing.down"] {
+            names.extend(Quantile::ALL.map(|it| (format!("{phase}.{queue}.{}", it.name()), "ms")));
+        }
+    }
+    for (what, unit) in OF_DIRECTION {
+        names.extend(["up", "down"].map(|direction| (format!("{what}.{direction}"), unit)));
+    }
+    names
+}
+
+/// Those of a probe, with their units: behind its name and a `/` they are of that probe alone.
+pub fn latency_names() -> Vec<(String, &'static str)> {
+    let mut names = Vec::new();
+    for phase in PHASES {
+        for measure in ["rtt", "up", "down"] {
+            let of = |it: Quantile| (format!("{phase}.{measure}.{}", it.name()), "ms");
+            names.extend(Quantile::ALL.map(of));
+        }
+        names.push((format!("{phase}.loss"), "%"));
+    }
+    names
+}
+
+/// The unit of a metric that no flow is part of: one of [`metric_names`], or a share of trials;
+/// `None` where there is no such metric.
+pub fn metric_unit(name: &str) -> Option<&'static str> {
+    let known = metric_names().into_iter().find(|(known, _)| known == name);
+    known.map(|(_, unit)| unit).or_else(|| ShareWithin::named(name).map(|_| "%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_units() {
+        for (name, unit) in [
+            ("load.rtt.p99.9", Some("ms")),
+            ("idle.down.mean", Some("ms")),
+            ("load.loss", Some("%")),
+            ("load.queuing.up.max", Some("ms")),
+            ("load.rtt.mean.within.15-30", Some("%")),
+            ("goodput.up", Some("Mbit/s")),
+            ("power.down", Some("Mbit/s/s")),
+            ("fairness.up", Some("1")),
+            ("load.rtt.p42", None),
+            ("lod.rtt.p99", None),
+            ("load.rtt", None),
+            ("load.rtt.mean.within.15", None),
+            ("goodput", None),
+            ("", None),
+        ] {
+            assert_eq!(metric_unit(name), unit, "{name}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Which metrics a scenario can have, so that a name that is none, or a unit that is not the
+//! metric's, is refused and not told as a number that was not measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use underload_aqm::config::closest;
+use underload_aqm::rate::Rate;
+use underload_record::schema::FlowDirection;
+use underload_record::{latency_names, metric_names, metric_unit};
+use underload_sim::flow::{self as sim, UdpConfig, UdpPattern};
+use underload_sim::sprout;
+use underload_sim::tcp::TcpConfig;
+
+use super::arm::Arm;
+use super::cohort::Cohort;
+use super::error::{Fault, alternatives, did_you_mean};
+use super::flow::{Flow, FlowKind};
+use crate::flows;
+
+/// The metrics of a scenario's arms.
+pub(crate) struct Metrics {
+    /// The entries of the scenario: a command line, the short form, draws and sweeps may give
+    /// their flows other names and other metrics, but no other entries.
+    entries: BTreeSet<String>,
+    /// The flows, and of numbered ones what is numbered.
+    flows: BTreeSet<String>,
+    /// Open and closed loops.
+    probes: BTreeSet<String>,
+    /// `FLOW/METRIC` of applications, with units.
+    own: BTreeMap<String, String>,
+    /// Whether flows are those of the file.
+    is_exact: bool,
+    /// The conditions that a study's lines are grouped by; `None` where there is no study.
+    study: Option<Vec<String>>,
+}
+
+impl Metrics {
+    /// Of these arms. `is_exact`: no trial's flows differ from theirs.
+    pub(crate) fn of(arms: &[Arm], cohort: Option<&Cohort>, is_exact: bool) -> Self {
+        let study = cohort.and_then(Cohort::study).map(|study| study.by);
+        let (entries, flows, probes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut known = Self { entries, flows, probes, own: BTreeMap::new(), is_exact, study };
+        let mut before: &[Flow] = &[];
+        for arm in arms {
+            // Most arms differ in nothing but their path.
+            if arm.flows != before {
+                arm.flows.iter().for_each(|flow| known.add(flow));
+            }
+            before = &arm.flows;
+        }
+        known
+    }
+
+    fn add(&mut self, entry: &Flow) {
+        let name = &entry.name;
+        self.entries.insert(name.clone());
+        let (names, kind) = match &entry.kind {
+            FlowKind::Probe(probe) => {
+                let open = flows::probes(name, probe).map(|(name, _)| name);
+                let closed = flows::request_response(name, probe).map(|(name, _)| name);
+                self.probes.extend(open.chain(closed));
+                return;
+            }
+            FlowKind::Tcp(tcp) => {
+                let names = self.loads(name, tcp.direction, tcp.count);
+                let tells = tcp.delivery && tcp.congestion_control != sprout::NAME;
+                let config = TcpConfig { notes_delivery: tells, ..TcpConfig::default() };
+                (names, sim::FlowKind::Tcp(config))
+            }
+            FlowKind::Udp(udp) => (self.loads(name, udp.direction, udp.count), a_udp_flow()),
+            FlowKind::Application(application) => {
+                (vec![name.clone()], sim::FlowKind::Application(application.config.clone()))
+            }
+            FlowKind::Exec(_) => {
+                self.flows.insert(name.clone());
+                self.own.insert(format!("{name}/exit_status"), String::new());
+                return;
+            }
+        };
+        let metrics = kind.metrics();
+        for name in names {
+            for metric in &metrics {
+                self.own.insert(format!("{name}/{}", metric.name), metric.unit.clone());
+            }
+            self.flows.insert(name);
+        }
+    }
+
+    fn loads(&mut self, entry: &str, direction: FlowDirection, count: u32) -> Vec<String> {
+        // What is numbered counts as one for `ratio`.
+        self.flows.extend(flows::loads(entry, direction, count.min(1)).map(|(_, name)| name));
+        flows::loads(entry, direction, count).map(|(_, name)| name).collect()
+    }
+
+    /// Refuses what is no metric; gives its unit, `1` of a plain number and `None` where it depends
+    /// on what is not known yet.
+    pub(crate) fn check(&self, key: &str, metric: &str) -> Result<Option<String>, Fault> {
+        let found = match metric.split_once('/') {
+            Some((flow, rest)) => self.of_flow(metric, flow, rest),
+            None => self.plain(metric).map(Some),
+        };
+        let unit = found.map_err(|problem| Fault::new(key, problem))?;
+        Ok(unit.map(|unit| if unit.is_empty() { "1".to_owned() } else { unit.to_owned() }))
+    }
+
+    /// The same of a family of quantiles, such as `load.rtt` and `call/delay`.
+    pub(crate) fn check_family(&self, key: &str, metric: &str) -> Result<(), Fault> {
+        let of_family = |joint: char| self.check(key, &format!("{metric}{joint}p50"));
+        match of_family('.').or_else(|_| of_family('_')) {
+            Ok(_) => Ok(()),
+            Err(_) => self.check(key, metric).map(drop),
+        }
+    }
+
+    fn plain(&self, metric: &str) -> Result<&str, String> {
+        if let (Some(rest), Some(by)) = (metric.strip_prefix("cut"), &self.study) {
+            let draw = rest.strip_prefix('.').and_then(|rest| rest.split_once('='));
+            return match draw {
+                None if rest.is_empty() => Ok("%"),
+                Some((draw, _)) if by.iter().any(|known| known == draw) => Ok("%"),
+                _ => {
+                    let known = alternatives(by.iter().map(String::as_str));
+                    Err(format!("`{metric}`: expected `cut`, or `cut.DRAW=VALUE` of {known}"))
+                }
+            };
+        }
+        metric_unit(metric).ok_or_else(|| {
+            let names = metric_names();
+            let own = self.own.keys().map(String::as_str);
+            let known = names.iter().map(|(name, _)| name.as_str()).chain(own);
+            format!(
+                "`{metric}` is no metric; expected one such as load.rtt.p99, \
+                 load.sojourn.up.p99, goodput.up or FLOW/METRIC{}",
+                did_you_mean(metric, known)
+            )
+        })
+    }
+
+    fn of_flow(&self, metric: &str, flow: &str, rest: &str) -> Result<Option<&str>, String> {
+        if !self.is_exact {
+            let is_of = |entry: &String| {
+                let rest = flow.strip_prefix(entry.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            };
+            return if self.entries.iter().any(is_of) {
+                Ok(self.own.get(metric).map(String::as_str))
+            } else {
+                Err(self.no_flow(metric, flow))
+            };
+        }
+        if let Some(other) = rest.strip_prefix("ratio.") {
+            return match [flow, other].into_iter().find(|name| !self.flows.contains(*name)) {
+                None => Ok(Some("1")),
+                Some(unknown) => Err(self.no_flow(metric, unknown)),
+            };
+        }
+        if let Some(unit) = self.own.get(metric) {
+            return Ok(Some(unit));
+        }
+        let latencies = latency_names();
+        let (is_probe, is_load) = (self.probes.contains(flow), self.flows.contains(flow));
+        if !is_probe && !is_load {
+            return Err(self.no_flow(metric, flow));
+        }
+        let known: Vec<&str> = if is_probe {
+            if let Some((_, unit)) = latencies.iter().find(|(name, _)| name == rest) {
+                return Ok(Some(unit));
+            }
+            latencies.iter().map(|(name, _)| name.as_str()).collect()
+        } else {
+            let own = self.own.keys().filter_map(|own| own.strip_prefix(flow)?.strip_prefix('/'));
+            own.chain(["ratio.OTHER"]).collect()
+        };
+        let (near, known) = (closest(rest, known.clone()), alternatives(known));
+        let meant = near.map(|near| format!("; did you mean `{flow}/{near}`?")).unwrap_or_default();
+        Err(format!("`{metric}`: `{flow}` has no metric `{rest}`; expected {known}{meant}"))
+    }
+
+    fn no_flow(&self, metric: &str, flow: &str) -> String {
+        let known = || self.probes.union(&self.flows).map(String::as_str);
+        let (meant, known) = (did_you_mean(flow, known()), alternatives(known()));
+        format!("`{metric}`: no flow is named `{flow}`; expected {known}{meant}")
+    }
+}
+
+/// All of them have the same metrics.
+fn a_udp_flow() -> sim::FlowKind {
+    sim::FlowKind::Udp(UdpConfig {
+        rate: Rate::from_megabits_per_second(1),
+        payload_bytes: 1_000,
+        pattern: UdpPattern::Constant,
+        ecn: underload_aqm::packet::Ecn::NotEct,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::metrics_of_trial;
+    use underload_sim::trial::{TrialLabel, run};
+
+    use super::*;
+    use crate::scenario::{Options, Scenario, builtin};
+    use crate::world::sim::configure;
+
+    /// Every kind of flow that is simulated.
+    const SCENARIO: &str = r#"
+        [path]
+        up = "20mbit"
+        up_queue = "fifo:limit=100p"
+        down = "20mbit"
+        down_queue = "fifo:limit=100p"
+        rtt = "20ms"
+        [phases]
+        idle = "1s"
+        ramp = "1s"
+        load = "2s"
+        drain = "1s"
+        [[flow]]
+        name = "ping"
+        kind = "probe"
+        interval = "10ms"
+        closed_loop = true
+        classes = [{ dscp = 0 }, { dscp = 45, ecn = "ect1" }]
+        [[flow]]
+        name = "bulk"
+        kind = "tcp"
+        direction = "both"
+        count = 2
+        delivery = true
+        congestion_control = "cubic"
+        [[flow]]
+        kind = "udp"
+        rate = "100kbit"
+        direction = "up"
+        [[flow]]
+        name = "call"
+        kind = "voip"
+        [[flow]]
+        kind = "web"
+        [[flow]]
+        kind = "video"
+        [[flow]]
+        kind = "interactive-video"
+        [[flow]]
+        kind = "game"
+        [[flow]]
+        kind = "cloud-game"
+        [[flow]]
+        name = "l4s-game"
+        kind = "cloud-game"
+        marking = "l4s"
+    "#;
+
+    fn parse(rest: &str) -> Result<Scenario, String> {
+        Scenario::parse(&format!("{SCENARIO}{rest}"), "test").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_a_trial_records_is_known_with_its_unit_and_nothing_else_is() {
+        let scenario = parse("").expect("a scenario");
+        let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+        let record = run(config).expect("a trial").record;
+        let metrics = Metrics::of(&scenario.arms, None, true);
+        let recorded = record.flows.iter().flat_map(|flow| {
+            let name = |name: &str| format!("{}/{name}", flow.name);
+            flow.metrics.iter().map(move |metric| (name(&metric.name), metric.unit.clone()))
+        });
+        assert_eq!(metrics.own, recorded.collect());
+        assert!(metrics.own.len() > 60, "{:?}", metrics.own);
+        // Those of a link whose rate varies.
+        let needs_more = |name: &str| name.contains("queuing") || name.starts_with("power");
+        let plain = metric_names().into_iter().map(|(name, _)| name);
+        let plain: Vec<String> = plain.filter(|name| !needs_more(name)).collect();
+        let values = metrics_of_trial(&record, &plain);
+        for (name, value) in plain.iter().zip(values) {
+            assert!(value.is_some(), "{name} is not measured");
+        }
+        for probe in ["ping", "ping-dscp-45-ect1", "ping-request-response"] {
+            let name = format!("{probe}/load.rtt.p99");
+            assert_eq!(metrics.check("", &name), Ok(Some("ms".to_owned())));
+            assert!(metrics_of_trial(&record, &[name])[0].is_some(), "{probe}");
+        }
+        for ratio in ["bulk-up/ratio.bulk-down-1", "udp/ratio.bulk-up-0", "web/ratio.call"] {
+            assert_eq!(metrics.check("", ratio), Ok(Some("1".to_owned())), "{ratio}");
+        }
+        assert_eq!(metrics.check("", "video/qoe"), Ok(Some("1".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_metric_is_refused_where_it_stands() {
+        let published = |metric: &str, unit: &str, rest: &str| {
+            let rest = if rest.is_empty() { "arm = \"default\"\nhigh = 1" } else { rest };
+            let text = "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"default\"\nhigh = 1\n\
+                        unit = \"ms\"\nsource = \"s\"\n[[published]]";
+            format!("{text}\nmetric = \"{metric}\"\nunit = \"{unit}\"\n{rest}\nsource = \"s\"")
+        };
+        let headline = |metric: &str| {
+            format!("[headline]\nmetric = \"{metric}\"\nsays = \"it\"\narm = \"default\"")
+        };
+        let plot = |kind: &str, metric: &str| {
+            let head = format!("[[plot]]\nkind = \"{kind}\"\ntitle = \"t\"\narms = \"{{x}}\"");
+            format!("{head}\nmetric = \"{metric}\"\nsays = \"it\"")
+        };
+        for (text, problem) in [
+            (published("load.rtt.p99.9", "ms", ""), ""),
+            (published("goodput.up", "Mbit/s", ""), ""),
+            (published("video/qoe", "1", ""), ""),
+            (published("ping/load.loss", "%", ""), ""),
+            (published("call/mos", "MOS", ""), ""),
+            (headline("bulk-up/ratio.bulk-down"), ""),
+            (plot("cdf", "load.rtt"), ""),
+            (plot("cdf", "load.rtt.mean"), ""),
+            (plot("cdf", "udp/delay"), ""),
+            (plot("cdf", "load.queuing.down"), ""),
+            (
+                published("load.rtt.p50", "us", ""),
+                "published[1].unit: `us`: `load.rtt.p50` is told in `ms`",
+            ),
+            (
+                published("goodput.up", "kbit/s", ""),
+                "published[1].unit: `kbit/s`: `goodput.up` is told in `Mbit/s`",
+            ),
+            (
+                published("lod.rtt.p99", "ms", ""),
+                "published[1].metric: `lod.rtt.p99` is no metric; expected one such as \
+                 load.rtt.p99, load.sojourn.up.p99, goodput.up or FLOW/METRIC; did you mean \
+                 `load.rtt.p99`?",
+            ),
+            (published("load.rtt.p42", "ms", ""), "; did you mean `load.rtt.p"),
+            (published("cut", "%", ""), "`cut` is no metric"),
+            (
+                published("call/moss", "MOS", ""),
+                "published[1].metric: `call/moss`: `call` has no metric `moss`; ",
+            ),
+            (published("call/moss", "MOS", ""), "; did you mean `call/mos`?"),
+            (published("ping/load.rtt.p100", "ms", ""), "; did you mean `ping/load.rtt.p"),
+            (
+                headline("bulkk-up-0/load.rtt.p99"),
+                ": no flow is named `bulkk-up-0`; expected bulk-down, ",
+            ),
+            (headline("bulkk-up-0/load.rtt.p99"), "; did you mean `bulk-up-0`?"),
+            (headline("bulk-up/ratio.bulk"), "no flow is named `bulk`"),
+            (plot("bars", "goodputt.up"), "plot[0].metric: `goodputt.up` is no metric"),
+            (plot("bars", "load.rtt"), "plot[0].metric: `load.rtt` is no metric"),
+            (plot("cdf", "load.rt"), "plot[0].metric: `load.rt` is no metric"),
+        ] {
+            let told = parse(&text).err().unwrap_or_default();
+            assert!(told.contains(problem) && told.is_empty() == problem.is_empty(), "{told}");
+        }
+        let arms = "[[arm]]\nname = \"default\"\npath.rtt = \"30ms\"\n\
+                    [[arm]]\nname = \"b\"\npath.up = \"1mbit\"\n";
+        let ratio = published("load.rtt.p99", "ms", "pairs = [[\"b\", \"default\"]]\nlow = 2");
+        let told = parse(&format!("{arms}{ratio}")).expect_err("a ratio is in no unit");
+        assert!(told.contains("published[1].unit: `ms`: a ratio is told in `1`"), "{told}");
+    }
+
+    #[test]
+    fn a_command_line_may_rename_flows_that_the_file_speaks_of() {
+        let published = "[[published]]\nmetric = \"udp/delay_p99\"\nunit = \"ms\"\nhigh = 1\n\
+                         arm = \"default\"\nsource = \"s\"\n";
+        let set = vec!["flow.udp.count=2".to_owned()];
+        let options = Options { set, ..Options::default() };
+        let with = |metric: &str| {
+            let text = format!("{SCENARIO}{published}").replace("udp/delay_p99", metric);
+            let load = &mut builtin::load_file;
+            let parsed = Scenario::parse_with(&text, "test", &options, load);
+            parsed.map_err(|error| error.to_string())
+        };
+        assert!(with("udp/delay_p99").is_ok());
+        let told = with("upd/delay_p99").expect_err("no such entry");
+        assert!(told.contains("no flow is named `upd`") && told.contains("`udp`?"), "{told}");
+    }
+}
