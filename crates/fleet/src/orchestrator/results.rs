@@ -78,8 +78,8 @@ fn take(
     Ok(Some(is_new))
 }
 
-/// Whether no series has more probes than a step of its plan can send, so that no line weighs more
-/// in a sum than it may: twice as many are let through, for clocks that differ and late ends.
+/// Whether no series has more probes than a step of its plan can send, so that no result weighs
+/// more in a sum than it may: twice as many are let through, for clocks that differ and late ends.
 fn is_as_planned(plans: &[Applied], result: &RunResult) -> bool {
     let Some(applied) = of_name(plans, &result.plan) else { return true };
     let of = |step: &Step| {

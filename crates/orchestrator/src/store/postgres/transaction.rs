@@ -347,7 +347,7 @@ impl Transaction for PostgresTransaction<'_> {
         after_ms: u64,
         limit: usize,
     ) -> Result<Vec<HeldLease>, StoreError> {
-        self.leases_where("expires_ms > $1 ORDER BY id", &to_instant(after_ms), limit)?;
+        self.leases_where("expires_ms > $1 ORDER BY expires_ms, id", &to_instant(after_ms), limit)?;
         let held = self.rows.leases.present().filter(|lease| lease.expires_ms > after_ms);
         Ok(held.take(limit).cloned().collect())
     }

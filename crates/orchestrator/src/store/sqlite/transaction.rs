@@ -172,7 +172,7 @@ impl Transaction for SqliteTransaction<'_> {
         after_ms: u64,
         limit: usize,
     ) -> Result<Vec<HeldLease>, StoreError> {
-        let condition = "expires_ms > ? ORDER BY id LIMIT ?";
+        let condition = "expires_ms > ? ORDER BY expires_ms, id LIMIT ?";
         self.leases(condition, params![to_instant(after_ms), limit as i64])
     }
 
