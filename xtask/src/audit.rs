@@ -87,7 +87,7 @@ fn audit() -> anyhow::Result<usize> {
             Outcome::Passed => eprintln!("    {}: passed", part.name),
             Outcome::Skipped(why) => {
                 skipped += 1;
-                eprintln!("SKIPPED audit of {}: {why}", part.name);
+                crate::skips::report(&format!("audit of {}", part.name), &why);
             }
             Outcome::Failed(said) => {
                 failed += 1;

@@ -83,7 +83,8 @@ pub fn msrv() -> anyhow::Result<()> {
         return Ok(());
     }
     if !version(&[&toolchain]).is_some_and(|version| is_oldest(&version)) {
-        eprintln!("SKIPPED msrv: rustup toolchain install {oldest} --profile minimal");
+        let install = format!("rustup toolchain install {oldest} --profile minimal");
+        crate::skips::report("msrv", &install);
         return Ok(());
     }
     let mut command = Command::new("cargo");

@@ -6,42 +6,36 @@ use anyhow::bail;
 
 /// Columns of a first line, at most.
 const SUBJECT_MAX: usize = 72;
-/// How many commits are looked at where nothing says which of them are new.
-const LATEST: &str = "-10";
+/// Commits made since this time follow these rules. A date also works in a fresh or shallow clone,
+/// where no branch and no tag says which commits are new.
+const SINCE: &str = "--since=2026-11-24T05:00:00Z";
 
-/// Checks the commits since `base`; without one, those that the branch's upstream does not have,
-/// or else those since the latest tag. Where neither is there, what is amiss with the latest ten
-/// is told and no failure: they may be others' already, and then cannot be written anew.
+/// Checks the commits since `base`, or those made since [`SINCE`].
+///
+/// # Errors
+/// Returns an error if a commit breaks a rule, or if git cannot list the commits.
 pub fn check(base: Option<&str>) -> anyhow::Result<()> {
-    let range = match base {
-        Some(base) => Some(format!("{base}..HEAD")),
-        None => since(),
-    };
     if git(&["rev-parse", "--git-dir"]).is_none() {
-        eprintln!("SKIPPED commits: there is no git history here");
+        crate::skips::report("commits", "there is no git history here");
         return Ok(());
     }
-    let which = range.as_deref().unwrap_or(LATEST);
-    let Some(log) = git(&["log", "--no-merges", "-z", "--format=%h%n%B", which]) else {
+    let which = base.map_or_else(|| SINCE.to_owned(), |base| format!("{base}..HEAD"));
+    let Some(log) = git(&["log", "--no-merges", "-z", "--format=%h%n%B", &which]) else {
         bail!("git log {which} failed");
     };
     let commits: Vec<&str> = log.split('\0').filter(|commit| !commit.is_empty()).collect();
+    if commits.is_empty() && base.is_none() {
+        bail!("git log {which} lists no commit, so nothing was checked");
+    }
     let problems: Vec<String> = commits.iter().filter_map(|commit| problem(commit)).collect();
     for problem in &problems {
         eprintln!("{problem}");
     }
-    if !problems.is_empty() && range.is_some() {
+    if !problems.is_empty() {
         bail!("{} of {} commits ({which})", problems.len(), commits.len());
     }
-    eprintln!("    {} commits looked at ({which})", commits.len());
+    eprintln!("    {} commits checked ({which})", commits.len());
     Ok(())
-}
-
-/// The range of the commits that are new here.
-fn since() -> Option<String> {
-    let upstream = git(&["merge-base", "HEAD", "@{upstream}"]);
-    let base = upstream.or_else(|| git(&["describe", "--tags", "--abbrev=0"]))?;
-    Some(format!("{}..HEAD", base.trim()))
 }
 
 /// What git says, where it succeeds.
@@ -59,8 +53,11 @@ fn problem(commit: &str) -> Option<String> {
     if columns > SUBJECT_MAX {
         return Some(format!("{name} {subject}: {columns} columns; at most {SUBJECT_MAX}"));
     }
-    if !subject.contains(": ") {
-        return Some(format!("{name} {subject}: does not begin with the area, as in `aqm: ...`"));
+    let change = subject.split_once(": ").map(|(_, change)| change);
+    if !change.is_some_and(|change| change.starts_with(char::is_uppercase)) {
+        return Some(format!(
+            "{name} {subject}: is not an area and what changes, as in `aqm: Reject zero rates`"
+        ));
     }
     let blank = lines.next().is_none_or(|line| line.trim().is_empty());
     // Who else wrote it is not why.
@@ -77,14 +74,15 @@ mod tests {
 
     #[test]
     fn a_commit_has_an_area_a_short_subject_and_a_reason() {
-        let long = format!("abc1234\naqm: {}\n\nBecause.\n", "x".repeat(68));
-        assert_eq!(problem("abc1234\naqm: short\n\nBecause.\n"), None);
+        let long = format!("abc1234\naqm: {}\n\nBecause.\n", "X".repeat(68));
+        assert_eq!(problem("abc1234\naqm: Short\n\nBecause.\n"), None);
         assert!(problem(&long).is_some_and(|it| it.ends_with("73 columns; at most 72")));
         for without in [
-            "abc1234\naqm: short\n",
-            "abc1234\naqm: short\n\nCo-authored-by: A <a@b>\n",
-            "abc1234\naqm: short\nBecause.\n",
-            "abc1234\nshort\n\nBecause.\n",
+            "abc1234\naqm: Short\n",
+            "abc1234\naqm: Short\n\nCo-authored-by: A <a@b>\n",
+            "abc1234\naqm: Short\nBecause.\n",
+            "abc1234\naqm: short\n\nBecause.\n",
+            "abc1234\nShort\n\nBecause.\n",
         ] {
             assert!(problem(without).is_some(), "{without}");
         }

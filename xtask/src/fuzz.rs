@@ -37,7 +37,8 @@ pub fn where_possible() -> anyhow::Result<()> {
     if Command::new(&compiler).arg("--version").output().is_ok_and(|it| it.status.success()) {
         return run(&[]);
     }
-    eprintln!("SKIPPED fuzz: {compiler} is missing; apt-get install g++ (targets are compiled)");
+    let reason = format!("{compiler} is missing; apt-get install g++ (targets are compiled)");
+    crate::skips::report("fuzz", &reason);
     check()
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::book;
 use crate::checks::{succeed, target};
+use crate::skips;
 use crate::tidy::has_extension;
 
 /// Where the notebooks and what runs them are.
@@ -57,7 +58,7 @@ pub fn run_whole(python: &Path, names: &[&str]) -> anyhow::Result<()> {
 
 /// All of them in their short forms, within seconds.
 pub fn run_quickly(python: &Path) -> anyhow::Result<()> {
-    succeed(script(python).env(QUICK, "1").args(notebooks()?))
+    skips::succeed(script(python).env(QUICK, "1").args(notebooks()?))
 }
 
 fn script(python: &Path) -> Command {
@@ -75,13 +76,15 @@ pub fn into_book(docs: &Path) -> anyhow::Result<()> {
         let page = pages().join(format!("{stem}.md"));
         let text = match fs::read_to_string(&page) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                eprintln!("SKIPPED {stem}: not run yet; cargo xtask notebooks {stem}");
+                let reason = format!("not run yet; cargo xtask notebooks {stem}");
+                skips::report(&stem, &reason);
                 continue;
             }
             text => text.with_context(|| page.display().to_string())?,
         };
         if fs::metadata(&page)?.modified()? < fs::metadata(&notebook)?.modified()? {
-            eprintln!("SKIPPED {stem}: changed since it was run; cargo xtask notebooks {stem}");
+            let reason = format!("changed since it was run; cargo xtask notebooks {stem}");
+            skips::report(&stem, &reason);
             continue;
         }
         let folder = docs.join("notebooks");

@@ -23,7 +23,7 @@ pub fn build() -> anyhow::Result<()> {
     let mut cargo = match targets::cargo(TARGET) {
         Ok(cargo) => cargo,
         Err(missing) => {
-            eprintln!("SKIPPED playground: {missing}");
+            crate::skips::report("playground", &missing);
             return Ok(());
         }
     };

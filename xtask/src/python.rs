@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use crate::checks::{self, succeed, target};
 use crate::notebooks;
 use crate::pythons::{self, Installed};
+use crate::skips;
 
 /// Environments and wheels, below cargo's folder.
 const FOLDER: &str = "python";
@@ -67,7 +68,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
         command.arg("-m").args(arguments).current_dir(environments.folder.join("fresh"));
         command
     };
-    succeed(module(&["pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(tests))?;
+    skips::succeed(module(&["pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(tests))?;
     succeed(module(&["mypy", "--strict", &configured, "-p", "underload"]).stdout(Stdio::null()))?;
     succeed(module(&["mypy.stubtest", "underload._underload"]).stdout(Stdio::null()))?;
     notebooks::run_quickly(&python)?;
@@ -168,7 +169,7 @@ impl Environments {
         let mut packages = optional_packages(&wanted, "test")?;
         packages.push("maturin>=1.16,<2".to_owned());
         if let Err(why) = make(Path::new("python3"), &kept, &packages) {
-            eprintln!("SKIPPED python: {why}");
+            skips::report("python", &why);
             return Ok(None);
         }
         fs::write(&mark, wanted)?;
@@ -228,7 +229,7 @@ impl Environments {
             succeed(pip.args(["--no-deps", "--no-index", "--force-reinstall"]).arg(wheel))?;
             let mut pytest = Command::new(&python);
             pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(&tests);
-            succeed(pytest.current_dir(&self.folder))
+            skips::succeed(pytest.current_dir(&self.folder))
                 .with_context(|| format!("on Python {}", other.version))?;
             tested.push(other.version);
         }
@@ -248,7 +249,7 @@ impl Environments {
         }
         let needed = OTHERS_NEED.map(str::to_owned);
         if let Err(why) = make(program, &folder, &needed) {
-            eprintln!("SKIPPED python {version}: {why}");
+            skips::report(&format!("python {version}"), &why);
             return Ok(None);
         }
         fs::write(&mark, wanted)?;

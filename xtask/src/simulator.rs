@@ -52,7 +52,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let peer = match build_peer(target) {
         Ok(peer) => Some(peer),
         Err(reason) => {
-            eprintln!("SKIPPED ns-3: {reason:#}");
+            crate::skips::report("ns-3", &format!("{reason:#}"));
             None
         }
     };

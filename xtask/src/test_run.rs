@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::checks;
+use crate::skips;
 
 #[derive(Default)]
 struct Count {
@@ -52,6 +53,7 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let status = child.wait()?;
     for skipped in &count.skipped {
         eprintln!("skipped: {skipped}");
+        skips::record(skipped.clone());
     }
     if count.ignored > 0 {
         eprintln!("not run, marked #[ignore] (by hand only): {}", count.ignored);
@@ -68,7 +70,7 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
 
 impl Count {
     fn read(&mut self, line: &str) {
-        if let Some(skipped) = line.strip_prefix("SKIPPED ") {
+        if let Some(skipped) = skips::parse(line) {
             self.skipped.push(skipped.to_string());
         }
         if let Some(program) = line.trim_start().strip_prefix("Running ") {

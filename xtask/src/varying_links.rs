@@ -73,7 +73,8 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     println!("|---|---:|---:|---:|---:|---:|---:|---|");
     for (name, link) in LINKS {
         let Some(link) = link_spec(link, traces) else {
-            println!("SKIPPED {name}: no recording {link}; name its folder with --traces");
+            let reason = format!("no recording {link}; name its folder with --traces");
+            crate::skips::report(name, &reason);
             continue;
         };
         for limit in LIMITS {

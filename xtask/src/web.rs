@@ -116,7 +116,7 @@ impl Client {
         let version = Command::new(browser).arg("--version").output();
         let is_there = version.is_ok_and(|version| version.status.success());
         if !is_there {
-            eprintln!("SKIPPED {}: apt install {browser}", self.name);
+            crate::skips::report(self.name, &format!("apt install {browser}"));
         }
         is_there
     }

@@ -13,6 +13,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::checks::{FEATURES, succeed, target};
+use crate::skips;
 
 /// What the book is made of.
 const SOURCE: &str = "docs";
@@ -27,7 +28,7 @@ const WRITTEN: [&str; 3] = ["commands", "queues-and-links", "scenarios"];
 pub fn build() -> anyhow::Result<()> {
     let version = match Command::new("mdbook").arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("SKIPPED book: mdbook is missing; cargo install --locked mdbook");
+            skips::report("book", "mdbook is missing; cargo install --locked mdbook");
             return Ok(());
         }
         output => output.context("mdbook --version")?,

@@ -88,7 +88,10 @@ pub fn write(
     if built.program == Program::Whole {
         match told(built, runner, folder)? {
             Some(told) => entries.extend(told),
-            None => eprintln!("SKIPPED man pages and completions of {}", built.target.debian),
+            None => crate::skips::report(
+                &format!("man pages and completions of {}", built.target.debian),
+                "the program cannot be started here",
+            ),
         }
     }
     let architecture = built.target.debian;

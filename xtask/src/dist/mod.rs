@@ -139,7 +139,7 @@ pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
         let built = match build::all(target, &folder, epoch)? {
             Ok(built) => built,
             Err(missing) => {
-                eprintln!("SKIPPED dist {}: {missing}", target.triple);
+                crate::skips::report(&format!("dist {}", target.triple), &missing);
                 continue;
             }
         };

@@ -69,7 +69,8 @@ impl Drop for Running {
 pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
     if let Runner::Nothing(emulator) = runner {
         let machine = built.first().map_or("", |it| it.target.machine);
-        eprintln!("SKIPPED starting {machine}: no {emulator} (Debian: qemu-user-static)");
+        let reason = format!("no {emulator} (Debian: qemu-user-static)");
+        crate::skips::report(&format!("starting {machine}"), &reason);
         return Ok(vec!["not started".to_owned(); built.len()]);
     }
     let folder = std::env::temp_dir().join(format!("underload-dist-{}", std::process::id()));

@@ -69,7 +69,7 @@ impl Tool {
         let mut tools = vec![Self::Ping, Self::Irtt, Self::Iperf3];
         tools.retain(|tool| !here(tool));
         for tool in &tools {
-            eprintln!("SKIPPED {}: it is not installed", tool.name());
+            crate::skips::report(tool.name(), "it is not installed");
         }
         tools
     }
@@ -190,7 +190,7 @@ impl Comparison {
     fn on_and_off(&self) -> anyhow::Result<()> {
         let case = "CUBIC for 5 s of 10 s";
         if !self.has(Tool::Iperf3) {
-            eprintln!("SKIPPED {case}: the load is iperf3's");
+            crate::skips::report(case, "the load is iperf3's");
             return Ok(());
         }
         let line = format!("{BOTTLENECK} --flows 1 --idle 10s --duration 1s --interval 10ms");
