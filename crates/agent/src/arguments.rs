@@ -103,9 +103,13 @@ impl Arguments {
             },
             spool_bytes: self.spool << 10,
             start_within: Span::from_secs(self.start_within),
+            confirm_removal: CONFIRM_REMOVAL,
         }
     }
 }
+
+/// Long enough to mend an orchestrator whose store was restored from an old copy.
+const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
 
 fn trust(text: &str) -> Result<Trust, String> {
     text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Enrolled, Problem, ServerAddress, Session};
+use underload_fleet::removal::Removal;
 use underload_fleet::request::authenticate;
 use underload_probe::service::ServiceError;
 use ureq::http::{Response, header};
@@ -43,15 +44,34 @@ pub struct Failure {
     pub trouble: Trouble,
     /// In words.
     pub words: String,
-    /// The orchestrator's word for it, such as `session-over`; empty if it gave none.
+    /// The orchestrator's name for the problem, such as `session-over`; empty if the answer is not
+    /// an orchestrator's.
     pub code: String,
+    /// What it stated of a removal, not verified yet.
+    removal: Option<Box<Removal>>,
+}
+
+impl Failure {
+    fn no_answer(words: String) -> Self {
+        Self { trouble: Trouble::NoAnswer, words, code: String::new(), removal: None }
+    }
+
+    /// Believes a removal that ends this enrolment.
+    fn verified(mut self, identity: &Identity) -> Self {
+        if let Some(removal) = self.removal.take()
+            && identity.is_ended_by(&removal)
+        {
+            self.trouble = Trouble::Removed { at_ms: removal.at_ms };
+        }
+        self
+    }
 }
 
 /// A request with its answer takes at most so long.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Bytes of an answer at most.
-const ANSWER_MAX: u64 = 1 << 20;
+pub(crate) const ANSWER_MAX: u64 = 1 << 20;
 /// A session that ends so soon is not begun a request with.
 const SESSION_LEAST_MS: u64 = 60_000;
 /// Where "later" does not say when.
@@ -139,11 +159,11 @@ impl Client {
             // Its session ended, or its clock was set: once more with a new one.
             Err(failure) if SESSION_CODES.contains(&&*failure.code) => {
                 self.session = None;
-                self.authenticated(orchestrator, identity, path, body)?
+                self.authenticated(orchestrator, identity, path, body)
             }
-            other => other?,
+            other => other,
         };
-        read(&answer)
+        read(&answer.map_err(|failure| failure.verified(identity))?)
     }
 
     /// Asks in the name of an operator, whose token it is.
@@ -224,11 +244,7 @@ impl Client {
             request = request.header(*name, *value);
         }
         let sent = request.send(body);
-        let failed = |error: ureq::Error| Failure {
-            trouble: Trouble::NoAnswer,
-            words: format!("{base}: {error}"),
-            code: String::new(),
-        };
+        let failed = |error: ureq::Error| Failure::no_answer(format!("{base}: {error}"));
         let mut response = sent.map_err(failed)?;
         let status = response.status().as_u16();
         let date = date_ms(&response);
@@ -239,17 +255,22 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(bytes);
         }
-        let problem = serde_json::from_slice(&bytes);
-        let problem =
-            problem.unwrap_or_else(|_| Problem { code: String::new(), message: String::new() });
+        let Problem { code, message, removal } =
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
+                code: String::new(),
+                message: String::new(),
+                removal: None,
+            });
         let is_other = |date: &u64| date.abs_diff(self.now_ms()) > SESSION_LEAST_MS;
         // Whose time is wrong is refused, and told the right one.
-        if let Some(date) = date.filter(|date| status == 401 && is_other(date)) {
+        let has_wrong_time = status == 401 && !code.is_empty();
+        if let Some(date) = date.filter(|date| has_wrong_time && is_other(date)) {
             self.clock = Some((Instant::now(), date));
         }
-        let said: String = problem.message.chars().filter(|it| !it.is_control()).collect();
+        let said: String = message.chars().filter(|it| !it.is_control()).collect();
         let words = format!("{base} answered {status}: {said}");
-        Err(Failure { trouble: meaning(status, after_s), words, code: problem.code })
+        let trouble = meaning(status, &code, after_s);
+        Err(Failure { trouble, words, code, removal })
     }
 }
 
@@ -263,17 +284,19 @@ const TAG: &str = "underload-tag";
 /// What is said of a session that another one mends.
 const SESSION_CODES: [&str; 4] = ["no-session", "session-over", "stale", "forged"];
 
-/// What a status means.
-fn meaning(status: u16, after_s: Option<u64>) -> Trouble {
+/// What a status means. Whatever stands between an agent and its orchestrator may answer with any
+/// status, so one without an orchestrator's `code` has no effect that outlasts the next attempt.
+/// A 410 has none by itself; see [`Failure::verified`].
+fn meaning(status: u16, code: &str, after_s: Option<u64>) -> Trouble {
+    let is_orchestrators = !code.is_empty();
     match status {
-        400 | 413 | 422 => Trouble::Unfit,
-        401 | 403 | 404 => Trouble::Refused,
-        409 => Trouble::Outdated,
-        410 => Trouble::Gone,
         429 | 503 => {
             let after_ms = after_s.map_or(LATER_MS, |seconds| seconds.saturating_mul(1_000));
             Trouble::Later { after_ms }
         }
+        400 | 413 | 422 if is_orchestrators => Trouble::Unfit,
+        409 if code == "outdated" => Trouble::Outdated,
+        401 | 403 | 404 | 409 if is_orchestrators => Trouble::Refused,
         _ => Trouble::NoAnswer,
     }
 }
@@ -317,12 +340,11 @@ fn read<A: DeserializeOwned>(answer: &[u8]) -> Result<A, Failure> {
 
 fn nobody(orchestrator: usize) -> Failure {
     let words = format!("there is no orchestrator {}", orchestrator + 1);
-    Failure { trouble: Trouble::NoAnswer, words, code: String::new() }
+    Failure::no_answer(words)
 }
 
 fn not_understood(why: &str) -> Failure {
-    let words = format!("the answer is none of an orchestrator: {why}");
-    Failure { trouble: Trouble::NoAnswer, words, code: String::new() }
+    Failure::no_answer(format!("the answer is not an orchestrator's: {why}"))
 }
 
 pub(crate) fn system_ms() -> u64 {
@@ -335,7 +357,77 @@ mod tests {
     use std::io::{ErrorKind, Read as _, Write as _};
     use std::net::TcpListener;
 
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+    use underload_fleet::removal::Removed;
+
     use super::*;
+
+    /// Serves one answer per connection, in this order.
+    fn serve(answers: Vec<(u16, String)>) -> Address {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("bound"));
+        std::thread::spawn(move || {
+            for (status, body) in answers {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut request = Vec::new();
+                while !request.ends_with(b"}") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("the rest of the request");
+                    request.push(byte[0]);
+                }
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all((head + &body).as_bytes()).expect("the answer is sent");
+            }
+        });
+        address.parse().expect("it is this machine")
+    }
+
+    #[test]
+    fn only_a_signed_removal_of_this_enrolment_removes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
+        let lease_key = HEXLOWER.encode(pair(1).public_key().as_ref());
+        let (device, enrolled_ms) = (identity.device(), Some(7));
+        let enrolled = Enrolled { device, lease_key, enrolled_ms };
+        identity.note_enrolled(&enrolled).expect("written");
+        let gone = |removal: Option<Removal>| {
+            let (code, message) = ("removed".to_owned(), String::new());
+            let removal = removal.map(Box::new);
+            serde_json::to_string(&Problem { code, message, removal }).expect("JSON")
+        };
+        let stated = |enrolled_ms, key| gone(Some(Removed { device, enrolled_ms }.sign(key, 99)));
+        let removed = Trouble::Removed { at_ms: 99 };
+        for (body, trouble) in [
+            ("<html>410 Gone: this site has moved</html>".to_owned(), Trouble::NoAnswer),
+            (gone(None), Trouble::NoAnswer),
+            (stated(7, &pair(2)), Trouble::NoAnswer),
+            (stated(6, &pair(1)), Trouble::NoAnswer),
+            (stated(7, &pair(1)), removed),
+        ] {
+            let now_ms = system_ms();
+            let session = Session {
+                session: "a session".to_owned(),
+                key: "22".repeat(32),
+                expires_ms: now_ms + 3_600_000,
+                now_ms,
+            };
+            let session = serde_json::to_string(&session).expect("JSON");
+            let asked = serve(vec![(200, session), (410, body.clone())]);
+            let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
+            let message = serde_json::json!({});
+            let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
+            assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
+            // Where a session is opened, too.
+            let asked = serve(vec![(410, body.clone())]);
+            let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
+            let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
+            assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
+        }
+    }
 
     #[test]
     fn nobody_is_asked_because_an_orchestrator_says_so() {
@@ -386,10 +478,18 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_what_comes_next() {
-        assert_eq!(meaning(429, Some(7)), Trouble::Later { after_ms: 7_000 });
-        assert_eq!(meaning(503, None), Trouble::Later { after_ms: LATER_MS });
-        assert_eq!(meaning(410, None), Trouble::Gone);
-        assert_eq!(meaning(500, Some(1)), Trouble::NoAnswer);
+    fn only_an_orchestrators_code_gives_a_status_its_effect() {
+        for status in (300..600).filter(|status| ![429, 503].contains(status)) {
+            assert_eq!(meaning(status, "", Some(7)), Trouble::NoAnswer, "{status}");
+        }
+        for code in ["", "busy"] {
+            assert_eq!(meaning(429, code, Some(7)), Trouble::Later { after_ms: 7_000 });
+            assert_eq!(meaning(503, code, None), Trouble::Later { after_ms: LATER_MS });
+        }
+        assert_eq!(meaning(413, "too-large", None), Trouble::Unfit);
+        assert_eq!(meaning(403, "not-a-device", None), Trouble::Refused);
+        assert_eq!(meaning(409, "outdated", None), Trouble::Outdated);
+        assert_eq!(meaning(409, "name-taken", None), Trouble::Refused);
+        assert_eq!(meaning(410, "removed", None), Trouble::NoAnswer, "until it is verified");
     }
 }

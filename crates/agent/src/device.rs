@@ -1,6 +1,6 @@
 //! A device at work: does what [`underload_fleet::agent`] decides, until it is told to stop.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,16 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_disk::{self as disk, Access};
-use underload_fleet::agent::{Agent, Local, News, Ran, RunTask, Settings, Task, Trouble};
+use underload_fleet::agent::{
+    Agent, Local, News, Ran, RemovalNotice, RunTask, Settings, Task, Trouble,
+};
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
 use underload_fleet::outcome::{Outcome, RunResult};
 
 use crate::address::Address;
-use crate::client::{Client, Failure, VERSION, system_ms};
-use crate::identity::{Identity, IdentityError};
+use crate::client::{ANSWER_MAX, Client, Failure, VERSION, system_ms};
+use crate::identity::{Identity, IdentityError, read_json};
 use crate::measure::Measurer;
 use crate::spool::Spool;
 use crate::tls::Trust;
@@ -38,6 +40,8 @@ pub struct Config {
     pub spool_bytes: u64,
     /// See [`Settings::start_within`].
     pub start_within: Span,
+    /// See [`Settings::confirm_removal`].
+    pub confirm_removal: Span,
 }
 
 /// Why a device ended.
@@ -83,6 +87,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const BUSY_WINDOW: Duration = Duration::from_secs(1);
 /// After which enrolling is tried again where nobody answers.
 const ENROL_AGAIN: Duration = Duration::from_secs(10);
+/// An enrolment is tried again within this time, whatever an answer says.
+const ENROL_LATER_MAX: Duration = Duration::from_hours(1);
 const ALONE: &str = "alone.json";
 
 /// Works until `stop` is raised or it is removed. `tell` hears what an operator may want to know.
@@ -91,7 +97,8 @@ const ALONE: &str = "alone.json";
 /// [`AgentError`], at its start.
 pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End, AgentError> {
     let identity = Identity::load_or_create(&config.state)?;
-    if identity.is_removed() {
+    let removal = identity.removal();
+    if removal.is_some_and(|notice| notice.is_confirmed) {
         return Ok(End::Removed);
     }
     let directory = config.state.join("spool");
@@ -109,9 +116,11 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
         start_within: config.start_within,
         version: VERSION.to_owned(),
         attributes: Some(config.attributes).filter(|it| *it != Attributes::default()),
+        confirm_removal: config.confirm_removal,
     };
     let mut memory = spool.memory();
-    memory.alone = read_alone(&config.state);
+    memory.alone = read_json(&config.state.join(ALONE), ANSWER_MAX).flatten();
+    memory.removal = removal;
     let alone = memory.alone.clone();
     let agent = Agent::begin(settings, memory, Time::ZERO, client.now_ms(), &mut rng);
     let mut device = Device {
@@ -124,6 +133,7 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
         measurer: config.measurer,
         state: config.state,
         alone,
+        removal,
         is_busy: false,
         stop,
         tell,
@@ -156,7 +166,7 @@ fn enrol(
         let wait = match failure.trouble {
             Trouble::NoAnswer if is_round_over => ENROL_AGAIN,
             Trouble::NoAnswer => Duration::ZERO,
-            Trouble::Later { after_ms } => Duration::from_millis(after_ms),
+            Trouble::Later { after_ms } => Duration::from_millis(after_ms).min(ENROL_LATER_MAX),
             _ => return Err(AgentError::Enrolment(failure)),
         };
         if failure.words != told {
@@ -181,6 +191,8 @@ struct Device<'a> {
     state: PathBuf,
     /// As it is on disk.
     alone: Option<Alone>,
+    /// As it is on disk.
+    removal: Option<RemovalNotice>,
     is_busy: bool,
     stop: &'a AtomicBool,
     tell: &'a dyn Fn(&str),
@@ -207,11 +219,7 @@ impl Device<'_> {
                     self.wait(until);
                     continue;
                 }
-                Task::Stop => {
-                    // A restart would be told again.
-                    let _ = self.identity.note_removed();
-                    return End::Removed;
-                }
+                Task::Stop => return End::Removed,
                 task => self.done(task),
             };
             let news = news.unwrap_or_else(|failure| {
@@ -227,7 +235,7 @@ impl Device<'_> {
             let now = self.now();
             self.agent.set_clock(now, self.client.now_ms());
             self.agent.hear(now, news, &mut self.rng);
-            self.remember_alone();
+            self.remember();
         }
     }
 
@@ -341,12 +349,16 @@ impl Device<'_> {
         self.is_busy = rate(0).max(rate(1)) > self.measurer.busy_bit_per_s;
     }
 
-    fn remember_alone(&mut self) {
+    /// Stores what has to outlive a restart. What cannot be stored is told again.
+    fn remember(&mut self) {
         if self.agent.alone() != self.alone.as_ref() {
             self.alone = self.agent.alone().cloned();
             let text = serde_json::to_vec(&self.alone).unwrap_or_default();
-            // What it does not remember it is told again.
             let _ = disk::write_whole(&self.state.join(ALONE), &text, Access::Owner);
+        }
+        if self.agent.removal() != self.removal {
+            self.removal = self.agent.removal();
+            let _ = self.identity.note_removal(self.removal);
         }
     }
 
@@ -357,11 +369,6 @@ impl Device<'_> {
 
 /// Where the disk is full it is tried again after so long.
 const DISK_AGAIN_MS: u64 = 60_000;
-
-fn read_alone(state: &Path) -> Option<Alone> {
-    let text = std::fs::read(state.join(ALONE)).ok()?;
-    serde_json::from_slice::<Option<Alone>>(&text).ok()?
-}
 
 fn since(start: Instant) -> Time {
     Time::from_nanos(start.elapsed().as_nanos() as u64)

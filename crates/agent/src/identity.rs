@@ -1,15 +1,19 @@
 //! Who a device or a server is: an Ed25519 key of its own, which never leaves its directory.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use underload_disk::{self as disk, Access};
+use underload_fleet::agent::RemovalNotice;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::message::{Enrol, Enrolled, OpenSession, ServerAddress};
+use underload_fleet::removal::Removal;
 use underload_probe::service::{ServiceError, read_secret};
 
 /// A key, and what an orchestrator made of it.
@@ -47,14 +51,9 @@ pub enum IdentityError {
 
 const KEY: &str = "device.key";
 const ENROLLED: &str = "enrolled.json";
-const REMOVED: &str = "removed";
-
-/// What a directory remembers of an enrolment.
-#[derive(Debug, Serialize, Deserialize)]
-struct Enrolment {
-    device: DeviceId,
-    lease_key: String,
-}
+const REMOVAL: &str = "removal.json";
+/// Bytes of a file of this directory at most.
+const FILE_MAX: u64 = 64 << 10;
 
 impl Identity {
     /// The key in `directory`, made there if none is.
@@ -114,9 +113,12 @@ impl Identity {
 
     /// Whether an orchestrator knows this key, as far as it is remembered.
     pub fn is_enrolled(&self) -> bool {
-        let remembered = std::fs::read(self.directory.join(ENROLLED)).unwrap_or_default();
-        let enrolment = serde_json::from_slice::<Enrolment>(&remembered);
-        enrolment.is_ok_and(|it| it.device == self.device())
+        self.enrolled().is_some()
+    }
+
+    fn enrolled(&self) -> Option<Enrolled> {
+        let enrolled = self.read::<Enrolled>(ENROLLED)?;
+        (enrolled.device == self.device()).then_some(enrolled)
     }
 
     /// Remembers that an orchestrator knows this key.
@@ -124,29 +126,49 @@ impl Identity {
     /// # Errors
     /// [`IdentityError::File`].
     pub fn note_enrolled(&self, enrolled: &Enrolled) -> Result<(), IdentityError> {
-        let Enrolled { device, lease_key } = enrolled.clone();
-        let text = serde_json::to_vec(&Enrolment { device, lease_key }).unwrap_or_default();
-        self.write(ENROLLED, &text)
+        self.write(ENROLLED, enrolled)
     }
 
-    /// Whether it was told that it is removed.
-    pub fn is_removed(&self) -> bool {
-        self.directory.join(REMOVED).exists()
+    /// Whether a removal ends this enrolment, and is signed with the key that was learned then.
+    pub fn is_ended_by(&self, removal: &Removal) -> bool {
+        let Some(enrolled) = self.enrolled() else { return false };
+        let key = HEXLOWER.decode(enrolled.lease_key.as_bytes()).ok();
+        let key: Option<[u8; 32]> = key.and_then(|key| key.try_into().ok());
+        removal.device == enrolled.device
+            && enrolled.enrolled_ms.is_none_or(|at_ms| at_ms == removal.enrolled_ms)
+            && key.is_some_and(|key| removal.is_signed_by(&key))
     }
 
-    /// Remembers that it was told that it is removed.
+    /// What orchestrators stated of its removal.
+    pub fn removal(&self) -> Option<RemovalNotice> {
+        self.read::<Option<RemovalNotice>>(REMOVAL)?
+    }
+
+    /// Stores what orchestrators stated of its removal.
     ///
     /// # Errors
     /// [`IdentityError::File`].
-    pub fn note_removed(&self) -> Result<(), IdentityError> {
-        self.write(REMOVED, b"an orchestrator answered that this device is removed\n")
+    pub fn note_removal(&self, notice: Option<RemovalNotice>) -> Result<(), IdentityError> {
+        self.write(REMOVAL, &notice)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), IdentityError> {
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        read_json(&self.directory.join(name), FILE_MAX)
+    }
+
+    fn write(&self, name: &str, content: &impl Serialize) -> Result<(), IdentityError> {
         let path = self.directory.join(name);
-        let written = disk::write_whole(&path, bytes, Access::Owner);
+        let text = serde_json::to_vec(content).unwrap_or_default();
+        let written = disk::write_whole(&path, &text, Access::Owner);
         written.map_err(|source| IdentityError::File { path, source })
     }
+}
+
+/// Reads a file of at most `bytes_max` bytes; `None` if it is missing, longer or not such JSON.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, bytes_max: u64) -> Option<T> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(bytes_max + 1).read_to_end(&mut text).ok()?;
+    (text.len() as u64 <= bytes_max).then(|| serde_json::from_slice(&text).ok())?
 }
 
 #[cfg(test)]
@@ -155,6 +177,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use ring::signature::{ED25519, UnparsedPublicKey};
+
+    use underload_fleet::removal::Removed;
 
     use super::*;
 
@@ -191,12 +215,48 @@ mod tests {
     fn an_enrolment_is_of_its_key() {
         let directory = tempfile::tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
-        assert!(!identity.is_enrolled() && !identity.is_removed());
-        let enrolled = Enrolled { device: identity.device(), lease_key: "00".repeat(32) };
+        assert!(!identity.is_enrolled() && identity.removal().is_none());
+        let lease_key = "00".repeat(32);
+        let enrolled = Enrolled { device: identity.device(), lease_key, enrolled_ms: None };
         identity.note_enrolled(&enrolled).expect("written");
         assert!(identity.is_enrolled());
         fs::remove_file(directory.path().join(KEY)).expect("removed");
         let other = Identity::load_or_create(directory.path()).expect("a key");
         assert!(!other.is_enrolled(), "another key is nobody yet");
+    }
+
+    #[test]
+    fn a_removal_is_believed_only_if_signed_for_this_enrolment() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
+        let (lease_key, device) = (pair(1), identity.device());
+        let removal = |enrolled_ms, key| Removed { device, enrolled_ms }.sign(key, 50);
+        assert!(!identity.is_ended_by(&removal(7, &lease_key)), "it never enrolled");
+        let enrol = |enrolled_ms| {
+            let lease_key = HEXLOWER.encode(lease_key.public_key().as_ref());
+            let enrolled = Enrolled { device, lease_key, enrolled_ms };
+            identity.note_enrolled(&enrolled).expect("written");
+        };
+        enrol(Some(7));
+        assert!(identity.is_ended_by(&removal(7, &lease_key)));
+        assert!(!identity.is_ended_by(&removal(6, &lease_key)), "an old copy of the store");
+        let other_key = pair(2);
+        assert!(!identity.is_ended_by(&removal(7, &other_key)), "another fleet's key");
+        let other = Removed { device: DeviceId([3; 16]), enrolled_ms: 7 }.sign(&lease_key, 50);
+        assert!(!identity.is_ended_by(&other), "another device");
+        // The orchestrator that enrolled it did not tell when.
+        enrol(None);
+        assert!(identity.is_ended_by(&removal(6, &lease_key)));
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("numbers.json");
+        fs::write(&path, "[1,2,3]").expect("written");
+        assert_eq!(read_json::<Vec<u8>>(&path, 7), Some(vec![1, 2, 3]));
+        assert_eq!(read_json::<Vec<u8>>(&path, 6), None);
+        assert_eq!(read_json::<String>(&path, 7), None, "other JSON");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde::Serialize;
 use underload_agent::Trust;
 use underload_agent::device::{AgentError, Config, End, run};
@@ -21,6 +22,7 @@ use underload_fleet::message::{
 };
 use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
+use underload_fleet::removal::Removed;
 use underload_fleet::request::{Authenticated, open_session, sender};
 use underload_probe::network::current_network;
 use underload_probe::service::{Identity, Line, Service, ServiceConfig};
@@ -28,6 +30,7 @@ use underload_record::schema::ValidityLimits;
 
 const SECRET: [u8; 32] = [9; 32];
 const HOUR_MS: u64 = 3_600_000;
+const ENROLLED_MS: u64 = 1_800_000_000_000;
 
 /// What the stand-in was told.
 #[derive(Debug, Default)]
@@ -146,7 +149,20 @@ fn said(answer: &impl Serialize) -> (u16, String) {
 
 fn problem(status: u16, code: &str, message: &str) -> (u16, String) {
     let (code, message) = (code.to_owned(), message.to_owned());
-    (status, serde_json::to_string(&Problem { code, message }).expect("a problem"))
+    let problem = Problem { code, message, removal: None };
+    (status, serde_json::to_string(&problem).expect("a problem"))
+}
+
+/// The key that signs leases and removals.
+fn lease_key() -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("any seed is a key")
+}
+
+fn removed(device: DeviceId) -> (u16, String) {
+    let removal = Removed { device, enrolled_ms: ENROLLED_MS }.sign(&lease_key(), now_ms());
+    let (code, message) = ("removed".to_owned(), "the device was removed".to_owned());
+    let problem = Problem { code, message, removal: Some(Box::new(removal)) };
+    (410, serde_json::to_string(&problem).expect("a problem"))
 }
 
 fn stranger(path: &str, body: &[u8], seen: &mut Seen) -> (u16, String) {
@@ -158,7 +174,8 @@ fn stranger(path: &str, body: &[u8], seen: &mut Seen) -> (u16, String) {
         let key = HEXLOWER.decode(enrol.public_key.as_bytes()).expect("digits");
         let device = DeviceId::of_key(&key.try_into().expect("32 bytes"));
         seen.device = Some(device);
-        return said(&Enrolled { device, lease_key: "00".repeat(32) });
+        let lease_key = HEXLOWER.encode(lease_key().public_key().as_ref());
+        return said(&Enrolled { device, lease_key, enrolled_ms: Some(ENROLLED_MS) });
     }
     let open: OpenSession = serde_json::from_slice(body).expect("a message");
     if open.at_ms.abs_diff(now_ms()) > 300_000 {
@@ -175,7 +192,7 @@ fn signed(path: &str, body: &[u8], server: &ServerAddress, seen: &mut Seen) -> (
         "/v1/next" => {
             let next: Next = serde_json::from_slice(body).expect("a message");
             if next.request > 2 {
-                return problem(410, "removed", "the device is removed");
+                return removed(seen.device.expect("it enrolled"));
             }
             let steps = vec![step("idle", Kind::Latency), step("up", Kind::Upload)];
             let nobody = ServerAddress { address: "127.0.0.1:1".to_owned(), ..server.clone() };
@@ -237,6 +254,7 @@ fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
         },
         spool_bytes: BYTES_DEFAULT,
         start_within: Span::ZERO,
+        confirm_removal: Span::from_millis(100),
     }
 }
 
@@ -295,5 +313,5 @@ fn a_device_from_its_enrolment_to_its_removal() {
     assert_eq!((count("/v1/enrol"), count("/v1/session")), (2, 2), "one at the wrong time");
     let again = run(config(&stand_in, directory.path(), "good"), &stop, &|_| {});
     assert_eq!(again.expect("it ran"), End::Removed, "for good");
-    assert_eq!(count("/v1/next"), 3, "nobody was asked again");
+    assert_eq!(count("/v1/next"), 4, "its removal was confirmed, and nobody was asked again");
 }

@@ -32,6 +32,7 @@ pub mod message;
 pub mod orchestrator;
 pub mod outcome;
 pub mod plan;
+pub mod removal;
 pub mod request;
 pub mod retention;
 pub mod schedule;

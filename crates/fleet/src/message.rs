@@ -19,6 +19,7 @@ use crate::admission::Refusal;
 use crate::device::{Attributes, DeviceId};
 use crate::outcome::RunResult;
 use crate::plan::Kind;
+use crate::removal::Removal;
 
 /// Bytes of a request at most.
 pub const REQUEST_MAX: usize = 1 << 20;
@@ -52,8 +53,12 @@ pub struct Enrol {
 pub struct Enrolled {
     /// Its identifier from now on.
     pub device: DeviceId,
-    /// The key that leases are signed with, 64 hexadecimal digits.
+    /// The key that leases and removals are signed with, 64 hexadecimal digits.
     pub lease_key: String,
+    /// When it enrolled, milliseconds since 1970; a removal names it. `None` for a server, and from
+    /// an orchestrator of version 0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolled_ms: Option<u64>,
 }
 
 /// Opens a session: signed with the sender's own key, over [`OpenSession::signed`].
@@ -326,6 +331,9 @@ pub struct Problem {
     pub code: String,
     /// For people.
     pub message: String,
+    /// With the code `removed`, for a sender who proved to be that device or server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<Box<Removal>>,
 }
 
 impl OpenSession {

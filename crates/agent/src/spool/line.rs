@@ -33,8 +33,9 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn begin_epoch(&mut self, now_s: u32) {
-        // The largest numbers what the orchestrator says in a device's stead.
-        self.epoch = (self.epoch + 1).max(now_s).min(u32::MAX - 1);
+        // The largest numbers what the orchestrator says in a device's stead. A clock that is far
+        // ahead leaves enough numbers for all later epochs.
+        self.epoch = (self.epoch + 1).max(now_s.min(EPOCH_CLOCK_MAX_S)).min(u32::MAX - 1);
         self.sequence = 0;
         self.request = 0;
         // A number of the epoch before.
@@ -43,6 +44,9 @@ impl State {
         }
     }
 }
+
+/// An epoch is not taken from a clock that is beyond the year 2100, seconds since 1970.
+const EPOCH_CLOCK_MAX_S: u32 = 4_102_444_800;
 
 /// A line to be written.
 pub(super) enum Line<'a> {

@@ -143,7 +143,7 @@ impl Spool {
     pub fn memory(&self) -> Memory {
         let began = self.state.began.clone();
         let interrupted = began.clone().filter(|_| self.state.is_running);
-        Memory { request: self.state.request, began, interrupted, alone: None, is_removed: false }
+        Memory { request: self.state.request, began, interrupted, alone: None, removal: None }
     }
 
     /// Remembers the number of a request.

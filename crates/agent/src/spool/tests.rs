@@ -230,3 +230,16 @@ fn no_result_that_was_kept_is_lost_by_any_fault() {
 fn what_is_dropped_for_want_of_room_is_counted_whatever_happens() {
     holds_after_every_fault(18, 3_300);
 }
+
+#[test]
+fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut spool = open(directory.path());
+    let mut last = spool.epoch();
+    for now_s in [u32::MAX, 0, u32::MAX, NOW_S, u32::MAX] {
+        spool.renew(now_s).expect("renewed");
+        assert!(spool.epoch() > last, "{now_s}");
+        last = spool.epoch();
+    }
+    assert!(u32::MAX - last > 100_000_000, "{last}");
+}

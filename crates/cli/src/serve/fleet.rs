@@ -158,6 +158,8 @@ const CAPACITY_MAX: u64 = 1_000_000_000_000;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// From one heartbeat to the next, at most and at least.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
+/// The longest interval, and that of a server that was removed: it may be enrolled again.
+const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
 /// How long saying goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// Ended leases in one heartbeat.
@@ -276,7 +278,7 @@ struct Beating {
 impl Beating {
     fn run(mut self) {
         let (mut orchestrator, mut told) = (0, String::new());
-        let mut was_in_touch = false;
+        let (mut was_in_touch, mut was_removed) = (false, false);
         loop {
             let is_leaving = self.stop.load(Ordering::Relaxed);
             let beat = self.beat(orchestrator, is_leaving);
@@ -293,6 +295,7 @@ impl Beating {
                     orchestrator = (orchestrator + 1) % self.member.client.orchestrators().max(1);
                     match failure.trouble {
                         Trouble::Later { after_ms } => Duration::from_millis(after_ms),
+                        Trouble::Removed { .. } => INTERVAL_REMOVED,
                         Trouble::NoAnswer => INTERVAL.1,
                         _ => INTERVAL.0,
                     }
@@ -302,21 +305,21 @@ impl Beating {
             if is_leaving {
                 return;
             }
-            let gone = matches!(&beat, Err(failure) if failure.trouble == Trouble::Gone);
-            if gone {
-                eprintln!("this server was removed from its fleet: it honours no lease any more");
+            let is_removed = matches!(&beat, Err(Failure { trouble: Trouble::Removed { .. }, .. }));
+            if is_removed && !was_removed {
+                eprintln!("this server was removed from its fleet: it accepts no leases");
+            }
+            if is_removed {
                 self.member.reader.state().clock = None;
             }
+            was_removed = is_removed;
             self.wait(wait, &mut was_in_touch);
-            if gone {
-                return;
-            }
         }
     }
 
     /// Until it is time, or until it is told to leave.
     fn wait(&self, time: Duration, was_in_touch: &mut bool) {
-        let until = Instant::now() + time.clamp(INTERVAL.1, Duration::from_mins(10));
+        let until = Instant::now() + time.clamp(INTERVAL.1, INTERVAL_REMOVED);
         loop {
             let is_in_touch = self.member.reader.state().is_in_touch();
             if *was_in_touch && !is_in_touch {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(doc)]
+use super::Settings;
 use crate::message::Alone;
 
 /// What a device remembers of its time before; nothing at first.
@@ -15,8 +17,19 @@ pub struct Memory {
     pub interrupted: Option<Began>,
     /// What it measures while no orchestrator answers.
     pub alone: Option<Alone>,
-    /// It was told that it is gone.
-    pub is_removed: bool,
+    /// What orchestrators stated of its removal; `None` while it is not removed.
+    pub removal: Option<RemovalNotice>,
+}
+
+/// What orchestrators stated of a device's removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovalNotice {
+    /// When the first statement was signed, milliseconds since 1970.
+    pub first_ms: u64,
+    /// A second statement, signed at least [`Settings::confirm_removal`] later, confirmed the
+    /// first: the device stops for good.
+    pub is_confirmed: bool,
 }
 
 /// A run that began; to be on disk before the run begins.

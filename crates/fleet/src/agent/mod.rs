@@ -9,8 +9,10 @@
 //! - A run that loads the line needs a lease. While no orchestrator answers only what the last
 //!   [`Alone`] allows is measured: latency.
 //! - A result is kept before its lease is given back, and handed in until it is known to be stored.
-//! - Who is told to come back later comes back later, and at random; who is told that it is gone
-//!   (410) stops for good.
+//! - A device that is told to come back later comes back later, at a random instant.
+//! - A device stops for good once two signed statements say that it was removed, the second one
+//!   [`Settings::confirm_removal`] after the first. Nothing else that an orchestrator answers stops
+//!   it.
 
 mod memory;
 mod run;
@@ -24,7 +26,7 @@ use crate::outcome::{Outcome, RunResult};
 use crate::schedule::{next_run, retry_after, uniform};
 use run::{Held, LATE, window_of};
 
-pub use memory::{Began, Memory};
+pub use memory::{Began, Memory, RemovalNotice};
 pub use task::{Local, News, Ran, RunTask, Task, Trouble};
 
 /// What does not change while a device runs.
@@ -39,6 +41,9 @@ pub struct Settings {
     pub version: String,
     /// What the device knows of its line, told once.
     pub attributes: Option<crate::device::Attributes>,
+    /// How long after the first statement of its removal a second one makes the device stop for
+    /// good.
+    pub confirm_removal: Span,
 }
 
 /// A device's decisions.
@@ -69,7 +74,9 @@ pub struct Agent {
     alone_at: Option<Time>,
     lost: u64,
     must_renew: bool,
-    is_stopped: bool,
+    /// Requests in a row that were outdated.
+    outdated: u32,
+    removal: Option<RemovalNotice>,
 }
 
 #[derive(Clone, Debug)]
@@ -131,7 +138,8 @@ impl Agent {
             alone_at: None,
             lost: 0,
             must_renew: false,
-            is_stopped: memory.is_removed,
+            outdated: 0,
+            removal: memory.removal,
         };
         if let Some(began) = memory.interrupted {
             agent.release = began.lease_id.map(|id| (id, start + RELEASE_WITHIN));
@@ -161,6 +169,11 @@ impl Agent {
         self.alone.as_ref()
     }
 
+    /// What orchestrators stated of its removal; worth remembering over a restart.
+    pub fn removal(&self) -> Option<RemovalNotice> {
+        self.removal
+    }
+
     /// Whether no orchestrator answered when it was last tried.
     pub fn is_away(&self) -> bool {
         self.rounds > 0
@@ -168,7 +181,7 @@ impl Agent {
 
     /// What is to be done now. The same again, if nothing was heard since and no time passed.
     pub fn next(&mut self, now: Time, local: &Local, rng: &mut Rng) -> Task {
-        if self.is_stopped {
+        if self.removal.is_some_and(|notice| notice.is_confirmed) {
             return Task::Stop;
         }
         if let Some(task) = self.next_in_hand(now, local) {
@@ -320,12 +333,14 @@ impl Agent {
 
     fn answered(&mut self, now: Time) {
         (self.silent, self.rounds, self.alone_at) = (0, 0, None);
+        self.removal = None;
         self.contact_at = now;
     }
 
     fn take(&mut self, now: Time, answer: NextAnswer) {
         self.clock = (now, answer.now_ms);
         self.is_answered = true;
+        self.outdated = 0;
         // Told once.
         self.settings.attributes = None;
         // Whatever an answer says, it is within what a span can be.
@@ -382,7 +397,7 @@ impl Agent {
 
     fn trouble(&mut self, now: Time, trouble: Trouble, rng: &mut Rng) {
         match trouble {
-            Trouble::Gone => self.is_stopped = true,
+            Trouble::Removed { at_ms } => self.stated_removed(now, at_ms),
             Trouble::Later { after_ms } => {
                 let after = Span::from_millis(after_ms.clamp(1, LATER_MOST_MS));
                 // Those who were sent away together do not come back together.
@@ -390,7 +405,8 @@ impl Agent {
             }
             Trouble::Outdated => {
                 self.must_renew = true;
-                self.contact_at = now + retry_after(rng, 0);
+                self.contact_at = now + retry_after(rng, self.outdated);
+                self.outdated = self.outdated.saturating_add(1);
             }
             Trouble::Unfit if self.asked == Asked::HandIn => {
                 // One of its results is one that nobody takes.
@@ -405,7 +421,24 @@ impl Agent {
         }
     }
 
+    /// An orchestrator stated, and signed, that this device was removed. The device measures
+    /// nothing until an orchestrator answers otherwise, and stops for good once the removal is
+    /// stated again.
+    fn stated_removed(&mut self, now: Time, at_ms: u64) {
+        let first_ms = self.removal.map_or(at_ms, |notice| notice.first_ms.min(at_ms));
+        let confirm_ms = self.settings.confirm_removal.as_nanos() / 1_000_000;
+        let left_ms = confirm_ms.saturating_sub(at_ms.saturating_sub(first_ms));
+        self.removal = Some(RemovalNotice { first_ms, is_confirmed: left_ms == 0 });
+        self.alone = None;
+        self.give_up(now);
+        self.contact_at = now + Span::from_millis(left_ms);
+    }
+
     fn no_answer(&mut self, now: Time, rng: &mut Rng) {
+        if self.asked == Asked::HandIn {
+            // A smaller request may get through: it takes less time, and proxies limit its size.
+            self.batch = (self.batch / 2).max(1);
+        }
         self.silent += 1;
         self.orchestrator = (self.orchestrator + 1) % self.settings.orchestrators.max(1);
         if self.silent < self.settings.orchestrators {

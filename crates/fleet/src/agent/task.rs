@@ -64,7 +64,7 @@ pub enum Task {
     Discard,
     /// Begins a new epoch. [`News::Renewed`].
     Renew,
-    /// Remembers that it is gone, and ends.
+    /// Stores that the device was removed, and ends for good.
     Stop,
 }
 
@@ -130,7 +130,8 @@ pub enum Ran {
 /// Why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nobody answered, or with an error of its own (500).
+    /// No orchestrator answered: the connection failed, or the answer is an error that is not an
+    /// orchestrator's, such as a proxy's page.
     NoAnswer,
     /// Not now (429, 503).
     Later {
@@ -141,8 +142,13 @@ pub enum Trouble {
     Unfit,
     /// The device is not let in (401, 403, 404).
     Refused,
-    /// The orchestrator knows of later requests than this: the device lost its memory (409).
+    /// The orchestrator has answered later requests than this one (409, `outdated`): the device
+    /// lost its memory.
     Outdated,
-    /// The device is removed, for good (410).
-    Gone,
+    /// An orchestrator stated that the device was removed (410). The signature was verified, and
+    /// the statement is of this enrolment.
+    Removed {
+        /// When the statement was signed, milliseconds since 1970.
+        at_ms: u64,
+    },
 }

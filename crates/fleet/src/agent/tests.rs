@@ -6,6 +6,8 @@ use crate::plan::Kind;
 
 const SECOND: Span = Span::from_secs(1);
 const WALL_MS: u64 = 1_800_000_000_000;
+const CONFIRM: Span = Span::from_secs(86_400);
+const CONFIRM_MS: u64 = 86_400_000;
 const IDLE: Local = Local { epoch: 7, waiting: 0, dropped: 0, is_busy: false };
 const WAITING: Local = Local { waiting: 3, ..IDLE };
 
@@ -84,6 +86,7 @@ impl Driven {
             start_within: Span::ZERO,
             version: "test".to_owned(),
             attributes: None,
+            confirm_removal: CONFIRM,
         };
         let (now, mut rng) = (Time::ZERO, Rng::new(1));
         // Its own clock stands in 1970.
@@ -214,7 +217,7 @@ fn a_busy_home_or_a_run_that_is_too_late_is_an_outcome_and_no_run() {
 }
 
 #[test]
-fn who_is_sent_away_comes_back_later_and_who_is_gone_never() {
+fn a_device_that_is_sent_away_comes_back_later_at_random() {
     for _ in 0..100 {
         let mut driven = Driven::begin(Memory::default());
         driven.next(&IDLE);
@@ -223,16 +226,102 @@ fn who_is_sent_away_comes_back_later_and_who_is_gone_never() {
         assert!((SECOND * 30..=SECOND * 60).contains(&waited), "{waited}");
         assert!(matches!(driven.next(&IDLE), Task::Ask { orchestrator: 0, .. }));
     }
+}
+
+fn removed(at_ms: u64) -> News {
+    News::Trouble(Trouble::Removed { at_ms })
+}
+
+#[test]
+fn a_device_stops_for_good_once_its_removal_is_stated_again_a_day_later() {
     let mut driven = Driven::with_run();
     driven.hear(turned_away());
     driven.next(&IDLE);
-    driven.hear(News::Trouble(Trouble::Gone));
+    driven.hear(removed(WALL_MS));
+    assert_eq!(driven.kept().outcome, Outcome::Failed, "the run in hand ends");
+    assert_eq!(driven.wait(&WAITING), CONFIRM, "and nothing is measured or asked for a day");
+    assert!(matches!(driven.next(&WAITING), Task::HandIn { .. }));
+    driven.hear(removed(WALL_MS + CONFIRM_MS));
     for _ in 0..10 {
         assert_eq!(driven.next(&WAITING), Task::Stop);
         driven.now += SECOND * 100_000;
     }
-    let mut driven = Driven::begin(Memory { is_removed: true, ..Memory::default() });
+    let memory = Memory { removal: driven.agent.removal(), ..Memory::default() };
+    assert_eq!(Driven::begin(memory).next(&IDLE), Task::Stop, "over restarts, too");
+}
+
+#[test]
+fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
+    let mut driven = Driven::begin(Memory::default());
+    driven.next(&IDLE);
+    driven.hear(removed(WALL_MS));
+    // Whoever recorded the statement sends it again, and again.
+    for _ in 0..100 {
+        driven.wait(&IDLE);
+        assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
+        driven.hear(removed(WALL_MS));
+    }
+    // A restart, and nobody answers.
+    let memory = Memory { removal: driven.agent.removal(), ..Memory::default() };
+    let mut driven = Driven::begin(memory);
+    for _ in 0..10 {
+        assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
+        driven.hear(News::Trouble(Trouble::NoAnswer));
+        while let Task::Wait { until } = driven.next(&IDLE) {
+            driven.now = until;
+        }
+    }
+    // An orchestrator answers as if nothing had been: whatever follows counts from its beginning.
+    assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
+    driven.hear(answer(None));
+    assert_eq!(driven.agent.removal(), None);
+    driven.wait(&IDLE);
+    driven.next(&IDLE);
+    driven.hear(removed(WALL_MS + 2 * CONFIRM_MS));
+    assert!(matches!(driven.next(&IDLE), Task::Wait { .. }));
+    // A clock that was set back by a year in between.
+    driven.wait(&IDLE);
+    driven.next(&IDLE);
+    driven.hear(removed(WALL_MS - 365 * CONFIRM_MS));
+    assert_eq!(driven.wait(&IDLE), CONFIRM);
+    driven.next(&IDLE);
+    driven.hear(removed(WALL_MS - 364 * CONFIRM_MS));
     assert_eq!(driven.next(&IDLE), Task::Stop);
+}
+
+#[test]
+fn an_outdated_device_renews_less_and_less_often() {
+    let mut driven = Driven::begin(Memory::default());
+    let mut renewals = 0;
+    while driven.now < Time::ZERO + SECOND * 86_400 {
+        match driven.next(&IDLE) {
+            Task::Wait { until } => driven.now = until,
+            Task::Ask { .. } => driven.hear(News::Trouble(Trouble::Outdated)),
+            Task::Renew => {
+                renewals += 1;
+                driven.hear(News::Renewed);
+            }
+            task => panic!("{task:?}"),
+        }
+    }
+    assert!((24..100).contains(&renewals), "half an hour on average in the end: {renewals}");
+}
+
+#[test]
+fn without_an_answer_a_batch_shrinks_and_nothing_is_dropped() {
+    let mut driven = Driven::begin(Memory::default());
+    let mut sizes = Vec::new();
+    while sizes.len() < 20 {
+        match driven.next(&WAITING) {
+            Task::Wait { until } => driven.now = until,
+            Task::HandIn { most, .. } => {
+                sizes.push(most);
+                driven.hear(News::Trouble(Trouble::NoAnswer));
+            }
+            task => panic!("{task:?}"),
+        }
+    }
+    assert_eq!((sizes[0], sizes[8], sizes[19]), (256, 1, 1), "{sizes:?}");
 }
 
 #[test]
@@ -375,6 +464,7 @@ fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
         start_within: Span::ZERO,
         version: String::new(),
         attributes: None,
+        confirm_removal: CONFIRM,
     };
     let begin = Time::ZERO;
     let mut rng = Rng::new(1);

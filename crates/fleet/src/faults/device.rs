@@ -7,7 +7,9 @@ use underload_aqm::time::{Span, Time};
 use super::world::{
     Caller, Event, Held, Reply, Request, START_MS, TIMEOUT_MS, World, id_of, line_in,
 };
-use crate::agent::{Agent, Began, Local, Memory, News, Ran, RunTask, Settings, Task, Trouble};
+use crate::agent::{
+    Agent, Began, Local, Memory, News, Ran, RemovalNotice, RunTask, Settings, Task, Trouble,
+};
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Numbered, Results};
 use crate::outcome::{Outcome, RunResult};
@@ -23,7 +25,11 @@ struct Disk {
     began: Option<Began>,
     is_running: bool,
     dropped: u64,
+    removal: Option<RemovalNotice>,
 }
+
+/// Shorter than in life, so that the end of a removal is in the time that is played.
+const CONFIRM_REMOVAL: Span = Span::from_secs(600);
 
 /// A request that was made, or a run that is under way.
 #[derive(Debug)]
@@ -109,13 +115,14 @@ impl World {
             began: disk.began.clone(),
             interrupted: disk.began.clone().filter(|_| disk.is_running),
             alone: None,
-            is_removed: false,
+            removal: disk.removal,
         };
         let settings = Settings {
             orchestrators: 2,
             start_within: Span::from_secs(start_within_s),
             version: "simulated".to_owned(),
             attributes: None,
+            confirm_removal: CONFIRM_REMOVAL,
         };
         let agent = Agent::begin(settings, memory, Time::ZERO, wall_ms, &mut self.rng);
         self.devices[place].agent = Some(agent);
@@ -207,6 +214,7 @@ impl World {
         let now = device.now(self.now_ms);
         if let Some(agent) = &mut device.agent {
             agent.hear(now, news, &mut self.rng);
+            device.disk.removal = agent.removal();
         }
     }
 

@@ -411,7 +411,7 @@ impl World {
         let reply = match done {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(rejection)) => Err(match rejection.kind {
-                Kind::Gone => Trouble::Gone,
+                Kind::Gone => Trouble::Removed { at_ms: self.now_ms },
                 Kind::Conflict => Trouble::Outdated,
                 Kind::BadRequest | Kind::TooLarge => Trouble::Unfit,
                 _ => Trouble::Refused,

@@ -332,7 +332,7 @@ impl Orchestrator {
             return Err(Rejection::new(Kind::Forbidden, "not-a-server", "not a server").into());
         };
         if server.is_removed {
-            return Err(Rejection::new(Kind::Gone, "removed", "this server was removed").into());
+            return Err(Rejection::gone(server.enrolment()).into());
         }
         if server.address.name != it.address.name {
             let message = format!("this key is of the server `{}`", server.address.name);

@@ -3,9 +3,10 @@
 use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::{Kind, Orchestrator, Rejection, Stop, admit, gone};
+use super::{Kind, Orchestrator, Rejection, Stop, admit};
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
+use crate::removal::Removed;
 use crate::request::{FRESH_MS, SESSION_MS, open_session};
 use crate::store::{Code, CodeFor, Device, Server, Transaction};
 
@@ -92,9 +93,12 @@ impl Orchestrator {
         let device = DeviceId::of_key(&key);
         let code = usable(tx.code(&hash_of(&it.code))?, device, now_ms)?;
         let is_again = code.used_by.is_some();
-        match (code.makes, &it.server) {
-            (CodeFor::Device, None) => enrol_device(tx, now_ms, key, &code, it, is_again)?,
-            (CodeFor::Server, Some(address)) => enrol_server(tx, key, address, is_again)?,
+        let enrolled_ms = match (code.makes, &it.server) {
+            (CodeFor::Device, None) => Some(enrol_device(tx, now_ms, key, &code, it, is_again)?),
+            (CodeFor::Server, Some(address)) => {
+                enrol_server(tx, key, address, is_again)?;
+                None
+            }
             (CodeFor::Device, Some(_)) => {
                 let message = "this code makes a device, not a server";
                 return Err(Rejection::new(Kind::Forbidden, "for-a-device", message).into());
@@ -103,11 +107,12 @@ impl Orchestrator {
                 let message = "this code makes a server, not a device";
                 return Err(Rejection::new(Kind::Forbidden, "for-a-server", message).into());
             }
-        }
+        };
         if !is_again {
             tx.put_code(&Code { used_by: Some(device), ..code })?;
         }
-        Ok(Enrolled { device, lease_key: data_encoding::HEXLOWER.encode(&self.lease_key()) })
+        let lease_key = data_encoding::HEXLOWER.encode(&self.lease_key());
+        Ok(Enrolled { device, lease_key, enrolled_ms })
     }
 
     pub(super) fn open_session_or_stop(
@@ -130,8 +135,8 @@ impl Orchestrator {
             return Err(denied("bad-signature", "not signed by the key that enrolled").into());
         }
         // Told to nobody else than who has the key.
-        if known.is_removed {
-            return Err(gone().into());
+        if let Some(removed) = known.removed {
+            return Err(Rejection::gone(removed).into());
         }
         let expires_ms = now_ms + SESSION_MS;
         let opened = open_session(&self.fleet_secret, it.device, expires_ms);
@@ -147,7 +152,7 @@ fn enrol_device(
     code: &Code,
     it: &Enrol,
     is_again: bool,
-) -> Result<(), Stop> {
+) -> Result<u64, Stop> {
     let id = DeviceId::of_key(&public_key);
     let attributes = merged(&code.attributes, &it.attributes);
     if tx.servers()?.iter().any(|server| server.device == id) {
@@ -156,9 +161,12 @@ fn enrol_device(
     }
     let device = match tx.device(id)? {
         // A code does not make a device again that was removed since.
-        Some(device) if device.is_removed && is_again => return Err(gone().into()),
-        Some(_) if is_again => return Ok(()),
-        Some(device) => Device { attributes, is_removed: false, ..device },
+        Some(device) if device.is_removed && is_again => {
+            return Err(Rejection::gone(device.enrolment()).into());
+        }
+        Some(device) if is_again => return Ok(device.enrolled_ms),
+        // A removal before this instant is of another enrolment.
+        Some(device) => Device { attributes, enrolled_ms: now_ms, is_removed: false, ..device },
         None => Device {
             id,
             public_key,
@@ -175,20 +183,25 @@ fn enrol_device(
             made: 0,
         },
     };
-    Ok(tx.put_device(&device)?)
+    tx.put_device(&device)?;
+    Ok(device.enrolled_ms)
 }
 
 struct Known {
     key: [u8; 32],
-    is_removed: bool,
+    removed: Option<Removed>,
 }
 
 fn known(tx: &mut dyn Transaction, id: DeviceId) -> Result<Option<Known>, Stop> {
     if let Some(device) = tx.device(id)? {
-        return Ok(Some(Known { key: device.public_key, is_removed: device.is_removed }));
+        let removed = device.is_removed.then(|| device.enrolment());
+        return Ok(Some(Known { key: device.public_key, removed }));
     }
     let server = tx.servers()?.into_iter().find(|server| server.device == id);
-    Ok(server.map(|server| Known { key: server.public_key, is_removed: server.is_removed }))
+    Ok(server.map(|server| Known {
+        key: server.public_key,
+        removed: server.is_removed.then(|| server.enrolment()),
+    }))
 }
 
 /// A code that this key may use.

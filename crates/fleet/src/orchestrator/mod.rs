@@ -44,6 +44,7 @@ use crate::message::{
     Release, Released, Results, Session, Stored,
 };
 use crate::plan::Plan;
+use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
 
 pub use operate::NewCode;
@@ -134,11 +135,19 @@ pub struct Rejection {
     pub message: String,
     /// When another try may help, seconds.
     pub retry_after_s: Option<u64>,
+    /// With [`Kind::Gone`], the enrolment that was ended; see [`Orchestrator::sign_removal`].
+    pub removed: Option<Removed>,
 }
 
 impl Rejection {
     fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), retry_after_s: None }
+        Self { kind, code, message: message.into(), retry_after_s: None, removed: None }
+    }
+
+    /// The sender was removed.
+    fn gone(removed: Removed) -> Self {
+        let message = "this device or server was removed";
+        Self { removed: Some(removed), ..Self::new(Kind::Gone, "removed", message) }
     }
 }
 
@@ -316,6 +325,11 @@ impl Orchestrator {
         key
     }
 
+    /// Signs that an enrolment was ended, for the device that asked.
+    pub fn sign_removal(&self, removed: Removed, now_ms: u64) -> Removal {
+        removed.sign(&self.lease_key, now_ms)
+    }
+
     /// All plans, also those that are over. One that cannot be read stops everything: what it
     /// demanded is not known.
     fn plans(&self, tx: &mut dyn Transaction) -> Result<Vec<Applied>, StoreError> {
@@ -346,7 +360,7 @@ fn enrolled(tx: &mut dyn Transaction, sender: DeviceId) -> Result<Device, Stop> 
         return Err(Rejection::new(Kind::Forbidden, "not-a-device", "not a device").into());
     };
     if device.is_removed {
-        return Err(gone().into());
+        return Err(Rejection::gone(device.enrolment()).into());
     }
     Ok(device)
 }
@@ -364,10 +378,6 @@ fn claims(lease: &HeldLease, plan: &Plan) -> Claims {
         lasts_ms,
         expires_ms: lease.expires_ms,
     }
-}
-
-fn gone() -> Rejection {
-    Rejection::new(Kind::Gone, "removed", "this device was removed: it is to stop for good")
 }
 
 /// How long a run takes at most once it has begun.

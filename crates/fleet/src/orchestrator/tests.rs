@@ -286,7 +286,7 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     assert_eq!((known.region.as_str(), known.model.as_str()), ("north", "told"));
     // The answer was lost: the same key again, even when the code is not valid any more.
     fleet.now += 61 * MINUTE;
-    assert_eq!(fleet.enrol_with(1, &code, None), Ok(enrolled));
+    assert_eq!(fleet.enrol_with(1, &code, None), Ok(enrolled.clone()));
     assert_eq!(refused(fleet.enrol_with(2, &code, None)), "code-used");
     let late = fleet.code(CodeFor::Server, 3, Attributes::default());
     fleet.now += 60 * MINUTE;
@@ -294,8 +294,16 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     let removed = fleet.change(|it, tx, now, rng| it.remove_device(tx, now, rng, "me", id_of(1)));
     assert_eq!(removed, Ok(()));
     assert_eq!(refused(fleet.enrol_with(1, &code, None)), "removed");
+    let ended = fleet.ask(id_of(1), &NEXT).expect_err("it was removed").removed.expect("stated");
     let again = fleet.code(CodeFor::Device, 4, Attributes::default());
-    assert!(fleet.enrol_with(1, &again, None).is_ok() && !fleet.device(id_of(1)).is_removed);
+    fleet.now += 1;
+    let enrolled_again = fleet.enrol_with(1, &again, None).expect("the code is new");
+    assert!(!fleet.device(id_of(1)).is_removed);
+    // The removal was of the enrolment before.
+    assert_eq!((ended.device, Some(ended.enrolled_ms)), (id_of(1), enrolled.enrolled_ms));
+    assert_eq!(enrolled_again.enrolled_ms, Some(fleet.now));
+    let removal = fleet.orchestrator.sign_removal(ended, fleet.now);
+    assert!(removal.is_signed_by(&fleet.orchestrator.lease_key()));
     // Signed by another key than it shows.
     let key = pair(9);
     let enrol = Enrol {

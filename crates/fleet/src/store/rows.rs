@@ -6,6 +6,7 @@ use crate::admission::Reason;
 use crate::device::{Attributes, DeviceId, Pseudonym};
 use crate::message::ServerAddress;
 use crate::outcome::RunResult;
+use crate::removal::Removed;
 
 /// A device, and where it stands with its plans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +182,20 @@ pub struct StoredResult {
     pub attributes: Attributes,
     /// What happened.
     pub result: RunResult,
+}
+
+impl Device {
+    /// The enrolment that a removal of this device ends.
+    pub fn enrolment(&self) -> Removed {
+        Removed { device: self.id, enrolled_ms: self.enrolled_ms }
+    }
+}
+
+impl Server {
+    /// The enrolment that a removal of this server ends.
+    pub fn enrolment(&self) -> Removed {
+        Removed { device: self.device, enrolled_ms: 0 }
+    }
 }
 
 impl StoredResult {

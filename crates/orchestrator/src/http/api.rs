@@ -169,7 +169,7 @@ impl Host {
         let work = move |turn: &mut Turn<'_>| rule(&core.rules, turn, &message);
         let sender = u64::from(from.port());
         let ruled = self.core.writers.ask(sender, Needs::default(), work).await?;
-        Ok(Json(ruled.map_err(rejected)?).into_response())
+        Ok(Json(ruled.map_err(|rejection| self.rejected(rejection))?).into_response())
     }
 
     async fn signed<M, A>(
@@ -196,7 +196,14 @@ impl Host {
         let core = Arc::clone(&self.core);
         let work = move |turn: &mut Turn<'_>| rule(&core.rules, turn, sender, &message);
         let ruled = self.core.writers.ask(place_of(sender), needs, work).await?;
-        Ok(Json(ruled.map_err(rejected)?).into_response())
+        Ok(Json(ruled.map_err(|rejection| self.rejected(rejection))?).into_response())
+    }
+
+    /// What a rule refused to a device or a server.
+    fn rejected(&self, rejection: Rejection) -> Failure {
+        let now_ms = self.core.now_ms();
+        let removal = rejection.removed.map(|it| self.core.rules.sign_removal(it, now_ms));
+        rejected(rejection).with_removal(removal)
     }
 
     /// Counts a request of somebody who has no session.
@@ -228,7 +235,7 @@ fn too_often(seconds: u64) -> Failure {
 
 /// What a rule refused.
 pub(super) fn rejected(rejection: Rejection) -> Failure {
-    let Rejection { kind, code, message, retry_after_s } = rejection;
+    let Rejection { kind, code, message, retry_after_s, .. } = rejection;
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let failure = Failure::new(status, code, message);
     match retry_after_s {

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use underload_fleet::message::Problem;
+use underload_fleet::removal::Removal;
 
 use super::batch::NotDone;
 
@@ -28,7 +29,14 @@ const BUSY_S: u64 = 5;
 impl Failure {
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let message: String = message.into().chars().take(MESSAGE_MAX).collect();
-        Self { status, problem: Problem { code: code.to_owned(), message }, retry_after_s: None }
+        let problem = Problem { code: code.to_owned(), message, removal: None };
+        Self { status, problem, retry_after_s: None }
+    }
+
+    /// States that the sender was removed.
+    pub fn with_removal(mut self, removal: Option<Removal>) -> Self {
+        self.problem.removal = removal.map(Box::new);
+        self
     }
 
     /// Not to come again before so many seconds, and up to twice as many.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use underload_fleet::message::{NextAnswer, REQUEST_MAX, Release, Stored};
+use underload_fleet::message::{NextAnswer, Problem, REQUEST_MAX, Release, Stored};
 use underload_fleet::store::{CodeFor, Memory, Needs, Store, StoreError, Transaction};
 use underload_orchestrator::http::Limits;
 use underload_orchestrator::operator::Role;
@@ -118,7 +118,11 @@ fn nobody_touches_what_is_anothers() {
     let remove = serde_json::json!({ "device": one.id });
     assert_eq!(fleet.operator(&chief, "/v1/operator/devices/remove", &remove).status, 200);
     let gone = fleet.signed(&one, "/v1/results", &results(run.run, 1));
-    assert_eq!(gone.problem().0, 410);
+    assert_eq!(gone.problem(), (410, "removed".to_owned()));
+    let problem: Problem = serde_json::from_str(&gone.body).expect("a problem");
+    let removal = problem.removal.expect("it is stated");
+    assert!(removal.is_signed_by(&fleet.running.core().rules.lease_key()), "{removal:?}");
+    assert_eq!(removal.device, one.id);
     assert_eq!(fleet.signed(&one, "/v1/next", &next(9)).problem().0, 410);
     assert_eq!(fleet.ask("/v1/session", &open(&one.key, fleet.now_ms())).problem().0, 410);
 }

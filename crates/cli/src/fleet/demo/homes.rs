@@ -68,6 +68,7 @@ impl Home {
             },
             spool_bytes: BYTES_DEFAULT,
             start_within: Span::from_secs(2),
+            confirm_removal: Span::ZERO,
         };
         let failure = Arc::<Mutex<Option<String>>>::default();
         let told = Arc::clone(&failure);
