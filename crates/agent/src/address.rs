@@ -2,8 +2,9 @@
 //! machine.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ureq::Error;
 use ureq::config::Config;
@@ -11,6 +12,8 @@ use ureq::http::Uri;
 use ureq::http::uri::Scheme;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
+
+use crate::reach::Reach;
 
 /// An orchestrator's address, such as `https://fleet.example` or `http://127.0.0.1:4870`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,24 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// Host and port.
+    fn authority(&self) -> &str {
+        self.0.split_once("://").map_or("", |(_, authority)| authority)
+    }
+
+    /// The network that it is in, as far as that is certain without a name service.
+    pub(crate) fn reach(&self) -> Reach {
+        let uri = self.0.parse::<Uri>();
+        let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
+        match literal(host) {
+            Some(ip) => Reach::of_all([ip]),
+            None if host.eq_ignore_ascii_case("localhost") => Reach::Loopback,
+            None => Reach::Global,
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -64,13 +85,41 @@ impl fmt::Display for Address {
 
 /// Whether a host is this machine, whoever is asked for its address.
 fn is_this_machine(host: &str) -> bool {
-    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    literal.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
+    literal(host).map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 /// Finds a host. In the clear it leads to this machine alone, whatever `localhost` stands for.
 #[derive(Debug, Default)]
-pub(crate) struct Finder(DefaultResolver);
+pub(crate) struct Finder {
+    resolver: DefaultResolver,
+    found: Found,
+}
+
+/// The host that was found last, and the network that it is in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found(Arc<Mutex<Option<(String, Reach)>>>);
+
+impl Found {
+    fn set(&self, authority: String, reach: Reach) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((authority, reach));
+    }
+
+    /// The network of this orchestrator, if that was found last.
+    pub(crate) fn reach_of(&self, address: &Address) -> Option<Reach> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.as_ref().filter(|(of, _)| of == address.authority()).map(|(_, reach)| *reach)
+    }
+}
+
+impl Finder {
+    pub(crate) fn new(found: Found) -> Self {
+        Self { resolver: DefaultResolver::default(), found }
+    }
+}
 
 impl Resolver for Finder {
     fn resolve(
@@ -79,7 +128,9 @@ impl Resolver for Finder {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        let found = self.0.resolve(uri, config, timeout)?;
+        let found = self.resolver.resolve(uri, config, timeout)?;
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        self.found.set(authority, Reach::of_all(found.iter().map(SocketAddr::ip)));
         let is_near = || found.iter().all(|at| at.ip().is_loopback());
         if uri.scheme() == Some(&Scheme::HTTPS) || is_near() {
             return Ok(found);
@@ -153,6 +204,29 @@ mod tests {
     }
 
     #[test]
+    fn an_orchestrators_network_is_certain_for_an_address_alone() {
+        for (text, reach) in [
+            ("http://127.0.0.1:4870", Reach::Loopback),
+            ("http://localhost", Reach::Loopback),
+            ("https://[::1]:4870", Reach::Loopback),
+            ("https://192.168.1.2:4870", Reach::Private),
+            ("https://[fd00::1]", Reach::Private),
+            ("https://1.1.1.1", Reach::Global),
+            ("https://169.254.1.1", Reach::Global),
+            ("https://fleet.example", Reach::Global),
+        ] {
+            assert_eq!(text.parse::<Address>().expect(text).reach(), reach, "{text}");
+        }
+        // A name counts once it led to an answer.
+        let (found, finder) = (Found::default(), Address("https://localhost:1".to_owned()));
+        assert_eq!(found.reach_of(&finder), None);
+        found.set("localhost:1".to_owned(), Reach::Loopback);
+        assert_eq!(found.reach_of(&finder), Some(Reach::Loopback));
+        let other: Address = "https://fleet.example".parse().expect("an address");
+        assert_eq!(found.reach_of(&other), None);
+    }
+
+    #[test]
     fn a_name_that_leads_elsewhere_is_not_asked_in_the_clear() {
         let find = |text: &str| {
             let uri: Uri = text.parse().expect("a URL");
@@ -164,6 +238,8 @@ mod tests {
             };
             Finder::default().resolve(&uri, &Config::default(), timeout).map(|found| found.len())
         };
+        let address: Address = "https://192.0.2.2:4870".parse().expect("an address");
+        assert_eq!(address.authority(), "192.0.2.2:4870");
         // What a resolver would answer for `localhost` here stands in the URL.
         assert!(matches!(find("http://192.0.2.2/"), Err(Error::BadUri(_))));
         assert!(matches!(find("http://[2001:db8::1]/"), Err(Error::BadUri(_))));

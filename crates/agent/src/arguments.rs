@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use underload_aqm::time::Span;
+use underload_fleet::agent::Limits;
 use underload_fleet::device::Attributes;
 use underload_probe::network::current_network;
 use underload_probe::service::Line;
@@ -48,6 +49,23 @@ pub struct Arguments {
     #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
         value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
     spool: u64,
+    /// A run of this line takes at most so many seconds, whatever an orchestrator asks for; so for
+    /// the three limits below.
+    #[arg(long, value_name = "SECONDS", default_value_t = RUN_MAX_S,
+        value_parser = clap::value_parser!(u64).range(1..=RUN_MAX_S))]
+    run_max: u64,
+    /// Runs of this line in 24 hours, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().runs_per_day,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs_max: u32,
+    /// MB (1,000,000 bytes) that runs of this line send and receive in 24 hours, at most.
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().bytes_per_day / MEGABYTE,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    day_max: u64,
+    /// MB that runs of this line send and receive in 30 days, at most.
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().bytes_per_month / MEGABYTE,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    month_max: u64,
     /// Model of the modem or gateway.
     #[arg(long, default_value = "")]
     model: String,
@@ -104,10 +122,19 @@ impl Arguments {
             spool_bytes: self.spool << 10,
             start_within: Span::from_secs(self.start_within),
             confirm_removal: CONFIRM_REMOVAL,
+            limits: Limits {
+                run_lasts: Span::from_secs(self.run_max),
+                runs_per_day: self.runs_max,
+                bytes_per_day: self.day_max * MEGABYTE,
+                bytes_per_month: self.month_max * MEGABYTE,
+            },
         }
     }
 }
 
+const MEGABYTE: u64 = 1_000_000;
+/// No plan has a longer run.
+const RUN_MAX_S: u64 = 3_600;
 /// Long enough to mend an orchestrator whose store was restored from an old copy.
 const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
 

@@ -15,8 +15,9 @@ use ureq::http::{Response, header};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body};
 
-use crate::address::{Address, Finder};
+use crate::address::{Address, Finder, Found};
 use crate::identity::Identity;
+use crate::reach::Reach;
 use crate::tls::{TlsConnector, Trust};
 
 /// Asks orchestrators in the name of a device or a server.
@@ -24,6 +25,9 @@ use crate::tls::{TlsConnector, Trust};
 pub struct Client {
     http: Agent,
     orchestrators: Vec<Address>,
+    /// The network of each of them.
+    reaches: Vec<Reach>,
+    found: Found,
     session: Option<Opened>,
     /// What the orchestrator's clock showed, and when.
     clock: Option<(Instant, u64)>,
@@ -96,8 +100,15 @@ impl Client {
             .max_idle_connections(1)
             .build();
         let connector = ().chain(TcpConnector::default()).chain(TlsConnector(trust.config()?));
-        let http = Agent::with_parts(config, connector, Finder::default());
-        Ok(Self { http, orchestrators, session: None, clock: None })
+        let found = Found::default();
+        let http = Agent::with_parts(config, connector, Finder::new(found.clone()));
+        let reaches = orchestrators.iter().map(Address::reach).collect();
+        Ok(Self { http, orchestrators, reaches, found, session: None, clock: None })
+    }
+
+    /// The network that an orchestrator is in, by the connection that it answered on.
+    pub fn reach(&self, orchestrator: usize) -> Reach {
+        self.reaches.get(orchestrator).copied().unwrap_or(Reach::Global)
     }
 
     /// How many orchestrators it knows.
@@ -253,6 +264,9 @@ impl Client {
         let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
         let bytes = bytes.map_err(failed)?;
         if (200..300).contains(&status) {
+            if let Some(reach) = self.found.reach_of(base) {
+                self.reaches[orchestrator] = reach;
+            }
             return Ok(bytes);
         }
         let Problem { code, message, removal } =

@@ -9,7 +9,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_disk::{self as disk, Access};
 use underload_fleet::agent::{
-    Agent, Local, News, Ran, RemovalNotice, RunTask, Settings, Task, Trouble,
+    Agent, Limits, Local, News, Ran, RemovalNotice, RunTask, Settings, Task, Trouble,
 };
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
@@ -19,6 +19,7 @@ use crate::address::Address;
 use crate::client::{ANSWER_MAX, Client, Failure, VERSION, system_ms};
 use crate::identity::{Identity, IdentityError, read_json};
 use crate::measure::Measurer;
+use crate::reach::Reach;
 use crate::spool::Spool;
 use crate::tls::Trust;
 
@@ -42,6 +43,8 @@ pub struct Config {
     pub start_within: Span,
     /// See [`Settings::confirm_removal`].
     pub confirm_removal: Span,
+    /// What this home allows, whatever an orchestrator answers.
+    pub limits: Limits,
 }
 
 /// Why a device ended.
@@ -90,6 +93,8 @@ const ENROL_AGAIN: Duration = Duration::from_secs(10);
 /// An enrolment is tried again within this time, whatever an answer says.
 const ENROL_LATER_MAX: Duration = Duration::from_hours(1);
 const ALONE: &str = "alone.json";
+/// From one time that it is stored to the next, at least: flash wears out.
+const ALONE_PAUSE: Span = Span::from_secs(3_600);
 
 /// Works until `stop` is raised or it is removed. `tell` hears what an operator may want to know.
 ///
@@ -117,14 +122,17 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
         version: VERSION.to_owned(),
         attributes: Some(config.attributes).filter(|it| *it != Attributes::default()),
         confirm_removal: config.confirm_removal,
+        limits: config.limits,
     };
     let mut memory = spool.memory();
     memory.alone = read_json(&config.state.join(ALONE), ANSWER_MAX).flatten();
     memory.removal = removal;
     let alone = memory.alone.clone();
     let agent = Agent::begin(settings, memory, Time::ZERO, client.now_ms(), &mut rng);
+    let reaches = (0..client.orchestrators()).map(|it| client.reach(it));
     let mut device = Device {
         agent,
+        reach: Reach::common(reaches),
         rng,
         start: Instant::now(),
         identity,
@@ -134,6 +142,7 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
         state: config.state,
         alone,
         removal,
+        alone_at: Time::ZERO,
         is_busy: false,
         stop,
         tell,
@@ -193,6 +202,10 @@ struct Device<'a> {
     alone: Option<Alone>,
     /// As it is on disk.
     removal: Option<RemovalNotice>,
+    /// When `alone` may be stored again.
+    alone_at: Time,
+    /// The network of the orchestrator that answered last.
+    reach: Reach,
     is_busy: bool,
     stop: &'a AtomicBool,
     tell: &'a dyn Fn(&str),
@@ -205,6 +218,7 @@ impl Device<'_> {
             let now = self.now();
             let local = self.local();
             let task = self.agent.next(now, &local, &mut self.rng);
+            self.spool.set_usage(self.agent.usage());
             // A lease is given back and a result kept even by who is told to stop.
             let is_last_word = match &task {
                 Task::Keep(_) => true,
@@ -234,7 +248,12 @@ impl Device<'_> {
             }
             let now = self.now();
             self.agent.set_clock(now, self.client.now_ms());
+            let has_run = matches!(news, News::Ran(_));
             self.agent.hear(now, news, &mut self.rng);
+            if has_run {
+                // A disk that is full now is full when the result is stored.
+                let _ = self.spool.note_usage(self.agent.usage());
+            }
             self.remember();
         }
     }
@@ -287,7 +306,9 @@ impl Device<'_> {
         M: serde::Serialize,
         A: serde::de::DeserializeOwned,
     {
-        self.client.ask(orchestrator, &self.identity, path, message)
+        let answer = self.client.ask(orchestrator, &self.identity, path, message)?;
+        self.reach = self.client.reach(orchestrator);
+        Ok(answer)
     }
 
     fn run(&mut self, task: &RunTask) -> Ran {
@@ -298,10 +319,11 @@ impl Device<'_> {
                 reason: format!("nothing can be written down: {error}"),
                 began: self.now(),
                 steps: Vec::new(),
+                bytes: 0,
             };
         }
         let start = self.start;
-        self.measurer.run(task, &|| since(start))
+        self.measurer.run(task, self.reach, &|| since(start))
     }
 
     fn keep(&mut self, result: &RunResult) -> News {
@@ -351,7 +373,9 @@ impl Device<'_> {
 
     /// Stores what has to outlive a restart. What cannot be stored is told again.
     fn remember(&mut self) {
-        if self.agent.alone() != self.alone.as_ref() {
+        let now = self.now();
+        if self.agent.alone() != self.alone.as_ref() && now >= self.alone_at {
+            self.alone_at = now + ALONE_PAUSE;
             self.alone = self.agent.alone().cloned();
             let text = serde_json::to_vec(&self.alone).unwrap_or_default();
             let _ = disk::write_whole(&self.state.join(ALONE), &text, Access::Owner);

@@ -7,6 +7,7 @@
 //! - [`identity`], [`client`], [`address`]: who it is, its requests, and where they may go.
 //! - [`spool`]: what is kept on disk, whatever happens.
 //! - [`measure`]: a run, on the library of `underload measure`.
+//! - [`reach`]: the addresses that are measured to.
 //! - [`arguments`]: its command line, for every program that is one.
 //!
 //! Threads and no runtime, no database, no page: it fits beside a router's own work.
@@ -17,6 +18,7 @@ pub mod client;
 pub mod device;
 pub mod identity;
 pub mod measure;
+pub mod reach;
 mod series;
 pub mod spool;
 mod tls;

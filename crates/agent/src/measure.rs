@@ -1,23 +1,25 @@
 //! A run: a session at a server, the steps of a plan through it, and what they showed.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use underload_aqm::time::Time;
+use underload_fleet::agent::limits::LIMIT_OF_BYTES;
 use underload_fleet::agent::{Ran, RunTask};
 use underload_fleet::message::{AssignedStep, ServerAddress};
-use underload_fleet::outcome::{Outcome, RunResult, StepResult};
+use underload_fleet::outcome::{Outcome, StepResult};
 use underload_fleet::plan::Kind;
 use underload_probe::RunClock;
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
-use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Ramp};
+use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
 use underload_probe::network::SocketSource;
 use underload_probe::service::{Ask, ConnectOptions, Line, Remote, Trust};
 use underload_record::schema::{Direction, InvalidReason, Marking, ValidityLimits};
 
+use crate::reach::Reach;
 use crate::series::series_of;
 
 /// Where and how a line is measured.
@@ -80,6 +82,8 @@ const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
 /// A session is asked for this much longer than each of its steps: connecting, and the last
 /// answers.
 const STEP_MARGIN: Duration = Duration::from_secs(4);
+/// Addresses of each family that are tried of a server at most.
+const ADDRESSES_MAX: usize = 2;
 /// IPv4 and UDP headers of a probe, bytes.
 const PROBE_HEADER_BYTES: u32 = 28;
 /// What is sent in the direction of a load, in percent of what arrived: headers, what was lost
@@ -89,16 +93,18 @@ const LOAD_PERCENT: u64 = 125;
 const ACK_PERCENT: u64 = 5;
 
 impl Measurer {
-    /// Makes a run. `now` tells the time on the agent's own clock.
-    pub fn run(&self, task: &RunTask, now: &dyn Fn() -> Time) -> Ran {
-        let mut remote = match self.connect(task) {
+    /// Makes a run, to a server that `reach` includes. `now` returns the time on the agent's own
+    /// clock.
+    pub fn run(&self, task: &RunTask, reach: Reach, now: &dyn Fn() -> Time) -> Ran {
+        let mut remote = match self.connect(task, reach) {
             Ok(remote) => remote,
-            Err(reason) => return Ran::TurnedAway { reason },
+            Err(reason) => return Ran::TurnedAway { reason: without_addresses(&reason) },
         };
         let began = now();
         let (mut outcome, mut reason, mut steps) = (Outcome::Measured, String::new(), Vec::new());
+        let mut meter = Meter { bytes: 0, bytes_max: task.bytes_max };
         for step in &task.steps {
-            let shown = self.step(step, &mut remote);
+            let shown = self.step(step, &mut remote, &mut meter);
             match shown {
                 Ok((result, None)) => steps.push(result),
                 Ok((result, Some((worse, why)))) => {
@@ -118,24 +124,31 @@ impl Measurer {
                 }
             }
         }
-        steps.truncate(RunResult::STEPS_MAX);
-        Ran::Over { outcome, reason, began, steps }
+        let (reason, bytes) = (without_addresses(&reason), meter.bytes);
+        Ran::Over { outcome, reason, began, steps, bytes }
     }
 
-    fn connect(&self, task: &RunTask) -> Result<Remote, String> {
+    fn connect(&self, task: &RunTask, reach: Reach) -> Result<Remote, String> {
         let ServerAddress { name, address, fingerprint } = &task.server;
         let in_words = |error: &dyn std::fmt::Display| format!("{name}: {error}");
         let known = fingerprint.parse().map_err(|error| in_words(&error))?;
-        let addresses = address.to_socket_addrs().map_err(|error| in_words(&error))?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
+        let addresses = usable(address, reach);
+        if addresses.is_empty() {
+            return Err(in_words(&"no address that this agent measures to"));
+        }
         let lasts = task.steps.iter().map(|step| {
-            Duration::from_millis(step.warm_up_ms.saturating_add(step.duration_ms)) + STEP_MARGIN
+            let measures = step.warm_up_ms.saturating_add(step.duration_ms);
+            Duration::from_millis(measures).saturating_add(STEP_MARGIN)
         });
         let options = ConnectOptions {
             trust: Trust::Pinned(known),
             token: task.lease.clone(),
             // The lease says how much.
-            ask: Ask { up_bit_per_s: None, down_bit_per_s: None, duration: lasts.sum() },
+            ask: Ask {
+                up_bit_per_s: None,
+                down_bit_per_s: None,
+                duration: lasts.fold(Duration::ZERO, Duration::saturating_add),
+            },
             network: Arc::clone(&self.network),
             cancel: Arc::clone(&self.cancel),
         };
@@ -147,27 +160,19 @@ impl Measurer {
         &self,
         step: &AssignedStep,
         remote: &mut Remote,
+        meter: &mut Meter,
     ) -> Result<(StepResult, Option<(Outcome, String)>), String> {
         let config = config_of(step, remote.token());
         let before = self.line.bytes();
         let carried_before = self.carrier.as_ref().map(|it| it.carried());
-        let measured = Measurement::run(
-            &config,
-            remote.endpoints(),
-            RunClock::start(),
-            &mut |_| {},
-            &self.cancel,
-        );
+        let measured = self.metered(step, &config, remote, meter);
         let carried = before.zip(self.line.bytes());
         let emulated = carried_before.zip(self.carrier.as_ref().map(|it| it.carried()));
         let news = remote.news().clone();
         if let Some(reason) = news.ended {
             return Err(format!("the server ended the session: {reason}"));
         }
-        let measured = measured.map_err(|error| error.to_string())?;
-        if measured.cancelled {
-            return Err("the agent was stopped".to_owned());
-        }
+        let measured = measured?;
         let result = self.result_of(step, &measured);
         let is_held_up = match step.kind {
             Kind::Latency => false,
@@ -185,6 +190,36 @@ impl Measurer {
             None
         };
         Ok((result, fault))
+    }
+
+    /// Measures until `meter` or whoever raises `cancel` ends it.
+    fn metered(
+        &self,
+        step: &AssignedStep,
+        config: &MeasurementConfig,
+        remote: &Remote,
+        meter: &mut Meter,
+    ) -> Result<MeasurementResult, String> {
+        let (stop, before) = (AtomicBool::new(false), meter.bytes);
+        let mut watch = |progress: Progress| {
+            let load = progress.bytes_up.saturating_add(progress.bytes_down);
+            let probes = progress.probes_sent.saturating_add(progress.probes_answered) / 2;
+            let [received, sent] = own_bytes(step, load, probes);
+            meter.bytes = before.saturating_add(received).saturating_add(sent);
+            if meter.is_full() || self.cancel.load(Ordering::Relaxed) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        let clock = RunClock::start();
+        let measured = Measurement::run(config, remote.endpoints(), clock, &mut watch, &stop);
+        let measured = measured.map_err(|error| error.to_string())?;
+        let [received, sent] =
+            own_bytes(step, load_bytes(&measured), measured.samples.len() as u64);
+        meter.bytes = meter.bytes.max(before.saturating_add(received).saturating_add(sent));
+        if !measured.cancelled {
+            return Ok(measured);
+        }
+        Err(if meter.is_full() { LIMIT_OF_BYTES } else { "the agent was stopped" }.to_owned())
     }
 
     fn doubt(
@@ -234,22 +269,69 @@ impl Measurer {
         (before, after): ([u64; 2], [u64; 2]),
     ) -> bool {
         let span_ms = step.warm_up_ms.saturating_add(step.duration_ms);
-        let probes = (span_ms / step.interval_ms.max(1) + 1)
-            * step.classes.len() as u64
-            * u64::from(step.probe_bytes.max(100));
-        let load: u64 =
-            measured.loads.iter().filter_map(|log| log.delivered.last()).map(|it| it.bytes).sum();
-        // Received, and sent.
-        let own = match step.kind {
-            Kind::Latency => [probes; 2],
-            Kind::Upload => [load * ACK_PERCENT / 100 + probes, load * LOAD_PERCENT / 100 + probes],
-            Kind::Download => {
-                [load * LOAD_PERCENT / 100 + probes, load * ACK_PERCENT / 100 + probes]
-            }
-        };
+        let slots = (span_ms / step.interval_ms.max(1)).saturating_add(1);
+        let probes = slots.saturating_mul(step.classes.len() as u64);
+        let own = own_bytes(step, load_bytes(measured), probes);
         let allowed = self.busy_bit_per_s.saturating_mul(span_ms) / 8_000;
         (0..2).any(|way| after[way].saturating_sub(before[way]) > own[way].saturating_add(allowed))
     }
+}
+
+/// Counts what a run moves, and ends it where it would move more than the home allows.
+struct Meter {
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Meter {
+    fn is_full(&self) -> bool {
+        self.bytes >= self.bytes_max
+    }
+}
+
+/// Payload that the load delivered.
+fn load_bytes(measured: &MeasurementResult) -> u64 {
+    measured.loads.iter().filter_map(|log| log.delivered.last()).map(|it| it.bytes).sum()
+}
+
+/// What a step receives and sends itself: its load, the load's acknowledgements and its probes.
+fn own_bytes(step: &AssignedStep, load: u64, probes: u64) -> [u64; 2] {
+    let probes = probes.saturating_mul(u64::from(step.probe_bytes.max(100)));
+    let percent = |percent: u64| load.saturating_mul(percent) / 100;
+    let [with, against] = [LOAD_PERCENT, ACK_PERCENT].map(|of| percent(of).saturating_add(probes));
+    match step.kind {
+        Kind::Latency => [probes; 2],
+        Kind::Upload => [against, with],
+        Kind::Download => [with, against],
+    }
+}
+
+/// The addresses of a server that an agent with this reach measures to. A name is looked up once,
+/// and the addresses that were judged are the ones that are connected to.
+fn usable(address: &str, reach: Reach) -> Vec<SocketAddr> {
+    let found = address.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+    let of_family = |is_v4: bool| {
+        let judged = found.iter().filter(move |it| it.ip().is_ipv4() == is_v4);
+        judged.filter(|it| reach.includes(it.ip())).take(ADDRESSES_MAX).copied()
+    };
+    of_family(false).chain(of_family(true)).collect()
+}
+
+/// What is handed in names no address: not those of the home, nor what its names lead to.
+fn without_addresses(reason: &str) -> String {
+    let is_edge = |letter: char| !letter.is_ascii_alphanumeric();
+    let is_address = |word: &str| {
+        let bare = word.trim_matches(|letter| "()<>\"'`,;.!?".contains(letter));
+        let inner = word.trim_matches(is_edge);
+        let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
+        [bare, inner, bare.trim_end_matches(':')].iter().any(|text| {
+            is_ip(text)
+                || text.parse::<SocketAddr>().is_ok()
+                || is_ip(text.split(['%', '/']).next().unwrap_or_default())
+        })
+    };
+    let words = reason.split(' ').map(|word| if is_address(word) { "ADDRESS" } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The phase that counts.
@@ -311,6 +393,30 @@ fn flow(direction: Direction) -> LoadFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_names_no_address() {
+        for (reason, told) in [
+            ("no answer from victim:80 at 192.168.1.1:80", "no answer from victim:80 at ADDRESS"),
+            ("east: [fd00::1]:443: refused", "east: ADDRESS refused"),
+            ("at fe80::1%eth0, (10.0.0.1) and \"::1\".", "at ADDRESS ADDRESS and ADDRESS"),
+            ("2 of 3 probes; 12:30 and 1.5 s late", "2 of 3 probes; 12:30 and 1.5 s late"),
+        ] {
+            assert_eq!(without_addresses(reason), told, "{reason}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_judged_after_the_name_was_looked_up() {
+        let found = |address, reach| usable(address, reach).len();
+        assert_eq!(found("127.0.0.1:80", Reach::Global), 0);
+        assert_eq!(found("[::1]:80", Reach::Private), 0);
+        assert_eq!(found("[::ffff:127.0.0.1]:80", Reach::Global), 0);
+        assert_eq!(found("127.0.0.1:80", Reach::Loopback), 1);
+        assert_eq!(found("localhost:80", Reach::Global), 0, "whatever its name is");
+        assert_eq!(found("1.1.1.1:80", Reach::Loopback), 1);
+        assert_eq!(found("no host", Reach::Global), 0);
+    }
 
     #[test]
     fn a_line_that_was_late_with_more_than_a_hundredth_is_doubted() {

@@ -13,8 +13,10 @@ use serde::Serialize;
 use underload_agent::Trust;
 use underload_agent::device::{AgentError, Config, End, run};
 use underload_agent::measure::Measurer;
+use underload_agent::reach::Reach;
 use underload_agent::spool::BYTES_DEFAULT;
-use underload_aqm::time::Span;
+use underload_aqm::time::{Span, Time};
+use underload_fleet::agent::{Began, Limits, Ran, RunTask};
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::message::{
     AssignedStep, Assignment, Enrol, Enrolled, Moved, Next, NextAnswer, OpenSession, Problem,
@@ -227,6 +229,23 @@ fn signed(path: &str, body: &[u8], server: &ServerAddress, seen: &mut Seen) -> (
     }
 }
 
+fn measurer() -> Measurer {
+    Measurer {
+        network: current_network(),
+        line: Line::Ignored,
+        busy_bit_per_s: 0,
+        tier_bit_per_s: (1_000_000_000, 0),
+        // A busy machine is not what is tested here.
+        limits: ValidityLimits {
+            lateness_p99_ns: u64::MAX,
+            slots_missed_percent: 100.0,
+            cpu_pressure_percent: 100.0,
+        },
+        cancel: Arc::default(),
+        carrier: None,
+    }
+}
+
 fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
     let any = u64::MAX;
     Config {
@@ -238,23 +257,12 @@ fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
         state: state.to_owned(),
         code: Some(code.to_owned()),
         attributes: Attributes::default(),
-        measurer: Measurer {
-            network: current_network(),
-            line: Line::Ignored,
-            busy_bit_per_s: 0,
-            tier_bit_per_s: (1_000_000_000, 0),
-            // A busy machine is not what is tested here.
-            limits: ValidityLimits {
-                lateness_p99_ns: any,
-                slots_missed_percent: 100.0,
-                cpu_pressure_percent: 100.0,
-            },
-            cancel: Arc::default(),
-            carrier: None,
-        },
+        measurer: measurer(),
         spool_bytes: BYTES_DEFAULT,
         start_within: Span::ZERO,
         confirm_removal: Span::from_millis(100),
+        // Loopback moves gigabytes in a second.
+        limits: Limits { bytes_per_day: any, bytes_per_month: any, ..Limits::default() },
     }
 }
 
@@ -314,4 +322,49 @@ fn a_device_from_its_enrolment_to_its_removal() {
     let again = run(config(&stand_in, directory.path(), "good"), &stop, &|_| {});
     assert_eq!(again.expect("it ran"), End::Removed, "for good");
     assert_eq!(count("/v1/next"), 4, "its removal was confirmed, and nobody was asked again");
+}
+
+fn task(server: ServerAddress, bytes_max: u64) -> RunTask {
+    let began = Began {
+        request: 1,
+        plan: "a-plan".to_owned(),
+        run: 1,
+        at_ms: now_ms(),
+        lease_id: None,
+        server: server.name.clone(),
+    };
+    let load = AssignedStep { duration_ms: 60_000, ..step("up", Kind::Upload) };
+    RunTask { began, steps: vec![load.clone(), load], server, lease: None, bytes_max }
+}
+
+#[test]
+fn a_run_ends_at_the_bytes_that_the_home_allows() {
+    let (_service, address) = server();
+    let start = Instant::now();
+    let now = || Time::from_nanos(start.elapsed().as_nanos() as u64);
+    let bytes_max = 20_000_000;
+    let ran = measurer().run(&task(address, bytes_max), Reach::Loopback, &now);
+    let Ran::Over { outcome, reason, bytes, steps, .. } = ran else { panic!("{ran:?}") };
+    assert_eq!((outcome, steps.len()), (Outcome::Failed, 0), "{reason}");
+    assert!(reason.contains("limit of bytes"), "{reason}");
+    assert!(bytes >= bytes_max, "they are counted: {bytes}");
+}
+
+#[test]
+fn a_server_in_another_network_than_the_orchestrators_is_not_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("bound");
+    listener.set_nonblocking(true).expect("as asked");
+    let now = || Time::ZERO;
+    for address in [at.to_string(), format!("localhost:{}", at.port())] {
+        let fingerprint = format!("sha256:{}", "ab".repeat(32));
+        let server = ServerAddress { name: "east".to_owned(), address, fingerprint };
+        for reach in [Reach::Global, Reach::Private] {
+            let ran = measurer().run(&task(server.clone(), 1_000), reach, &now);
+            let Ran::TurnedAway { reason } = ran else { panic!("{ran:?}") };
+            assert_eq!(reason, "east: no address that this agent measures to");
+        }
+    }
+    let waiting = listener.accept().map(drop).expect_err("no connection was made");
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
 }

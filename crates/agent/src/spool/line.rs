@@ -11,7 +11,7 @@ use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
-use underload_fleet::agent::Began;
+use underload_fleet::agent::{Began, Usage};
 use underload_fleet::message::Numbered;
 
 /// Where a device stands.
@@ -29,6 +29,9 @@ pub(super) struct State {
     pub began: Option<Began>,
     /// Whether that run has no result.
     pub is_running: bool,
+    /// What the runs of the last day and month moved.
+    #[serde(default)]
+    pub usage: Usage,
 }
 
 impl State {

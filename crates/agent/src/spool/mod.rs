@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use underload_disk::{self as disk, Access, GrowingFile};
-use underload_fleet::agent::{Began, Memory};
+use underload_fleet::agent::{Began, Memory, Usage};
 use underload_fleet::message::{Numbered, REQUEST_MAX};
 use underload_fleet::outcome::RunResult;
 
@@ -143,7 +143,21 @@ impl Spool {
     pub fn memory(&self) -> Memory {
         let began = self.state.began.clone();
         let interrupted = began.clone().filter(|_| self.state.is_running);
-        Memory { request: self.state.request, began, interrupted, alone: None, removal: None }
+        let State { request, usage, .. } = self.state.clone();
+        Memory { request, began, interrupted, usage, alone: None, removal: None }
+    }
+
+    /// Stores what runs moved, with the next line that is written.
+    pub fn set_usage(&mut self, usage: &Usage) {
+        self.state.usage.clone_from(usage);
+    }
+
+    /// Stores what runs moved, now.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn note_usage(&mut self, usage: &Usage) -> io::Result<()> {
+        self.change(|state| state.usage.clone_from(usage))
     }
 
     /// Remembers the number of a request.

@@ -243,3 +243,22 @@ fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
     }
     assert!(u32::MAX - last > 100_000_000, "{last}");
 }
+
+#[test]
+fn what_runs_moved_outlives_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut spool = open(directory.path());
+    let usage: Usage = serde_json::from_str(
+        r#"{"hour_ms":5,"hours":3,"by_hour":[[2,700],[0,0],[1,20]],"by_day":[720]}"#,
+    )
+    .expect("a usage");
+    spool.note_usage(&usage).expect("written");
+    drop(spool);
+    assert_eq!(open(directory.path()).memory().usage, usage);
+    // With the next line, too.
+    let mut spool = open(directory.path());
+    spool.set_usage(&Usage::default());
+    spool.note_request(1).expect("written");
+    drop(spool);
+    assert_eq!(open(directory.path()).memory().usage, Usage::default());
+}

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Settings;
+use super::limits::Usage;
 use crate::message::Alone;
 
 /// What a device remembers of its time before; nothing at first.
@@ -19,6 +20,8 @@ pub struct Memory {
     pub alone: Option<Alone>,
     /// What orchestrators stated of its removal; `None` while it is not removed.
     pub removal: Option<RemovalNotice>,
+    /// What its runs moved.
+    pub usage: Usage,
 }
 
 /// What orchestrators stated of a device's removal.

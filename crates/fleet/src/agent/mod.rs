@@ -14,6 +14,7 @@
 //!   [`Settings::confirm_removal`] after the first. Nothing else that an orchestrator answers stops
 //!   it.
 
+pub mod limits;
 mod memory;
 mod run;
 mod task;
@@ -24,8 +25,10 @@ use underload_aqm::time::{Span, Time};
 use crate::message::{Alone, Moved, Next, NextAnswer, RESULTS_MAX, Release};
 use crate::outcome::{Outcome, RunResult};
 use crate::schedule::{next_run, retry_after, uniform};
-use run::{Held, LATE, window_of};
+use limits::{Pace, is_lease, is_server};
+use run::{Held, LATE, acceptable, window_of};
 
+pub use limits::{Limits, Usage};
 pub use memory::{Began, Memory, RemovalNotice};
 pub use task::{Local, News, Ran, RunTask, Task, Trouble};
 
@@ -44,6 +47,8 @@ pub struct Settings {
     /// How long after the first statement of its removal a second one makes the device stop for
     /// good.
     pub confirm_removal: Span,
+    /// What this home allows.
+    pub limits: Limits,
 }
 
 /// A device's decisions.
@@ -77,6 +82,10 @@ pub struct Agent {
     /// Requests in a row that were outdated.
     outdated: u32,
     removal: Option<RemovalNotice>,
+    usage: Usage,
+    /// Up to when time has passed for `usage`.
+    usage_at: Time,
+    pace: Pace,
 }
 
 #[derive(Clone, Debug)]
@@ -101,10 +110,13 @@ const POLL_LEAST: Span = Span::from_secs(1);
 /// Nor less often.
 const POLL_MOST: Span = Span::from_millis(POLL_MOST_MS);
 const POLL_MOST_MS: u64 = 86_400_000;
-/// The longest time for which it can be sent away.
+/// The shortest and the longest time for which it can be sent away.
+const LATER_LEAST_MS: u64 = 1_000;
 const LATER_MOST_MS: u64 = 3_600_000;
 /// A lease that could not be given back for so long has ended by itself.
 const RELEASE_WITHIN: Span = Span::from_secs(60);
+/// A try that ends without a session moves about so many bytes: two handshakes.
+const TRY_BYTES: u64 = 10_000;
 /// Where a result could not be kept it is tried again after so long, so often.
 const KEEP_AGAIN: Span = Span::from_secs(60);
 const KEEP_TRIES: u32 = 5;
@@ -121,7 +133,6 @@ impl Agent {
     ) -> Self {
         let start = now + share_of(settings.start_within, uniform(rng));
         let mut agent = Self {
-            settings,
             clock: (now, wall_ms),
             request: memory.request,
             is_answered: memory.is_answered(),
@@ -134,14 +145,20 @@ impl Agent {
             asked: Asked::Next,
             in_hand: InHand::Nothing,
             release: None,
-            alone: memory.alone,
+            alone: memory.alone.and_then(|alone| acceptable(alone, &settings.limits)),
             alone_at: None,
             lost: 0,
             must_renew: false,
             outdated: 0,
             removal: memory.removal,
+            usage: memory.usage,
+            usage_at: now,
+            pace: Pace::new(now),
+            settings,
         };
         if let Some(began) = memory.interrupted {
+            agent.usage.add_run();
+            agent.usage.add_interrupted(&agent.settings.limits);
             agent.release = began.lease_id.map(|id| (id, start + RELEASE_WITHIN));
             let reason = "the agent was stopped in the middle of it";
             let mut result = agent.result_of(&began.plan, began.run, Outcome::Failed, reason);
@@ -174,6 +191,11 @@ impl Agent {
         self.removal
     }
 
+    /// What its runs moved; worth remembering over a restart.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
     /// Whether no orchestrator answered when it was last tried.
     pub fn is_away(&self) -> bool {
         self.rounds > 0
@@ -184,6 +206,7 @@ impl Agent {
         if self.removal.is_some_and(|notice| notice.is_confirmed) {
             return Task::Stop;
         }
+        self.pass(now);
         if let Some(task) = self.next_in_hand(now, local) {
             return task;
         }
@@ -198,20 +221,30 @@ impl Agent {
         Task::Wait { until: self.wake_at(now, local) }
     }
 
+    fn pass(&mut self, now: Time) {
+        let passed = Span::from_millis(now.since(self.usage_at).as_nanos() / 1_000_000);
+        self.usage.pass(passed);
+        self.usage_at += passed;
+    }
+
     fn next_in_hand(&mut self, now: Time, local: &Local) -> Option<Task> {
+        let exhausted = self.usage.exhausted(&self.settings.limits);
+        let bytes_left = self.usage.bytes_left(&self.settings.limits);
         let void = match &self.in_hand {
-            InHand::Run(held) => held.is_void(now, local).map(|void| (held.clone(), void)),
+            InHand::Run(held) => {
+                held.is_void(now, local, exhausted).map(|void| (held.clone(), void))
+            }
             InHand::Move(held) if held.is_late(now) => {
-                Some((held.clone(), (Outcome::Failed, LATE)))
+                Some((held.clone(), (Outcome::Failed, LATE.to_owned())))
             }
             _ => None,
         };
         if let Some((held, (outcome, reason))) = void {
-            self.end_unmeasured(&held, outcome, reason, now);
+            self.end_unmeasured(&held, outcome, &reason, now);
         }
         match &self.in_hand {
             InHand::Run(held) if now < held.from => Some(Task::Wait { until: held.from }),
-            InHand::Run(held) => Some(Task::Run(held.task(self.now_ms(now)))),
+            InHand::Run(held) => Some(Task::Run(held.task(self.now_ms(now), bytes_left))),
             InHand::Move(held) if now < self.contact_at => {
                 Some(Task::Wait { until: self.contact_at.min(held.late_at()) })
             }
@@ -266,10 +299,12 @@ impl Agent {
     fn next_alone(&mut self, now: Time, local: &Local, rng: &mut Rng) -> Option<Task> {
         let alone = self.alone.as_ref().filter(|_| self.rounds > 0)?;
         let now_ms = self.now_ms(now);
-        if alone.until_ms.is_some_and(|until| now_ms >= until) || alone.runs_per_day <= 0.0 {
+        if alone.until_ms.is_some_and(|until| now_ms >= until) {
             return None;
         }
-        let Some(at) = self.alone_at else {
+        let is_exhausted = self.usage.exhausted(&self.settings.limits).is_some();
+        let at = self.alone_at.filter(|at| now < *at || !is_exhausted);
+        let Some(at) = at else {
             let of_day = Time::from_nanos(now_ms.saturating_mul(1_000_000));
             let at = next_run(rng, of_day, alone.runs_per_day, window_of(alone));
             self.alone_at = Some(now + at.since(of_day));
@@ -279,7 +314,7 @@ impl Agent {
             return None;
         }
         self.alone_at = None;
-        let held = Held::alone(alone, now, rng)?;
+        let held = Held::alone(alone, now, rng);
         self.in_hand = InHand::Run(Box::new(held));
         self.next_in_hand(now, local)
     }
@@ -346,12 +381,15 @@ impl Agent {
         // Whatever an answer says, it is within what a span can be.
         let from_now =
             |at_ms: u64| Span::from_millis(at_ms.saturating_sub(answer.now_ms).min(POLL_MOST_MS));
+        let limits = &self.settings.limits;
         self.poll_at = now + from_now(answer.next_poll_ms).clamp(POLL_LEAST, POLL_MOST);
-        self.alone = answer.alone;
-        if let Some(run) = answer.run {
-            let from = now + from_now(run.not_before_ms).min(POLL_MOST);
-            let until = now + from_now(run.not_after_ms).min(POLL_MOST);
-            let held = Held::leased(run, from, until, self.request);
+        self.pace.count(now, limits);
+        self.poll_at = self.poll_at.max(self.pace.next(limits));
+        self.alone = answer.alone.and_then(|alone| acceptable(alone, limits));
+        let Some(run) = answer.run else { return };
+        let from = now + from_now(run.not_before_ms).min(POLL_MOST);
+        let until = now + from_now(run.not_after_ms).min(POLL_MOST);
+        if let Some(held) = Held::leased(run, (from, until), self.request, limits) {
             self.in_hand = InHand::Run(Box::new(held));
         }
     }
@@ -359,7 +397,10 @@ impl Agent {
     fn moved(&mut self, now: Time, moved: Moved) {
         let InHand::Move(held) = &self.in_hand else { return };
         let mut held = held.clone();
-        if let (Some(lease), Some(server)) = (moved.lease, moved.server) {
+        if let (Some(lease), Some(server)) = (moved.lease, moved.server)
+            && is_lease(&lease)
+            && is_server(&server)
+        {
             held.goes_to(server, lease);
             self.in_hand = InHand::Run(held);
             return;
@@ -374,7 +415,8 @@ impl Agent {
         let InHand::Run(held) = &self.in_hand else { return };
         let mut held = held.clone();
         match ran {
-            Ran::Over { outcome, reason, began, steps } => {
+            Ran::Over { outcome, reason, began, steps, bytes } => {
+                self.count_run(&held, bytes);
                 let mut result = self.result_of(&held.plan, held.run, outcome, &reason);
                 result.at_ms = self.now_ms(began);
                 result.server = held.server_name();
@@ -382,16 +424,24 @@ impl Agent {
                 self.end(&held, result, now);
             }
             Ran::TurnedAway { reason } => {
-                let has_another = held.turned_away(reason);
-                if held.lease_id.is_some() {
-                    self.in_hand = InHand::Move(held);
-                } else if has_another {
-                    self.in_hand = InHand::Run(held);
-                } else {
+                self.count_run(&held, TRY_BYTES);
+                held.turned_away(reason, now);
+                if !held.may_try_again() {
                     let reason = held.why.clone();
                     self.end_unmeasured(&held, Outcome::Failed, &reason, now);
+                } else if held.lease_id.is_some() {
+                    self.in_hand = InHand::Move(held);
+                } else {
+                    self.in_hand = InHand::Run(held);
                 }
             }
+        }
+    }
+
+    fn count_run(&mut self, held: &Held, bytes: u64) {
+        self.usage.add_bytes(bytes);
+        if held.is_first_try() {
+            self.usage.add_run();
         }
     }
 
@@ -399,7 +449,7 @@ impl Agent {
         match trouble {
             Trouble::Removed { at_ms } => self.stated_removed(now, at_ms),
             Trouble::Later { after_ms } => {
-                let after = Span::from_millis(after_ms.clamp(1, LATER_MOST_MS));
+                let after = Span::from_millis(after_ms.clamp(LATER_LEAST_MS, LATER_MOST_MS));
                 // Those who were sent away together do not come back together.
                 self.contact_at = now + after + share_of(after, uniform(rng));
             }

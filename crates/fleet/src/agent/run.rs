@@ -3,6 +3,7 @@
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
+use super::limits::{Limits, TRIES_MAX, TRY_PAUSE, is_lease, is_name, is_server};
 use super::task::{Local, RunTask};
 use super::{Began, POLL_MOST};
 use crate::message::{Alone, AssignedStep, Assignment, Move, ServerAddress};
@@ -21,6 +22,8 @@ pub(super) struct Held {
     pub lease_id: Option<u64>,
     /// Why the last server did not take it.
     pub why: String,
+    /// Why this home does not allow it.
+    fault: Option<String>,
     request: u64,
     steps: Vec<AssignedStep>,
     lease: Option<String>,
@@ -30,47 +33,55 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn leased(run: Assignment, from: Time, until: Time, request: u64) -> Self {
+    /// A run that an orchestrator gave; `None` if it has names that no result may carry.
+    pub(super) fn leased(
+        run: Assignment,
+        (from, until): (Time, Time),
+        request: u64,
+        limits: &Limits,
+    ) -> Option<Self> {
         let mut servers = run.servers;
         // The lease is for the first alone.
         servers.truncate(1);
-        Self {
+        if !is_name(&run.plan) || !is_lease(&run.lease) || !servers.iter().all(is_server) {
+            return None;
+        }
+        Some(Self {
             plan: run.plan,
             run: run.run,
             from,
             until,
             lease_id: Some(run.lease_id),
             why: String::new(),
+            fault: limits.fault(&run.steps),
             request,
             steps: run.steps,
             lease: Some(run.lease),
             servers,
             tried: Vec::new(),
-        }
+        })
     }
 
-    /// A run that nobody gave; `None` where there is nothing that may be done without a lease.
-    pub(super) fn alone(alone: &Alone, now: Time, rng: &mut Rng) -> Option<Self> {
-        let needs_none = |step: &&AssignedStep| step.kind == Kind::Latency;
-        let steps: Vec<_> = alone.steps.iter().filter(needs_none).cloned().collect();
-        if steps.is_empty() || alone.servers.is_empty() {
-            return None;
-        }
+    /// A run that nobody gave, of what [`acceptable`] left.
+    pub(super) fn alone(alone: &Alone, now: Time, rng: &mut Rng) -> Self {
+        let steps = alone.steps.clone();
         let mut servers = alone.servers.clone();
-        servers.rotate_left(rng.below(alone.servers.len() as u32) as usize);
-        Some(Self {
+        let first = rng.below((servers.len() as u32).max(1));
+        servers.rotate_left(first as usize);
+        Self {
             plan: alone.plan.clone(),
             run: 0,
             from: now,
             until: now + POLL_MOST,
             lease_id: None,
             why: String::new(),
+            fault: None,
             request: 0,
             steps,
             lease: None,
             servers,
             tried: Vec::new(),
-        })
+        }
     }
 
     /// Whether its time was over before it began.
@@ -84,20 +95,34 @@ impl Held {
     }
 
     /// Why it is not to be made now, if it is not.
-    pub(super) fn is_void(&self, now: Time, local: &Local) -> Option<(Outcome, &'static str)> {
+    pub(super) fn is_void(
+        &self,
+        now: Time,
+        local: &Local,
+        exhausted: Option<&'static str>,
+    ) -> Option<(Outcome, String)> {
         if now < self.from {
             return None;
         }
+        let failed = |reason: &str| Some((Outcome::Failed, reason.to_owned()));
         if self.is_late(now) {
-            return Some((Outcome::Failed, LATE));
+            return failed(LATE);
         }
         if self.servers.is_empty() {
-            return Some((Outcome::Failed, "it names no server"));
+            return failed("it names no server");
         }
-        local.is_busy.then_some((Outcome::CrossTraffic, "the home used its line before"))
+        if let Some(fault) = &self.fault {
+            return failed(fault);
+        }
+        // A run that has begun may try its other servers.
+        if let Some(reason) = exhausted.filter(|_| self.tried.is_empty()) {
+            return failed(reason);
+        }
+        let busy = "the home used its line before";
+        local.is_busy.then(|| (Outcome::CrossTraffic, busy.to_owned()))
     }
 
-    pub(super) fn task(&self, now_ms: u64) -> Box<RunTask> {
+    pub(super) fn task(&self, now_ms: u64, bytes_max: u64) -> Box<RunTask> {
         let server = self.servers.first().cloned().unwrap_or_else(nowhere);
         let began = Began {
             request: self.request,
@@ -108,7 +133,7 @@ impl Held {
             server: server.name.clone(),
         };
         let (steps, lease) = (self.steps.clone(), self.lease.clone());
-        Box::new(RunTask { began, steps, server, lease })
+        Box::new(RunTask { began, steps, server, lease, bytes_max })
     }
 
     pub(super) fn to_move(&self) -> Move {
@@ -121,13 +146,24 @@ impl Held {
         self.lease = Some(lease);
     }
 
-    /// The first server did not take it. Whether another is known that may.
-    pub(super) fn turned_away(&mut self, reason: String) -> bool {
+    /// The first server did not take it; the next one is tried after a pause.
+    pub(super) fn turned_away(&mut self, reason: String, now: Time) {
         self.why = reason;
+        self.from = now + TRY_PAUSE;
         if !self.servers.is_empty() {
             self.tried.push(self.servers.remove(0).name);
         }
-        !self.servers.is_empty()
+    }
+
+    /// Whether no server was tried yet.
+    pub(super) fn is_first_try(&self) -> bool {
+        self.tried.is_empty()
+    }
+
+    /// Whether another server may be tried.
+    pub(super) fn may_try_again(&self) -> bool {
+        let may_move = self.lease_id.is_some() || !self.servers.is_empty();
+        may_move && self.tried.len() < TRIES_MAX
     }
 
     /// Where it went, or would have gone.
@@ -142,6 +178,20 @@ pub(super) const LATE: &str = "its time was over before it began";
 
 fn nowhere() -> ServerAddress {
     ServerAddress { name: String::new(), address: String::new(), fingerprint: String::new() }
+}
+
+/// What of an answer may be measured without a lease: latency alone, at the servers that a run
+/// tries at most, no more often than this home allows. `None` if nothing is left.
+pub(super) fn acceptable(mut alone: Alone, limits: &Limits) -> Option<Alone> {
+    alone.steps.retain(|step| step.kind == Kind::Latency);
+    alone.servers.retain(is_server);
+    alone.servers.truncate(TRIES_MAX);
+    alone.runs_per_day = alone.runs_per_day.min(f64::from(limits.runs_per_day));
+    let is_good = is_name(&alone.plan)
+        && !alone.servers.is_empty()
+        && alone.runs_per_day > 0.0
+        && limits.fault(&alone.steps).is_none();
+    is_good.then_some(alone)
 }
 
 pub(super) fn window_of(alone: &Alone) -> Window {

@@ -79,6 +79,8 @@ pub struct RunTask {
     pub server: ServerAddress,
     /// What to show there; `None` for a run that needs none.
     pub lease: Option<String>,
+    /// Bytes that the run may send and receive. The run ends once it moved so many.
+    pub bytes_max: u64,
 }
 
 /// What came of a task.
@@ -119,10 +121,12 @@ pub enum Ran {
         began: Time,
         /// What was measured.
         steps: Vec<StepResult>,
+        /// Bytes that it sent and received, as far as it is known.
+        bytes: u64,
     },
     /// The server was not there or did not want it; nothing was measured.
     TurnedAway {
-        /// In words.
+        /// In words, without an address: it is handed in.
         reason: String,
     },
 }

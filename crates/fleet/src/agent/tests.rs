@@ -3,6 +3,7 @@
 use super::*;
 use crate::message::{AssignedStep, Assignment, ServerAddress};
 use crate::plan::Kind;
+use crate::schedule::DAY;
 
 const SECOND: Span = Span::from_secs(1);
 const WALL_MS: u64 = 1_800_000_000_000;
@@ -53,19 +54,29 @@ fn alone() -> Alone {
     }
 }
 
-fn answer(run: Option<Assignment>) -> News {
-    News::Next(Box::new(NextAnswer {
+fn next_answer(run: Option<Assignment>) -> NextAnswer {
+    NextAnswer {
         now_ms: WALL_MS,
         next_poll_ms: WALL_MS + 600_000,
         run,
         refusal: None,
         alone: Some(alone()),
-    }))
+    }
+}
+
+fn answer(run: Option<Assignment>) -> News {
+    News::Next(Box::new(next_answer(run)))
+}
+
+const RUN_BYTES: u64 = 1_000_000;
+
+fn limits() -> Limits {
+    Limits { runs_per_day: 10_000, bytes_per_day: 10 * RUN_BYTES * 10_000, ..Limits::default() }
 }
 
 fn over(began: Time) -> News {
     let (outcome, reason, steps) = (Outcome::Measured, String::new(), Vec::new());
-    News::Ran(Box::new(Ran::Over { outcome, reason, began, steps }))
+    News::Ran(Box::new(Ran::Over { outcome, reason, began, steps, bytes: RUN_BYTES }))
 }
 
 fn turned_away() -> News {
@@ -87,6 +98,7 @@ impl Driven {
             version: "test".to_owned(),
             attributes: None,
             confirm_removal: CONFIRM,
+            limits: limits(),
         };
         let (now, mut rng) = (Time::ZERO, Rng::new(1));
         // Its own clock stands in 1970.
@@ -192,6 +204,7 @@ fn a_server_that_refuses_is_followed_by_the_next_one() {
     assert_eq!((request.lease_id, &*request.tried), (9, &["east".to_owned()][..]));
     let (lease, server) = (Some("new".to_owned()), Some(server("west")));
     driven.hear(News::Moved(Moved { lease, server }));
+    assert_eq!(driven.wait(&IDLE), limits::TRY_PAUSE);
     let Task::Run(run) = driven.next(&IDLE) else { panic!() };
     assert_eq!((run.lease.as_deref(), &*run.server.name), (Some("new"), "west"));
     driven.hear(turned_away());
@@ -457,6 +470,170 @@ fn whatever_is_heard_each_run_has_one_end() {
     }
 }
 
+/// An orchestrator that names another server whenever one is not there.
+#[test]
+fn a_run_tries_four_servers_with_a_pause_between() {
+    let mut driven = Driven::with_run();
+    let (mut tries, begin) = (1, driven.now);
+    let result = loop {
+        match driven.next(&IDLE) {
+            Task::Run(_) => driven.hear(turned_away()),
+            Task::Move { request, .. } => {
+                tries += 1;
+                assert_eq!(request.tried.len() + 1, tries);
+                let server = server(&format!("victim-{tries}"));
+                let lease = Some("another lease".to_owned());
+                driven.hear(News::Moved(Moved { lease, server: Some(server) }));
+            }
+            Task::Wait { until } => driven.now = until,
+            Task::Keep(result) => break result,
+            task => panic!("{task:?}"),
+        }
+    };
+    assert_eq!((tries, result.outcome), (limits::TRIES_MAX, Outcome::Failed));
+    assert_eq!(driven.now.since(begin), limits::TRY_PAUSE * 3);
+    driven.hear(News::Kept);
+    assert!(matches!(driven.next(&IDLE), Task::Release { .. }), "the lease is given back");
+}
+
+/// Whatever an orchestrator gives: with a run in each answer, over ten days and restarts, no
+/// 24 hours have more runs and bytes than the home allows.
+#[test]
+fn no_answer_lifts_the_limits_of_a_home() {
+    let home = Limits {
+        runs_per_day: 20,
+        bytes_per_day: 15 * RUN_BYTES,
+        bytes_per_month: 60 * RUN_BYTES,
+        ..Limits::default()
+    };
+    let mut driven = Driven::begin(Memory::default());
+    driven.agent.settings.limits = home.clone();
+    let (mut runs, mut asked) = (Vec::new(), 0);
+    let (end, mut restarts_at) = (Time::ZERO + SECOND * 86_400 * 10, Time::ZERO);
+    let mut began_at = Time::ZERO;
+    while driven.now < end {
+        if driven.now >= restarts_at && matches!(driven.agent.in_hand, InHand::Nothing) {
+            // Its own clock and the orchestrator's jump by years meanwhile.
+            restarts_at = driven.now + SECOND * 40_000;
+            let usage = driven.agent.usage().clone();
+            let memory = Memory { usage, request: 1, ..Memory::default() };
+            let settings = driven.agent.settings.clone();
+            let wall_ms = WALL_MS * u64::from(driven.rng.below(3));
+            driven.agent = Agent::begin(settings, memory, driven.now, wall_ms, &mut driven.rng);
+        }
+        match driven.next(&IDLE) {
+            Task::Wait { until } => driven.now = until,
+            Task::Ask { .. } => {
+                asked += 1;
+                let now_ms = WALL_MS * u64::from(1 + driven.rng.below(3));
+                let (not_before_ms, not_after_ms) = (now_ms, now_ms + 1_000_000);
+                let run = Assignment { not_before_ms, not_after_ms, ..assignment() };
+                let mut answer = NextAnswer { now_ms, ..next_answer(Some(run)) };
+                answer.next_poll_ms = 0;
+                driven.hear(News::Next(Box::new(answer)));
+            }
+            Task::Run(run) => {
+                assert!(run.bytes_max > 0);
+                began_at = driven.now;
+                runs.push((driven.now, run.bytes_max.min(RUN_BYTES)));
+                driven.now += SECOND * 10;
+                driven.hear(over(began_at));
+            }
+            Task::Keep(_) => driven.hear(News::Kept),
+            Task::Release { .. } => driven.hear(News::Released),
+            task => panic!("{task:?}"),
+        }
+    }
+    for (place, (begin, _)) in runs.iter().enumerate() {
+        let day = runs[place..].iter().take_while(|(at, _)| at.since(*begin) < DAY);
+        assert!(day.clone().count() <= 20);
+        assert!(day.map(|(_, bytes)| bytes).sum::<u64>() <= home.bytes_per_day);
+    }
+    let total: u64 = runs.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(total, home.bytes_per_month, "of ten days");
+    assert!(began_at < end && asked > runs.len() as u64 * 2, "the premise: it was asked for more");
+    // 60 at once after each of 22 starts, and 80 a day.
+    assert!(asked <= 60 * 22 + 80 * 10, "{asked} requests");
+}
+
+#[test]
+fn a_run_that_no_home_allows_is_an_outcome_and_no_run() {
+    let given = |change: fn(&mut Assignment)| {
+        let mut driven = Driven::begin(Memory::default());
+        driven.next(&IDLE);
+        let mut run = assignment();
+        change(&mut run);
+        driven.hear(answer(Some(run)));
+        driven.next(&IDLE)
+    };
+    let failed = |change: fn(&mut Assignment), words: &str| {
+        let Task::Keep(result) = given(change) else { panic!("{words}: {:?}", given(change)) };
+        assert_eq!(result.outcome, Outcome::Failed);
+        assert!(result.reason.contains(words), "{}", result.reason);
+        assert_eq!(result.fault(), None, "an orchestrator takes it");
+    };
+    failed(|run| run.steps[0].duration_ms = 3_000_000_000, "this agent allows 3600 s");
+    failed(
+        |run| run.steps = vec![AssignedStep { duration_ms: u64::MAX, ..step(Kind::Upload) }; 3_000],
+        "steps",
+    );
+    failed(|run| run.steps[0].classes = (0..20_000).map(|it| (it % 64) as u8).collect(), "series");
+    // No result may carry these names.
+    for change in [
+        |run: &mut Assignment| run.plan = "x".repeat(1_000_000),
+        |run: &mut Assignment| run.servers[0].name = "x".repeat(1_000_000),
+        |run: &mut Assignment| run.servers[0].address = "x".repeat(1_000_000),
+        |run: &mut Assignment| run.lease = "x".repeat(1_000_000),
+    ] {
+        assert!(matches!(given(change), Task::Wait { .. }));
+    }
+}
+
+#[test]
+fn what_is_measured_alone_is_within_the_limits_of_the_home() {
+    let kept = |alone: Alone| {
+        let mut driven = Driven::begin(Memory::default());
+        driven.next(&IDLE);
+        let given = NextAnswer { alone: Some(alone), ..next_answer(None) };
+        driven.hear(News::Next(Box::new(given)));
+        driven.agent.alone().cloned()
+    };
+    let good = kept(alone()).expect("it is allowed");
+    assert!(good.steps.iter().all(|step| step.kind == Kind::Latency));
+    let many = Alone { servers: vec![server("s"); 1_000], runs_per_day: 1e300, ..alone() };
+    let many = kept(many).expect("within limits it is allowed");
+    assert_eq!((many.servers.len(), many.runs_per_day), (4, f64::from(limits().runs_per_day)));
+    let long = AssignedStep { duration_ms: u64::MAX, ..step(Kind::Latency) };
+    for none in [
+        Alone { steps: vec![long], ..alone() },
+        Alone { steps: vec![step(Kind::Download)], ..alone() },
+        Alone { servers: Vec::new(), ..alone() },
+        Alone { runs_per_day: -1.0, ..alone() },
+        Alone { plan: "x".repeat(1_000), ..alone() },
+    ] {
+        assert_eq!(kept(none.clone()), None, "{none:?}");
+    }
+    // Nobody answers, and the home's limit is low: it waits, and does not spin.
+    let mut driven = Driven::begin(Memory { alone: Some(alone()), ..Memory::default() });
+    driven.agent.settings.limits.runs_per_day = 2;
+    let (mut runs, mut turns) = (0, 0);
+    while driven.now < Time::ZERO + DAY {
+        turns += 1;
+        match driven.next(&IDLE) {
+            Task::Wait { until } => driven.now = until,
+            Task::Ask { .. } => driven.hear(News::Trouble(Trouble::NoAnswer)),
+            Task::Run(_) => {
+                runs += 1;
+                let began = driven.now;
+                driven.hear(over(began));
+                driven.kept();
+            }
+            task => panic!("{task:?}"),
+        }
+    }
+    assert!(runs == 2 && turns < 1_000, "{runs} runs in {turns} turns");
+}
+
 #[test]
 fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
     let settings = Settings {
@@ -465,6 +642,7 @@ fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
         version: String::new(),
         attributes: None,
         confirm_removal: CONFIRM,
+        limits: limits(),
     };
     let begin = Time::ZERO;
     let mut rng = Rng::new(1);

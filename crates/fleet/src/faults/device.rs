@@ -8,7 +8,8 @@ use super::world::{
     Caller, Event, Held, Reply, Request, START_MS, TIMEOUT_MS, World, id_of, line_in,
 };
 use crate::agent::{
-    Agent, Began, Local, Memory, News, Ran, RemovalNotice, RunTask, Settings, Task, Trouble,
+    Agent, Began, Limits, Local, Memory, News, Ran, RemovalNotice, RunTask, Settings, Task,
+    Trouble, Usage,
 };
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Numbered, Results};
@@ -26,6 +27,7 @@ struct Disk {
     is_running: bool,
     dropped: u64,
     removal: Option<RemovalNotice>,
+    usage: Usage,
 }
 
 /// Shorter than in life, so that the end of a removal is in the time that is played.
@@ -116,6 +118,7 @@ impl World {
             interrupted: disk.began.clone().filter(|_| disk.is_running),
             alone: None,
             removal: disk.removal,
+            usage: disk.usage.clone(),
         };
         let settings = Settings {
             orchestrators: 2,
@@ -123,6 +126,7 @@ impl World {
             version: "simulated".to_owned(),
             attributes: None,
             confirm_removal: CONFIRM_REMOVAL,
+            limits: Limits { runs_per_day: 10_000, ..Limits::default() },
         };
         let agent = Agent::begin(settings, memory, Time::ZERO, wall_ms, &mut self.rng);
         self.devices[place].agent = Some(agent);
@@ -215,6 +219,7 @@ impl World {
         if let Some(agent) = &mut device.agent {
             agent.hear(now, news, &mut self.rng);
             device.disk.removal = agent.removal();
+            device.disk.usage = agent.usage().clone();
         }
     }
 
@@ -385,7 +390,7 @@ impl World {
         let is_whole = self.session_ends(place)?;
         let outcome = if is_whole { Outcome::Measured } else { Outcome::Failed };
         let reason = if is_whole { "" } else { "the connection broke" }.to_owned();
-        let ran = Ran::Over { outcome, reason, began, steps: Vec::new() };
+        let ran = Ran::Over { outcome, reason, began, steps: Vec::new(), bytes: 30_000_000 };
         if self.dies(place) {
             return Ok(());
         }

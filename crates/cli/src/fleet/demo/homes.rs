@@ -16,6 +16,7 @@ use underload_agent::measure::{BUSY_DEFAULT, Measurer};
 use underload_agent::spool::BYTES_DEFAULT;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
+use underload_fleet::agent::Limits;
 use underload_fleet::device::DeviceId;
 use underload_probe::network::current_network;
 use underload_probe::service::Line as Interfaces;
@@ -69,6 +70,8 @@ impl Home {
             spool_bytes: BYTES_DEFAULT,
             start_within: Span::from_secs(2),
             confirm_removal: Span::ZERO,
+            // A day in minutes.
+            limits: Limits { runs_per_day: 100_000, ..Limits::default() },
         };
         let failure = Arc::<Mutex<Option<String>>>::default();
         let told = Arc::clone(&failure);

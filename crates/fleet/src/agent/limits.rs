@@ -1,0 +1,347 @@
+//! What a home allows, whoever asks.
+//!
+//! An orchestrator says what is measured, where to and when. Whoever breaks into one would own the
+//! lines of all homes; these limits are the agent's own, and no answer lifts them. Time is that of
+//! a clock which only goes forward while the agent runs, so no clock that is set, by whomever,
+//! renews an allowance.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use underload_aqm::time::{Span, Time};
+
+use crate::lease::LEASE_MAX;
+use crate::message::{AssignedStep, ServerAddress};
+use crate::outcome::RunResult;
+use crate::plan::RUN_LASTS_MAX;
+use crate::schedule::DAY;
+
+/// What one home allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a run takes at most.
+    pub run_lasts: Span,
+    /// Runs that begin in any 24 hours at most. Requests for runs are limited to four times as
+    /// many, after the first [`ASK_BURST`].
+    pub runs_per_day: u32,
+    /// Bytes that runs send and receive in any 24 hours, at most.
+    pub bytes_per_day: u64,
+    /// Bytes that runs send and receive in any 30 days, at most.
+    pub bytes_per_month: u64,
+}
+
+/// Servers that one run tries at most.
+pub const TRIES_MAX: usize = 4;
+/// Between two tries of one run.
+pub const TRY_PAUSE: Span = Span::from_secs(3);
+/// Requests for runs that may follow each other without a pause of their own.
+pub const ASK_BURST: u64 = 60;
+/// Probes of a run at most: their samples are in memory until it ends.
+const PROBES_MAX: u64 = 300_000;
+/// Bytes of a probe at most, with its headers.
+const PROBE_BYTES_MAX: u32 = 1_500;
+/// Bytes of a server's address at most.
+const ADDRESS_BYTES_MAX: usize = 256;
+/// Of an interrupted run nobody knows what it moved: it counts as this part of the day's bytes.
+const INTERRUPTED_PART: u64 = 10;
+
+impl Default for Limits {
+    /// The plans that are built in move 264 MB a day and 7.9 GB a month (`low-latency-trial`), and
+    /// 1.45 GB in a run a month (`comcast-study`). A day allows three of the largest runs, a month
+    /// five times the largest budget of these plans, and runs may begin every five minutes.
+    fn default() -> Self {
+        Self {
+            run_lasts: RUN_LASTS_MAX,
+            runs_per_day: 300,
+            bytes_per_day: 5_000_000_000,
+            bytes_per_month: 50_000_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// What is wrong with the steps of a run, `None` if they may be measured. It is looked at before
+    /// anything is summed or allocated.
+    pub(super) fn fault(&self, steps: &[AssignedStep]) -> Option<String> {
+        if steps.is_empty() || steps.len() > RunResult::STEPS_MAX {
+            return Some(format!("{} steps; expected 1 to {}", steps.len(), RunResult::STEPS_MAX));
+        }
+        let (mut lasts_ms, mut probes) = (0_u64, 0_u64);
+        for step in steps {
+            if !is_name(&step.name) {
+                return Some("a step's name; expected 1 to 128 printable characters".to_owned());
+            }
+            let series = step.classes.len();
+            if !(1..=RunResult::SERIES_MAX).contains(&series)
+                || step.classes.iter().any(|it| *it > 63)
+            {
+                return Some(format!(
+                    "{series} series of probes; expected 1 to 64 of DSCP 0 to 63"
+                ));
+            }
+            if step.interval_ms == 0 || step.probe_bytes > PROBE_BYTES_MAX {
+                return Some(
+                    "probes; expected an interval from 1 ms, at most 1500 bytes".to_owned(),
+                );
+            }
+            let step_ms = step.warm_up_ms.saturating_add(step.duration_ms);
+            lasts_ms = lasts_ms.saturating_add(step_ms);
+            let each = step_ms / step.interval_ms + 1;
+            probes = probes.saturating_add(each.saturating_mul(series as u64));
+        }
+        let most_ms = self.run_lasts.as_nanos() / 1_000_000;
+        if lasts_ms > most_ms {
+            let (asked, most) = (lasts_ms / 1_000, most_ms / 1_000);
+            return Some(format!("a run of {asked} s; this agent allows {most} s"));
+        }
+        (probes > PROBES_MAX)
+            .then(|| format!("{probes} probes in a run; this agent sends at most {PROBES_MAX}"))
+    }
+
+    /// From one request for a run to the next, on average.
+    pub(super) fn ask_interval(&self) -> Span {
+        Span::from_nanos(DAY.as_nanos() / 4 / u64::from(self.runs_per_day.max(1)))
+    }
+}
+
+/// Whether a result may carry this name.
+pub(super) fn is_name(text: &str) -> bool {
+    let count = text.chars().take(RunResult::NAME_MAX + 1).count();
+    (1..=RunResult::NAME_MAX).contains(&count) && !text.chars().any(char::is_control)
+}
+
+/// Whether a server's address can be one.
+pub(super) fn is_server(server: &ServerAddress) -> bool {
+    let texts = [&server.address, &server.fingerprint];
+    is_name(&server.name) && texts.iter().all(|text| text.len() <= ADDRESS_BYTES_MAX)
+}
+
+/// Whether a lease can be one.
+pub(super) fn is_lease(text: &str) -> bool {
+    text.len() <= LEASE_MAX
+}
+
+/// What the runs of the last day and month moved. Hours and days are those during which the agent
+/// ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// How much of the present hour has passed, milliseconds.
+    hour_ms: u64,
+    /// How many hours of the present day have passed.
+    hours: u32,
+    /// Runs and bytes of the present hour and of the 24 before, the present first.
+    by_hour: VecDeque<(u32, u64)>,
+    /// Bytes of the present day and of the 30 before, the present first.
+    by_day: VecDeque<u64>,
+}
+
+const HOUR_MS: u64 = 3_600_000;
+/// Entries of a day: the present hour, and all that a day before now reaches into.
+const HOURS: usize = 25;
+const DAYS: usize = 31;
+
+impl Usage {
+    /// Time has passed.
+    pub(super) fn pass(&mut self, span: Span) {
+        let ms = self.hour_ms.saturating_add(span.as_nanos() / 1_000_000);
+        self.hour_ms = ms % HOUR_MS;
+        // After so many hours nothing counts any more.
+        for _ in 0..(ms / HOUR_MS).min(DAYS as u64 * 24) {
+            self.by_hour.push_front((0, 0));
+            self.by_hour.truncate(HOURS);
+            self.hours += 1;
+            if self.hours >= 24 {
+                self.hours = 0;
+                self.by_day.push_front(0);
+                self.by_day.truncate(DAYS);
+            }
+        }
+    }
+
+    pub(super) fn add_run(&mut self) {
+        self.present_hour().0 += 1;
+    }
+
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
+        let hour = &mut self.present_hour().1;
+        *hour = hour.saturating_add(bytes);
+        if self.by_day.is_empty() {
+            self.by_day.push_front(0);
+        }
+        if let Some(day) = self.by_day.front_mut() {
+            *day = day.saturating_add(bytes);
+        }
+    }
+
+    /// A run was cut short by a kill or a power cut.
+    pub(super) fn add_interrupted(&mut self, limits: &Limits) {
+        self.add_bytes(limits.bytes_per_day / INTERRUPTED_PART);
+    }
+
+    fn present_hour(&mut self) -> &mut (u32, u64) {
+        if self.by_hour.is_empty() {
+            self.by_hour.push_front((0, 0));
+        }
+        &mut self.by_hour[0]
+    }
+
+    /// Bytes that a run may move now.
+    pub(super) fn bytes_left(&self, limits: &Limits) -> u64 {
+        let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+        let day = sum(&mut self.by_hour.iter().map(|(_, bytes)| *bytes));
+        let month = sum(&mut self.by_day.iter().copied());
+        let of_day = limits.bytes_per_day.saturating_sub(day);
+        of_day.min(limits.bytes_per_month.saturating_sub(month))
+    }
+
+    /// Why no run may begin now, if none may.
+    pub(super) fn exhausted(&self, limits: &Limits) -> Option<&'static str> {
+        let runs = self.by_hour.iter().fold(0_u32, |sum, (runs, _)| sum.saturating_add(*runs));
+        if runs >= limits.runs_per_day {
+            return Some("this agent's limit of runs a day is reached");
+        }
+        (self.bytes_left(limits) == 0).then_some(LIMIT_OF_BYTES)
+    }
+}
+
+/// Why a run did not begin, or ended early.
+pub const LIMIT_OF_BYTES: &str = "this agent's limit of bytes a day or a month is reached";
+
+/// When the agent may ask for runs: at most [`ASK_BURST`] at once, and then one each interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// When the requests so far would have been made, one each interval.
+    reached: Time,
+}
+
+impl Pace {
+    pub(super) fn new(now: Time) -> Self {
+        Self { reached: now }
+    }
+
+    /// Counts a request.
+    pub(super) fn count(&mut self, now: Time, limits: &Limits) {
+        self.reached = self.reached.max(now) + limits.ask_interval();
+    }
+
+    /// When the next request may be made.
+    pub(super) fn next(self, limits: &Limits) -> Time {
+        let burst = limits.ask_interval() * ASK_BURST;
+        Time::from_nanos(self.reached.as_nanos().saturating_sub(burst.as_nanos()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{BUILT_IN, Kind, Load, Plan};
+
+    const HOUR: Span = Span::from_secs(3_600);
+
+    fn step() -> AssignedStep {
+        AssignedStep {
+            name: "loaded".to_owned(),
+            kind: Kind::Upload,
+            duration_ms: 7_000,
+            warm_up_ms: 3_000,
+            classes: vec![0, 8, 45],
+            interval_ms: 20,
+            probe_bytes: 100,
+        }
+    }
+
+    #[test]
+    fn steps_that_no_plan_has_are_refused_before_they_are_summed() {
+        let limits = Limits::default();
+        let told = |steps: Vec<AssignedStep>| limits.fault(&steps).unwrap_or_default();
+        assert_eq!(told(vec![step()]), "");
+        let longest = AssignedStep { duration_ms: 3_597_000, interval_ms: 100, ..step() };
+        assert_eq!(told(vec![longest.clone()]), "");
+        for (steps, words) in [
+            (
+                vec![AssignedStep { duration_ms: u64::MAX, ..step() }; 64],
+                "this agent allows 3600 s",
+            ),
+            (vec![AssignedStep { duration_ms: 3_597_001, ..longest }], "this agent allows 3600 s"),
+            (vec![AssignedStep { warm_up_ms: u64::MAX, ..step() }], "this agent allows 3600 s"),
+            (vec![step(); 65], "65 steps; expected 1 to 64"),
+            (Vec::new(), "0 steps; expected 1 to 64"),
+            (vec![AssignedStep { classes: vec![0; 65], ..step() }], "65 series"),
+            (vec![AssignedStep { classes: Vec::new(), ..step() }], "0 series"),
+            (vec![AssignedStep { classes: vec![64], ..step() }], "DSCP 0 to 63"),
+            (vec![AssignedStep { interval_ms: 0, ..step() }], "interval"),
+            (vec![AssignedStep { probe_bytes: 65_535, ..step() }], "1500 bytes"),
+            (vec![AssignedStep { name: "x".repeat(129), ..step() }], "name"),
+            (vec![AssignedStep { interval_ms: 1, duration_ms: 100_000, ..step() }], "probes"),
+        ] {
+            let found = told(steps);
+            assert!(found.contains(words), "{found}, not {words}");
+        }
+    }
+
+    #[test]
+    fn no_24_hours_and_no_30_days_exceed_their_bytes() {
+        let limits = Limits { bytes_per_day: 1_000, bytes_per_month: 9_000, ..Limits::default() };
+        let (mut usage, mut moved) = (Usage::default(), Vec::new());
+        // Takes whatever is left, each 20 minutes for 100 days.
+        for slot in 0..100 * 72_usize {
+            let bytes = usage.bytes_left(&limits).min(if slot % 5 == 0 { 700 } else { 90 });
+            usage.add_bytes(bytes);
+            moved.push(bytes);
+            let most = |slots: usize| moved.iter().rev().take(slots).sum::<u64>();
+            assert!(most(72) <= 1_000 && most(72 * 30) <= 9_000, "slot {slot}");
+            usage.pass(Span::from_secs(1_200));
+        }
+        let total: u64 = moved.iter().sum();
+        assert!(total > 26_000, "and the allowance comes back: {total}");
+    }
+
+    #[test]
+    fn runs_are_counted_by_the_day_and_come_back() {
+        let limits = Limits { runs_per_day: 3, ..Limits::default() };
+        let mut usage = Usage::default();
+        for _ in 0..3 {
+            assert_eq!(usage.exhausted(&limits), None);
+            usage.add_run();
+        }
+        usage.pass(HOUR * 24);
+        assert!(usage.exhausted(&limits).is_some_and(|why| why.contains("runs a day")));
+        usage.pass(HOUR);
+        assert_eq!(usage.exhausted(&limits), None);
+        usage.pass(Span::from_nanos(u64::MAX));
+        usage.add_interrupted(&limits);
+        assert_eq!(usage.bytes_left(&limits), limits.bytes_per_day / 10 * 9);
+    }
+
+    #[test]
+    fn the_defaults_are_well_above_what_the_built_in_plans_take() {
+        let limits = Limits::default();
+        for (name, text) in BUILT_IN {
+            let plan = Plan::parse(text).expect(name);
+            let load = Load::of(&plan);
+            let run: f64 = load.steps.iter().map(|step| step.bytes_per_run).sum();
+            let day = run * plan.runs_per_day.max(1.0);
+            assert!(3.0 * day < limits.bytes_per_day as f64, "{name}: {day} bytes a day");
+            let month = load.line_bytes_per_month;
+            assert!(5.0 * month < limits.bytes_per_month as f64, "{name}: {month} a month");
+            assert!(plan.runs_per_day * 40.0 < f64::from(limits.runs_per_day), "{name}");
+        }
+    }
+
+    #[test]
+    fn requests_are_paced_once_a_burst_is_used() {
+        let limits = Limits { runs_per_day: 6, ..Limits::default() };
+        let (mut now, mut asked) = (Time::ZERO + HOUR * 1_000, 0);
+        let (mut pace, end) = (Pace::new(now), now + HOUR * 240);
+        loop {
+            now = now.max(pace.next(&limits));
+            if now > end {
+                break;
+            }
+            pace.count(now, &limits);
+            asked += 1;
+        }
+        assert_eq!(asked, ASK_BURST + 240 + 1, "four times six a day for ten days");
+    }
+}
