@@ -281,7 +281,10 @@ impl Device<'_> {
                     client.ask_text(orchestrator, identity, "/v1/results", &batch.body)?;
                 if stored.refused > 0 {
                     let refused = stored.refused;
-                    (self.tell)(&format!("{refused} results are of runs that nobody gave"));
+                    (self.tell)(&format!(
+                        "{refused} results were refused: of runs that this device was not given, \
+                         or of more runs of its own than its plan allows"
+                    ));
                 }
                 self.spool.note_stored(batch.epoch, batch.through);
                 News::Stored

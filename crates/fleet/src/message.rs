@@ -278,7 +278,8 @@ pub struct Stored {
     pub new: u32,
     /// Results that were there before, or whose runs have their outcomes already.
     pub known: u32,
-    /// Results of runs that this device was not given: they are not kept.
+    /// Results that are not stored: of runs that this device was not given, or of more runs of its
+    /// own than its plan allows.
     #[serde(default)]
     pub refused: u32,
 }

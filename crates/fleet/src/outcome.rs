@@ -1,10 +1,12 @@
 //! What became of a run, and what it measured.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bins::{Bins, bin_of};
 use crate::device::is_within;
-use crate::plan::Kind;
+use crate::plan::{Kind, Plan};
 
 /// What became of a run that was due. Every run that was due has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,7 +143,65 @@ impl SeriesResult {
     }
 }
 
+impl StepResult {
+    /// The series, the first one of each marking.
+    pub fn distinct_series(&self) -> impl Iterator<Item = &SeriesResult> {
+        let mut markings = 0;
+        self.series.iter().filter(move |series| is_first_of(&mut markings, series.dscp))
+    }
+}
+
+/// Whether `markings`, a set of DSCP values, was without `dscp`, which it then contains.
+fn is_first_of(markings: &mut u64, dscp: u8) -> bool {
+    let bit = 1 << (dscp & 63);
+    let is_first = *markings & bit == 0;
+    *markings |= bit;
+    is_first
+}
+
 impl RunResult {
+    /// The steps of a run that measured, the first one of each name.
+    pub fn distinct_steps(&self) -> impl Iterator<Item = &StepResult> {
+        let steps = if self.outcome == Outcome::Measured { &self.steps[..] } else { &[] };
+        let is_first = move |(place, step): &(usize, &StepResult)| {
+            !steps[..*place].iter().any(|earlier| earlier.step == step.step)
+        };
+        steps.iter().enumerate().filter(is_first).map(|(_, step)| step)
+    }
+
+    /// The series that count in pooled numbers, with their steps. Each step and marking of a run
+    /// counts once, and only if the orchestrator scheduled the run: a device cannot add weight by
+    /// repeating series or by making runs of its own.
+    pub fn pooled_series(&self) -> impl Iterator<Item = (&StepResult, &SeriesResult)> {
+        let steps = self.distinct_steps().filter(|_| self.run > 0);
+        steps.flat_map(|step| step.distinct_series().map(move |series| (step, series)))
+    }
+
+    /// Removes everything that the plan does not measure: steps of another name or load, markings
+    /// that the step does not probe, repetitions, series of more than [`Self::PROBES_EXCESS`]
+    /// times the probes of the step, and throughput without load.
+    pub fn keep_planned(&mut self, plan: &Plan) {
+        let mut names = BTreeSet::new();
+        self.steps.retain_mut(|step| {
+            let Some(planned) = plan.step(&step.step, step.kind) else { return false };
+            if !names.insert(planned.name.as_str()) {
+                return false;
+            }
+            let (probes_max, mut markings) = (Self::PROBES_EXCESS * planned.probes(), 0);
+            step.series.retain(|series| {
+                planned.classes.contains(&series.dscp)
+                    && series.sent <= probes_max
+                    && is_first_of(&mut markings, series.dscp)
+            });
+            if step.kind == Kind::Latency {
+                (step.goodput_bit_per_s, step.tier_percent) = (None, None);
+            }
+            true
+        });
+    }
+
+    /// A series may have this many times the probes that its step sends, for clocks that differ.
+    pub const PROBES_EXCESS: u64 = 2;
     /// Steps of a run at most.
     pub const STEPS_MAX: usize = 64;
     /// Series of a step at most.
@@ -152,14 +212,18 @@ impl RunResult {
     pub const DELAY_MAX_US: u64 = 3_600_000_000;
     /// Characters of a name at most.
     pub const NAME_MAX: usize = 128;
+    /// Bytes of a name at most: 64 characters of a server's name take up to 256.
+    pub const NAME_BYTES_MAX: usize = 256;
 
     /// What is wrong with it that its type lets through; `None` where nothing is.
     pub fn fault(&self) -> Option<&'static str> {
         let names = [&self.plan, &self.reason, &self.server, &self.version];
         let steps = self.steps.iter().map(|step| &step.step);
         let mut names = names.into_iter().chain(steps);
-        if !names.clone().all(|name| is_within(name, Self::NAME_MAX)) {
-            return Some("a name is longer than 128 characters");
+        let is_short =
+            |name: &String| is_within(name, Self::NAME_MAX) && name.len() <= Self::NAME_BYTES_MAX;
+        if !names.clone().all(is_short) {
+            return Some("a name is longer than 128 characters or 256 bytes");
         }
         if names.any(|name| name.contains('\0')) {
             return Some("a name holds the character 0, which no database takes");

@@ -129,31 +129,26 @@ impl Fold {
             };
             *self.ends.entry(end).or_default() += 1;
         }
-        if result.outcome != Outcome::Measured {
-            return;
-        }
-        for step in &result.steps {
-            for series in &step.series {
-                let key = SumKey {
-                    plan: result.plan.clone(),
-                    cohort: kept.cohort.clone(),
-                    day: kept.day(),
-                    hour: kept.hour(),
-                    tier: kept.attributes.get("tier").unwrap_or_default(),
-                    region: kept.attributes.region.clone(),
-                    firmware: kept.attributes.firmware.clone(),
-                    step: step.step.clone(),
-                    kind: step.kind,
-                    dscp: series.dscp,
-                };
-                let (sum, last) = self.sums.entry(key).or_default();
-                sum.bins.merge(&series.bins);
-                sum.sent += series.sent;
-                sum.lost += series.lost;
-                sum.tests += 1;
-                if last.replace(kept.pseudonym) != Some(kept.pseudonym) {
-                    sum.devices += 1;
-                }
+        for (step, series) in result.pooled_series() {
+            let key = SumKey {
+                plan: result.plan.clone(),
+                cohort: kept.cohort.clone(),
+                day: kept.day(),
+                hour: kept.hour(),
+                tier: kept.attributes.get("tier").unwrap_or_default(),
+                region: kept.attributes.region.clone(),
+                firmware: kept.attributes.firmware.clone(),
+                step: step.step.clone(),
+                kind: step.kind,
+                dscp: series.dscp,
+            };
+            let (sum, last) = self.sums.entry(key).or_default();
+            sum.bins.merge(&series.bins);
+            sum.sent = sum.sent.saturating_add(series.sent);
+            sum.lost = sum.lost.saturating_add(series.lost);
+            sum.tests += 1;
+            if last.replace(kept.pseudonym) != Some(kept.pseudonym) {
+                sum.devices += 1;
             }
         }
     }

@@ -315,6 +315,7 @@ fn device(number: u64) -> Device {
             held_back: None,
             refusals: 0,
             retry_ms: 0,
+            own_ms: 0,
             open: Vec::new(),
         }],
         settle_ms: NOW_MS + 86_400_000,

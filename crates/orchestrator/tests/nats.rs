@@ -16,7 +16,7 @@ use underload_fleet::message::{Numbered, Results};
 use underload_fleet::orchestrator::{Orchestrator, Settings};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
-use underload_fleet::store::{Archive as _, Device, Filter, Needs, Store as _};
+use underload_fleet::store::{Archive as _, Device, Filter, Needs, Schedule, Store as _};
 use underload_orchestrator::nats::{FEEDERS, Fed, Feeder, Inbox, STREAM, SUBJECT};
 use underload_orchestrator::store::{SqliteArchive, SqliteStore};
 
@@ -139,7 +139,16 @@ fn store(folder: &Path) -> SqliteStore {
         request: 1,
         waiting: 0,
         dropped: 0,
-        schedules: Vec::new(),
+        schedules: vec![Schedule {
+            plan: PLAN.to_owned(),
+            run: 1,
+            due_ms: NOW_MS + 86_400_000,
+            held_back: None,
+            refusals: 0,
+            retry_ms: 0,
+            own_ms: 0,
+            open: Vec::new(),
+        }],
         settle_ms: u64::MAX,
         made: 0,
     };

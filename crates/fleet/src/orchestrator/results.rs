@@ -1,22 +1,25 @@
 //! What was measured.
 
 use super::settle::{keep, of_name, stored};
-use super::{Applied, Kind, MADE_EPOCH, Orchestrator, Rejection, Stop, enrolled};
+use super::{
+    Applied, Kind, MADE_EPOCH, Orchestrator, Rejection, START_MS, Stop, enrolled, lasts_ms,
+};
 use crate::device::DeviceId;
 use crate::message::{Numbered, RESULTS_MAX, Results, Stored};
 use crate::outcome::RunResult;
-use crate::plan::{Kind as Load, Step};
+use crate::plan::Kind as Load;
 use crate::store::{Device, Schedule, StoreError, Transaction};
 
 /// Where a result belongs.
+#[derive(Clone, Copy)]
 enum Place {
     /// It is of that open run.
     Open { schedule: usize, run: usize },
-    /// Nobody scheduled it.
-    Alone,
+    /// The device made it while no orchestrator answered; what [`Schedule::own_ms`] becomes.
+    Own { schedule: usize, after_ms: u64 },
     /// Its run has its outcome.
     Known,
-    /// It is of no run of this device.
+    /// It is of no run of this device, or of one more of its own than its plan allows.
     Nowhere,
 }
 
@@ -46,7 +49,7 @@ impl Orchestrator {
     }
 }
 
-/// Keeps a result. Whether it was new; `None` where it is of no run of this device.
+/// Stores what a result shows of its plan. Returns whether it was new; `None` if it is refused.
 fn take(
     tx: &mut dyn Transaction,
     now_ms: u64,
@@ -55,39 +58,32 @@ fn take(
     epoch: u32,
     it: &Numbered,
 ) -> Result<Option<bool>, StoreError> {
-    if !is_as_planned(plans, &it.result) {
-        return Ok(None);
-    }
-    let place = place(device, plans, &it.result);
-    let earliest_ms = match place {
-        Place::Open { schedule, run } => device.schedules[schedule].open[run].given_ms,
-        Place::Alone => device.enrolled_ms,
+    let Some(applied) = of_name(plans, &it.result.plan) else { return Ok(None) };
+    let place = place(device, applied, now_ms, &it.result);
+    let (earliest_ms, latest_ms) = match place {
+        // A run begins within `START_MS`, so that no device moves its runs to one day.
+        Place::Open { schedule, run } => {
+            let given_ms = device.schedules[schedule].open[run].given_ms;
+            (given_ms, now_ms.min(given_ms.saturating_add(START_MS + lasts_ms(&applied.plan))))
+        }
+        Place::Own { .. } => (device.enrolled_ms, now_ms),
         Place::Known => return Ok(Some(false)),
         Place::Nowhere => return Ok(None),
     };
-    // Whatever the device's clock showed: not before it was given, nor in the future.
-    let at_ms = it.result.at_ms.max(earliest_ms).min(now_ms.max(earliest_ms));
-    let result = RunResult { at_ms, ..it.result.clone() };
+    // Whatever the device's clock showed.
+    let at_ms = it.result.at_ms.min(latest_ms).max(earliest_ms);
+    let mut result = RunResult { at_ms, ..it.result.clone() };
+    result.keep_planned(&applied.plan);
     let kept = stored(tx, now_ms, device, plans, (epoch, it.sequence), result)?;
     let is_new = tx.append(&[kept])?.first() == Some(&true);
-    if let Place::Open { schedule, run } = place
-        && is_new
-    {
-        device.schedules[schedule].open.remove(run);
+    if is_new {
+        match place {
+            Place::Open { schedule, run } => drop(device.schedules[schedule].open.remove(run)),
+            Place::Own { schedule, after_ms } => device.schedules[schedule].own_ms = after_ms,
+            Place::Known | Place::Nowhere => {}
+        }
     }
     Ok(Some(is_new))
-}
-
-/// Whether no series has more probes than a step of its plan can send, so that no result weighs
-/// more in a sum than it may: twice as many are let through, for clocks that differ and late ends.
-fn is_as_planned(plans: &[Applied], result: &RunResult) -> bool {
-    let Some(applied) = of_name(plans, &result.plan) else { return true };
-    let of = |step: &Step| {
-        let lasts_ns = (step.warm_up + step.duration).as_nanos();
-        2 * (lasts_ns / step.interval.as_nanos().max(1) + 1)
-    };
-    let most = applied.plan.steps.iter().map(of).max().unwrap_or(0);
-    result.steps.iter().flat_map(|step| &step.series).all(|series| series.sent <= most)
 }
 
 fn check(it: &Results) -> Result<(), Rejection> {
@@ -110,15 +106,18 @@ fn check(it: &Results) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn place(device: &Device, plans: &[Applied], result: &RunResult) -> Place {
-    if result.run == 0 {
-        let has_load = result.steps.iter().any(|step| step.kind != Load::Latency);
-        let is_known = of_name(plans, &result.plan).is_some();
-        return if is_known && !has_load { Place::Alone } else { Place::Nowhere };
-    }
+fn place(device: &Device, applied: &Applied, now_ms: u64, result: &RunResult) -> Place {
     let is_its = |schedule: &Schedule| schedule.plan == result.plan;
     let Some(place) = device.schedules.iter().position(is_its) else { return Place::Nowhere };
     let schedule = &device.schedules[place];
+    if result.run == 0 {
+        let has_load = result.steps.iter().any(|step| step.kind != Load::Latency);
+        let after_ms = schedule.after_own_run(&applied.plan, now_ms);
+        return match after_ms.filter(|_| !has_load) {
+            Some(after_ms) => Place::Own { schedule: place, after_ms },
+            None => Place::Nowhere,
+        };
+    }
     match schedule.open.iter().position(|open| open.run == result.run) {
         Some(run) => Place::Open { schedule: place, run },
         None if result.run < schedule.run => Place::Known,

@@ -5,6 +5,7 @@ use underload_aqm::rng::Rng;
 use super::{Applied, MADE_EPOCH, MADE_MAX, OWED_MS, Orchestrator, millis, span_ms, time};
 use crate::admission::Reason;
 use crate::device::Pseudonym;
+use crate::lease::SKEW_MS;
 use crate::outcome::{Outcome, RunResult};
 use crate::plan::Plan;
 use crate::schedule::{again, next_run};
@@ -20,6 +21,14 @@ pub(super) struct Ended {
     pub reason: &'static str,
 }
 
+const DAY_MS: f64 = 86_400_000.0;
+/// A device may store this many times as many runs of its own as its plan makes due.
+const OWN_EXCESS: f64 = 2.0;
+/// Runs of its own that a device may store at once beyond that rate.
+const OWN_BURST: u64 = 16;
+/// Runs of its own that a device that was away may store at once: more than its spool holds.
+const OWN_SAVED_MAX: u64 = 8_192;
+
 const NOT_ASKED: &str = "the device did not ask in time";
 pub(super) const NOT_HANDED_IN: &str = "no result was handed in";
 
@@ -34,7 +43,25 @@ impl Schedule {
             refusals: 0,
             retry_ms: 0,
             open: Vec::new(),
+            own_ms: now_ms,
         }
+    }
+
+    /// What [`Schedule::own_ms`] is after one more run of the device's own; `None` if that would
+    /// exceed the rate.
+    ///
+    /// While no orchestrator answers a device makes as many runs as its plan makes due. It may
+    /// store [`OWN_EXCESS`] times as many, and [`OWN_BURST`] at once, which a device that follows
+    /// the plan exceeds once in a billion outages.
+    pub(super) fn after_own_run(&self, plan: &Plan, now_ms: u64) -> Option<u64> {
+        let one_ms = (DAY_MS / (OWN_EXCESS * plan.runs_per_day)).max(1.0) as u64;
+        let earliest_ms = now_ms.saturating_sub(one_ms.saturating_mul(OWN_SAVED_MAX));
+        let latest_ms = now_ms.saturating_add(one_ms.saturating_mul(OWN_BURST));
+        // What is later yet is of a clock that was ahead and has been set back.
+        let is_of_now = self.own_ms <= latest_ms.saturating_add(2 * SKEW_MS);
+        let own_ms = if is_of_now { self.own_ms.max(earliest_ms) } else { now_ms };
+        let after_ms = own_ms.saturating_add(one_ms);
+        (after_ms <= latest_ms).then_some(after_ms)
     }
 
     /// On to the next run. It is drawn from when this one was due, whatever became of it, so that
@@ -158,10 +185,11 @@ pub(super) fn settle(
             ended.extend(schedule.settle(applied, now_ms, most, rng));
         }
     }
-    // Of a plan that is over nothing is left to be told; its name does not come back.
+    // The device may still hand in runs of its own that it made before the plan was over.
     device.schedules.retain(|schedule| {
         let ends_ms = of_name(plans, &schedule.plan).map_or(0, Applied::ends_ms);
-        !schedule.open.is_empty() || now_ms < ends_ms || schedule.due_ms < ends_ms
+        let is_waited_for = now_ms < ends_ms.saturating_add(OWED_MS);
+        !schedule.open.is_empty() || is_waited_for || schedule.due_ms < ends_ms
     });
     ended
 }

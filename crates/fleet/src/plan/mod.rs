@@ -128,6 +128,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// Probes of one of its series.
+    pub fn probes(&self) -> u64 {
+        self.duration.as_nanos() / self.interval.as_nanos().max(1) + 1
+    }
+
     /// How long a line is at it.
     pub fn lasts(&self) -> Span {
         self.warm_up + self.duration
@@ -188,6 +193,11 @@ impl Plan {
     /// Whether its last day is over, so that it would measure nothing, milliseconds since 1970.
     pub fn is_over(&self, now_ms: u64) -> bool {
         self.until_ms.is_some_and(|until| now_ms >= until)
+    }
+
+    /// The step of that name and load; `None` if the plan has none.
+    pub fn step(&self, name: &str, kind: Kind) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name && step.kind == kind)
     }
 
     /// How long a run takes.

@@ -133,7 +133,9 @@ pub struct Summed {
     pub until_day: u32,
 }
 
-/// A place that can be asked what was collected. Only [`Outcome::Measured`] counts in sums.
+/// A place that can be asked what was collected. Sums are of [`RunResult::pooled_series`].
+///
+/// [`RunResult::pooled_series`]: crate::outcome::RunResult::pooled_series
 #[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Archive: Send {
     /// How often runs that were due came to each end ([`StoredResult::was_due`]).

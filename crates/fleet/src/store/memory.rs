@@ -8,7 +8,6 @@ use super::{
     PlanRow, Server, Store, StoreError, StoredResult, Sum, Summed, Transaction,
 };
 use crate::device::DeviceId;
-use crate::outcome::Outcome;
 
 /// A store that is gone with its last handle. Handles that were cloned are of the same store, as
 /// several orchestrators of one database are.
@@ -265,19 +264,15 @@ impl Archive for Memory {
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
         let mut sums = BTreeMap::<Vec<String>, (Sum, BTreeSet<DeviceId>)>::new();
         let state = self.state();
-        let is_meant =
-            |kept: &&StoredResult| kept.result.outcome == Outcome::Measured && filter.meets(kept);
-        for kept in state.results.iter().filter(is_meant) {
-            for step in &kept.result.steps {
-                for series in &step.series {
-                    let key: Vec<_> = by.iter().map(|it| it.of(kept, step, series)).collect();
-                    let (sum, devices) = sums.entry(key).or_default();
-                    sum.bins.merge(&series.bins);
-                    sum.sent = sum.sent.saturating_add(series.sent);
-                    sum.lost = sum.lost.saturating_add(series.lost);
-                    sum.tests += 1;
-                    devices.insert(kept.device);
-                }
+        for kept in state.results.iter().filter(|kept| filter.meets(kept)) {
+            for (step, series) in kept.result.pooled_series() {
+                let key: Vec<_> = by.iter().map(|it| it.of(kept, step, series)).collect();
+                let (sum, devices) = sums.entry(key).or_default();
+                sum.bins.merge(&series.bins);
+                sum.sent = sum.sent.saturating_add(series.sent);
+                sum.lost = sum.lost.saturating_add(series.lost);
+                sum.tests += 1;
+                devices.insert(kept.device);
             }
         }
         let row = |(key, (sum, devices)): (_, (Sum, BTreeSet<_>))| Sum {

@@ -57,6 +57,10 @@ pub struct Schedule {
     pub retry_ms: u64,
     /// Runs that were given to the device and that no outcome is known of, rising.
     pub open: Vec<OpenRun>,
+    /// When the device's own runs that were stored would have been due at the rate that they are
+    /// limited to, milliseconds since 1970.
+    #[serde(default)]
+    pub own_ms: u64,
 }
 
 /// A run that a device was given, and whose result it owes.

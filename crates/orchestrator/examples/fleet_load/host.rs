@@ -125,7 +125,7 @@ pub fn serve(directory: &Path) -> anyhow::Result<()> {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 match keeper.roll_up(ROLLED_UP) {
-                    Ok(ROLLED_UP) => {}
+                    Ok(done) if done.has_more => {}
                     _ => std::thread::sleep(KEEPER_PAUSE),
                 }
             }

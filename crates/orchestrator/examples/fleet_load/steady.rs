@@ -91,6 +91,7 @@ fn is_due(device: &mut Device) {
         held_back: None,
         refusals: 0,
         retry_ms: 0,
+        own_ms: 0,
         open: Vec::new(),
     });
 }

@@ -200,6 +200,7 @@ fn has_runs(device: &mut Device) {
         held_back: None,
         refusals: 0,
         retry_ms: 0,
+        own_ms: 0,
         open,
     });
 }

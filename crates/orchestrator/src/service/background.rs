@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::http::{Clock, Tell};
-use crate::store::Housekeeping;
+use crate::store::{Housekeeping, Work};
 
 /// A thread that ends when this is dropped.
 #[derive(Debug)]
@@ -26,17 +26,22 @@ impl Background {
         clock: Clock,
         tell: Tell,
     ) -> std::io::Result<Self> {
-        let stop = Arc::<AtomicBool>::default();
+        let stop = housekeeping.stop_flag();
         let stopped = Arc::clone(&stop);
         let work = move || {
             let mut told = String::new();
             while !stopped.load(Ordering::Relaxed) {
-                let now_ms = clock();
+                let (now_ms, start) = (clock(), Instant::now());
                 let pause = match housekeeping.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        Duration::from_millis(did.next_ms.saturating_sub(now_ms)).min(PAUSE_MAX)
+                        // Uploads get their turn between two transactions that fold results.
+                        let is_folding = matches!(did.what, Work::PutTogether(_));
+                        let least = if is_folding { start.elapsed() } else { Duration::ZERO };
+                        let pause = Duration::from_millis(did.next_ms.saturating_sub(now_ms));
+                        pause.max(least).min(PAUSE_MAX)
                     }
+                    Err(_) if stopped.load(Ordering::Relaxed) => return,
                     // Until it can, questions are answered from the results themselves.
                     Err(error) => {
                         let words = format!("keeping the store in order: {error}");
@@ -62,7 +67,6 @@ impl Drop for Background {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // What it is at takes a second or so.
         let _ = thread.join();
     }
 }

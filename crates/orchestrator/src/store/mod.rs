@@ -21,6 +21,7 @@ mod testing;
 pub use housekeeping::{Did, Housekeeping, Work};
 pub use place::{NotAPlace, Opened, Place};
 pub use postgres::{PostgresArchive, PostgresKeeper, PostgresStore};
+pub use rollup::RolledUp;
 pub use sqlite::{SqliteArchive, SqliteKeeper, SqliteStore};
 
 use serde::Serialize;
@@ -67,5 +68,7 @@ fn attribute_column(name: &str) -> Option<&'static str> {
 
 /// How far results were put together is kept by this name.
 const ROLLED_UP: &str = "rolled up";
+/// The size of the next process's first batch is kept by this name, as a decimal number.
+const BATCH: &str = "roll-up batch";
 /// Where the archive is is kept by this name.
 const LOCATION: &str = "archive";

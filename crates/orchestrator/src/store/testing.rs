@@ -104,6 +104,32 @@ pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
     }
 }
 
+/// A plan that has the series of [`result`].
+pub(super) fn plan() -> PlanRow {
+    let text = "title = \"t\"\nruns_per_day = 6\n[lines]\ncount = 9\n[[tier]]\nup = \"9mbit\"
+        down = \"9mbit\"\n[servers]\ncount = 1\ncapacity = \"1gbit\"
+        [[step]]\nname = \"idle\"\nkind = \"latency\"\nduration = \"5s\"\nclasses = [0, 45]
+        [[step]]\nname = \"up\"\nkind = \"upload\"\nduration = \"5s\"\nclasses = [0, 45]\n";
+    let (name, text) = ("trial".to_owned(), text.to_owned());
+    PlanRow { name, text, applied_ms: START_MS, stopped_ms: None }
+}
+
+/// A result as earlier versions stored it: 64 steps of invented names with 64 series each.
+pub(super) fn with_invented_steps(device: u64, sequence: u64) -> StoredResult {
+    let mut stored = result(device, sequence);
+    let series: Vec<SeriesResult> = (0..64)
+        .map(|dscp| SeriesResult { dscp, ..stored.result.steps[0].series[0].clone() })
+        .collect();
+    stored.result.steps = (0..64)
+        .map(|place| StepResult {
+            step: format!("{device}.{sequence}.{place}"),
+            series: series.clone(),
+            ..stored.result.steps[0].clone()
+        })
+        .collect();
+    stored
+}
+
 /// Keeps results.
 pub(super) fn append(store: &mut dyn Store, results: &[StoredResult]) -> Vec<bool> {
     let mut change = store.begin(&Needs::default()).expect("it begins");

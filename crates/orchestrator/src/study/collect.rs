@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
-use underload_fleet::outcome::{Outcome, SeriesResult, StepResult};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
@@ -85,6 +85,11 @@ impl Collector {
         self
     }
 
+    #[cfg(test)]
+    pub(super) fn cells(&self) -> usize {
+        self.cells
+    }
+
     /// Adds a result.
     pub(super) fn see(&mut self, kept: &StoredResult) {
         self.results += 1;
@@ -108,7 +113,7 @@ impl Collector {
             self.first_ms = Some(self.first_ms.map_or(at_ms, |first| first.min(at_ms)));
             self.last_ms = Some(self.last_ms.map_or(at_ms, |last| last.max(at_ms)));
             open.line.tests += 1;
-            grown = open.line.measured(&self.series, &kept.result.steps, &strata);
+            grown = open.line.measured(&self.series, &kept.result, &strata);
             open.days.add(&mut open.line, &self.series, kept);
         }
         self.cells += grown + open.days.cells();
@@ -207,19 +212,24 @@ pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Opt
 
 /// What adds to a line's sums; gives the bins that it has more than before.
 trait Measured {
-    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], strata: &[usize]) -> usize;
+    fn measured(&mut self, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize;
 }
 
 impl Measured for Line {
-    fn measured(&mut self, names: &[SeriesName], steps: &[StepResult], strata: &[usize]) -> usize {
+    fn measured(&mut self, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize {
         let mut grown = 0;
-        for step in steps {
+        for step in result.distinct_steps() {
             let mut is_known = false;
-            for series in &step.series {
+            for series in step.distinct_series() {
                 let Some(place) = place_of(names, step, series.dscp) else { continue };
                 is_known = true;
                 let new = usize::from(!self.series.contains_key(&place)) * CELLS_OF_ONE;
-                grown += new + add(self.series.entry(place).or_default(), series, strata);
+                let sums = self.series.entry(place).or_default();
+                grown += new + add(sums, series, strata);
+                // Quantiles of all round trips are of scheduled runs, as pages' are.
+                if result.run > 0 {
+                    grown += pool(sums, series);
+                }
             }
             if let Some(percent) = step.tier_percent.filter(|_| is_known) {
                 let (sum, tests) = self.uses.entry(step.step.clone()).or_default();
@@ -231,9 +241,8 @@ impl Measured for Line {
     }
 }
 
+/// Adds a test to a device's own numbers.
 fn add(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize {
-    sums.sent = sums.sent.saturating_add(series.sent);
-    sums.lost = sums.lost.saturating_add(series.lost);
     let groups = sums.strata.len();
     if let (Some(mean), Some(max)) = (series.mean_us, series.max_us) {
         sums.tests += 1;
@@ -245,9 +254,16 @@ fn add(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize 
             *tests += 1;
         }
     }
+    (sums.strata.len() - groups) * CELLS_OF_GROUP
+}
+
+/// Adds the round trips of a test to those of all devices.
+fn pool(sums: &mut LineSeries, series: &SeriesResult) -> usize {
+    sums.sent = sums.sent.saturating_add(series.sent);
+    sums.lost = sums.lost.saturating_add(series.lost);
     let before = sums.bins.len();
     sums.bins = merged(&sums.bins, &series.bins);
-    sums.bins.len() - before + (sums.strata.len() - groups) * CELLS_OF_GROUP
+    sums.bins.len() - before
 }
 
 fn merged(sums: &[(u16, u32)], bins: &Bins) -> Vec<(u16, u32)> {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use underload_fleet::bins::Bins;
+use underload_fleet::outcome::StepResult;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{ClassDays, Line, SeriesName};
 
@@ -55,19 +56,23 @@ impl Days {
             self.late += 1;
             return;
         }
-        let steps = &kept.result.steps;
-        // Latency alone has no lag.
-        if steps.iter().all(|step| step.goodput_bit_per_s.is_none()) {
+        // Latency alone has no lag. Names that the plan does not have would have no end.
+        let is_loaded = |step: &StepResult| {
+            let kind = step.kind.name();
+            kind != IDLE && names.iter().any(|name| name.step == step.step && name.load == kind)
+        };
+        let steps = || kept.result.distinct_steps();
+        if steps().all(|step| step.goodput_bit_per_s.is_none() || !is_loaded(step)) {
             return;
         }
         let mut run = Run { moved: Vec::new(), series: Vec::new() };
-        for step in steps {
-            if let Some(goodput) = step.goodput_bit_per_s {
+        for step in steps() {
+            if let Some(goodput) = step.goodput_bit_per_s.filter(|_| is_loaded(step)) {
                 let most = self.most.entry(step.step.clone()).or_default();
                 *most = goodput.max(*most);
                 run.moved.push((step.step.clone(), goodput));
             }
-            for series in &step.series {
+            for series in step.distinct_series() {
                 let Some(place) = place_of(names, step, series.dscp) else { continue };
                 let count =
                     |(bin, count): (u16, u64)| (bin, u16::try_from(count).unwrap_or(u16::MAX));

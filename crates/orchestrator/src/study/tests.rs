@@ -304,3 +304,47 @@ fn published_numbers_stand_beside_those_of_the_plan_that_repeats_their_study() {
     found.plan = "low-latency-trial".to_owned();
     assert_eq!(published::numbers(&found).len(), 2, "both cohorts have DSCP 45");
 }
+
+#[test]
+fn a_run_of_its_own_counts_for_its_device_and_weighs_nothing_in_pooled_numbers() {
+    let at = |day: u64| (20_000 + day) * DAY_MS;
+    let mut results: Vec<_> =
+        (1..=6).map(|line| run(line, at(0), 30, &[20.0; 10], &[20.0; 10])).collect();
+    for sequence in 0..50 {
+        let mut own = run(2, at(1) + sequence, 30, &[900.0; 10], &[900.0; 10]);
+        own.result.run = 0;
+        results.push(own);
+    }
+    let study = study_of(&results);
+    let upload = study.headline().expect("it was measured");
+    let aqm = upload.cohorts.iter().find(|own| own.cohort == "aqm").expect("it has lines");
+    assert_eq!((aqm.devices, aqm.sent), (3, 30));
+    let p99 = aqm.quantiles.iter().find(|it| it.share > 0.98).and_then(|it| it.ms);
+    assert!(p99.is_some_and(|ms| ms < 21.0), "{p99:?}");
+    near(Some(aqm.mean.median), 20.0);
+    // Of 51 tests of the device one had 20 ms.
+    near(aqm.mean.curve.last().map(|(ms, _)| *ms), (20.0 + 50.0 * 900.0) / 51.0);
+}
+
+#[test]
+fn steps_that_the_plan_does_not_have_take_no_memory_and_repeated_ones_no_weight() {
+    let plan = Plan::parse(PLAN).expect("a plan");
+    let mut collector = collect::Collector::new(&plan, &[]);
+    let mut one = run(1, 20_000 * DAY_MS, 30, &[20.0; 10], &[20.0; 10]);
+    collector.see(&one);
+    let cells = collector.cells();
+    let (step, series) = (one.result.steps[1].clone(), one.result.steps[1].series.clone());
+    for name in 0..1_000 {
+        let invented = |it: u32| StepResult { step: format!("{name}.{it}"), ..step.clone() };
+        let latency = StepResult { kind: Kind::Latency, ..step.clone() };
+        one.result.steps = (0..64).map(invented).chain([latency]).collect();
+        collector.see(&one);
+    }
+    assert_eq!(collector.cells(), cells);
+    let often = StepResult { series: [series.clone(), series].concat(), ..step };
+    one.result.steps = vec![often; 64];
+    collector.see(&one);
+    let lines = collector.finish().lines;
+    let sent = lines.lines[0].series.values().map(|series| series.sent).sum::<u64>();
+    assert_eq!(sent, 4 * 10 + 2 * 10);
+}

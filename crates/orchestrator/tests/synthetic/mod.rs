@@ -195,6 +195,7 @@ fn device(number: u32, rng: &mut Rng) -> Device {
             due_ms: NOW_MS + 3_600_000,
             refusals: 0,
             retry_ms: 0,
+            own_ms: 0,
             held_back: None,
             open: Vec::new(),
         }],

@@ -75,6 +75,7 @@ pub fn device(rng: &mut Rng, id: DeviceId) -> Device {
         held_back: held_back[rng.below(4) as usize],
         refusals: rng.next_u32(),
         retry_ms: LARGEST,
+        own_ms: LARGEST,
         open: open.collect(),
     };
     Device {

@@ -1,11 +1,14 @@
 //! What housekeeping needs of a database.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::StoreError;
 
 use crate::store::files::Location;
+use crate::store::rollup::RolledUp;
 
 /// A result as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +22,15 @@ pub(in crate::store) struct Row {
 
 /// A database whose days are moved. All fail with [`StoreError`], changing nothing.
 pub(in crate::store) trait Base: Send {
-    /// Puts at most about so many results together with those before them; how many it were.
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError>;
+    /// Folds at most `limit` results into the sums, fewer where they are large or the flag of
+    /// [`Self::stop_with`] is set.
+    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError>;
+    /// Gives up what it is folding once this flag is set.
+    fn stop_with(&mut self, flag: &Arc<AtomicBool>);
+    /// How many results the first batch of a process may have; `None` before any was folded.
+    fn batch(&mut self) -> Result<Option<usize>, StoreError>;
+    /// Stores that number.
+    fn put_batch(&mut self, results: usize) -> Result<(), StoreError>;
     /// A number up to which all results that will ever be are there, and put together.
     fn settled(&mut self) -> Result<i64, StoreError>;
     /// The first day and plan after that one that results are there of.

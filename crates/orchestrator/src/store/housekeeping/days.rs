@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use underload_fleet::retention::{Fold, Form, Retention};
 use underload_fleet::store::StoreError;
 
-use super::Work;
+use super::{Work, go_on};
 use crate::store::files::{
     self, Manifest, Numbered, Order, Part, PlanDay, Rows, RunsReader, RunsWriter, Sums,
 };
@@ -18,16 +19,17 @@ pub(super) fn step(
     manifest: &mut Manifest,
     retention: Retention,
     today: u32,
+    stop: &AtomicBool,
 ) -> Result<(Work, Vec<PathBuf>), StoreError> {
     let is_old = |day: &PlanDay| retention.form(day.day, today) == Form::Sums;
     let has_runs = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Runs);
     let old = manifest.days.iter().find(|day| is_old(day) && has_runs(day)).cloned();
     if let Some(day) = old {
-        return add_up(folder, manifest, &day);
+        return add_up(folder, manifest, &day, stop);
     }
     let small = manifest.days.iter().find_map(|day| Some((day.clone(), small_parts(day)?)));
     match small {
-        Some((day, parts)) => merge(folder, manifest, &day, &parts),
+        Some((day, parts)) => merge(folder, manifest, &day, &parts, stop),
         None => Ok((Work::Nothing, Vec::new())),
     }
 }
@@ -56,10 +58,14 @@ fn merge(
     manifest: &mut Manifest,
     day: &PlanDay,
     parts: &[Part],
+    stop: &AtomicBool,
 ) -> Result<(Work, Vec<PathBuf>), StoreError> {
     let file = manifest.name(&day.plan, day.day, Rows::Runs);
     let mut writer = RunsWriter::new(&folder.join(&file))?;
-    in_order(folder, &day.plan, parts, &mut |kept| writer.add(kept))?;
+    in_order(folder, &day.plan, parts, &mut |kept| {
+        go_on(stop)?;
+        writer.add(kept)
+    })?;
     let (of, written) = writer.finish()?;
     let merged = Part::new(file, Rows::Runs, of, written);
     replace(folder, manifest, day, parts, vec![merged])?;
@@ -71,6 +77,7 @@ fn add_up(
     folder: &Path,
     manifest: &mut Manifest,
     day: &PlanDay,
+    stop: &AtomicBool,
 ) -> Result<(Work, Vec<PathBuf>), StoreError> {
     let of = (day.plan.as_str(), day.day);
     let (runs, sums): (Vec<Part>, Vec<Part>) =
@@ -87,7 +94,7 @@ fn add_up(
     let mut fold = Fold::default();
     in_order(folder, &day.plan, &runs, &mut |kept| {
         fold.add(&kept.result);
-        Ok(())
+        go_on(stop)
     })?;
     total.add(&fold);
     let results = runs.iter().map(|part| part.results).sum();

@@ -12,7 +12,9 @@ mod base;
 mod days;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use underload_fleet::retention::{Form, Retention};
 use underload_fleet::store::StoreError;
@@ -21,6 +23,7 @@ pub(super) use base::{Base, Row};
 
 use super::encode;
 use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
+use super::rollup::{Batch, RolledUp};
 
 /// Keeps a store in order, step by step. A program calls [`Housekeeping::step`] in the background
 /// of everything else.
@@ -33,6 +36,11 @@ pub struct Housekeeping {
     /// Up to which number results are all there and put together, as known in this round.
     settled: Option<i64>,
     part: usize,
+    /// Results of the next batch; `None` before the first.
+    batch: Option<usize>,
+    /// What the store has of it for the next process.
+    stored_batch: Option<usize>,
+    stop: Arc<AtomicBool>,
 }
 
 /// The folder that days go to.
@@ -82,7 +90,24 @@ impl Housekeeping {
         retention: Retention,
     ) -> Result<Self, StoreError> {
         let archive = folder.map(|folder| locate(&mut *base, folder)).transpose()?;
-        Ok(Self { base, archive, retention, due_ms: 0, settled: None, part: PART })
+        let stop = Arc::<AtomicBool>::default();
+        base.stop_with(&stop);
+        Ok(Self {
+            base,
+            archive,
+            retention,
+            due_ms: 0,
+            settled: None,
+            part: PART,
+            batch: None,
+            stored_batch: None,
+            stop,
+        })
+    }
+
+    /// A flag that ends a step soon, which then may not have done anything.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 
     /// With parts of so many results, for tests.
@@ -105,8 +130,8 @@ impl Housekeeping {
     /// [`StoreError`]: the piece was not done, nothing is lost and nothing twice. After
     /// [`StoreError::Temporary`] it can be called again, after a minute for example.
     pub fn step(&mut self, now_ms: u64) -> Result<Did, StoreError> {
-        let count = self.base.roll_up(PUT_TOGETHER)?;
-        if count == PUT_TOGETHER {
+        let RolledUp { results: count, has_more } = self.roll_up()?;
+        if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
         }
         if now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(2 * ROUND_MS) {
@@ -125,6 +150,25 @@ impl Housekeeping {
         }
         let what = if count > 0 { Work::PutTogether(count) } else { Work::Nothing };
         Ok(Did { what, next_ms: now_ms.saturating_add(PAUSE_MS) })
+    }
+
+    /// Folds a batch of results. A process that dies while it folds is followed by one that begins
+    /// with half as many, until what is left fits into memory.
+    fn roll_up(&mut self) -> Result<RolledUp, StoreError> {
+        let size = match self.batch {
+            Some(size) => size,
+            None => self.base.batch()?.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX),
+        };
+        let for_next = Batch::size_after_death(size);
+        // One that is a little smaller does as well, and need not be written again and again.
+        if self.stored_batch.is_none_or(|stored| stored > for_next || stored < for_next / 4) {
+            self.base.put_batch(for_next)?;
+            self.stored_batch = Some(for_next);
+        }
+        let start = Instant::now();
+        let done = self.base.roll_up(size)?;
+        self.batch = Some(Batch::next_size(size, done, start.elapsed()));
+        Ok(done)
     }
 
     fn archive_step(&mut self, now_ms: u64) -> Result<Work, StoreError> {
@@ -147,7 +191,8 @@ impl Housekeeping {
         if moved != Work::Nothing {
             return Ok(moved);
         }
-        let (done, replaced) = days::step(&folder, &mut manifest, self.retention, today)?;
+        let (done, replaced) =
+            days::step(&folder, &mut manifest, self.retention, today, &self.stop)?;
         if let Some(archive) = &mut self.archive {
             archive.garbage.extend(replaced);
         }
@@ -217,7 +262,7 @@ impl Housekeeping {
         let rows = self.base.results((plan, day), (moved, settled), self.part)?;
         let Some(last) = rows.iter().map(|row| row.number).max() else { return Ok(Work::Nothing) };
         let count = rows.len();
-        let part = write_part(folder, manifest, (plan, day), &rows)?;
+        let part = write_part(folder, manifest, (plan, day), &rows, &self.stop)?;
         let known = manifest.day_mut(plan, day);
         known.up_to = last;
         known.parts.push(part);
@@ -238,6 +283,7 @@ fn write_part(
     manifest: &mut Manifest,
     (plan, day): (&str, u32),
     rows: &[Row],
+    stop: &AtomicBool,
 ) -> Result<Part, StoreError> {
     // Bytes take a tenth of the memory of what they are read as.
     let order = |row: &Row| {
@@ -250,6 +296,7 @@ fn write_part(
     let file = manifest.name(plan, day, Rows::Runs);
     let mut writer = RunsWriter::new(&folder.join(&file))?;
     for (_, place) in places {
+        go_on(stop)?;
         let row = &rows[place];
         let result = encode::decode(row.device, &row.body)?;
         writer.add(&Numbered { number: row.number, result })?;
@@ -294,12 +341,18 @@ fn locate(base: &mut dyn Base, folder: &Path) -> Result<Archive, StoreError> {
     Ok(Archive { folder, garbage: Vec::new(), is_swept: false })
 }
 
+/// Ends a piece of work that is to stop; what it has written is removed by the next one.
+fn go_on(stop: &AtomicBool) -> Result<(), StoreError> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(StoreError::Temporary { what: "told to stop".to_owned() });
+    }
+    Ok(())
+}
+
 fn temporary(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Temporary { what: format!("{}: {error}", path.display()) }
 }
 
-/// Results that are put together at a time.
-const PUT_TOGETHER: usize = 4_096;
 /// Results of a part: as bytes they take tens of megabytes.
 const PART: usize = 32_768;
 /// Results that are deleted with one change: uploads wait for some milliseconds.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 
 use tempfile::TempDir;
@@ -351,7 +351,7 @@ fn world() -> World {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folder = folder.expect("a folder");
     let store = sqlite(&folder, &many(4, 3));
-    store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up");
+    while store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up").has_more {}
     let before = answers(&mut store.archive().expect("an archive"));
     World { folder, before }
 }
@@ -477,8 +477,17 @@ impl Failing {
 }
 
 impl Base for Failing {
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
         self.pass(|base| base.roll_up(limit))
+    }
+    fn stop_with(&mut self, flag: &Arc<AtomicBool>) {
+        self.base.stop_with(flag);
+    }
+    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
+        self.pass(|base| base.batch())
+    }
+    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
+        self.pass(|base| base.put_batch(results))
     }
     fn settled(&mut self) -> Result<i64, StoreError> {
         self.pass(|base| base.settled())
@@ -533,6 +542,98 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
             }
         }
     }
+}
+
+#[test]
+fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = sqlite(&folder, &many(40, 3));
+    // A process that is killed while it folds has said before how its successor begins.
+    let mut sizes = Vec::new();
+    for _ in 0..14 {
+        let mut housekeeping = keeper(&store, HALF);
+        housekeeping.base = Box::new(Killed(store.keeper().expect("a keeper")));
+        let step = std::panic::AssertUnwindSafe(|| housekeeping.step(after_days(1)));
+        let killed = std::panic::catch_unwind(step).expect_err("it dies");
+        sizes.push(*killed.downcast::<usize>().expect("the size of its batch"));
+    }
+    let halves = std::iter::successors(Some(4_096_usize), |size| Some((size / 2).max(1)));
+    assert_eq!(sizes, halves.take(14).collect::<Vec<_>>());
+    // The next one begins with one result, and with more of them where that goes well.
+    let mut housekeeping = keeper(&store, HALF);
+    let mut done = Vec::new();
+    while done.iter().sum::<usize>() < 120 {
+        let Did { what: Work::PutTogether(count), .. } =
+            housekeeping.step(after_days(1)).expect("it steps")
+        else {
+            panic!("results wait");
+        };
+        done.push(count);
+    }
+    assert_eq!(done[0], 1);
+    assert!(done.iter().max() > Some(&8), "{done:?}");
+}
+
+/// A database whose process is killed as it folds a batch.
+struct Killed(crate::store::SqliteKeeper);
+
+impl Base for Killed {
+    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
+        // Not a message that a log shows.
+        std::panic::resume_unwind(Box::new(limit))
+    }
+    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
+        self.0.batch()
+    }
+    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
+        self.0.put_batch(results)
+    }
+    fn stop_with(&mut self, _: &Arc<AtomicBool>) {}
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn day_after(
+        &mut self,
+        _: Option<&(u32, String)>,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn results(&mut self, _: (&str, u32), _: (i64, i64), _: usize) -> Result<Vec<Row>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn delete(&mut self, _: (&str, u32), _: i64, _: usize) -> Result<usize, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn location(&mut self) -> Result<Option<Location>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn put_location(&mut self, _: &Location) -> Result<(), StoreError> {
+        unreachable!("it dies before")
+    }
+    fn count_from(&mut self, _: i64) -> Result<(), StoreError> {
+        unreachable!("it dies before")
+    }
+    fn root(&self) -> Option<&Path> {
+        None
+    }
+}
+
+#[test]
+fn who_is_told_to_stop_folds_and_moves_nothing_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = sqlite(&folder, &many(40, 30));
+    let mut housekeeping = keeper(&store, HALF);
+    housekeeping.stop_flag().store(true, Ordering::Relaxed);
+    let did = housekeeping.step(after_days(5)).expect("it steps");
+    assert_eq!(did.what, Work::PutTogether(0));
+    // Where all are folded a day would be moved next.
+    while store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up").has_more {}
+    let stopped = housekeeping.step(after_days(5)).expect_err("a part is not written");
+    assert!(stopped.to_string().contains("told to stop"), "{stopped}");
+    let mut archive = store.archive().expect("an archive");
+    let before = answers(&mut archive);
+    run_down(&mut keeper(&store, HALF), after_days(5));
+    assert_eq!((in_database(&folder), answers(&mut archive)), (2 * 240, before));
 }
 
 #[test]

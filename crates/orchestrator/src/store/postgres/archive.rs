@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use postgres::Row;
 use postgres::types::ToSql;
@@ -12,22 +13,33 @@ use underload_fleet::store::{
 };
 
 use super::base::location;
-use super::session::{Session, Source, told};
+use super::session::{Session, Source, Values, told};
 use super::transaction::{DEVICE, body_of, device_of, id_of, to_limit};
 use crate::store::files::{Files, Numbered};
-use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
-use crate::store::{ROLLED_UP, attribute_column, encode};
+use crate::store::rollup::{CellBytes, Key, Level, Part, Planned, Question, RUNS, SERIES};
+use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 
 /// Answers questions about a store and changes nothing.
 pub struct PostgresArchive {
     source: Source,
     session: Option<Session>,
+    planned: Arc<Planned>,
 }
 
 impl PostgresArchive {
     pub(super) fn new(source: Source) -> Result<Self, StoreError> {
         let session = source.open()?;
-        Ok(Self { source, session: Some(session) })
+        Ok(Self { source, session: Some(session), planned: Arc::default() })
+    }
+
+    /// A question about the series that the plans have.
+    fn question<'a>(
+        &mut self,
+        filter: &'a Filter,
+        by: &'a [Dimension],
+    ) -> Result<Question<'a>, StoreError> {
+        self.planned = planned(self.source.session(&mut self.session)?, &self.planned)?;
+        Ok(Question::new(filter, by).of(Arc::clone(&self.planned)))
     }
 
     /// Asks within one view of the store, which writers do not change meanwhile.
@@ -56,7 +68,7 @@ impl PostgresArchive {
 
 impl Archive for PostgresArchive {
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
-        let mut question = Question::new(filter, &[]);
+        let mut question = self.question(filter, &[])?;
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
                 question.add_run(stored, None);
@@ -66,20 +78,19 @@ impl Archive for PostgresArchive {
         };
         self.ask(|view| {
             let keys = keys(view, RUNS, &mut question)?;
-            for (_, hour, key, cell) in cells(view, level, RUNS, filter)? {
-                if let Some((key, _)) = keys.get(&key)
-                    && question.means_hour(hour, level)
-                {
-                    question.add_runs(key, &cell)?;
+            visit_cells(view, level, RUNS, filter, &keys, |(_, hour, (key, _)), cell| {
+                if question.means_hour(hour, level) {
+                    question.add_runs(key, cell)?;
                 }
-            }
+                Ok(())
+            })?;
             visit_late(view, filter, &mut |stored, number| question.add_run(stored, number))?;
             Ok(question.outcomes())
         })
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
-        let mut question = Question::new(filter, by);
+        let mut question = self.question(filter, by)?;
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
                 question.add_result(stored, None);
@@ -89,14 +100,12 @@ impl Archive for PostgresArchive {
         };
         self.ask(|view| {
             let keys = keys(view, SERIES, &mut question)?;
-            for (day, hour, key, cell) in cells(view, level, SERIES, filter)? {
-                match keys.get(&key) {
-                    Some((_, line)) if question.means_hour(hour, level) => {
-                        question.add_cell((*line, day, hour), &cell)?;
-                    }
-                    _ => {}
+            visit_cells(view, level, SERIES, filter, &keys, |(day, hour, (_, line)), cell| {
+                if question.means_hour(hour, level) {
+                    question.add_cell((*line, day, hour), cell)?;
                 }
-            }
+                Ok(())
+            })?;
             visit_late(view, filter, &mut |stored, number| question.add_result(stored, number))?;
             Ok(question.sums())
         })
@@ -179,9 +188,11 @@ impl Archive for PostgresArchive {
             return Ok(());
         }
         self.ask(|view| {
-            visit_results(view, filter, 0, &mut |number, stored| {
-                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, number));
-                is_shown || !filter.meets(stored) || see(stored)
+            visit_results(view, filter, (i64::MIN, 0), &mut |_, page| {
+                Ok(page.iter().all(|(number, stored)| {
+                    let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
+                    is_shown || !filter.meets(stored) || see(stored)
+                }))
             })
         })
     }
@@ -240,10 +251,22 @@ fn condition(filter: &Filter, first: usize) -> Option<Condition<'_>> {
     Some((condition, values))
 }
 
-/// The first transaction whose results were not put together with others.
-pub(super) fn rolled_up(session: &mut Session) -> Result<i64, StoreError> {
-    let rows = session.rows("SELECT change FROM progress WHERE name = $1", &[&ROLLED_UP])?;
-    rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)
+/// The plans of a store: those that are known, if they are the same.
+pub(super) fn planned(
+    session: &mut Session,
+    known: &Arc<Planned>,
+) -> Result<Arc<Planned>, StoreError> {
+    let rows = session.rows("SELECT body FROM plans ORDER BY name", &[])?;
+    let rows: Vec<PlanRow> = rows.iter().map(body_of).collect::<Result<_, _>>()?;
+    Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
+}
+
+/// The last result that was folded, by its transaction and number; results come in that order.
+pub(super) fn rolled_up(session: &mut Session) -> Result<(i64, i64), StoreError> {
+    let sql = "SELECT change, number FROM progress WHERE name = $1";
+    let rows = session.rows(sql, &[&ROLLED_UP])?;
+    let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.first().map_or(Ok((0, 0)), pair).map_err(told)
 }
 
 /// The numbers that stand for devices in sets.
@@ -264,46 +287,66 @@ pub(super) fn numbers(
 }
 
 /// Keys by their numbers that a question means, with the line of the answer.
-fn keys(
-    view: &mut Session,
-    kind: i16,
-    question: &mut Question<'_>,
-) -> Result<HashMap<i64, (Key, u32)>, StoreError> {
-    let mut keys = HashMap::new();
-    for row in view.rows("SELECT body, number FROM keys", &[])? {
-        let key: Key = body_of(&row)?;
-        if key.of.number() != kind {
-            continue;
+type Keys = HashMap<i64, (Key, u32)>;
+
+fn keys(view: &mut Session, kind: i16, question: &mut Question<'_>) -> Result<Keys, StoreError> {
+    let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
+    let (mut keys, mut after) = (HashMap::new(), i64::MIN);
+    loop {
+        let rows = view.rows(sql, &[&after, &PAGE])?;
+        for row in &rows {
+            after = row.try_get(0).map_err(told)?;
+            let key: Key = from_json(row.try_get(1).map_err(told)?)?;
+            if key.of.number() != kind {
+                continue;
+            }
+            if let Part::Line(line) = question.part(&key) {
+                keys.insert(after, (key, line));
+            }
         }
-        if let Part::Line(line) = question.part(&key) {
-            keys.insert(row.try_get(1).map_err(told)?, (key, line));
+        if (rows.len() as i64) < PAGE {
+            return Ok(keys);
         }
     }
-    Ok(keys)
 }
 
-/// A cell with its day, hour and the number of its key.
-type StoredCell = (u32, u8, i64, CellBytes);
-
-/// The cells of a level in the days of a filter.
-fn cells(
+/// Shows the cells of a level in the days of a filter that have one of these keys: day, hour, key.
+fn visit_cells(
     view: &mut Session,
     level: Level,
     kind: i16,
     filter: &Filter,
-) -> Result<Vec<StoredCell>, StoreError> {
+    keys: &Keys,
+    mut see: impl FnMut((u32, u8, &(Key, u32)), &CellBytes) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let sql = "SELECT day, hour, key, tests, sent, lost, bins, devices FROM sums
-        WHERE level = $1 AND kind = $2 AND day >= $3 AND day < $4";
+        WHERE level = $1 AND kind = $2 AND day >= $3 AND day < $4
+            AND (day, hour, key) > ($5, $6, $7) AND key = ANY($8)
+        ORDER BY day, hour, key LIMIT $9";
     let (from, until) = days(filter);
-    let cell = |row: &Row| {
-        let (day, hour): (i64, i16) = (row.try_get(0)?, row.try_get(1)?);
-        let (tests, sent, lost) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
-        let (bins, devices) = (row.try_get(6)?, row.try_get(7)?);
-        let cell = CellBytes { bins, devices, sent, lost, tests };
-        Ok((day as u32, hour as u8, row.try_get(2)?, cell))
-    };
-    let rows = view.rows(sql, &[&level.number(), &kind, &from, &until])?;
-    rows.iter().map(cell).collect::<Result<_, _>>().map_err(told)
+    let numbers: Vec<i64> = keys.keys().copied().collect();
+    let mut after: (i64, i16, i64) = (i64::MIN, 0, 0);
+    loop {
+        let values: Values<'_> =
+            &[&level.number(), &kind, &from, &until, &after.0, &after.1, &after.2, &numbers, &PAGE];
+        let rows = view.rows(sql, values)?;
+        for row in &rows {
+            let read = || {
+                let place: (i64, i16, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                let (tests, sent, lost) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+                let (bins, devices) = (row.try_get(6)?, row.try_get(7)?);
+                Ok((place, CellBytes { bins, devices, sent, lost, tests }))
+            };
+            let (place, cell) = read().map_err(told)?;
+            after = place;
+            if let Some(key) = keys.get(&place.2) {
+                see((place.0 as u32, place.1 as u8, key), &cell)?;
+            }
+        }
+        if (rows.len() as i64) < PAGE {
+            return Ok(());
+        }
+    }
 }
 
 /// Shows results that were not put together with others yet, each with the number of its device.
@@ -312,47 +355,58 @@ fn visit_late(
     filter: &Filter,
     see: &mut dyn FnMut(&StoredResult, Option<u32>),
 ) -> Result<(), StoreError> {
-    let from = rolled_up(view)?;
-    let mut late = Vec::new();
-    visit_results(view, filter, from, &mut |_, stored| {
-        late.push(stored.clone());
-        true
-    })?;
-    let devices: BTreeSet<DeviceId> = late.iter().map(|stored| stored.device).collect();
-    let numbers = numbers(view, &devices)?;
-    for stored in &late {
-        see(stored, numbers.get(&stored.device).copied());
-    }
-    Ok(())
+    let after = rolled_up(view)?;
+    visit_results(view, filter, after, &mut |view, page| {
+        let devices: BTreeSet<DeviceId> = page.iter().map(|(_, stored)| stored.device).collect();
+        let numbers = numbers(view, &devices)?;
+        for (_, stored) in page {
+            see(stored, numbers.get(&stored.device).copied());
+        }
+        Ok(true)
+    })
 }
 
-/// Shows results of the plan and the days of a filter of that transaction and later ones, in the
-/// order in which they came, until `see` says false.
+/// Results with their numbers.
+type Page = [(i64, StoredResult)];
+
+/// Shows pages of results of the plan and the days of a filter after the one of that transaction
+/// and number, in the order in which they came, until `see` says false.
 fn visit_results(
     view: &mut Session,
     filter: &Filter,
-    from_change: i64,
-    see: &mut dyn FnMut(i64, &StoredResult) -> bool,
+    (from_change, from_number): (i64, i64),
+    see: &mut dyn FnMut(&mut Session, &Page) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let sql = "SELECT number, device, body FROM results WHERE number > $1 AND change >= $2
-        AND day + 0 >= $3 AND day + 0 < $4 AND ($5::text IS NULL OR plan = $5)
-        ORDER BY number LIMIT $6";
+    let sql = "SELECT number, device, body FROM (
+            SELECT *, sum(length(body)) OVER (ORDER BY number) - length(body) AS before
+            FROM (
+                SELECT number, device, body FROM results
+                WHERE number > $1 AND (change, number) > ($2, $3)
+                    AND day + 0 >= $4 AND day + 0 < $5 AND ($6::text IS NULL OR plan = $6)
+                ORDER BY number LIMIT $7
+            ) first
+        ) measured WHERE before < $8 ORDER BY number";
     let (from, until) = days(filter);
     // The sum keeps the planner from the index of days, for each page of which it would sort all.
     // Where the tail is asked for, the planner must not walk through all numbers to get there.
-    let first = "SELECT coalesce(min(number), 1) - 1 FROM results WHERE change >= $1";
-    let row = view.rows(first, &[&from_change])?;
+    let first = "SELECT coalesce(min(number), 1) - 1 FROM results
+        WHERE (change, number) > ($1, $2)";
+    let row = view.rows(first, &[&from_change, &from_number])?;
     let mut after: i64 = row.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)?;
     loop {
-        let rows = view.rows(sql, &[&after, &from_change, &from, &until, &filter.plan, &PAGE])?;
-        for row in &rows {
-            after = row.try_get(0).map_err(told)?;
+        let values: Values<'_> =
+            &[&after, &from_change, &from_number, &from, &until, &filter.plan, &PAGE, &PAGE_BYTES];
+        let result = |row: &Row| {
             let device = id_of(row.try_get(1).map_err(told)?)?;
-            if !see(after, &encode::decode(device, row.try_get(2).map_err(told)?)?) {
-                return Ok(());
-            }
-        }
-        if (rows.len() as i64) < PAGE {
+            let stored = encode::decode(device, row.try_get(2).map_err(told)?)?;
+            Ok((row.try_get(0).map_err(told)?, stored))
+        };
+        let rows = view.rows(sql, values)?;
+        let page: Vec<(i64, StoredResult)> =
+            rows.iter().map(result).collect::<Result<_, StoreError>>()?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = *last;
+        if !see(view, &page)? {
             return Ok(());
         }
     }
@@ -362,5 +416,7 @@ fn days(filter: &Filter) -> (i64, i64) {
     (filter.from_day.map_or(0, i64::from), filter.until_day.map_or(i64::MAX, i64::from))
 }
 
-/// Results that are read at a time.
+/// Rows that are read at a time.
 const PAGE: i64 = 2_000;
+/// Bytes of results that are read at a time, and those of one more.
+const PAGE_BYTES: i64 = 1 << 20;

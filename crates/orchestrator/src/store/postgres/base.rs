@@ -1,6 +1,8 @@
 //! What housekeeping does with the database.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,11 +15,25 @@ use super::session::{Session, told};
 use super::transaction::{id_of, to_limit};
 use crate::store::files::Location;
 use crate::store::housekeeping::{Base, Row};
-use crate::store::{LOCATION, from_json, to_json};
+use crate::store::rollup::RolledUp;
+use crate::store::{BATCH, LOCATION, from_json, to_json};
 
 impl Base for PostgresKeeper {
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
         Self::roll_up(self, limit)
+    }
+
+    fn stop_with(&mut self, flag: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(flag);
+    }
+
+    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
+        let value = setting(self.session()?, BATCH)?;
+        value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
+    }
+
+    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
+        put_setting(self.session()?, BATCH, &to_json(&results)?)
     }
 
     fn settled(&mut self) -> Result<i64, StoreError> {
@@ -34,9 +50,10 @@ impl Base for PostgresKeeper {
             }
             sleep(Duration::from_millis(5));
         }
-        let from = rolled_up(session)?;
-        let sql = "SELECT coalesce(min(number) - 1, $2) FROM results WHERE change >= $1";
-        let rows = session.rows(sql, &[&from, &last])?;
+        let (change, number) = rolled_up(session)?;
+        let sql = "SELECT coalesce(min(number) - 1, $3) FROM results
+            WHERE (change, number) > ($1, $2)";
+        let rows = session.rows(sql, &[&change, &number, &last])?;
         let put_together: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)?;
         Ok(last.min(put_together))
     }
@@ -93,10 +110,7 @@ impl Base for PostgresKeeper {
     }
 
     fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
-        let sql = "INSERT INTO settings (name, value) VALUES ($1, $2)
-            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        let value = to_json(location)?.into_bytes();
-        self.session()?.change(sql, &[&LOCATION, &value]).map(drop)
+        put_setting(self.session()?, LOCATION, &to_json(location)?)
     }
 
     fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
@@ -127,11 +141,20 @@ fn number(session: &mut Session, sql: &str) -> Result<i64, StoreError> {
     rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(told)
 }
 
+fn setting(session: &mut Session, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let rows = session.rows("SELECT value FROM settings WHERE name = $1", &[&name])?;
+    rows.first().map(|row| row.try_get(0)).transpose().map_err(told)
+}
+
+fn put_setting(session: &mut Session, name: &str, value: &str) -> Result<(), StoreError> {
+    let sql = "INSERT INTO settings (name, value) VALUES ($1, $2)
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    session.change(sql, &[&name, &value.as_bytes()]).map(drop)
+}
+
 /// Where the store's archive is, if it has one.
 pub(super) fn location(session: &mut Session) -> Result<Option<Location>, StoreError> {
-    let rows = session.rows("SELECT value FROM settings WHERE name = $1", &[&LOCATION])?;
-    let value: Option<Vec<u8>> =
-        rows.first().map(|row| row.try_get(0)).transpose().map_err(told)?;
+    let value = setting(session, LOCATION)?;
     value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
 }
 

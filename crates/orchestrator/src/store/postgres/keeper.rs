@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use postgres::Row;
+use postgres::Row as SqlRow;
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{StoreError, StoredResult};
+use underload_fleet::store::StoreError;
 
-use super::archive::numbers;
+use super::archive::{numbers, planned};
 use super::session::{Session, Source, told};
 use super::transaction::{id_of, to_limit};
-use crate::store::rollup::{Cell, CellBytes, Key, Place, Rollup};
+use crate::store::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup};
 use crate::store::{ROLLED_UP, encode, to_json};
 
 /// Puts results of a store together. Every orchestrator may have one: whoever comes while another
@@ -18,33 +20,36 @@ use crate::store::{ROLLED_UP, encode, to_json};
 pub struct PostgresKeeper {
     source: Source,
     session: Option<Session>,
+    planned: Arc<Planned>,
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 impl PostgresKeeper {
     pub(super) fn new(source: Source) -> Result<Self, StoreError> {
         let session = source.open()?;
-        Ok(Self { source, session: Some(session) })
+        let (planned, stop) = (Arc::default(), Arc::default());
+        Ok(Self { source, session: Some(session), planned, stop })
     }
 
     pub(super) fn session(&mut self) -> Result<&mut Session, StoreError> {
         self.source.session(&mut self.session)
     }
 
-    /// Puts about so many results together with those before them, whole transactions of them. The
-    /// number that it was; 0 also while another keeper is at work.
+    /// Folds at most `limit` results into the sums, fewer where they are large; none while another
+    /// keeper is at work.
     ///
     /// # Errors
     /// [`StoreError`]; nothing has changed then.
-    pub fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+    pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
         let session = self.source.session(&mut self.session)?;
+        self.planned = planned(session, &self.planned)?;
         session.batch("BEGIN")?;
-        let done = roll_up(session, limit);
-        if done.is_err() {
-            session.roll_back();
-        } else {
-            session.batch("COMMIT")?;
+        let done = roll_up(session, Batch::of(limit), &self.planned, &self.stop);
+        match done {
+            Ok(Some(_)) => session.batch("COMMIT")?,
+            _ => session.roll_back(),
         }
-        done
+        done.map(|done| done.unwrap_or(RolledUp { results: 0, has_more: true }))
     }
 }
 
@@ -54,48 +59,78 @@ impl fmt::Debug for PostgresKeeper {
     }
 }
 
-fn roll_up(session: &mut Session, limit: usize) -> Result<usize, StoreError> {
-    let sql = "SELECT change FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
+/// A result as it is stored.
+struct Row {
+    change: i64,
+    number: i64,
+    device: DeviceId,
+    body: Vec<u8>,
+}
+
+/// Folds a batch. Returns `None` if it is to stop.
+fn roll_up(
+    session: &mut Session,
+    batch: Batch,
+    planned: &Arc<Planned>,
+    stop: &AtomicBool,
+) -> Result<Option<RolledUp>, StoreError> {
+    let sql = "SELECT change, number FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
     let claimed = session.rows(sql, &[&ROLLED_UP])?;
-    let Some(row) = claimed.first() else { return Ok(0) };
-    let from: i64 = row.try_get(0).map_err(told)?;
-    let until = until(session, from, limit)?;
-    let results = results(session, from, until)?;
-    if !results.is_empty() {
-        let devices: BTreeSet<DeviceId> = results.iter().map(|stored| stored.device).collect();
-        let numbers = number_devices(session, &devices)?;
-        let mut rollup = Rollup::default();
-        for stored in &results {
-            if let Some(number) = numbers.get(&stored.device) {
-                rollup.add(stored, *number);
-            }
+    let Some(row) = claimed.first() else { return Ok(Some(RolledUp::default())) };
+    let after = (row.try_get(0).map_err(told)?, row.try_get(1).map_err(told)?);
+    let rows = rows(session, after, batch)?;
+    let devices: BTreeSet<DeviceId> = rows.iter().map(|row| row.device).collect();
+    let numbers = number_devices(session, &devices)?;
+    let mut rollup = Rollup::of(Arc::clone(planned));
+    let mut results = 0_usize;
+    for row in &rows {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        write_cells(session, &rollup.finish())?;
+        if results > 0 && rollup.cells() >= batch.cells {
+            break;
+        }
+        let stored = encode::decode(row.device, &row.body)?;
+        if let Some(number) = numbers.get(&row.device) {
+            rollup.add(&stored, *number);
+        }
+        results += 1;
     }
-    session.change("UPDATE progress SET change = $2 WHERE name = $1", &[&ROLLED_UP, &until])?;
-    Ok(results.len())
-}
-
-/// The transaction before which all are over, or an earlier one that about so many results come
-/// before.
-fn until(session: &mut Session, from: i64, limit: usize) -> Result<i64, StoreError> {
-    // At most as many transactions as results, and always one.
-    let sql = "SELECT least(
-            pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-            (SELECT max(change) + 1 FROM (
-                SELECT change FROM results WHERE change >= $1 ORDER BY change LIMIT $2) first))";
-    let rows = session.rows(sql, &[&from, &to_limit(limit.max(1))])?;
-    let until: Option<i64> = rows.first().map_or(Ok(None), |row| row.try_get(0)).map_err(told)?;
-    Ok(until.unwrap_or(from).max(from))
-}
-
-fn results(session: &mut Session, from: i64, until: i64) -> Result<Vec<StoredResult>, StoreError> {
-    let sql = "SELECT device, body FROM results WHERE change >= $1 AND change < $2";
-    let result = |row: &Row| {
-        let device = id_of(row.try_get(0).map_err(told)?)?;
-        encode::decode(device, row.try_get(1).map_err(told)?)
+    let Some(last) = results.checked_sub(1).and_then(|last| rows.get(last)) else {
+        return Ok(Some(RolledUp::default()));
     };
-    session.rows(sql, &[&from, &until])?.iter().map(result).collect()
+    write_cells(session, &rollup.finish())?;
+    let sql = "UPDATE progress SET change = $2, number = $3 WHERE name = $1";
+    session.change(sql, &[&ROLLED_UP, &last.change, &last.number])?;
+    let bytes: usize = rows.iter().map(|row| row.body.len()).sum();
+    let is_full = rows.len() >= batch.results || bytes >= batch.bytes;
+    Ok(Some(RolledUp { results, has_more: is_full || results < rows.len() }))
+}
+
+/// The results of a batch: of transactions before which all are over, after the last result that
+/// was folded.
+fn rows(
+    session: &mut Session,
+    (change, number): (i64, i64),
+    batch: Batch,
+) -> Result<Vec<Row>, StoreError> {
+    let sql = "SELECT change, number, device, body FROM (
+            SELECT *, sum(length(body)) OVER (ORDER BY change, number)
+                - length(body) AS before
+            FROM (
+                SELECT change, number, device, body FROM results
+                WHERE (change, number) > ($1, $2)
+                    AND change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+                ORDER BY change, number LIMIT $3
+            ) first
+        ) measured WHERE before < $4 ORDER BY change, number";
+    let row = |row: &SqlRow| {
+        let (change, number) = (row.try_get(0).map_err(told)?, row.try_get(1).map_err(told)?);
+        let device = id_of(row.try_get(2).map_err(told)?)?;
+        Ok(Row { change, number, device, body: row.try_get(3).map_err(told)? })
+    };
+    let (results, bytes) = (to_limit(batch.results), to_limit(batch.bytes));
+    session.rows(sql, &[&change, &number, &results, &bytes])?.iter().map(row).collect()
 }
 
 /// The numbers of devices; those that have none get one.
@@ -123,7 +158,7 @@ fn number_keys(
     let sql = "SELECT body, number FROM keys WHERE body = ANY($1)";
     let read = |session: &mut Session| -> Result<BTreeMap<String, i64>, StoreError> {
         let rows = session.rows(sql, &[&bodies])?;
-        let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        let pair = |row: &SqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
         rows.iter().map(pair).collect::<Result<_, _>>().map_err(told)
     };
     let mut known = read(session)?;

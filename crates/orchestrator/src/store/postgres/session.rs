@@ -136,8 +136,11 @@ impl Session {
             self.batch(include_str!("tables.sql"))?;
             self.batch(&format!("INSERT INTO underload_version VALUES ({VERSION})"))?;
         }
-        if version == 1 {
-            self.batch(TO_VERSION_2)?;
+        if (1..VERSION).contains(&version) {
+            let changes = [(1, TO_VERSION_2), (2, TO_VERSION_3)];
+            for (_, change) in changes.iter().filter(|(from, _)| *from >= version) {
+                self.batch(change)?;
+            }
             self.batch(&format!("UPDATE underload_version SET version = {VERSION}"))?;
         }
         self.batch(MOVED)?;
@@ -188,12 +191,17 @@ const MIGRATION: i64 = 0x756e_6465_726c_6f61;
 const MOVED: &str = "DO $$ BEGIN
     IF (SELECT min(change) FROM progress) > pg_current_xact_id()::text::bigint THEN
         UPDATE results SET change = CASE
-            WHEN change < (SELECT min(change) FROM progress) THEN -1 ELSE 0 END;
-        UPDATE progress SET change = 0;
+            WHEN (results.change, results.number) <= (progress.change, progress.number) THEN -1
+            ELSE 0 END
+        FROM progress;
+        UPDATE progress SET change = 0, number = 0;
     END IF;
 END $$";
 /// Version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
+/// Results of one transaction can be folded in parts.
+const TO_VERSION_3: &str =
+    "ALTER TABLE progress ADD COLUMN IF NOT EXISTS number bigint NOT NULL DEFAULT 0";
 /// Results are found by their day and plan, so that days can be moved to files.
 const TO_VERSION_2: &str =
     "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";

@@ -102,6 +102,11 @@ CREATE TABLE sums (
 );
 ALTER TABLE sums ALTER COLUMN bins SET STORAGE EXTERNAL;
 ALTER TABLE sums ALTER COLUMN devices SET STORAGE EXTERNAL;
--- How far whoever works through the results is: the first transaction that it has not looked at.
-CREATE TABLE progress (name text PRIMARY KEY, change bigint NOT NULL);
+-- How far whoever works through the results is: the transaction and number of the last result that
+-- it has looked at.
+CREATE TABLE progress (
+    name text PRIMARY KEY,
+    change bigint NOT NULL,
+    number bigint NOT NULL DEFAULT 0
+);
 INSERT INTO progress VALUES ('rolled up', 0);

@@ -42,7 +42,7 @@ fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
 fn puts_together(keeper: &mut PostgresKeeper, limit: usize, expected: usize) {
     let mut count = 0;
     for _ in 0..1_000 {
-        count += keeper.roll_up(limit).expect("it adds up");
+        count += keeper.roll_up(limit).expect("it adds up").results;
         if count >= expected {
             break;
         }
@@ -149,9 +149,11 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     let answers = ask(&mut memory);
     assert_eq!(ask(&mut archive), answers);
     let (mut one, mut other) = (store.keeper().expect("one"), store.keeper().expect("another"));
-    // A whole transaction.
-    puts_together(&mut one, 1, 100);
-    assert_eq!(ask(&mut archive), answers);
+    // Parts of transactions, and a whole one.
+    for results in [30, 70] {
+        puts_together(&mut one, 1, results);
+        assert_eq!(ask(&mut archive), answers);
+    }
     // While a transaction is open, what came after it waits: its number is higher.
     let mut slow = PostgresStore::connect(&url).expect("it connects");
     let mut open = slow.begin(&Needs::default()).expect("it begins");
@@ -164,7 +166,7 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     assert_eq!(ask(&mut archive), ask(&mut memory));
     puts_together(&mut one, 10_000, 1);
     assert_eq!(ask(&mut archive), ask(&mut memory));
-    assert_eq!(other.roll_up(10_000).expect("it adds up"), 0);
+    assert_eq!(other.roll_up(10_000).expect("it adds up").results, 0);
 }
 
 #[test]
@@ -179,7 +181,7 @@ fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     slow.execute(sql, &[&device, &body]).expect("it is written, and not committed");
     append(&mut store, &[testing::result(1, 1)]);
     let mut keeper = store.keeper().expect("a keeper");
-    assert_eq!(keeper.roll_up(10).expect("it waits"), 0, "an older change is still open");
+    assert_eq!(keeper.roll_up(10).expect("it waits").results, 0, "an older change is still open");
     slow.commit().expect("it is over");
     puts_together(&mut keeper, 10, 2);
 }
@@ -195,7 +197,7 @@ fn an_open_transaction_of_another_database_delays_sums_and_loses_nothing() {
     let mut store = PostgresStore::connect(&url).expect("it connects");
     append(&mut store, &[testing::result(1, 1)]);
     let mut keeper = store.keeper().expect("a keeper");
-    assert_eq!(keeper.roll_up(10).expect("it waits"), 0);
+    assert_eq!(keeper.roll_up(10).expect("it waits").results, 0);
     open.commit().expect("it is over");
     puts_together(&mut keeper, 10, 1);
 }

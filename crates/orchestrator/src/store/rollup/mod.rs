@@ -8,18 +8,24 @@
 //! that an answer is always about all that was kept. Devices of a cell are a set of numbers, so
 //! that those of many cells are counted once each.
 
+mod batch;
+mod planned;
 mod question;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use underload_fleet::bins::Bins;
-use underload_fleet::outcome::{Outcome, RunResult};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
 use super::encode::{bytes_of_bins, visit_bins};
+pub(super) use batch::Batch;
+pub use batch::RolledUp;
+pub(super) use planned::Planned;
 pub(super) use question::{Part, Question};
 
 /// How finely results are told apart.
@@ -174,12 +180,23 @@ impl CellBytes {
 /// Puts results together in memory.
 #[derive(Debug, Default)]
 pub(super) struct Rollup {
+    planned: Arc<Planned>,
     keys: BTreeMap<Key, u32>,
     /// By day, hour and key.
     cells: BTreeMap<(u32, u8, u32), Cell>,
 }
 
 impl Rollup {
+    /// Of the series that the plans have.
+    pub(super) fn of(planned: Arc<Planned>) -> Self {
+        Self { planned, ..Self::default() }
+    }
+
+    /// Cells of the finest level.
+    pub(super) fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Adds a result of the device with that number.
     pub(super) fn add(&mut self, stored: &StoredResult, device: u32) {
         let result = &stored.result;
@@ -194,7 +211,8 @@ impl Rollup {
             let runs = Of::Runs { outcome: result.outcome, reason: result.reason.clone() };
             self.count(key(runs), stored, device);
         }
-        for (of, series) in series_of(result) {
+        let planned = Arc::clone(&self.planned);
+        for (of, series) in planned.series_of(result) {
             let cell = self.count(key(of), stored, device);
             cell.bins.merge(&series.bins);
             cell.sent = cell.sent.saturating_add(series.sent);
@@ -234,15 +252,10 @@ impl Rollup {
 }
 
 /// The series of a result that count in sums.
-fn series_of(
-    result: &RunResult,
-) -> impl Iterator<Item = (Of, &underload_fleet::outcome::SeriesResult)> {
-    let steps = if result.outcome == Outcome::Measured { &result.steps[..] } else { &[] };
-    steps.iter().flat_map(|step| {
-        step.series.iter().map(|series| {
-            let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
-            (of, series)
-        })
+fn series_of(result: &RunResult) -> impl Iterator<Item = (Of, &SeriesResult)> {
+    result.pooled_series().map(|(step, series)| {
+        let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
+        (of, series)
     })
 }
 

@@ -1,6 +1,7 @@
 //! A page's question, answered from cells and from results.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use underload_fleet::bins::{BIN_MAX, Bins};
@@ -10,13 +11,14 @@ use underload_fleet::store::{
     Dimension, Filter, OutcomeCount, Outcomes, StoreError, StoredResult, Sum,
 };
 
-use super::{CellBytes, Key, LINE, Level, Of, series_of};
+use super::{CellBytes, Key, LINE, Level, Of, Planned};
 use crate::store::encode::visit_bins;
 
 /// A question, and its answer as far as it has come.
 pub(in crate::store) struct Question<'a> {
     filter: &'a Filter,
     by: &'a [Dimension],
+    planned: Arc<Planned>,
     /// Its answer by the values that do not come from the day or the hour, then day and hour
     /// where they are asked for.
     answers: BTreeMap<(u32, u32, u8), Answer>,
@@ -53,11 +55,17 @@ impl<'a> Question<'a> {
         Self {
             filter,
             by,
+            planned: Arc::default(),
             answers: BTreeMap::new(),
             parts: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             unnumbered: HashMap::new(),
         }
+    }
+
+    /// Limits it to the series that the plans have.
+    pub(in crate::store) fn of(self, planned: Arc<Planned>) -> Self {
+        Self { planned, ..self }
     }
 
     /// The coarsest level that can answer; `None` where only the results can.
@@ -91,7 +99,7 @@ impl<'a> Question<'a> {
                 .attributes
                 .iter()
                 .all(|(name, value)| attribute(name).is_some_and(|has| has == *value));
-        if !is_meant {
+        if !is_meant || !self.planned.has(&key.plan, &key.of) {
             return Part::NotMeant;
         }
         let values = values(self.by, &key.plan, &key.cohort, &key.of, attribute);
@@ -133,7 +141,8 @@ impl<'a> Question<'a> {
         }
         let number = number.unwrap_or_else(|| self.number(stored.device));
         let (day, hour) = (stored.day(), stored.hour());
-        for (of, series) in series_of(&stored.result) {
+        let planned = Arc::clone(&self.planned);
+        for (of, series) in planned.series_of(&stored.result) {
             let attribute = |name: &str| stored.attributes.get(name);
             let values = values(self.by, &stored.result.plan, &stored.cohort, &of, attribute);
             let line = self.line(values);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params, params_from_iter};
@@ -15,7 +16,7 @@ use super::base::location;
 use super::transaction::{DEVICE, PLANS, SERVERS, bodies, device_of};
 use super::{connect, told, version};
 use crate::store::files::{Files, Numbered};
-use crate::store::rollup::{CellBytes, Key, Level, Part, Question, RUNS, SERIES};
+use crate::store::rollup::{CellBytes, Key, Level, Part, Planned, Question, RUNS, SERIES};
 use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 
 /// Answers questions about a store, also of another process, and changes nothing.
@@ -23,6 +24,7 @@ use crate::store::{ROLLED_UP, attribute_column, encode, from_json};
 pub struct SqliteArchive {
     connection: Connection,
     directory: PathBuf,
+    planned: Arc<Planned>,
 }
 
 impl SqliteArchive {
@@ -35,7 +37,17 @@ impl SqliteArchive {
         let connection = connect(directory, flags)?;
         connection.execute_batch("PRAGMA query_only = ON").map_err(told)?;
         version(&connection, directory)?;
-        Ok(Self { connection, directory: directory.to_owned() })
+        Ok(Self { connection, directory: directory.to_owned(), planned: Arc::default() })
+    }
+
+    /// A question about the series that the plans have.
+    fn question<'a>(
+        &mut self,
+        filter: &'a Filter,
+        by: &'a [Dimension],
+    ) -> Result<Question<'a>, StoreError> {
+        self.planned = planned(&self.connection, &self.planned)?;
+        Ok(Question::new(filter, by).of(Arc::clone(&self.planned)))
     }
 
     /// The files that days were moved to, if any were. To be opened before results are read: as
@@ -57,7 +69,7 @@ impl SqliteArchive {
 
 impl Archive for SqliteArchive {
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
-        let mut question = Question::new(filter, &[]);
+        let mut question = self.question(filter, &[])?;
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
                 question.add_run(stored, None);
@@ -77,7 +89,7 @@ impl Archive for SqliteArchive {
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
-        let mut question = Question::new(filter, by);
+        let mut question = self.question(filter, by)?;
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
                 question.add_result(stored, None);
@@ -221,6 +233,15 @@ fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     Some((condition, values))
 }
 
+/// The plans of a store: those that are known, if they are the same.
+pub(super) fn planned(
+    connection: &Connection,
+    known: &Arc<Planned>,
+) -> Result<Arc<Planned>, StoreError> {
+    let rows = bodies(connection, PLANS, [])?;
+    Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
+}
+
 /// The number of the last result that was put together with others.
 pub(super) fn rolled_up(connection: &Connection) -> Result<i64, StoreError> {
     let sql = "SELECT number FROM progress WHERE name = ?";
@@ -320,18 +341,24 @@ fn visit_results(
     let last: i64 = { last }.query_row([], |row| row.get(0)).map_err(told)?;
     let (from, until) = days(filter);
     let mut after = after;
-    let mut page = Vec::with_capacity(PAGE);
+    let mut page = Vec::new();
     loop {
         let values = params![after, last, from, until, filter.plan, PAGE as i64];
         let mut rows = statement.query(values).map_err(told)?;
+        let (mut is_last, mut bytes) = (true, 0);
         while let Some(row) = rows.next().map_err(told)? {
             let read = |row: &rusqlite::Row<'_>| {
                 Ok((row.get(0)?, DeviceId(row.get(1)?), row.get::<_, Vec<u8>>(2)?))
             };
-            page.push(read(row).map_err(told)?);
+            let row = read(row).map_err(told)?;
+            bytes += row.2.len();
+            page.push(row);
+            if page.len() >= PAGE || bytes >= PAGE_BYTES {
+                is_last = false;
+                break;
+            }
         }
         drop(rows);
-        let is_last = page.len() < PAGE;
         for (number, device, body) in page.drain(..) {
             if !see(number, &encode::decode(device, &body)?)? {
                 return Ok(());
@@ -350,3 +377,5 @@ fn days(filter: &Filter) -> (i64, i64) {
 
 /// Results that are read at a time.
 const PAGE: usize = 1_024;
+/// Bytes of results that are read at a time, and those of one more.
+const PAGE_BYTES: usize = 1 << 20;

@@ -1,6 +1,8 @@
 //! What housekeeping does with the file.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use underload_fleet::device::DeviceId;
@@ -11,11 +13,25 @@ use super::keeper::SqliteKeeper;
 use super::told;
 use crate::store::files::Location;
 use crate::store::housekeeping::{Base, Row};
-use crate::store::{LOCATION, from_json, to_json};
+use crate::store::rollup::RolledUp;
+use crate::store::{BATCH, LOCATION, from_json, to_json};
 
 impl Base for SqliteKeeper {
-    fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
         Self::roll_up(self, limit)
+    }
+
+    fn stop_with(&mut self, flag: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(flag);
+    }
+
+    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
+        let value = setting(&self.connection, BATCH)?;
+        value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
+    }
+
+    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
+        put_setting(&self.connection, BATCH, &to_json(&results)?)
     }
 
     fn settled(&mut self) -> Result<i64, StoreError> {
@@ -71,9 +87,7 @@ impl Base for SqliteKeeper {
     }
 
     fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
-        let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)";
-        let value = to_json(location)?.into_bytes();
-        self.connection.execute(sql, params![LOCATION, value]).map(drop).map_err(told)
+        put_setting(&self.connection, LOCATION, &to_json(location)?)
     }
 
     fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
@@ -96,11 +110,19 @@ impl Base for SqliteKeeper {
     }
 }
 
-/// Where the store's archive is, if it has one.
-pub(super) fn location(connection: &Connection) -> Result<Option<Location>, StoreError> {
+fn setting(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "SELECT value FROM settings WHERE name = ?";
     let mut statement = connection.prepare_cached(sql).map_err(told)?;
-    let value = statement.query_row([LOCATION], |row| row.get::<_, Vec<u8>>(0));
-    let value = value.optional().map_err(told)?;
+    statement.query_row([name], |row| row.get(0)).optional().map_err(told)
+}
+
+fn put_setting(connection: &Connection, name: &str, value: &str) -> Result<(), StoreError> {
+    let sql = "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)";
+    connection.execute(sql, params![name, value.as_bytes()]).map(drop).map_err(told)
+}
+
+/// Where the store's archive is, if it has one.
+pub(super) fn location(connection: &Connection) -> Result<Option<Location>, StoreError> {
+    let value = setting(connection, LOCATION)?;
     value.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
 }

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{StoreError, StoredResult};
+use underload_fleet::store::StoreError;
 
-use super::archive::{number, rolled_up};
+use super::archive::{number, planned, rolled_up};
 use super::{connect, prepare, told};
-use crate::store::rollup::{Cell, CellBytes, Key, Place, Rollup};
+use crate::store::housekeeping::Row;
+use crate::store::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup};
 use crate::store::{ROLLED_UP, encode, to_json};
 
 /// Puts results of a store together. It reads and adds up while others write; it keeps them
@@ -21,6 +24,8 @@ pub struct SqliteKeeper {
     pub(super) directory: PathBuf,
     keys: BTreeMap<Key, i64>,
     numbers: HashMap<DeviceId, u32>,
+    planned: Arc<Planned>,
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 impl SqliteKeeper {
@@ -32,62 +37,93 @@ impl SqliteKeeper {
             what: format!("the store in {}: {error}", directory.display()),
         };
         let directory = std::fs::canonicalize(directory).map_err(told)?;
-        Ok(Self { connection, directory, keys: BTreeMap::new(), numbers: HashMap::new() })
+        let (keys, numbers) = (BTreeMap::new(), HashMap::new());
+        let (planned, stop) = (Arc::default(), Arc::default());
+        Ok(Self { connection, directory, keys, numbers, planned, stop })
     }
 
-    /// Puts at most so many results together with those before them. The number that it was.
+    /// Folds at most `limit` results into the sums, fewer where they are large.
     ///
     /// # Errors
     /// [`StoreError`]; nothing has changed then.
-    pub fn roll_up(&mut self, limit: usize) -> Result<usize, StoreError> {
+    pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
+        let batch = Batch::of(limit);
         let after = rolled_up(&self.connection)?;
-        let (results, last) = self.results(after, limit)?;
-        if results.is_empty() {
-            return Ok(0);
+        let (rows, is_all) = self.rows(after, batch)?;
+        if rows.is_empty() {
+            return Ok(RolledUp::default());
         }
-        self.number_devices(&results)?;
-        let mut rollup = Rollup::default();
-        for stored in &results {
-            if let Some(number) = self.numbers.get(&stored.device) {
-                rollup.add(stored, *number);
-            }
-        }
-        let written = self.write(after, last, &rollup.finish());
-        if written.is_err() {
-            // Keys of a change that was taken back have no numbers.
+        if self.keys.len() > KEYS_KNOWN_MAX {
             self.keys.clear();
         }
-        written.map(|()| results.len())
+        self.number_devices(&rows)?;
+        self.planned = planned(&self.connection, &self.planned)?;
+        let mut rollup = Rollup::of(Arc::clone(&self.planned));
+        let (mut last, mut results) = (after, 0);
+        for row in &rows {
+            if self.is_to_stop() || results > 0 && rollup.cells() >= batch.cells {
+                break;
+            }
+            let stored = encode::decode(row.device, &row.body)?;
+            if let Some(number) = self.numbers.get(&row.device) {
+                rollup.add(&stored, *number);
+            }
+            (last, results) = (row.number, results + 1);
+        }
+        let has_more = !is_all || results < rows.len();
+        match self.write(after, last, &rollup.finish()) {
+            Ok(true) => Ok(RolledUp { results, has_more }),
+            is_written => {
+                // Keys of a change that was taken back have no numbers.
+                self.keys.clear();
+                is_written.map(|_| RolledUp { results: 0, has_more: true })
+            }
+        }
     }
 
-    fn results(&self, after: i64, limit: usize) -> Result<(Vec<StoredResult>, i64), StoreError> {
-        let sql = "SELECT number, device, body FROM results WHERE number > ? ORDER BY number
-            LIMIT ?";
+    #[cfg(test)]
+    pub(super) fn keys_known(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The results of a batch, and whether those are all.
+    fn rows(&self, after: i64, batch: Batch) -> Result<(Vec<Row>, bool), StoreError> {
+        let sql = "SELECT number, device, body FROM results WHERE number > ? ORDER BY number";
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
-        let mut rows = statement.query(params![after, limit as i64]).map_err(told)?;
-        let (mut results, mut last) = (Vec::new(), after);
-        while let Some(row) = rows.next().map_err(told)? {
-            last = row.get(0).map_err(told)?;
-            let device = DeviceId(row.get(1).map_err(told)?);
-            let body = row.get_ref(2).map_err(told)?.as_blob();
-            results.push(encode::decode(device, body.map_err(|error| told(error.into()))?)?);
+        let mut found = statement.query([after]).map_err(told)?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next().map_err(told)? {
+            if rows.len() >= batch.results || bytes >= batch.bytes {
+                return Ok((rows, false));
+            }
+            let read = |row: &rusqlite::Row<'_>| {
+                let (number, device) = (row.get(0)?, DeviceId(row.get(1)?));
+                Ok(Row { number, device, body: row.get(2)? })
+            };
+            let row = read(row).map_err(told)?;
+            bytes += row.body.len();
+            rows.push(row);
         }
-        Ok((results, last))
+        Ok((rows, true))
     }
 
     /// Gives each device a number that has none.
-    fn number_devices(&mut self, results: &[StoredResult]) -> Result<(), StoreError> {
+    fn number_devices(&mut self, rows: &[Row]) -> Result<(), StoreError> {
         if self.numbers.len() > KNOWN_AT_ONCE {
             self.numbers.clear();
         }
         let mut unknown = Vec::new();
-        for stored in results {
-            if self.numbers.contains_key(&stored.device) {
+        for Row { device, .. } in rows {
+            if self.numbers.contains_key(device) {
                 continue;
             }
-            match number(&self.connection, stored.device)? {
-                Some(number) => drop(self.numbers.insert(stored.device, number)),
-                None => unknown.push(stored.device),
+            match number(&self.connection, *device)? {
+                Some(number) => drop(self.numbers.insert(*device, number)),
+                None => unknown.push(*device),
             }
         }
         if unknown.is_empty() {
@@ -108,12 +144,14 @@ impl SqliteKeeper {
         Ok(())
     }
 
+    /// Writes the sums, and says that results up to `last` are in them. Returns false, having
+    /// written nothing, if it is to stop.
     fn write(
         &mut self,
         after: i64,
         last: i64,
         cells: &BTreeMap<Place, Cell>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let behavior = rusqlite::TransactionBehavior::Immediate;
         let change = self.connection.transaction_with_behavior(behavior).map_err(told)?;
         if rolled_up(&change)? != after {
@@ -121,6 +159,9 @@ impl SqliteKeeper {
             return Err(StoreError::Temporary { what });
         }
         for (place, cell) in cells {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
             let key = match self.keys.get(&place.key) {
                 Some(key) => *key,
                 None => {
@@ -133,7 +174,8 @@ impl SqliteKeeper {
         }
         let sql = "INSERT OR REPLACE INTO progress (name, number) VALUES (?, ?)";
         change.execute(sql, params![ROLLED_UP, last]).map_err(told)?;
-        change.commit().map_err(told)
+        change.commit().map_err(told)?;
+        Ok(true)
     }
 }
 
@@ -185,3 +227,5 @@ fn add_cell(
 
 /// Devices whose numbers are kept in memory.
 const KNOWN_AT_ONCE: usize = 200_000;
+/// Keys whose numbers are kept in memory, some hundred bytes each.
+const KEYS_KNOWN_MAX: usize = 16_384;

@@ -6,7 +6,8 @@ use underload_fleet::store::conformance;
 use underload_fleet::store::{Archive, Filter, Memory, StoredResult, Sum};
 
 use super::*;
-use crate::store::testing::{self, Both, append, ask, many};
+use crate::store::RolledUp;
+use crate::store::testing::{self, Both, append, ask, many, result, with_invented_steps};
 
 #[test]
 fn it_does_what_every_store_does() {
@@ -139,16 +140,87 @@ fn sums_are_the_same_however_much_was_put_together() {
     assert_eq!(day_and_dscp.len(), 10, "five days, two markings");
     assert_eq!(day_and_dscp[0].devices, 40, "each device once");
     let tests = |sums: &[Sum]| sums.iter().map(|sum| sum.tests).sum::<u64>();
-    assert_eq!(tests(day_and_dscp), 40 * 27 * 4, "all but the refused");
+    // Of 30 runs of each one is the device's own, and three were refused.
+    assert_eq!(tests(day_and_dscp), 40 * 26 * 4);
     assert!(from_results.iter().any(|(sums, _)| sums.is_empty()), "of another plan is nothing");
     let mut keeper = store.keeper().expect("a keeper");
-    for (limit, done) in [(1, 1), (500, 500), (10_000, 699), (10_000, 0)] {
-        assert_eq!(keeper.roll_up(limit).expect("it adds up"), done);
-        assert_eq!(ask(&mut archive), from_results, "after {done} more");
+    let mut folded = 0;
+    for limit in [1, 500, 10_000, 10_000, 10_000, 10_000] {
+        let done = keeper.roll_up(limit).expect("it adds up");
+        folded += done.results;
+        assert!(done.results <= limit && done.has_more == (folded < 1_200), "{limit}: {done:?}");
+        assert_eq!(ask(&mut archive), from_results, "after {folded}");
     }
+    assert_eq!(folded, 1_200);
     let mut keeper = store.keeper().expect("another keeper");
     append(&mut store, &many(41, 31));
-    assert_eq!(keeper.roll_up(10_000).expect("it goes on"), 41 * 31 - 40 * 30);
+    assert_eq!(fold_all(&mut keeper), 41 * 31 - 40 * 30);
+}
+
+/// Rows of a table.
+fn count(store: &SqliteStore, table: &str) -> u64 {
+    let sql = format!("SELECT count(*) FROM {table}");
+    store.connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("a count") as u64
+}
+
+#[test]
+fn results_of_many_series_are_folded_in_small_batches() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let invented: Vec<_> = (1..5).map(|sequence| with_invented_steps(1, sequence)).collect();
+    append(&mut store, &invented);
+    let mut keeper = store.keeper().expect("a keeper");
+    let done = keeper.roll_up(1_000).expect("it adds up");
+    assert_eq!(done, RolledUp { results: 1, has_more: true }, "one has more cells than a batch");
+    let keys = count(&store, "keys");
+    assert_eq!(keys, 2 * (64 * 64 + 1), "of lines and of cohorts, of series and of runs");
+    assert_eq!(fold_all(&mut keeper), 3);
+    // Keys are not remembered without a bound.
+    append(&mut store, &[with_invented_steps(1, 5), result(1, 6)]);
+    fold_all(&mut keeper);
+    let known = keeper.keys_known();
+    assert!(known <= 16_384 + 2 * 4_097, "{known}");
+}
+
+#[test]
+fn series_that_the_plan_does_not_have_are_not_in_sums() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let invented = [with_invented_steps(1, 5), with_invented_steps(1, 6)];
+    append(&mut store, &many(3, 4));
+    append(&mut store, &invented[..1]);
+    let mut keeper = store.keeper().expect("a keeper");
+    assert_eq!(fold_all(&mut keeper), 13);
+    let mut archive = store.archive().expect("an archive");
+    let mut sums = || {
+        let by = [underload_fleet::store::Dimension::Step];
+        let sums = archive.sums(&Filter::default(), &by).expect("sums");
+        sums.into_iter().map(|sum| (sum.key[0].clone(), sum.tests)).collect::<Vec<_>>()
+    };
+    assert_eq!(sums().len(), 2 + 64, "the premise: earlier versions folded all of them");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    change.put_plan(&testing::plan()).expect("it is put");
+    change.commit().expect("it is on disk");
+    // Of four runs of three devices one is the device's own.
+    let expected = [("idle".to_owned(), 18), ("up".to_owned(), 18)];
+    assert_eq!(sums(), expected, "what was folded");
+    append(&mut store, &invented[1..]);
+    assert_eq!(sums(), expected, "before it is folded");
+    let keys = count(&store, "keys");
+    assert_eq!(fold_all(&mut keeper), 1);
+    assert_eq!((sums(), count(&store, "keys")), (expected.to_vec(), keys), "and after");
+}
+
+/// Folds what there is, and returns how many results it was.
+fn fold_all(keeper: &mut SqliteKeeper) -> usize {
+    let mut folded = 0;
+    loop {
+        let done = keeper.roll_up(10_000).expect("it adds up");
+        folded += done.results;
+        if !done.has_more {
+            return folded;
+        }
+    }
 }
 
 #[test]

@@ -4,12 +4,13 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use underload_aqm::rng::Rng;
 
 use super::*;
-use crate::bins::Bins;
 use crate::device::Attributes;
 use crate::lease::SKEW_MS;
 use crate::message::{Assignment, Numbered, ServerAddress};
-use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use crate::outcome::{Outcome, RunResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
+
+mod results;
 
 const PLAN: &str = r#"
 name = "trial"
@@ -476,10 +477,17 @@ fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
     let answer = fleet.next(device);
     assert_eq!((answer.run, answer.alone), (None, None));
     assert_eq!(fleet.outcomes().len(), 1, "nothing was due after it stopped");
-    assert_eq!(
-        (fleet.device(device).schedules.len(), fleet.device(device).settle_ms),
-        (0, u64::MAX)
-    );
+    let of_device = |fleet: &mut Fleet| {
+        let Device { schedules, settle_ms, .. } = fleet.device(device);
+        (schedules.len(), settle_ms)
+    };
+    assert_eq!(of_device(&mut fleet), (1, u64::MAX));
+    // Runs of its own from before the end are stored.
+    assert_eq!(fleet.hand_in(device, 2, 0).map(|stored| stored.new), Ok(1));
+    fleet.now += OWED_MS;
+    fleet.next(device);
+    assert_eq!(of_device(&mut fleet), (0, u64::MAX));
+    assert_eq!(fleet.hand_in(device, 3, 0).map(|stored| stored.refused), Ok(1));
     let unknown = fleet.change(|it, tx, now, _| it.stop_plan(tx, now, "me", "no such"));
     assert_eq!(unknown.expect_err("no such plan").kind.status(), 404);
     let written: Vec<_> =
@@ -646,57 +654,4 @@ fn a_loaded_line_of_an_unknown_segment_is_refused_where_lines_share_some() {
     assert_eq!((answer.run, answer.refusal), (None, Some(Refusal::SegmentUnknown)));
     let alone = answer.alone.expect("its latency it may measure");
     assert!(alone.steps.iter().all(|step| step.kind == crate::plan::Kind::Latency));
-}
-
-#[test]
-fn what_a_device_hands_in_is_bounded_and_its_own() {
-    let mut fleet = Fleet::ready();
-    let device = fleet.enrol(1, "");
-    let run = fleet.given(device);
-    let given = fleet.now;
-    let stranger = fleet.enrol(2, "");
-    let refused = Stored { new: 0, known: 0, refused: 1 };
-    assert_eq!(fleet.hand_in(stranger, 1, run.run), Ok(refused), "another's run");
-    let hand_in = |fleet: &mut Fleet, epoch, results| {
-        let it = Results { epoch, results };
-        fleet.change(|by, tx, now, _| by.results(tx, now, device, &it))
-    };
-    let statuses = [
-        hand_in(&mut fleet, MADE_EPOCH, Vec::new()),
-        hand_in(&mut fleet, 0, vec![numbered(0, 1)]),
-        hand_in(&mut fleet, 0, vec![numbered(u64::MAX, 1)]),
-        hand_in(&mut fleet, 0, vec![numbered(1, 1); crate::message::RESULTS_MAX + 1]),
-    ]
-    .map(|done| done.expect_err("it may not").kind.status());
-    assert_eq!(statuses, [400, 400, 400, 413]);
-    // More probes than twice those of the plan's longest step: 10 s, one each 20 ms.
-    let of_probes = |sent: u64| {
-        let mut it = numbered(9, run.run);
-        let bins = Bins::try_from(vec![(700, sent)]).expect("they are bins");
-        let us = Some(bins.quantile(0.5).expect("some") as u64);
-        let (p50_us, p99_us, mean_us, max_us) = (us, us, us, us);
-        let series = SeriesResult { dscp: 0, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us };
-        let (step, kind) = ("loaded".to_owned(), crate::plan::Kind::Upload);
-        let (goodput_bit_per_s, tier_percent) = (None, None);
-        let series = vec![series];
-        it.result.steps = vec![StepResult { step, kind, goodput_bit_per_s, tier_percent, series }];
-        it
-    };
-    assert_eq!(hand_in(&mut fleet, 0, vec![of_probes(1_003)]), Ok(refused));
-    let mut shorter = of_probes(5);
-    shorter.result.steps[0].series[0].mean_us = Some(0);
-    let fault = hand_in(&mut fleet, 0, vec![shorter]).expect_err("its mean is not of its bins");
-    assert!(fault.message.contains("not within the bins"), "{}", fault.message);
-    // A clock that is years ahead or behind.
-    let mut future = numbered(1, run.run);
-    future.result.at_ms = u64::MAX;
-    let mut alone = numbered(2, 0);
-    alone.result.at_ms = 5;
-    assert_eq!(hand_in(&mut fleet, 0, vec![future, alone]).map(|stored| stored.new), Ok(2));
-    let kept = fleet.store.results();
-    assert_eq!([kept[0].result.at_ms, kept[1].result.at_ms], [given, START]);
-    let key = crate::device::Pseudonym::of(&[3; 32], device);
-    assert!(kept.iter().all(|it| it.pseudonym == key && it.stored_ms == given));
-    fleet.change(|it, tx, now, rng| it.remove_device(tx, now, rng, "me", device)).expect("ok");
-    assert_eq!(fleet.hand_in(device, 3, 1).expect_err("removed").kind.status(), 410);
 }
