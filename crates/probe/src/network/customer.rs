@@ -19,6 +19,14 @@ impl CustomerNetwork {
         };
         Self { first_address }
     }
+
+    /// A single address of IPv4, a /56 of IPv6: for what many customers use who share a /24.
+    pub fn of_host(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            first_address @ IpAddr::V4(_) => Self { first_address },
+            address @ IpAddr::V6(_) => Self::of(address),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -34,5 +42,9 @@ mod tests {
         assert_eq!(of("2001:db8:0:1ff::1"), of("2001:db8:0:100:ffff::"));
         assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
         assert_ne!(of("::1"), of("0.0.0.0"));
+        let of_host = |text: &str| CustomerNetwork::of_host(text.parse().unwrap());
+        assert_eq!(of_host("192.0.2.1"), of_host("::ffff:192.0.2.1"));
+        assert_ne!(of_host("192.0.2.1"), of_host("192.0.2.2"));
+        assert_eq!(of_host("2001:db8:0:1ff::1"), of("2001:db8:0:100::"));
     }
 }

@@ -1,10 +1,12 @@
 //! What every end of a connection needs: sockets of a network, connecting to a name, waiting that
-//! ends soon, and whose network an address is in.
+//! ends soon, whose network an address is in, and places that networks share.
 //!
 //! A socket belongs for ever to the network namespace in which it was created, so handing out
 //! sockets is all that is needed to measure between namespaces from one process.
 
 mod customer;
+mod descriptors;
+mod places;
 mod race;
 mod wait;
 
@@ -14,6 +16,8 @@ use std::sync::Arc;
 use socket2::{Domain, Socket, Type};
 
 pub use customer::CustomerNetwork;
+pub use descriptors::raise_descriptor_limit;
+pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
 pub use wait::{POLL_INTERVAL, is_temporary, wait_for};
 

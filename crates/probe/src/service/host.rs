@@ -36,7 +36,7 @@ pub(super) struct Host {
     pub udp_port: u16,
     pub sessions: Arc<Sessions>,
     pub flows: Arc<FlowHost<Sessions>>,
-    pub strangers: Arc<Strangers>,
+    pub strangers: Strangers,
     pub counters: Arc<Counters>,
     pub stop: Arc<AtomicBool>,
     /// No new sessions; the running ones go on.

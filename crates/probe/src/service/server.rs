@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 use super::ServiceError;
 use super::compat_share::CompatLedger;
 use super::counters::{Counters, ServiceCounts, ServiceState};
-use super::front::{Strangers, serve};
+use super::front::{serve, strangers};
 use super::host::Host;
 use super::identity::{Fingerprint, Identity, PemFiles};
 use super::join::{Door, is_join};
@@ -159,7 +159,7 @@ impl Service {
             udp_port,
             sessions: Arc::clone(&sessions),
             flows: Arc::clone(&flows),
-            strangers: Arc::new(Strangers::default()),
+            strangers: strangers(),
             counters: Arc::clone(&counters),
             stop: Arc::clone(&stop),
             drains: Arc::clone(&drains),
