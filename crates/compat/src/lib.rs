@@ -27,10 +27,13 @@ pub mod iperf3;
 pub mod irtt;
 pub mod ndt7;
 pub mod nq;
-mod places;
 pub mod stamp;
 
-use places::Places;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use underload_probe::network::{self, CustomerNetwork, PlaceLimits};
 
 /// Why a server for other tools could not start.
 #[derive(Debug, thiserror::Error)]
@@ -48,4 +51,29 @@ pub enum CompatError {
     /// A UDP socket could not be prepared.
     #[error(transparent)]
     Endpoint(#[from] underload_probe::endpoint::EndpointError),
+}
+
+/// Places of which each network (a /24 of IPv4, a /56 of IPv6) has its share.
+type Places = network::Places<CustomerNetwork>;
+type Place = network::Place<CustomerNetwork>;
+
+/// A holder of a place is safe from its own network for this long.
+const GRACE: Duration = Duration::from_secs(1);
+
+fn places(in_all: usize, per_network: usize) -> Places {
+    Places::new(PlaceLimits { in_all, per_network, grace: GRACE })
+}
+
+/// Returns the oldest entry of the network that has the most of `entries`.
+fn oldest_of_fullest<K, A: Copy + Ord>(
+    entries: impl Iterator<Item = (K, CustomerNetwork, A)> + Clone,
+) -> Option<K> {
+    let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
+    for (_, network, _) in entries.clone() {
+        *counts.entry(network).or_insert(0) += 1;
+    }
+    let rank = |(_, network, since): &(K, CustomerNetwork, A)| {
+        (counts.get(network).copied(), Reverse(*since))
+    };
+    entries.max_by_key(rank).map(|(key, ..)| key)
 }

@@ -304,7 +304,7 @@ fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
     let limits = Iperf3Limits { tests_max: 2, streams_max: 2, ..unlimited() };
     let server = iperf3_server(limits);
     // Two hosts of a /24; as many connections as all networks together may have.
-    let silent: Vec<_> = (0..15)
+    let mut silent: Vec<_> = (0..15)
         .map(|number| connect_from([127, 0, 5, 1 + number % 2], server.address()).unwrap())
         .collect();
     let until = Instant::now() + STEP_MAX;
@@ -312,12 +312,21 @@ fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
         assert!(Instant::now() < until, "{:?}", server.counts());
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut other = connect_from([127, 0, 6, 1], server.address()).unwrap();
-    other.write_all(&[b'o'; 37]).unwrap();
-    let mut state = [0];
-    other.read_exact(&mut state).unwrap();
-    assert_eq!(state, [9], "parameters, please");
-    drop(silent);
+    let mut others = Vec::new();
+    let mut begin = |network: u8| {
+        let mut other = connect_from([127, 0, network, 1], server.address()).unwrap();
+        other.write_all(&[network; 37]).unwrap();
+        let mut state = [0];
+        other.read_exact(&mut state).unwrap();
+        others.push(other);
+        assert_eq!(state, [9], "parameters, please");
+    };
+    begin(6);
+    // The places of all networks, by three of them.
+    silent.extend(
+        (0..15).map(|number| connect_from([127, 0, 7 + number % 3, 1], server.address()).unwrap()),
+    );
+    begin(10);
 }
 
 #[test]

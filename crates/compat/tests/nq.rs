@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use underload_compat::nq::{
     LoadDirection, NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust,
 };
@@ -108,6 +109,25 @@ fn load_stays_within_what_the_server_gives_to_clients_of_other_tools() {
         assert!(result.goodput_bit_per_s < 20e6, "{direction:?}: {}", result.goodput_bit_per_s);
         assert!(result.goodput_bit_per_s > 0.0, "{direction:?}");
     }
+}
+
+#[test]
+fn silent_connections_of_other_networks_take_no_place_from_a_client() {
+    let limits =
+        NqLimits { connections_max: 64, connections_per_network_max: 16, ..NqLimits::default() };
+    let (server, url, fingerprint) = server(limits);
+    let address: std::net::SocketAddr = url.trim_start_matches("https://").parse().unwrap();
+    let silent = |network: u8| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, network, 1], 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        socket
+    };
+    let _silent: Vec<_> = (0..80).map(|number| silent(5 + number % 5)).collect();
+    for _ in 0..10 {
+        NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
+    }
+    assert!(server.counts().busy > 0, "the premise: all places were taken");
 }
 
 /// A handshake that trickles in is closed at its time limit, and the end of the server at once.

@@ -169,10 +169,42 @@ fn offers_of_channels_are_answered_within_limits() {
     }
     let get = ask(server.address(), fingerprint, &request("GET", "/channel", ""));
     assert!(get.starts_with("HTTP/1.1 404"), "{get}");
-    // One network has eight places, whoever asks how often.
-    let busy = (0..20).filter(|_| offer(OFFER, "").starts_with("HTTP/1.1 429")).count();
+    // One network has eight places, however often it asks.
+    let busy = (0..20).filter(|_| offer(OFFER, "").starts_with("HTTP/1.1 429")).count() as u64;
     let counts = channels.counts();
-    assert_eq!((busy, counts.busy, counts.offers, counts.sessions), (13, 13, 8, 8));
+    assert_eq!((busy + counts.offers, counts.busy), (21, busy));
+    wait_for_sessions(&channels, 8);
+}
+
+/// Sessions that lost their places end within a moment.
+fn wait_for_sessions(channels: &ChannelServer, most: usize) {
+    let until = Instant::now() + Duration::from_mins(1);
+    while channels.counts().sessions > most {
+        assert!(Instant::now() < until, "{:?}", channels.counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn offers_of_eight_networks_leave_channels_to_a_ninth() {
+    let channels = channels(CompatLedger::unlimited());
+    let answer = |network: u8| {
+        let from = IpAddr::from([198, 51, network, 1]);
+        channels.answer(OFFER, from, Ipv4Addr::LOCALHOST.into(), None)
+    };
+    for network in (0..8).flat_map(|network| [network; 8]) {
+        answer(network).unwrap();
+    }
+    wait_for_sessions(&channels, 64);
+    for network in 8..16 {
+        answer(network).unwrap();
+    }
+    wait_for_sessions(&channels, 64);
+    let counts = channels.counts();
+    assert_eq!((counts.offers, counts.busy), (72, 0));
+    // IPv6, by its /56.
+    let from = "2001:db8:0:100::1".parse().unwrap();
+    channels.answer(OFFER, from, Ipv6Addr::LOCALHOST.into(), None).unwrap();
 }
 
 #[test]

@@ -15,11 +15,11 @@ use underload_probe::endpoint::ThreadTiming;
 use underload_probe::service::CompatLedger;
 
 use super::sdp::{self, Answer, Offer};
-use super::session::{Secrets, Session, Shown};
+use super::session::{Seat, Secrets, Session, Shown};
 use super::table::Table;
 use super::{ChannelError, ChannelLimits, OfferError, crypto};
 use crate::nq::Channels;
-use crate::{CompatError, Places};
+use crate::{CompatError, Places, places};
 
 /// A running server of channels. Dropping it ends them.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl ChannelServer {
         let shared = Arc::new(Shared {
             limits,
             ledger,
-            places: Places::new(limits.sessions_max, limits.sessions_per_network_max),
+            places: places(limits.sessions_max, limits.sessions_per_network_max),
             shown: shown(&limits)?,
             table: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -124,7 +124,8 @@ impl ChannelServer {
 
     fn open(&self, offer: &Offer, from: IpAddr) -> Option<Secrets> {
         let Shared { limits, places, ledger, .. } = &*self.shared;
-        let place = places.take(from)?;
+        let now = Instant::now();
+        let seat = Seat::take(places, now, from)?;
         let share = ledger.enter(from, limits.duration_max).ok()?;
         let secrets = Secrets {
             name: random_text(8)?,
@@ -132,7 +133,7 @@ impl ChannelServer {
             theirs: offer.name.clone(),
             fingerprint: offer.fingerprint,
         };
-        let session = Session::new(Instant::now(), secrets.clone(), limits, share, place);
+        let session = Session::new(now, secrets.clone(), limits, share, seat);
         self.shared.table().insert(&secrets, session);
         Some(secrets)
     }

@@ -6,19 +6,21 @@
 //! first datagram of DTLS binds the session to its address, so that what one address proved serves
 //! no other.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dimpl::{Config, Dtls, DtlsCertificate, Output};
 use is::stun::StunMessage;
 use ring::{digest, hmac};
+use underload_probe::network::CustomerNetwork;
 use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
 
 use super::echo::Echo;
 use super::{ChannelLimits, IDLE_MAX};
-use crate::places::Place;
+use crate::{Place, Places};
 
 /// What leaves: bytes and where to.
 pub(super) type Send<'a> = dyn FnMut(&[u8], SocketAddr) + 'a;
@@ -57,7 +59,24 @@ pub(super) struct Session {
     checked: Vec<SocketAddr>,
     secured: Option<Secured>,
     is_over: bool,
-    _place: Place,
+    seat: Seat,
+}
+
+/// The place of a session. Until its channel is open, another network may need it.
+pub(super) struct Seat {
+    place: Place,
+    is_evicted: Arc<AtomicBool>,
+}
+
+impl Seat {
+    /// Takes a place for `from`, if there is one.
+    pub(super) fn take(places: &Places, now: Instant, from: IpAddr) -> Option<Self> {
+        let is_evicted = Arc::new(AtomicBool::new(false));
+        let evict = Arc::clone(&is_evicted);
+        let evict = Box::new(move || evict.store(true, Ordering::Relaxed));
+        let place = places.take(now, CustomerNetwork::of(from), Some(evict))?;
+        Some(Self { place, is_evicted })
+    }
 }
 
 /// From the first datagram of DTLS on: with one address, and no other.
@@ -82,7 +101,7 @@ impl Session {
         secrets: Secrets,
         limits: &ChannelLimits,
         share: CompatShare,
-        place: Place,
+        seat: Seat,
     ) -> Self {
         Self {
             secrets,
@@ -94,7 +113,7 @@ impl Session {
             checked: Vec::new(),
             secured: None,
             is_over: false,
-            _place: place,
+            seat,
         }
     }
 
@@ -175,7 +194,11 @@ impl Session {
         let is_set_up = self.secured.as_ref().is_some_and(|secured| secured.echo.is_open());
         let age = now.saturating_duration_since(self.opened);
         let silence = now.saturating_duration_since(self.heard);
+        if is_set_up {
+            self.seat.place.keep();
+        }
         self.is_over |= (!is_set_up && age > self.setup_max)
+            || self.seat.is_evicted.load(Ordering::Relaxed)
             || age > self.duration_max
             || silence > IDLE_MAX
             || self.share.is_over();

@@ -16,10 +16,10 @@ use sctp_proto::{
 use underload_probe::service::CompatLedger;
 
 use super::echo::PROBES_PER_SECOND_MAX;
-use super::session::{Secrets, Session, Shown, hmac_sha1};
+use super::session::{Seat, Secrets, Session, Shown, hmac_sha1};
 use super::table::Table;
 use super::*;
-use crate::Places;
+use crate::{Places, places};
 
 const BROWSER: &str = "192.0.2.1:40000";
 
@@ -42,7 +42,7 @@ impl Server {
     fn new() -> Self {
         let shown = server::shown(&ChannelLimits::default()).unwrap();
         let (table, now) = (Table::default(), Instant::now());
-        Self { table, shown, now, places: Places::new(9, 9), sent: 0, got: 0 }
+        Self { table, shown, now, places: places(9, 9), sent: 0, got: 0 }
     }
 
     fn signal(&mut self, name: &str, fingerprint: [u8; 32]) -> Secrets {
@@ -54,9 +54,9 @@ impl Server {
         };
         let from = address(BROWSER).ip();
         let share = CompatLedger::unlimited().enter(from, Duration::from_mins(1)).unwrap();
-        let place = self.places.take(from).unwrap();
+        let seat = Seat::take(&self.places, self.now, from).unwrap();
         let limits = ChannelLimits::default();
-        let session = Session::new(self.now, secrets.clone(), &limits, share, place);
+        let session = Session::new(self.now, secrets.clone(), &limits, share, seat);
         self.table.insert(&secrets, session);
         secrets
     }

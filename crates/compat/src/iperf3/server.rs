@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,14 +11,14 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
-use underload_probe::network::{POLL_INTERVAL, is_temporary, wait_for};
+use underload_probe::network::{CustomerNetwork, POLL_INTERVAL, is_temporary, wait_for};
 use underload_probe::service::{CompatLedger, CompatShare};
 
 use super::control::{Control, Cookie, Ended};
 use super::test::{Arrived, Test};
 use super::udp::UdpHub;
 use super::{Iperf3Limits, state};
-use crate::{CompatError, Places};
+use crate::{CompatError, Place, Places, places};
 
 /// A running iperf3 server. Dropping it ends all tests and joins all threads.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl Iperf3Server {
         let host = Arc::new(Host {
             limits,
             ledger,
-            connections: Places::new(of_one_test * (limits.tests_max + 1), of_one_test),
-            places: Places::new(limits.tests_max, limits.tests_per_network_max),
+            connections: places(of_one_test * (limits.tests_max + 1), of_one_test),
+            places: places(limits.tests_max, limits.tests_per_network_max),
             hub,
             tests: Mutex::default(),
             stop: Arc::new(AtomicBool::new(false)),
@@ -179,14 +179,23 @@ fn welcome(
     stream: TcpStream,
     address: IpAddr,
 ) -> Option<JoinHandle<()>> {
-    let Some(place) = host.connections.take(address) else {
+    let place = stream.try_clone().ok().and_then(|same| {
+        let evicting = Arc::clone(host);
+        let evict = move || {
+            evicting.busy.fetch_add(1, Ordering::Relaxed);
+            // Whoever reads from it finds its end.
+            let _ = same.shutdown(Shutdown::Both);
+        };
+        let network = CustomerNetwork::of(address);
+        host.connections.take(Instant::now(), network, Some(Box::new(evict)))
+    });
+    let Some(place) = place else {
         host.busy.fetch_add(1, Ordering::Relaxed);
         return None;
     };
     let host = Arc::clone(host);
     let body = move || {
-        let _place = place;
-        host.greet(index, stream, address.to_canonical());
+        host.greet(index, stream, address.to_canonical(), &place);
     };
     Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
 }
@@ -204,7 +213,7 @@ impl Drop for Registration<'_> {
 }
 
 impl Host {
-    fn greet(&self, index: u64, stream: TcpStream, address: IpAddr) {
+    fn greet(&self, index: u64, stream: TcpStream, address: IpAddr, connection: &Place) {
         let Ok(mut control) = Control::new(stream, Arc::clone(&self.stop)) else { return };
         let mut cookie: Cookie = [0; 37];
         if control.read(&mut cookie, Instant::now() + COOKIE_MAX).is_err() {
@@ -219,7 +228,10 @@ impl Host {
             }
             return;
         }
-        let Some(_place) = self.places.take(address) else {
+        // A test under way ends by its limits of time and volume, not for others.
+        connection.keep();
+        let network = CustomerNetwork::of(address);
+        let Some(_place) = self.places.take(Instant::now(), network, None) else {
             self.busy.fetch_add(1, Ordering::Relaxed);
             let _ = control.say(state::ACCESS_DENIED);
             return;
@@ -275,9 +287,9 @@ mod tests {
         let host = Host {
             limits: Iperf3Limits::default(),
             ledger: CompatLedger::unlimited(),
-            places: Places::new(1, 1),
+            places: places(1, 1),
             hub: Arc::new(UdpHub::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap()),
-            connections: Places::new(1, 1),
+            connections: places(1, 1),
             tests: Mutex::default(),
             stop: Arc::default(),
             finished: AtomicU64::new(0),

@@ -153,7 +153,9 @@ impl Responder {
         }
         if self.sessions.len() >= limits.sessions_max {
             let unused = self.sessions.iter().filter(|(_, session)| !session.is_used());
-            let (&oldest, _) = unused.min_by_key(|(_, session)| session.opened_ns())?;
+            let oldest = crate::oldest_of_fullest(unused.map(|(token, session)| {
+                (*token, CustomerNetwork::of(session.client.ip()), session.opened_ns())
+            }))?;
             self.sessions.remove(&oldest);
         }
         // 0 means "no session" to the client.

@@ -87,7 +87,10 @@ impl Uploads {
         let (network, since) = (CustomerNetwork::of(from), Instant::now());
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
-            make_room(&mut kept);
+            let counts = kept.iter().map(|(number, it)| (*number, it.network, it.since));
+            if let Some(number) = crate::oldest_of_fullest(counts) {
+                kept.remove(&number);
+            }
         }
         let counted = || Counted { bytes: Arc::default(), network, since };
         let counted = kept.entry(number).or_insert_with(counted);
@@ -129,20 +132,6 @@ impl Uploads {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = number.and_then(|number| kept.get(&number));
         counted.map_or(0, |counted| counted.bytes.load(Ordering::Relaxed))
-    }
-}
-
-/// Removes the oldest of the network that has most.
-fn make_room(kept: &mut BTreeMap<u64, Counted>) {
-    let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
-    for counted in kept.values() {
-        *counts.entry(counted.network).or_insert(0) += 1;
-    }
-    let fullest = counts.values().copied().max();
-    let of_fullest = kept.iter().filter(|(_, it)| counts.get(&it.network).copied() == fullest);
-    let oldest = of_fullest.min_by_key(|(_, it)| it.since).map(|(number, _)| *number);
-    if let Some(number) = oldest {
-        kept.remove(&number);
     }
 }
 

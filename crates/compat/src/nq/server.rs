@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -17,10 +17,12 @@ use hyper_util::server::conn::auto::Builder;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
+use underload_probe::network::{CustomerNetwork, Evict, unless};
 use underload_probe::service::{CompatLedger, Identity, ServiceError};
 use underload_record::schema::Direction;
 
@@ -28,7 +30,7 @@ use super::NqLimits;
 use super::answer::{Content, InFlight, Lease};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Uploads};
-use crate::{CompatError, Places};
+use crate::{CompatError, Place, Places, places};
 
 /// A running responsiveness server. Dropping it ends its connections.
 #[derive(Debug)]
@@ -150,7 +152,7 @@ impl NqServer {
         let host = Arc::new(Host {
             limits,
             ledger,
-            places: Places::new(limits.connections_max, limits.connections_per_network_max),
+            places: places(limits.connections_max, limits.connections_per_network_max),
             tls: TlsAcceptor::from(Arc::new(tls)),
             connections: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -210,15 +212,20 @@ async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {
             sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Some(place) = host.places.take(from.ip()) else {
+        let (evict, evicted) = oneshot::channel::<()>();
+        let evict: Evict = Box::new(move || drop(evict));
+        let network = CustomerNetwork::of(from.ip());
+        let Some(place) = host.places.take(Instant::now(), network, Some(evict)) else {
             host.busy.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         let host = Arc::clone(&host);
         tokio::spawn(async move {
-            let _place = place;
             // Whatever ends a connection, there is nobody left to tell.
-            let _ = host.converse(stream, from.ip()).await;
+            let conversation = pin!(host.converse(stream, from.ip(), Arc::new(place)));
+            if unless(pin!(evicted), conversation).await.is_none() {
+                host.busy.fetch_add(1, Ordering::Relaxed);
+            }
         });
     }
 }
@@ -236,7 +243,12 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Host {
-    async fn converse(self: &Arc<Self>, stream: TcpStream, from: IpAddr) -> io::Result<()> {
+    async fn converse(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        from: IpAddr,
+        place: Arc<Place>,
+    ) -> io::Result<()> {
         prepare(&stream)?;
         let ends = Ends { from, reached: stream.local_addr()?.ip() };
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
@@ -246,7 +258,10 @@ impl Host {
         let (host, of_service) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
             let (host, in_flight) = (Arc::clone(&host), of_service.enter());
-            async move { host.answer(request, ends, in_flight).await }
+            let place = Arc::clone(&place);
+            // Silent connections are evicted before those that ask.
+            place.renew(Instant::now());
+            async move { host.answer(request, ends, in_flight, &place).await }
         });
         let mut http = Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_MAX);
@@ -279,6 +294,7 @@ impl Host {
         request: Request<Incoming>,
         ends: Ends,
         in_flight: InFlight,
+        place: &Place,
     ) -> Result<Response<Content>, hyper::Error> {
         let from = ends.from;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +313,7 @@ impl Host {
             WELL_KNOWN | OLD if self.page.is_some() => status(StatusCode::NOT_FOUND),
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
             SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
-            LARGE | UPLOAD if let Err(reason) = self.may_load(in_flight.lease(), from) => {
+            LARGE | UPLOAD if let Err(reason) = self.may_load(in_flight.lease(), from, place) => {
                 busy(reason)
             }
             LARGE if reads => {
@@ -344,14 +360,16 @@ impl Host {
     }
 
     /// An error is why not, in words for the client.
-    fn may_load(&self, lease: &Lease, from: IpAddr) -> Result<(), &'static str> {
+    fn may_load(&self, lease: &Lease, from: IpAddr, place: &Place) -> Result<(), &'static str> {
         lease.have_share(|| self.ledger.enter(from, self.limits.duration_max))?;
+        // The ledger limits the load of each network, and for how long.
+        place.keep();
         if lease.is_over() { Err(LEASE_IS_OVER) } else { Ok(()) }
     }
 
     /// Not for who has taken all his places: a client that gets no configuration does not test.
     fn configuration(&self, request: &Request<Incoming>, from: IpAddr) -> Response<Content> {
-        if self.places.is_full_for(from) {
+        if self.places.is_full_for(&CustomerNetwork::of(from)) {
             return busy("all places are taken");
         }
         let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
