@@ -17,11 +17,12 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::message::{self, Enrol, Heartbeat, Move, Next, OpenSession, Release, Results};
 use underload_fleet::orchestrator::{Answer, Orchestrator, Rejection};
 use underload_fleet::store::Needs;
+use underload_probe::network::CustomerNetwork;
 
 use super::batch::Turn;
-use super::frequency::{Frequency, network};
+use super::frequency::Frequency;
 use super::problem::Failure;
-use super::read::{Bodies, message};
+use super::read::{Bodies, BodySender, message};
 use super::signed::Signed;
 use super::{Core, Limits, openapi, operators};
 
@@ -162,7 +163,8 @@ impl Host {
     {
         self.admit_stranger(from)?;
         let (head, body) = request.into_parts();
-        let (body, room) = self.bodies.read(&head.headers, body, SMALL_MAX).await?;
+        let whose = BodySender::Stranger(CustomerNetwork::of_host(from.ip()));
+        let (body, room) = self.bodies.read(whose, &head.headers, body, SMALL_MAX).await?;
         let message: M = message(&body)?;
         drop((body, room));
         let core = Arc::clone(&self.core);
@@ -188,7 +190,8 @@ impl Host {
         let signed = Signed::read(&head.headers)?;
         let sender = signed.holder(secret, now_ms)?;
         self.devices.admit(sender, now_ms).map_err(too_often)?;
-        let (body, room) = self.bodies.read(&head.headers, body, max).await?;
+        let whose = BodySender::Device(sender);
+        let (body, room) = self.bodies.read(whose, &head.headers, body, max).await?;
         signed.verify(secret, self.core.now_ms(), head.uri.path(), &body)?;
         let message: M = message(&body)?;
         drop((body, room));
@@ -208,17 +211,20 @@ impl Host {
 
     /// Counts a request of somebody who has no session.
     pub fn admit_stranger(&self, from: SocketAddr) -> Result<(), Failure> {
-        self.strangers.admit(network(from.ip()), self.core.now_ms()).map_err(too_often)
+        let network = CustomerNetwork::of_host(from.ip());
+        self.strangers.admit(network, self.core.now_ms()).map_err(too_often)
     }
 
     /// Reads the body of an operator's request.
     pub async fn read<M: DeserializeOwned>(
         &self,
+        from: SocketAddr,
         request: Request,
         max: usize,
     ) -> Result<M, Failure> {
         let (head, body) = request.into_parts();
-        let (body, _room) = self.bodies.read(&head.headers, body, max).await?;
+        let whose = BodySender::Stranger(CustomerNetwork::of_host(from.ip()));
+        let (body, _room) = self.bodies.read(whose, &head.headers, body, max).await?;
         message(&body)
     }
 }

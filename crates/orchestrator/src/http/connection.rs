@@ -1,12 +1,9 @@
 //! Connections: how many, for whom, and how long each step may take.
 
-use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::net::{IpAddr, SocketAddr};
-use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::ConnectInfo;
@@ -18,19 +15,22 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use underload_probe::network::{CustomerNetwork, Evict, Place, PlaceLimits, Places, unless};
 
 use super::Limits;
-use super::frequency::network;
+
+/// The place of a connection.
+type Connection = Place<CustomerNetwork>;
 
 /// What every connection needs.
 pub(super) struct Listening {
     pub router: Router,
     pub tls: Option<TlsAcceptor>,
     pub limits: Limits,
-    pub places: Places,
+    pub places: Places<CustomerNetwork>,
     /// True once no more requests are wanted.
     pub stopping: watch::Receiver<bool>,
 }
@@ -42,6 +42,8 @@ const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// Answers in flight get so long to end.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(10);
+/// A connection is safe from others of its network for this long after its latest request.
+const GRACE: Duration = Duration::from_secs(1);
 /// Out of descriptors, or a connection that died before it was accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -57,35 +59,45 @@ impl Listening {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // Who gets no place is told nothing: an answer would cost a handshake.
-            let Some(place) = self.places.take(from.ip()) else { continue };
+            let (evict, evicted) = evict();
+            let network = CustomerNetwork::of_host(from.ip());
+            let place = self.places.take(Instant::now(), network, Some(evict));
+            // A refused connection gets no answer: that would cost a handshake.
+            let Some(place) = place else { continue };
             let listening = Arc::clone(&self);
             tokio::spawn(async move {
-                let _place = place;
-                listening.converse(stream, from).await;
+                let conversation = pin!(listening.converse(stream, from, &place));
+                let _ = unless(pin!(evicted), conversation).await;
             });
         }
         drop(listener);
-        let until = tokio::time::Instant::now() + GOODBYE_MAX;
-        while self.places.taken() > 0 && tokio::time::Instant::now() < until {
+        let until = Instant::now() + GOODBYE_MAX;
+        while self.places.taken() > 0 && Instant::now() < until {
             sleep(Duration::from_millis(5)).await;
         }
     }
 
-    async fn converse(&self, stream: TcpStream, from: SocketAddr) {
+    async fn converse(&self, stream: TcpStream, from: SocketAddr, place: &Connection) {
         // Answers are written whole.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = &self.tls else { return self.requests(stream, from).await };
+        let Some(tls) = &self.tls else { return self.requests(stream, from, place).await };
         let patience = HANDSHAKE_MAX.min(self.limits.idle_max);
         let handshake = timeout(patience, tls.accept(stream)).await;
         if let Ok(Ok(stream)) = handshake {
-            self.requests(stream, from).await;
+            self.requests(stream, from, place).await;
         }
     }
 
-    async fn requests<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, from: SocketAddr) {
+    async fn requests<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        from: SocketAddr,
+        place: &Connection,
+    ) {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|mut request: Request<Incoming>| {
+            // Silent connections are evicted before those that ask.
+            place.renew(Instant::now());
             request.extensions_mut().insert(ConnectInfo(from));
             router.call(request)
         });
@@ -106,75 +118,17 @@ impl Listening {
     }
 }
 
-/// What `wanted` comes to, unless `end` comes first.
-async fn unless<W: Future>(
-    mut end: Pin<&mut impl Future>,
-    mut wanted: Pin<&mut W>,
-) -> Option<W::Output> {
-    poll_fn(|context| {
-        if end.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        wanted.as_mut().poll(context).map(Some)
+/// The places of connections.
+pub(super) fn places(limits: &Limits) -> Places<CustomerNetwork> {
+    Places::new(PlaceLimits {
+        in_all: limits.connections,
+        per_network: limits.connections_per_network,
+        grace: GRACE,
     })
-    .await
 }
 
-/// The places of connections: so many in all, and of these so many for one network.
-#[derive(Clone, Debug)]
-pub(super) struct Places {
-    taken: Arc<Mutex<Taken>>,
-    in_all_max: usize,
-    per_network_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    in_all: usize,
-    of_network: BTreeMap<IpAddr, usize>,
-}
-
-/// A place, given back when it is dropped.
-struct Place {
-    places: Places,
-    network: IpAddr,
-}
-
-impl Places {
-    pub fn new(in_all_max: usize, per_network_max: usize) -> Self {
-        Self { taken: Arc::default(), in_all_max, per_network_max }
-    }
-
-    fn take(&self, address: IpAddr) -> Option<Place> {
-        let network = network(address);
-        let mut taken = self.lock();
-        let of_network = taken.of_network.get(&network).copied().unwrap_or(0);
-        if taken.in_all >= self.in_all_max || of_network >= self.per_network_max {
-            return None;
-        }
-        taken.in_all += 1;
-        taken.of_network.insert(network, of_network + 1);
-        Some(Place { places: self.clone(), network })
-    }
-
-    /// Connections that are open.
-    pub fn taken(&self) -> usize {
-        self.lock().in_all
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Nothing that holds the lock can panic half-way through a change.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.lock();
-        taken.in_all -= 1;
-        match taken.of_network.get_mut(&self.network) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.of_network.remove(&self.network)),
-        }
-    }
+/// Ends whoever waits for the receiver.
+pub(super) fn evict() -> (Evict, oneshot::Receiver<()>) {
+    let (evict, evicted) = oneshot::channel();
+    (Box::new(move || drop(evict)), evicted)
 }

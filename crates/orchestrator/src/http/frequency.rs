@@ -2,14 +2,13 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts requests by who sent them. Each sender counts in two places, which he cannot foretell
 /// and may share with others; the smaller count is believed, so that who shares one of them with
 /// somebody busy is not held responsible.
 #[derive(Debug)]
-pub(super) struct Frequency {
+pub(crate) struct Frequency {
     /// The minute in the upper half, its count in the lower.
     places: Box<[AtomicU64]>,
     keyed: RandomState,
@@ -53,17 +52,6 @@ fn count(place: &AtomicU64, minute: u32) -> u32 {
     more(before.unwrap_or_else(|kept| kept)) as u32
 }
 
-/// The network that an address counts as: a /56 of IPv6, of which one customer has all.
-pub(super) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let bits = address.to_bits() >> 72 << 72;
-            IpAddr::V6(bits.into())
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,14 +69,5 @@ mod tests {
         let others = Frequency::new(10);
         let refused = (0..100_000).filter(|who| others.admit(who, now).is_err()).count();
         assert_eq!(refused, 0, "each asked once");
-    }
-
-    #[test]
-    fn one_customer_is_one_network() {
-        let of = |text: &str| network(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8:0:100::1"), of("2001:db8:0:1ff:9::7"));
-        assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

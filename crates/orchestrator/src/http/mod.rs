@@ -32,11 +32,13 @@ use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::store::{Store, StoreError};
 
 pub use batch::{Clock, NotDone, Tell, Turn, Writers};
-use connection::{GOODBYE_MAX, Listening, Places};
+use connection::{GOODBYE_MAX, Listening, places};
+pub(crate) use frequency::Frequency;
 pub use operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
 pub(crate) use secrets::random;
 
-/// What is allowed to come in.
+/// Limits of what may come in. Where connections or bodies are at their limit, the network or
+/// device that has the most loses its oldest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once.
@@ -56,6 +58,27 @@ pub struct Limits {
     /// Requests without a session in a minute from one address, or from one /56 of IPv6: to enrol,
     /// to open a session, to show an operator's token.
     pub strangers_per_minute: u32,
+}
+
+/// Descriptors for everything but connections: databases, archives, listeners.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+impl Limits {
+    /// Lowers the number of connections to what a process has descriptors for.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let for_connections = descriptors - OTHER_DESCRIPTORS.min(descriptors / 2);
+        let most = usize::try_from(for_connections).unwrap_or(usize::MAX);
+        let connections = self.connections.min(most);
+        // One network never has all places.
+        let connections_per_network = self.connections_per_network.min((connections / 2).max(1));
+        Self { connections, connections_per_network, ..self }
+    }
+
+    /// Descriptors that a process needs for as many connections.
+    pub fn descriptors(&self) -> u64 {
+        (self.connections as u64).saturating_add(OTHER_DESCRIPTORS)
+    }
 }
 
 impl Default for Limits {
@@ -196,7 +219,7 @@ pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
         router: api::router(Arc::clone(&core), limits, pages),
         tls: tls.map(TlsAcceptor::from),
         limits,
-        places: Places::new(limits.connections, limits.connections_per_network),
+        places: places(&limits),
         stopping: stopping.clone(),
     };
     runtime.spawn(api::settle(Arc::clone(&core), stopping));
@@ -235,5 +258,20 @@ impl Drop for Running {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_fewer_than_descriptors() {
+        let limits = Limits::default();
+        assert_eq!(limits.within(limits.descriptors()), limits);
+        let shell = limits.within(1_024);
+        assert_eq!((shell.connections, shell.connections_per_network), (768, 384));
+        let few = limits.within(64);
+        assert_eq!((few.connections, few.connections_per_network), (32, 16));
     }
 }

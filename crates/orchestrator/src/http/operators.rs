@@ -176,7 +176,7 @@ impl Host {
         let token = bearer(request.headers()).ok_or_else(|| unauthorized("show a token"))?;
         // A megabyte is read only for who has a token.
         self.transact(token.clone(), |_, _| Ok(Ok(()))).await?;
-        Ok((token, self.read(request, MAX).await?))
+        Ok((token, self.read(from.0, request, MAX).await?))
     }
 
     /// Lets the operator who shows this token act.

@@ -1,60 +1,109 @@
-//! A request's body: how large, for how long, and who pays for it.
+//! Bodies of requests: how large, how slow, and whose memory.
 
-use std::time::Duration;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+use underload_fleet::device::DeviceId;
+use underload_fleet::message::REQUEST_MAX;
+use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places, unless};
 
+use super::connection::evict;
 use super::problem::Failure;
 
-/// Memory for bodies that are being read, shared by all connections.
+/// Memory for bodies that are being read, shared by all senders. A body takes memory as it
+/// arrives, not as it announces itself. Where all memory is taken, the sender that has the most
+/// loses its oldest body.
 #[derive(Debug)]
 pub(super) struct Bodies {
-    room_kib: Semaphore,
+    room: Places<BodySender>,
     time_max: Duration,
+}
+
+/// Who sends a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum BodySender {
+    Device(DeviceId),
+    Stranger(CustomerNetwork),
+}
+
+/// Memory is counted in units of this many bytes.
+const UNIT_BYTES: usize = 4_096;
+/// The share of the memory that one sender may have, if that is enough for two bodies.
+const SENDER_SHARE: usize = 16;
+
+/// Units of a body of that many bytes.
+const fn units(bytes: usize) -> usize {
+    bytes / UNIT_BYTES + 1
 }
 
 impl Bodies {
     pub fn new(bytes_max: usize, time_max: Duration) -> Self {
-        Self { room_kib: Semaphore::new(bytes_max / 1024), time_max }
+        let in_all = bytes_max / UNIT_BYTES;
+        let per_network = (in_all / SENDER_SHARE).max(2 * units(REQUEST_MAX));
+        // A sender never loses a body to another one of its own.
+        let room = Places::new(PlaceLimits { in_all, per_network, grace: Duration::MAX });
+        Self { room, time_max }
     }
 
-    /// Reads a body of at most `max` bytes. The room that it takes is held with the permit.
+    /// Reads a body of at most `max` bytes. Its memory counts until the place is dropped.
     pub async fn read(
         &self,
+        sender: BodySender,
         headers: &HeaderMap,
         body: Body,
         max: usize,
-    ) -> Result<(Bytes, SemaphorePermit<'_>), Failure> {
-        let too_large = || {
-            let message = format!("the body is longer than {max} bytes: send less at once");
-            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", message)
-        };
-        let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        let told = told.and_then(|length| length.parse::<usize>().ok());
-        if told.is_some_and(|length| length > max) {
-            return Err(too_large());
+    ) -> Result<(Bytes, Place<BodySender>), Failure> {
+        let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let announced = announced.and_then(|length| length.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > max) {
+            return Err(too_large(max));
         }
-        let kib = (told.unwrap_or(max) / 1024 + 1) as u32;
-        let room = self.room_kib.try_acquire_many(kib);
-        let room = room.map_err(|_| Failure::busy("too many requests are being read"))?;
-        let read = timeout(self.time_max, Limited::new(body, max).collect()).await;
-        let Ok(read) = read else {
+        let (evict, evicted) = evict();
+        let place = self.room.take(Instant::now(), sender, Some(evict)).ok_or_else(no_room)?;
+        let read = {
+            let read = pin!(timeout(self.time_max, collect(body, max, &place)));
+            unless(pin!(evicted), read).await
+        };
+        let Ok(read) = read.ok_or_else(no_room)? else {
             let message = format!("the body took longer than {} s", self.time_max.as_secs());
             return Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "too-slow", message));
         };
-        match read {
-            Ok(body) => Ok((body.to_bytes(), room)),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            // Whoever broke off will not read this.
-            Err(_) => Err(Failure::new(StatusCode::BAD_REQUEST, "broken-off", "no whole body")),
-        }
+        Ok((read?, place))
     }
+}
+
+async fn collect(mut body: Body, max: usize, place: &Place<BodySender>) -> Result<Bytes, Failure> {
+    let (mut bytes, mut taken) = (Vec::new(), units(0));
+    while let Some(frame) = body.frame().await {
+        // Whoever broke off will not read this.
+        let broken_off = |_| Failure::new(StatusCode::BAD_REQUEST, "broken-off", "no whole body");
+        let Ok(data) = frame.map_err(broken_off)?.into_data() else { continue };
+        let length = bytes.len().saturating_add(data.len());
+        if length > max {
+            return Err(too_large(max));
+        }
+        if !place.grow(units(length) - taken) {
+            return Err(no_room());
+        }
+        taken = units(length);
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.into())
+}
+
+fn too_large(max: usize) -> Failure {
+    let message = format!("the body is longer than {max} bytes: send less at once");
+    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", message)
+}
+
+fn no_room() -> Failure {
+    Failure::busy("too many requests are being read")
 }
 
 /// What a body says.

@@ -4,12 +4,11 @@
 //! there is something new and nothing else: the page fetches what it shows, by its own filters
 //! and its own rights.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -18,6 +17,7 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::WatchStream;
 use underload_fleet::store::{Archive, Filter};
+use underload_probe::network::{PlaceLimits, Places};
 
 use super::problem::Problem;
 use super::question::DAY_MS;
@@ -34,7 +34,8 @@ const LASTS: Duration = Duration::from_mins(5);
 
 /// Who waits for what.
 pub(super) struct Live {
-    seats: Arc<Seats>,
+    /// Of pages, by the name of their reader's token.
+    seats: Places<String>,
     stamp: watch::Sender<u64>,
     is_asking: AtomicBool,
 }
@@ -42,41 +43,13 @@ pub(super) struct Live {
 impl Default for Live {
     fn default() -> Self {
         Self {
-            seats: Arc::default(),
+            seats: Places::new(PlaceLimits {
+                in_all: SEATS,
+                per_network: SEATS_EACH,
+                grace: Duration::MAX,
+            }),
             stamp: watch::Sender::new(0),
             is_asking: AtomicBool::new(false),
-        }
-    }
-}
-
-/// How many pages wait, by the name of their reader's token.
-#[derive(Default)]
-struct Seats(Mutex<BTreeMap<String, usize>>);
-
-/// A place that is free again when this is dropped.
-struct Seat {
-    of: Arc<Seats>,
-    name: String,
-}
-
-impl Seats {
-    fn take(self: &Arc<Self>, name: &str) -> Option<Seat> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (taken.values().sum::<usize>(), taken.get(name).copied().unwrap_or(0));
-        if all >= SEATS || own >= SEATS_EACH {
-            return None;
-        }
-        taken.insert(name.to_owned(), own + 1);
-        Some(Seat { of: Arc::clone(self), name: name.to_owned() })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = taken.remove(&self.name).unwrap_or(0).saturating_sub(1);
-        if left > 0 {
-            taken.insert(std::mem::take(&mut self.name), left);
         }
     }
 }
@@ -86,7 +59,7 @@ pub(super) async fn stream(
     State(pages): State<Shared>,
     visitor: Visitor,
 ) -> Result<Response, Problem> {
-    let seat = pages.live.seats.take(&visitor.operator.name);
+    let seat = pages.live.seats.take(Instant::now(), visitor.operator.name, None);
     let seat = seat.ok_or(Problem::Busy("Too many pages wait for events.", 60))?;
     let stamps = WatchStream::new(pages.live.stamp.subscribe());
     tokio::spawn(ask_while_somebody_looks(Arc::clone(&pages)));
@@ -95,10 +68,10 @@ pub(super) async fn stream(
         let event = Event::default().event("change").data(stamp.to_string());
         Ok::<Event, Infallible>(event)
     });
-    let ends = tokio::time::Instant::now() + LASTS;
+    let ends = Instant::now() + LASTS;
     // A pause that long ends the stream, too; the browser opens another.
     let events = events.timeout(LASTS).map_while(Result::ok);
-    let events = events.take_while(move |_| tokio::time::Instant::now() < ends);
+    let events = events.take_while(move |_| Instant::now() < ends);
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 

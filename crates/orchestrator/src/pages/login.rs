@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request, State};
@@ -12,50 +13,46 @@ use data_encoding::HEXLOWER;
 use maud::{Markup, html};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::time::timeout;
 use underload_fleet::store::StoreError;
+use underload_probe::network::CustomerNetwork;
 
 use super::problem::Problem;
 use super::sessions::{Claim, Cookie, FORM_MS, SESSION_MS};
 use super::{Action, Shared, Visitor, blocking, shell};
+use crate::http::Frequency;
 use crate::operator::Role;
 
-/// Tokens that one address may try in a minute.
-const ATTEMPTS_PER_MINUTE: u32 = 10;
-/// Addresses that are counted; when there are more, all wait for the next minute.
-const ADDRESSES: usize = 4_096;
+/// Tokens that one form may try in a minute.
+const ATTEMPTS_PER_FORM: u32 = 10;
+/// Tokens that the forms of one network may try in a minute. A token is too long to be guessed:
+/// the limit bounds the work of the store, as that of other requests without a session.
+const ATTEMPTS_PER_NETWORK: u32 = 600;
 /// Bytes of a token at most.
 const TOKEN_MAX: usize = 256;
 
-/// Who tried to log in how often in this minute.
-#[derive(Default)]
-pub(super) struct Attempts(Mutex<(u64, HashMap<Option<IpAddr>, u32>)>);
+/// Attempts to log in, counted by form and by network.
+pub(super) struct Attempts {
+    of_form: Frequency,
+    of_network: Frequency,
+}
 
-impl Attempts {
-    /// Counts an attempt.
-    fn admit(&self, from: Option<IpAddr>, now_ms: u64) -> Result<(), Problem> {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let minute = now_ms / 60_000;
-        if counted.0 != minute {
-            *counted = (minute, HashMap::new());
-        }
-        let (known, from) = (counted.1.len(), from.map(network));
-        let wait_s = 60 - now_ms / 1_000 % 60;
-        let busy = Problem::Busy("Too many attempts to log in: wait a minute.", wait_s);
-        let count = match counted.1.get_mut(&from) {
-            Some(count) => count,
-            None if known >= ADDRESSES => return Err(busy),
-            None => counted.1.entry(from).or_default(),
-        };
-        *count += 1;
-        if *count > ATTEMPTS_PER_MINUTE { Err(busy) } else { Ok(()) }
+impl Default for Attempts {
+    fn default() -> Self {
+        let (of_form, of_network) =
+            (Frequency::new(ATTEMPTS_PER_FORM), Frequency::new(ATTEMPTS_PER_NETWORK));
+        Self { of_form, of_network }
     }
 }
 
-/// What one customer has: an address, or a /56 of IPv6.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 72 << 72).into()),
-        address @ IpAddr::V4(_) => address,
+impl Attempts {
+    /// Counts an attempt of a form that this orchestrator made.
+    fn admit(&self, form: &str, from: Option<IpAddr>, now_ms: u64) -> Result<(), Problem> {
+        let network = from.map(CustomerNetwork::of_host);
+        let admitted = self.of_form.admit(form, now_ms);
+        let admitted = admitted.and_then(|()| self.of_network.admit(network, now_ms));
+        admitted
+            .map_err(|wait_s| Problem::Busy("Too many attempts to log in: wait a minute.", wait_s))
     }
 }
 
@@ -134,20 +131,22 @@ pub(super) async fn log_in(
     let (parts, body) = request.into_parts();
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0.ip());
     let now_ms = (pages.clock)();
-    pages.attempts.admit(from, now_ms)?;
+    // A page of another origin must not use up its visitor's attempts.
     check_origin(&parts.headers)?;
-    let body = axum::body::to_bytes(body, LOGIN_MAX).await;
+    let body = timeout(LOGIN_TIME_MAX, axum::body::to_bytes(body, LOGIN_MAX)).await;
+    let body = body.map_err(|_| Problem::bad("The form took too long to arrive."))?;
     let body = body.map_err(|_| Problem::bad("This is longer than any login."))?;
     let fields = Fields::read(&parts.headers, &body)?;
     let next = here_only(fields.get("next"));
     let stranger = pages.sessions.cookie_of(&parts.headers, Cookie::Stranger);
-    let is_his = stranger.is_some_and(|text| {
+    let stranger = stranger.filter(|text| {
         pages.sessions.is_stranger(text, now_ms)
             && pages.sessions.is_form_token(text, fields.get("form"))
     });
-    if !is_his {
+    let Some(stranger) = stranger else {
         return login_page(&pages, next, "The form was too old, or cookies are off: try again.");
-    }
+    };
+    pages.attempts.admit(stranger, from, now_ms)?;
     let token = fields.get("token").trim().to_owned();
     let name = token.split('.').nth(1).unwrap_or_default().to_owned();
     let sha256 = HEXLOWER.encode(digest(&SHA256, token.as_bytes()).as_ref());
@@ -168,6 +167,7 @@ pub(super) async fn log_in(
 
 /// Bytes of the login's form at most.
 const LOGIN_MAX: usize = 8_192;
+const LOGIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A path of ours: no form leads to another host.
 fn here_only(next: &str) -> &str {
@@ -236,17 +236,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_tries_so_often_a_minute_and_no_others_fault() {
+    fn attempts_are_limited_by_form_and_network_and_not_by_others() {
         let attempts = Attempts::default();
         let from = |last: u32| Some(IpAddr::V4((0x0a00_0000 + last).into()));
         let now = 120_000;
-        (0..ATTEMPTS_PER_MINUTE).for_each(|_| assert!(attempts.admit(from(1), now).is_ok()));
-        assert!(matches!(attempts.admit(from(1), now + 1_000), Err(Problem::Busy(_, 59))));
-        assert!(attempts.admit(from(2), now).is_ok() && attempts.admit(None, now).is_ok());
-        assert!(attempts.admit(from(1), 180_000).is_ok(), "another minute");
-        (0..2 * ADDRESSES as u32).for_each(|last| drop(attempts.admit(from(last), 180_000)));
-        let counted = attempts.0.lock().expect("nobody panicked").1.len();
-        assert_eq!(counted, ADDRESSES);
+        (0..ATTEMPTS_PER_FORM).for_each(|_| assert!(attempts.admit("a", from(1), now).is_ok()));
+        let refused = attempts.admit("a", from(1), now + 1_000);
+        assert!(matches!(refused, Err(Problem::Busy(_, 59))));
+        assert!(attempts.admit("b", from(1), now).is_ok(), "another form of the address");
+        assert!(attempts.admit("a", from(1), 180_000).is_ok(), "another minute");
+        let mut guesses = 0..;
+        let is_refused =
+            |number: u32| attempts.admit(&number.to_string(), from(1), 180_000).is_err();
+        assert_eq!(guesses.find(|number| is_refused(*number)), Some(ATTEMPTS_PER_NETWORK - 1));
+        let others = (0..100_000).filter(|last| {
+            attempts.admit(&format!("form {last}"), from(10 + last), 180_000).is_err()
+        });
+        assert_eq!(others.count(), 0, "each tried once");
     }
 
     #[test]

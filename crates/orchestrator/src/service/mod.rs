@@ -12,6 +12,7 @@ use rustls::ServerConfig;
 use underload_disk::{self as disk, Access};
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError};
+use underload_probe::network::raise_descriptor_limit;
 
 use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, random, system_clock};
 use crate::operator::{self, Role, TokenName};
@@ -34,7 +35,7 @@ pub struct Setup {
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether browsers come over TLS, which somebody in front of it may end.
     pub is_public_tls: bool,
-    /// What is allowed.
+    /// Limits of what may come in; fewer connections where descriptors are fewer.
     pub limits: Limits,
     /// Where the first operator's token is put.
     pub state: PathBuf,
@@ -67,10 +68,11 @@ impl Service {
         let opened = setup.store.open(setup.archive.as_deref(), setup.retention)?;
         let Opened { mut stores, archives, housekeeping } = opened;
         let clock = system_clock();
+        let limits = setup.limits.within(raise_descriptor_limit(setup.limits.descriptors()));
         if let Some(store) = stores.first_mut() {
             first_operator(store.as_mut(), clock(), &setup.state, &setup.tell)?;
         }
-        let core = Core::start(stores, Arc::clone(&clock), &setup.limits, &setup.tell)?;
+        let core = Core::start(stores, Arc::clone(&clock), &limits, &setup.tell)?;
         let pages = pages::router(pages::Settings {
             archives,
             operate: Arc::new(Desk::new(Arc::clone(&core))),
@@ -79,12 +81,7 @@ impl Service {
             least_devices: LEAST_DEVICES,
             clock: system_ms,
         });
-        let config = Config {
-            listen: setup.listen,
-            tls: setup.tls,
-            limits: setup.limits,
-            pages: Some(pages),
-        };
+        let config = Config { listen: setup.listen, tls: setup.tls, limits, pages: Some(pages) };
         let running = http::serve(core, config)?;
         let background = Background::start(housekeeping, clock, setup.tell);
         let background = background.map_err(StartError::Threads)?;

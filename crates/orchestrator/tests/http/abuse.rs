@@ -1,6 +1,7 @@
 //! Many connections, requests that are not what they say, and requests that were seen before.
 
-use std::io::{Read as _, Write as _};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -36,20 +37,82 @@ fn ask_from(fleet: &Fleet, last: u8, bytes: &[u8]) -> Answer {
 #[test]
 fn ten_thousand_connections_of_one_address_keep_no_other_out() {
     let limits = Limits { connections: 64, connections_per_network: 32, ..patient() };
-    let long = Duration::from_mins(10);
-    let fleet = Fleet::new(Limits { idle_max: long, ..limits });
+    let fleet = Fleet::new(Limits { idle_max: Duration::from_mins(10), ..limits });
     let describe = request("GET", "/v1/openapi.json", &[], "");
-    let held: Vec<TcpStream> = (0..32).map(|_| fleet.connect()).collect();
+    let mut held: VecDeque<TcpStream> = VecDeque::new();
     for number in 0..10_000 {
-        // No word and no place for one more; for others, there is.
-        let mut refused = fleet.connect();
+        held.push_back(fleet.connect());
+        held.truncate(200);
         if number % 1_000 == 999 {
-            assert_eq!(read(&mut refused).status, 0, "{number}");
             assert_eq!(ask_from(&fleet, 2, &describe).status, 200, "{number}");
         }
     }
-    assert_eq!(fleet.send(&describe).status, 0, "the first 32 are held still");
-    drop(held);
+    // Another one of the same address gets the place of the oldest, once that had its time.
+    let is_in = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        fleet.send(&describe).status == 200
+    });
+    assert!(is_in);
+}
+
+#[test]
+fn full_connections_take_the_oldest_of_the_fullest_network() {
+    let limits = Limits { connections: 64, connections_per_network: 16, ..patient() };
+    let fleet = Fleet::new(Limits { idle_max: Duration::from_mins(10), ..limits });
+    let describe = request("GET", "/v1/openapi.json", &[], "");
+    // A slow peer, which has sent half of a request.
+    let mut slow = connect_from(&fleet, 2);
+    slow.write_all(&describe[..10]).expect("it reads");
+    let mut held: Vec<TcpStream> = Vec::new();
+    for round in 0..5 {
+        held.extend((0..64).map(|number| connect_from(&fleet, 3 + (number % 4) as u8)));
+        assert_eq!(ask_from(&fleet, 20 + round, &describe).status, 200, "{round}");
+    }
+    slow.write_all(&describe[10..]).expect("it reads");
+    assert_eq!(read(&mut slow).status, 200, "a slow peer of another network kept its place");
+    let mut oldest = held.swap_remove(0);
+    assert_eq!(read(&mut oldest).status, 0, "the premise: all places were taken");
+}
+
+#[test]
+fn a_batch_of_200_results_is_read_while_others_drip_theirs() {
+    let limits = Limits { body_bytes: 6 << 20, body_max: Duration::from_mins(10), ..patient() };
+    let fleet = Fleet::new(limits);
+    let server = with_plan(&fleet);
+    let honest = fleet.enrolled(9, None);
+    let (_, answer) = run_of(&fleet, &server, &honest);
+    let run = answer.run.expect("it has one").run;
+    let mut held: Vec<TcpStream> = Vec::new();
+    for seed in 1..=4 {
+        let device = fleet.enrolled(seed, None);
+        // Two bodies of 700 kB have arrived, and thirty have only been announced.
+        for arrived in (0..32).map(|number| if number < 2 { 700_000 } else { 1 }) {
+            let headers = device.headers(fleet.now_ms(), "/v1/results", "{}");
+            let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+            let whole = request("POST", "/v1/results", &headers, &" ".repeat(1 << 20));
+            let mut stream = connect_from(&fleet, 10 + seed);
+            let _ = stream.write_all(&whole[..whole.len() - (1 << 20) + arrived]);
+            held.push(stream);
+        }
+    }
+    let mut batch = results(run, 1);
+    batch.results = (1..=200).map(|number| results(run, number).results[0].clone()).collect();
+    let stored: Stored = fleet.signed(&honest, "/v1/results", &batch).good();
+    assert_eq!((stored.new, stored.known), (1, 199), "one outcome of one run");
+    // One more body, as large as each of theirs.
+    let mut large = connect_from(&fleet, 9);
+    let padded = format!("{}{}", json(&batch), " ".repeat(700_000));
+    let headers = honest.headers(fleet.now_ms(), "/v1/results", &padded);
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    large.write_all(&request("POST", "/v1/results", &headers, &padded)).expect("it reads");
+    assert_eq!(read(&mut large).status, 200);
+    let is_cut = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a time");
+        let mut byte = [0; 1];
+        !matches!(stream.read(&mut byte), Err(error) if error.kind() != ErrorKind::ConnectionReset)
+    };
+    let cut = held.iter_mut().filter_map(|stream| is_cut(stream).then_some(())).count();
+    assert!((1..held.len()).contains(&cut), "the premise: memory was full; {cut}");
 }
 
 #[test]

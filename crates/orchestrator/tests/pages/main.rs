@@ -268,8 +268,27 @@ fn nobody_gets_in_without_a_token_or_with_a_forged_cookie() {
     assert_eq!(ask(to, "POST", "/login", FORM, &body).status, 401);
     let headers = format!("{FORM}Cookie: {}\r\nOrigin: http://evil.example\r\n", form.cookie());
     assert_eq!(ask(to, "POST", "/login", &headers, &body).status, 403);
-    let last = (0..20).fold(0, |_, _| log_in(to, "ulo1.ana.00").status);
-    assert_eq!(last, 429, "so often a minute and no more");
+    let headers = format!("{FORM}Cookie: {}\r\nOrigin: http://{to}\r\n", form.cookie());
+    let body = format!("form={}&token=ulo1.ana.00", form.field("form"));
+    let last = (0..20).fold(0, |_, _| ask(to, "POST", "/login", &headers, &body).status);
+    assert_eq!(last, 429, "ten attempts a minute of one form");
+    assert_eq!(log_in(to, &served.operator).status, 303, "another form of the address");
+}
+
+#[test]
+fn another_sites_page_uses_up_no_attempts_of_its_visitor() {
+    let served = served();
+    let to = served.address;
+    let form = ask(to, "GET", "/login", "", "");
+    let elsewhere = format!("{FORM}Origin: https://evil.example\r\n");
+    // A thousand from another origin, and a thousand that know no form.
+    for headers in [elsewhere.as_str(), FORM] {
+        let statuses = (0..1_000).map(|_| ask(to, "POST", "/login", headers, "token=x").status);
+        assert!(statuses.into_iter().all(|status| [401, 403].contains(&status)));
+    }
+    let headers = format!("{FORM}Cookie: {}\r\nOrigin: http://{to}\r\n", form.cookie());
+    let body = format!("form={}&token={}", form.field("form"), served.operator);
+    assert_eq!(ask(to, "POST", "/login", &headers, &body).status, 303);
 }
 
 #[test]
