@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use underload_aqm::time::{Span, Time};
 use underload_run::own::MakeControl;
 use underload_sim::congestion::{self, Cause, CongestionControl, Delivered, Loss, Setup, State};
-use underload_sim::congestion::{MAX_WINDOW, Window};
+use underload_sim::congestion::{MAX_WINDOW, PacketRate, Window};
 use underload_sim::tcp::EcnUse;
 use underload_sim::trial::TrialLabel;
 
@@ -211,8 +211,7 @@ struct Control {
     methods: Methods,
     /// Segments.
     window: u32,
-    /// Bytes per second.
-    pacing: Option<u64>,
+    pacing: Option<PacketRate>,
 }
 
 impl Control {
@@ -260,7 +259,7 @@ impl CongestionControl for Control {
         self.show(window);
     }
 
-    fn pacing(&self) -> Option<u64> {
+    fn pacing(&self) -> Option<PacketRate> {
         self.pacing
     }
 
@@ -273,8 +272,8 @@ impl CongestionControl for Control {
     }
 }
 
-/// The window in segments and the pacing rate in bytes per second that an object says.
-fn settings(object: &Bound<'_, PyAny>) -> PyResult<(u32, Option<u64>)> {
+/// Reads the window in segments and the pacing rate of an object.
+fn settings(object: &Bound<'_, PyAny>) -> PyResult<(u32, Option<PacketRate>)> {
     let py = object.py();
     let wrong = |name: &str, value: &Bound<'_, PyAny>, expected: &str| {
         Err(PyTypeError::new_err(format!("{name} is {}; expected {expected}", said(value))))
@@ -289,7 +288,10 @@ fn settings(object: &Bound<'_, PyAny>) -> PyResult<(u32, Option<u64>)> {
         return Ok((window, None));
     }
     match rate.extract::<f64>() {
-        Ok(bytes) if bytes > 0.0 => Ok((window, Some((bytes.min(MOST_RATE) as u64).max(1)))),
+        Ok(bytes) if bytes > 0.0 => {
+            let bytes_per_s = (bytes.min(MOST_RATE) as u64).max(1);
+            Ok((window, Some(PacketRate::from_bytes_per_s(bytes_per_s))))
+        }
         _ => wrong("pacing_rate", &rate, "None or a number of bytes per second above 0"),
     }
 }

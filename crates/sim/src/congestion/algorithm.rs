@@ -5,8 +5,8 @@
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Own, OwnControl, Prague, Reno, Setup,
-    SlowStartExit, Steered, Vivace, Westwood, Window,
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Own, OwnControl, PacketRate, Prague,
+    Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
 };
 use crate::tcp::EcnUse;
 
@@ -109,7 +109,7 @@ macro_rules! algorithms {
                 }
             }
 
-            fn pacing(&self) -> Option<u64> {
+            fn pacing(&self) -> Option<PacketRate> {
                 match self {
                     $(Self::$kind(control) => control.pacing(),)*
                     Self::Steered(control) => control.pacing(),

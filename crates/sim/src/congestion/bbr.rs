@@ -9,7 +9,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, MaxFilter, Setup, State, Window,
+    Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, MaxFilter, PacketRate, PayloadRate,
+    SegmentSizes, Setup, State, Window,
 };
 
 /// State of BBR.
@@ -30,10 +31,10 @@ pub enum Mode {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
 pub struct Bbr {
     mode: Mode,
-    segment_bytes: u64,
+    sizes: SegmentSizes,
     initial_window: u32,
     rng: Rng,
-    /// Bytes per second, over rounds.
+    /// Payload bytes per second, over rounds.
     bandwidth: MaxFilter,
     rounds: u64,
     round_start: bool,
@@ -49,7 +50,9 @@ pub struct Bbr {
     cycle_start: Time,
     pacing_gain: u64,
     window_gain: u64,
-    pacing: u64,
+    /// Linux' `sk_pacing_rate`, and what the pacer makes of it; `None` before the first round trip.
+    pacing: PayloadRate,
+    packet_pacing: Option<PacketRate>,
     seen_rtt: bool,
     idle_restart: bool,
     prior_window: u32,
@@ -74,7 +77,7 @@ impl Bbr {
     pub fn new(setup: Setup) -> Self {
         Self {
             mode: Mode::Startup,
-            segment_bytes: u64::from(setup.segment_bytes),
+            sizes: SegmentSizes::from(&setup),
             initial_window: setup.initial_window,
             rng: setup.rng,
             bandwidth: MaxFilter::default(),
@@ -92,7 +95,8 @@ impl Bbr {
             cycle_start: Time::ZERO,
             pacing_gain: HIGH_GAIN,
             window_gain: HIGH_GAIN,
-            pacing: 0,
+            pacing: PayloadRate::default(),
+            packet_pacing: None,
             seen_rtt: false,
             idle_restart: false,
             prior_window: 0,
@@ -125,7 +129,7 @@ impl Bbr {
         let bytes = u128::from(self.bandwidth.value()) * u128::from(self.min_rtt.as_nanos())
             / 1_000_000_000;
         let scaled = bytes * u128::from(gain);
-        let divisor = u128::from(self.segment_bytes) * u128::from(UNIT);
+        let divisor = u128::from(self.sizes.segment_bytes) * u128::from(UNIT);
         scaled.div_ceil(divisor).min(u128::from(MAX_WINDOW)) as u32
     }
 
@@ -141,7 +145,8 @@ impl Bbr {
     /// Linux `bbr_tso_segs_goal`: a millisecond's worth, two at least from 1.2 Mbit/s on.
     fn burst_segments(&self) -> u32 {
         let least = if self.pacing < SLOW_PACING { 1 } else { 2 };
-        ((self.pacing >> 10) / self.segment_bytes).clamp(least, 127) as u32
+        let bytes_per_ms = self.pacing.bytes_per_s() >> 10;
+        (bytes_per_ms / u64::from(self.sizes.segment_bytes)).clamp(least, 127) as u32
     }
 
     fn update_bandwidth(&mut self, ack: &Ack, rate: &Delivered) {
@@ -151,7 +156,7 @@ impl Bbr {
             self.round_start = true;
             self.conserving = false;
         }
-        let bytes = u128::from(rate.segments) * u128::from(self.segment_bytes);
+        let bytes = u128::from(rate.segments) * u128::from(self.sizes.segment_bytes);
         let sample = (bytes * 1_000_000_000 / u128::from(rate.interval.as_nanos().max(1))) as u64;
         if !rate.app_limited || sample >= self.bandwidth.value() {
             self.bandwidth.update(BANDWIDTH_ROUNDS, self.rounds, sample);
@@ -173,7 +178,7 @@ impl Bbr {
         }
         let elapsed = ack.now.since(aggregation.epoch_start).as_nanos();
         let bytes = u128::from(self.bandwidth.value()) * u128::from(elapsed) / 1_000_000_000;
-        let mut expected = (bytes / u128::from(self.segment_bytes)) as u64;
+        let mut expected = (bytes / u128::from(self.sizes.segment_bytes)) as u64;
         let too_long = aggregation.epoch_acknowledged + u64::from(ack.delivered) >= 1 << 20;
         if aggregation.epoch_acknowledged <= expected || too_long {
             aggregation.epoch_acknowledged = 0;
@@ -191,7 +196,7 @@ impl Bbr {
         if !self.pipe_full {
             return 0;
         }
-        let most = self.bandwidth.value() / 10 / self.segment_bytes;
+        let most = self.bandwidth.value() / 10 / u64::from(self.sizes.segment_bytes);
         let extra = self.aggregation.extra[0].max(self.aggregation.extra[1]);
         u64::from(extra).min(most) as u32
     }
@@ -303,15 +308,20 @@ impl Bbr {
     fn set_pacing(&mut self, ack: &Ack, window: &Window) {
         if !self.seen_rtt && ack.smoothed_rtt > Span::ZERO {
             self.seen_rtt = true;
-            let bytes = u128::from(window.size) * u128::from(self.segment_bytes);
+            let bytes = u128::from(window.size) * u128::from(self.sizes.segment_bytes);
             let rate = bytes * 1_000_000_000 / u128::from(ack.smoothed_rtt.as_nanos());
-            self.pacing = (rate as u64) * HIGH_GAIN / UNIT * 99 / 100;
+            self.pace_at((rate as u64) * HIGH_GAIN / UNIT * 99 / 100);
         }
         let bandwidth = u128::from(self.bandwidth.value());
         let rate = (bandwidth * u128::from(self.pacing_gain) * 99 / u128::from(UNIT * 100)) as u64;
-        if self.pipe_full || rate > self.pacing {
-            self.pacing = rate.max(1);
+        if self.pipe_full || rate > self.pacing.bytes_per_s() {
+            self.pace_at(rate.max(1));
         }
+    }
+
+    fn pace_at(&mut self, payload_bytes_per_s: u64) {
+        self.pacing = PayloadRate::from_bytes_per_s(payload_bytes_per_s);
+        self.packet_pacing = Some(self.pacing.to_packet_rate(self.sizes));
     }
 
     fn set_window(&mut self, ack: &Ack, window: &mut Window) {
@@ -402,12 +412,12 @@ impl CongestionControl for Bbr {
         self.aggregation.epoch_acknowledged = 0;
         if self.mode == Mode::ProbeBandwidth {
             let rate = u128::from(self.bandwidth.value()) * 99 / 100;
-            self.pacing = (rate as u64).max(1);
+            self.pace_at((rate as u64).max(1));
         }
     }
 
-    fn pacing(&self) -> Option<u64> {
-        (self.pacing > 0).then_some(self.pacing)
+    fn pacing(&self) -> Option<PacketRate> {
+        self.packet_pacing
     }
 
     fn owns_window(&self) -> bool {
@@ -434,5 +444,5 @@ const PROBE_RTT_LENGTH: Span = Span::from_millis(200);
 const MIN_WINDOW: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
 /// 1.2 Mbit/s.
-const SLOW_PACING: u64 = 150_000;
+const SLOW_PACING: PayloadRate = PayloadRate::from_bytes_per_s(150_000);
 const UNKNOWN: Span = Span::from_nanos(u64::MAX);

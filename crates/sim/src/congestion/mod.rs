@@ -14,6 +14,7 @@ mod hystart;
 mod marking;
 mod max_filter;
 mod own;
+mod pacing;
 mod prague;
 mod reno;
 mod steered;
@@ -31,6 +32,7 @@ pub use dctcp::Dctcp;
 pub use hystart::{HyStart, SlowStartExit};
 pub use max_filter::MaxFilter;
 pub use own::{MakeControl, Own, OwnControl};
+pub use pacing::{PacketRate, PayloadRate, SegmentSizes};
 pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
 pub use steered::Steered;
@@ -188,8 +190,8 @@ pub trait CongestionControl {
     /// Sending resumes after `idle` without anything in flight.
     fn on_restart(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
 
-    /// Bytes per second to pace at; `None`: not paced.
-    fn pacing(&self) -> Option<u64> {
+    /// The rate at which packets may leave; `None`: not paced.
+    fn pacing(&self) -> Option<PacketRate> {
         None
     }
 

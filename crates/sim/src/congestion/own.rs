@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use underload_aqm::time::{Span, Time};
 
-use super::{Ack, CongestionControl, Loss, Setup, Window};
+use super::{Ack, CongestionControl, Loss, PacketRate, Setup, Window};
 
 /// Makes the control of one connection.
 pub type MakeControl = dyn Fn(Setup) -> Box<dyn CongestionControl> + Send + Sync;
@@ -52,7 +52,7 @@ impl CongestionControl for Own {
         self.0.on_restart(now, idle, window);
     }
 
-    fn pacing(&self) -> Option<u64> {
+    fn pacing(&self) -> Option<PacketRate> {
         self.0.pacing()
     }
 

@@ -16,14 +16,17 @@
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, Setup, Window};
+use super::{
+    Ack, Cause, CongestionControl, Loss, MAX_WINDOW, PacketRate, PayloadRate, SegmentSizes, Setup,
+    Window,
+};
 
 /// Vivace's state.
 #[derive(Debug)]
 pub struct Vivace {
     rng: Rng,
-    segment_bytes: f64,
-    /// Base rate in Mbit/s.
+    sizes: SegmentSizes,
+    /// Base rate in Mbit/s of payload.
     rate: f64,
     phase: Phase,
     /// What is being sent, and what the acknowledgements of now report on.
@@ -47,7 +50,7 @@ enum Phase {
 /// A monitor interval as its acknowledgements report it.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
-    /// Rate sent at, Mbit/s.
+    /// Rate sent at, Mbit/s of payload.
     rate: f64,
     ends: Time,
     delivered: u32,
@@ -65,8 +68,8 @@ impl Vivace {
     /// At the start of a connection.
     pub fn new(setup: Setup) -> Self {
         Self {
+            sizes: SegmentSizes::from(&setup),
             rng: setup.rng,
-            segment_bytes: f64::from(setup.segment_bytes),
             rate: 0.0,
             phase: Phase::Starting,
             sending: None,
@@ -75,6 +78,10 @@ impl Vivace {
             boundary: 0,
             last_utility: None,
         }
+    }
+
+    fn segment_bits(&self) -> f64 {
+        f64::from(self.sizes.segment_bytes) * 8.0
     }
 
     /// The rate of the interval that begins now.
@@ -93,7 +100,7 @@ impl Vivace {
 
     fn begin(&mut self, ack: &Ack) {
         let rate = self.next_rate();
-        let ten_segments = 10.0 * self.segment_bytes * 8.0 / (rate * 1e6);
+        let ten_segments = 10.0 * self.segment_bits() / (rate * 1e6);
         let length = ack.smoothed_rtt.max(MIN_INTERVAL);
         let length = length.max(Span::from_nanos((ten_segments * 1e9) as u64));
         self.judged = self.sending.take();
@@ -205,7 +212,7 @@ impl CongestionControl for Vivace {
             return;
         }
         if self.rate == 0.0 {
-            let bits = f64::from(window.size) * self.segment_bytes * 8.0;
+            let bits = f64::from(window.size) * self.segment_bits();
             let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
             self.rate = (bits / rtt / 1e6).max(MIN_RATE);
             self.begin(ack);
@@ -222,7 +229,7 @@ impl CongestionControl for Vivace {
         // Two bandwidth-delay products, so that the rate and not the window limits.
         let sending = self.sending.map_or(self.rate, |interval| interval.rate);
         let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
-        let product = sending * 1e6 / 8.0 * rtt / self.segment_bytes;
+        let product = sending * 1e6 * rtt / self.segment_bits();
         window.size = ((2.0 * product) as u32).clamp(10, MAX_WINDOW);
     }
 
@@ -236,9 +243,10 @@ impl CongestionControl for Vivace {
         }
     }
 
-    fn pacing(&self) -> Option<u64> {
+    fn pacing(&self) -> Option<PacketRate> {
         let rate = self.sending.map_or(self.rate, |interval| interval.rate);
-        (rate > 0.0).then_some((rate * 1e6 / 8.0) as u64)
+        let payload = PayloadRate::from_bytes_per_s((rate * 1e6 / 8.0) as u64);
+        (rate > 0.0).then(|| payload.to_packet_rate(self.sizes))
     }
 
     fn owns_window(&self) -> bool {
@@ -260,3 +268,25 @@ const MAX_RATE: f64 = 100_000.0;
 const MIN_INTERVAL: Span = Span::from_millis(10);
 /// Slopes of the round trip that count as none.
 const NOISE: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::tests::ack;
+    use crate::congestion::{PragueConfig, SlowStartExit};
+
+    #[test]
+    fn ten_segments_per_round_trip_are_paced_as_ten_packets() {
+        let mut vivace = Vivace::new(Setup {
+            segment_bytes: 1_448,
+            packet_bytes: 1_500,
+            initial_window: 10,
+            slow_start_exit: SlowStartExit::Loss,
+            prague: PragueConfig::default(),
+            rng: Rng::new(1),
+        });
+        vivace.on_ack(&ack(1), &mut Window::new(10));
+        let gap = vivace.pacing().unwrap().time_for(1_500).as_nanos();
+        assert!(gap.abs_diff(2_000_000) < 100, "20 ms / 10, but {gap} ns");
+    }
+}

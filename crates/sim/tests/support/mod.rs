@@ -43,7 +43,7 @@ pub struct State {
     /// Congestion window and segments in flight.
     pub window: f64,
     pub in_flight: f64,
-    /// Mbit/s; 0 where the flow is not paced.
+    /// Mbit/s of packets with headers; 0 where the flow is not paced.
     pub pacing: f64,
 }
 
@@ -58,7 +58,7 @@ pub fn watch(mut config: SimConfig, interval: Span) -> (TrialOutcome, Vec<State>
                 seconds: now.as_nanos() as f64 / 1e9,
                 window: f64::from(stats.window),
                 in_flight: f64::from(stats.in_flight),
-                pacing: stats.pacing.unwrap_or(0) as f64 * 8.0 / 1e6,
+                pacing: stats.pacing.unwrap_or_default().bytes_per_s() as f64 * 8.0 / 1e6,
             });
         });
         let attendance = Attendance { states: Some(&note), ..Attendance::default() };

@@ -14,8 +14,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
 use crate::congestion::{
-    Ack, Cause, CongestionControl, Loss, Prague, PragueConfig, Reno, Setup, SlowStartExit, State,
-    Window,
+    Ack, Cause, CongestionControl, Loss, PacketRate, Prague, PragueConfig, Reno, Setup,
+    SlowStartExit, State, Window,
 };
 use crate::net::Report;
 
@@ -29,9 +29,9 @@ pub(super) struct RateControl {
     reno: Reno,
     window: Window,
     fallback: Fallback,
-    /// Bytes per second: before the first report, and at most.
-    first_rate: u64,
-    most_rate: u64,
+    /// Rates before the first report and at most.
+    first_rate: PacketRate,
+    most_rate: PacketRate,
     /// `None` before the first report.
     smoothed_rtt: Option<Span>,
     min_rtt: Span,
@@ -50,8 +50,13 @@ pub(super) struct RateControl {
 
 impl RateControl {
     /// For packets of `packet_bytes` with their headers. The first round trip is at `first_rate`,
-    /// the rate is at most `most_rate`, both in bytes per second.
-    pub(super) fn new(packet_bytes: u32, first_rate: u64, most_rate: u64, rng: Rng) -> Self {
+    /// the rate is at most `most_rate`.
+    pub(super) fn new(
+        packet_bytes: u32,
+        first_rate: PacketRate,
+        most_rate: PacketRate,
+        rng: Rng,
+    ) -> Self {
         let setup = Setup {
             segment_bytes: packet_bytes,
             packet_bytes,
@@ -80,8 +85,8 @@ impl RateControl {
         }
     }
 
-    /// Bytes per second that may be sent, headers included.
-    pub(super) fn rate(&self) -> u64 {
+    /// The rate at which packets may be sent.
+    pub(super) fn rate(&self) -> PacketRate {
         let Some(rtt) = self.smoothed_rtt else { return self.first_rate };
         let exact = if self.fallback.is_classic() {
             u128::from(self.window.size) << Prague::FRACTION_BITS
@@ -90,7 +95,7 @@ impl RateControl {
         };
         let bytes = (exact * u128::from(self.packet_bytes)) >> Prague::FRACTION_BITS;
         let rate = bytes * 1_000_000_000 / u128::from(rtt.as_nanos().max(1));
-        rate.min(u128::from(self.most_rate)) as u64
+        PacketRate::from_bytes_per_s(rate as u64).min(self.most_rate)
     }
 
     /// Takes in a report; `next` is the number of the packet to be sent next.
@@ -149,7 +154,8 @@ impl RateControl {
         let smoothed = match self.smoothed_rtt.map(Span::as_nanos) {
             Some(smoothed) => smoothed - smoothed / 8 + rtt_ns / 8,
             None => {
-                let bytes = u128::from(self.first_rate) * u128::from(rtt_ns) / 1_000_000_000;
+                let bytes =
+                    u128::from(self.first_rate.bytes_per_s()) * u128::from(rtt_ns) / 1_000_000_000;
                 let packets = bytes / u128::from(self.packet_bytes);
                 self.window.size = (packets as u32).max(LEAST_WINDOW);
                 rtt_ns
@@ -242,7 +248,10 @@ mod tests {
 
     impl Session {
         fn new() -> Self {
-            let control = RateControl::new(1_228, 250_000, 5_000_000, Rng::new(1));
+            let control = {
+                let [first, most] = [250_000, 5_000_000].map(PacketRate::from_bytes_per_s);
+                RateControl::new(1_228, first, most, Rng::new(1))
+            };
             let report = Report::default();
             let now = Time::from_secs(1);
             let mut session = Self { control, now, next: 0, report, due_marks: 0.0 };
@@ -274,12 +283,12 @@ mod tests {
         }
 
         fn per_round(&self) -> u32 {
-            let bytes = self.control.rate() * RTT.as_nanos() / 1_000_000_000;
+            let bytes = self.control.rate().bytes_per_s() * RTT.as_nanos() / 1_000_000_000;
             (bytes / 1_228).max(1) as u32
         }
 
         fn megabits(&self) -> f64 {
-            self.control.rate() as f64 * 8.0 / 1e6
+            self.control.rate().bytes_per_s() as f64 * 8.0 / 1e6
         }
     }
 

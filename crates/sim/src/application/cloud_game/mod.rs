@@ -33,6 +33,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
+use crate::congestion::PacketRate;
 use crate::flow::{Endpoint, Port, UDP_HEADER_BYTES, nth};
 use crate::net::{Body, Segment};
 
@@ -113,9 +114,10 @@ pub(super) struct CloudGame {
 impl CloudGame {
     pub(super) fn new(config: &CloudGameConfig, stop: Time, rng: Rng) -> Self {
         let control = config.least_rate.map(|least| {
-            let [first, most] = [least, config.rate].map(paced_bytes_per_second);
+            let [first, paced] = [least, config.rate].map(pacing_rate);
+            let most = PacketRate::from_bytes_per_s(MOST_PACING * paced.bytes_per_s());
             let packet_bytes = PACKET_BYTES + UDP_HEADER_BYTES;
-            RateControl::new(packet_bytes, first, MOST_PACING * most, rng.child("control"))
+            RateControl::new(packet_bytes, first, most, rng.child("control"))
         });
         Self {
             config: config.clone(),
@@ -153,7 +155,7 @@ impl CloudGame {
         let (Some(control), Some(least)) = (&self.control, self.config.least_rate) else {
             return most;
         };
-        let allowed = control.rate() as f64 * 8.0 / (PACING * WIRE_PER_PAYLOAD);
+        let allowed = control.rate().bytes_per_s() as f64 * 8.0 / (PACING * WIRE_PER_PAYLOAD);
         allowed.clamp(least.bits_per_second() as f64, most)
     }
 
@@ -196,13 +198,12 @@ impl CloudGame {
     fn send_due(&mut self, port: &mut Port<'_>) {
         while self.release <= port.now {
             let Some(control) = &self.control else { return };
-            let least = self.config.least_rate.map_or(1, paced_bytes_per_second);
+            let least = self.config.least_rate.map(pacing_rate).unwrap_or_default();
             let rate = control.rate().max(least);
             let Some(packet) = self.waiting.pop_front() else { return };
             self.waiting_bytes -= u64::from(packet.bytes);
             self.send_packet(port, packet);
-            let bytes = u64::from(packet.bytes + UDP_HEADER_BYTES);
-            self.release = port.now + Span::from_nanos(bytes * 1_000_000_000 / rate);
+            self.release = port.now + rate.time_for(packet.bytes + UDP_HEADER_BYTES);
         }
     }
 
@@ -328,9 +329,10 @@ impl Endpoint for CloudGame {
     }
 }
 
-/// Bytes per second with headers, at which a video of that payload is paced.
-fn paced_bytes_per_second(video: Rate) -> u64 {
-    (video.bits_per_second() as f64 / 8.0 * PACING * WIRE_PER_PAYLOAD) as u64
+/// The rate at which the packets of a video of this payload rate leave.
+fn pacing_rate(video: Rate) -> PacketRate {
+    let bytes_per_s = video.bits_per_second() as f64 / 8.0 * PACING * WIRE_PER_PAYLOAD;
+    PacketRate::from_bytes_per_s(bytes_per_s as u64)
 }
 
 const INPUT_BYTES: u32 = 128;

@@ -19,7 +19,7 @@
 use underload_aqm::time::{Span, Time};
 
 use super::marking;
-use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, Setup, State, Window};
+use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, PacketRate, Setup, State, Window};
 
 type MarkFraction = marking::MarkFraction<24>;
 
@@ -49,7 +49,7 @@ impl Default for PragueConfig {
 #[derive(Debug)]
 pub struct Prague {
     config: PragueConfig,
-    /// Bytes of a full packet, headers included, as the pacer counts them.
+    /// Bytes of a full packet, headers included.
     packet_bytes: u64,
     /// W in units of 2^-24 segments.
     exact: u64,
@@ -65,7 +65,7 @@ pub struct Prague {
     rounds: u32,
     /// Growth per unmarked segment and 1/W, in units of 2^-24 segments.
     gain: u64,
-    pacing: u64,
+    pacing: Option<PacketRate>,
 }
 
 impl Prague {
@@ -85,7 +85,7 @@ impl Prague {
             reduced_at: Time::ZERO,
             rounds: 0,
             gain: SEGMENT,
-            pacing: 0,
+            pacing: None,
         }
     }
 
@@ -169,7 +169,8 @@ impl Prague {
             bytes *= 2;
         }
         let rate = (bytes * 1_000_000_000).checked_div(ack.smoothed_rtt.as_nanos());
-        self.pacing = rate.map_or(self.pacing, |rate| rate.max(1));
+        let rate = rate.map(|rate| PacketRate::from_bytes_per_s(rate.max(1)));
+        self.pacing = rate.or(self.pacing);
     }
 }
 
@@ -215,8 +216,8 @@ impl CongestionControl for Prague {
         self.cut(cut as u64, window);
     }
 
-    fn pacing(&self) -> Option<u64> {
-        (self.pacing > 0).then_some(self.pacing)
+    fn pacing(&self) -> Option<PacketRate> {
+        self.pacing
     }
 
     fn owns_window(&self) -> bool {

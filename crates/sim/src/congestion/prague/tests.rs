@@ -294,13 +294,14 @@ fn a_target_of_nothing_leaves_a_flow_as_it_is() {
 fn pacing_is_a_window_of_whole_packets_per_round_trip() {
     let mut flow = Flow::cruising(50, PragueConfig::default());
     flow.ack(0, 0);
-    assert_eq!(flow.control.pacing(), Some(100 * 1_500 * 20));
+    assert_eq!(flow.control.pacing(), Some(PacketRate::from_bytes_per_s(100 * 1_500 * 20)));
     let report = Ack { in_flight: 120, ..flow.report(0, 0) };
     flow.control.on_ack(&report, &mut flow.window);
-    assert_eq!(flow.control.pacing(), Some(120 * 1_500 * 20), "what is in flight, if more");
+    let in_flight = Some(PacketRate::from_bytes_per_s(120 * 1_500 * 20));
+    assert_eq!(flow.control.pacing(), in_flight, "what is in flight, if more");
     let unknown = Ack { smoothed_rtt: Span::ZERO, ..report };
     flow.control.on_ack(&unknown, &mut flow.window);
-    assert_eq!(flow.control.pacing(), Some(120 * 1_500 * 20), "as before");
+    assert_eq!(flow.control.pacing(), in_flight, "as before");
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn pacing_is_double_below_half_the_threshold() {
         flow.window.threshold = threshold;
         assert_eq!(flow.control.pacing(), None, "before the first acknowledgement");
         flow.ack(0, 0);
-        flow.control.pacing().unwrap() / (1_500 * 20)
+        flow.control.pacing().unwrap().bytes_per_s() / (1_500 * 20)
     };
     assert_eq!((rate(u32::MAX), rate(202), rate(201), rate(100)), (200, 200, 100, 100));
 }

@@ -11,7 +11,9 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::congestion::{Ack, Cause, CongestionControl, Controller, Loss, State, Steered, Window};
+use crate::congestion::{
+    Ack, Cause, CongestionControl, Controller, Loss, PacketRate, State, Steered, Window,
+};
 use crate::flow::Port;
 use crate::net::{Acknowledgement, Body, Data, Stamp};
 use crate::sys::prefetch_start;
@@ -43,8 +45,8 @@ pub struct TcpStats {
     pub window: u32,
     /// Segments in flight.
     pub in_flight: u32,
-    /// Bytes per second that it paces at; `None`: not paced.
-    pub pacing: Option<u64>,
+    /// The rate at which it paces; `None`: not paced.
+    pub pacing: Option<PacketRate>,
     /// Smoothed round trip time in nanoseconds, 0 before the first sample.
     pub smoothed_rtt_ns: u64,
     /// When everything of a transfer was acknowledged.

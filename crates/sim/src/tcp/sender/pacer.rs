@@ -2,20 +2,27 @@
 
 use underload_aqm::time::{Span, Time};
 
+use crate::congestion::PacketRate;
+
 /// When the next segment may leave (Linux `tcp_update_skb_after_send`).
 #[derive(Debug)]
 pub(super) struct Pacer {
     release_at: Time,
-    /// The rate and size of the segment before, and how long it took, ns: most are alike, and a
-    /// division costs as much as everything else here.
-    last: (u64, u32),
-    last_ns: u64,
+    /// Rate and size of the packet before, and how long it took: most are alike, and a division
+    /// costs as much as everything else here.
+    last: (PacketRate, u32),
+    last_length: Span,
     waiting: bool,
 }
 
 impl Pacer {
     pub(super) fn new() -> Self {
-        Self { release_at: Time::ZERO, last: (0, 0), last_ns: 0, waiting: false }
+        Self {
+            release_at: Time::ZERO,
+            last: (PacketRate::default(), 0),
+            last_length: Span::ZERO,
+            waiting: false,
+        }
     }
 
     /// When a segment that was held back may leave; [`Time::MAX`] with none.
@@ -40,23 +47,23 @@ impl Pacer {
         self.release_at = now;
     }
 
-    /// Whether the next segment is held back at `bytes_per_s`.
+    /// Whether the next segment is held back at `rate`.
     #[inline]
-    pub(super) fn holds_back(&mut self, now: Time, bytes_per_s: Option<u64>) -> bool {
-        self.waiting = bytes_per_s.is_some() && self.release_at > now;
+    pub(super) fn holds_back(&mut self, now: Time, rate: Option<PacketRate>) -> bool {
+        self.waiting = rate.is_some() && self.release_at > now;
         self.waiting
     }
 
-    /// Counts a segment that left. Of the time since it might have left, up to half its own length
-    /// is credit for the next.
+    /// Counts a segment that left in a packet of `packet_bytes`. Of the time since it might have
+    /// left, up to half its own length is credit for the next.
     #[inline]
-    pub(super) fn on_sent(&mut self, now: Time, bytes: u32, bytes_per_s: Option<u64>) {
-        let Some(rate) = bytes_per_s else { return };
-        if (rate, bytes) != self.last {
-            self.last = (rate, bytes);
-            self.last_ns = (u64::from(bytes) * 1_000_000_000).checked_div(rate).unwrap_or(0);
+    pub(super) fn on_sent(&mut self, now: Time, packet_bytes: u32, rate: Option<PacketRate>) {
+        let Some(rate) = rate else { return };
+        if (rate, packet_bytes) != self.last {
+            self.last = (rate, packet_bytes);
+            self.last_length = rate.time_for(packet_bytes);
         }
-        let length = self.last_ns;
+        let length = self.last_length.as_nanos();
         let credit = now.since(self.release_at).as_nanos().min(length / 2);
         self.release_at = now.max(self.release_at) + Span::from_nanos(length - credit);
     }
@@ -66,7 +73,7 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    const RATE: Option<u64> = Some(1_000_000);
+    const RATE: Option<PacketRate> = Some(PacketRate::from_bytes_per_s(1_000_000));
 
     #[test]
     fn segments_leave_at_the_rate() {
@@ -98,7 +105,7 @@ mod tests {
         pacer.on_sent(now, 1_500, RATE);
         assert!(!pacer.holds_back(now, None));
         assert_eq!(pacer.deadline(), Time::MAX);
-        let zero = Some(0);
+        let zero = Some(PacketRate::default());
         pacer.on_sent(now, 1_500, zero);
         assert!(pacer.holds_back(now, zero), "what was sent at a rate before still counts");
     }
