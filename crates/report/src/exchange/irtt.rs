@@ -1,6 +1,13 @@
 //! The JSON of `irtt client -o`: every round trip, all times in ns.
+//!
+//! irtt 0.9.1 and builds of its main branch write the start of a test as the two clocks
+//! (`{"wall": …, "monotonic": …}`); Debian's 0.9.0 writes a text. Both call their format 1.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use underload_record::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
 
 use super::numbers::nanos;
@@ -18,6 +25,15 @@ struct File {
 #[derive(Deserialize)]
 struct Version {
     irtt: String,
+    #[serde(default = "known_format")]
+    json_format: u64,
+}
+
+/// The format that is read. Files of other programs may leave it out.
+const FORMAT: u64 = 1;
+
+fn known_format() -> u64 {
+    FORMAT
 }
 
 #[derive(Deserialize)]
@@ -34,7 +50,41 @@ struct Params {
 #[derive(Deserialize)]
 struct Stats {
     #[serde(default)]
-    start_time: String,
+    start_time: StartTime,
+}
+
+/// When the test began, RFC 3339; empty where the file has neither a text nor a wall clock.
+#[derive(Default)]
+struct StartTime(String);
+
+impl<'de> Deserialize<'de> for StartTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrClocks)
+    }
+}
+
+struct TextOrClocks;
+
+impl<'de> Visitor<'de> for TextOrClocks {
+    type Value = StartTime;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time as text or as {\"wall\": nanoseconds}")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<StartTime, E> {
+        Ok(StartTime(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, clocks: A) -> Result<StartTime, A::Error> {
+        let clocks = Stamp::deserialize(MapAccessDeserializer::new(clocks))?;
+        let wall = clocks.wall.map(|ns| jiff::Timestamp::from_nanosecond(ns.into()));
+        Ok(StartTime(wall.and_then(Result::ok).map(|at| at.to_string()).unwrap_or_default()))
+    }
+
+    fn visit_unit<E>(self) -> Result<StartTime, E> {
+        Ok(StartTime::default())
+    }
 }
 
 #[derive(Deserialize)]
@@ -83,6 +133,10 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         Some(Err(source)) => return Err(ImportError::Json { tool: "irtt", source }),
         None => return Err(ImportError::Unknown),
     };
+    if file.version.json_format != FORMAT {
+        let (tool, found) = ("irtt", file.version.json_format);
+        return Err(ImportError::Version { tool, found, accepted: "1" });
+    }
     let sent = |trip: &RoundTrip| {
         trip.timestamps.client.send.monotonic.or(trip.timestamps.client.send.wall)
     };
@@ -125,7 +179,7 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     Ok(Imported {
         tool: format!("irtt {}", file.version.irtt),
         name: "irtt".to_owned(),
-        started: file.stats.start_time,
+        started: file.stats.start_time.0,
         phases: vec![PhaseWindow { phase: Phase::Idle, start_ns: 0, end_ns }],
         flows: vec![probe],
         samples,
@@ -156,6 +210,33 @@ mod tests {
         assert_eq!(first.marking_sent, Marking::from_byte(0xb5));
         let latency = &run.record.trials[0].latencies[0];
         assert_eq!((latency.sent, latency.lost), (2, 1));
+    }
+
+    #[test]
+    fn a_start_time_is_a_text_or_two_clocks() {
+        let started = |time: &str| {
+            let file = FILE.replace("\"2026-11-21T04:43:21Z\"", time);
+            read(file.as_bytes()).map(|imported| imported.started)
+        };
+        let clocks = r#"{"wall":1795236201000000000,"monotonic":8761671}"#;
+        for time in [r#""2026-11-21T04:43:21Z""#, clocks] {
+            assert_eq!(started(time).unwrap(), "2026-11-21T04:43:21Z", "{time}");
+        }
+        for unknown in ["null", "{}", r#"{"monotonic":5}"#, r#"{"wall":9223372036854775807}"#] {
+            assert!(started(unknown).is_ok(), "{unknown}");
+        }
+        let error = std::error::Error::source(&started("[1]").unwrap_err()).unwrap().to_string();
+        assert!(error.contains("expected a time as text or as {\"wall\""), "{error}");
+    }
+
+    #[test]
+    fn another_json_format_is_refused() {
+        let with = |format: u64| {
+            let version = format!("\"protocol\":1,\"json_format\":{format}");
+            read(FILE.replace("\"protocol\":1", &version).as_bytes()).map(|_| ())
+        };
+        assert!(with(1).is_ok());
+        assert_eq!(with(2).unwrap_err().to_string(), "irtt file version 2; accepted is 1");
     }
 
     #[test]
