@@ -98,11 +98,16 @@ impl Histogram {
 
     /// The same for several in one go, which must not decrease.
     pub fn quantiles<const N: usize>(&self, permilles: [u32; N]) -> [u64; N] {
-        debug_assert!(permilles.is_sorted(), "{permilles:?}");
+        self.at_ranks(permilles.map(|permille| nearest_rank(self.count, permille)))
+    }
+
+    /// The durations of these ranks, 1 being the smallest of all; the ranks must not decrease. As
+    /// exact as a quantile. 0 where nothing was counted.
+    pub fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
+        debug_assert!(ranks.is_sorted(), "{ranks:?}");
         let mut seen = 0;
         let mut next = if self.is_empty() { 0 } else { bucket(self.min) };
-        permilles.map(|permille| {
-            let rank = (u128::from(self.count) * u128::from(permille)).div_ceil(1_000) as u64;
+        ranks.map(|rank| {
             while next < BUCKETS && seen < rank.max(1) {
                 seen += self.counts[next];
                 next += 1;
@@ -110,6 +115,13 @@ impl Histogram {
             upper_end(next.saturating_sub(1)).min(self.max)
         })
     }
+}
+
+/// The rank of a quantile of `count` values: of the smallest with at least `permille` thousandths
+/// of them at or below it.
+pub fn nearest_rank(count: u64, permille: u32) -> u64 {
+    let rank = (u128::from(count) * u128::from(permille)).div_ceil(1_000) as u64;
+    rank.max(1)
 }
 
 #[inline]

@@ -161,7 +161,7 @@ fn headline(trial: &TrialRecord) -> Option<String> {
         Some(latency) => ("working", latency),
         None => ("idle", of(Phase::Idle)?),
     };
-    let milliseconds = |ns: u64| ns as f64 / 1e6;
+    let milliseconds = |ns: i64| ns as f64 / 1e6;
     let latency = latency.distribution?;
     let (p50, p99) = (milliseconds(latency.p50_ns), milliseconds(latency.p99_ns));
     Some(format!("{word} latency p50 {p50:.1} ms, p99 {p99:.1} ms"))

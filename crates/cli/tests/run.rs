@@ -401,7 +401,7 @@ fn cache_entries(folder: &Path) -> Vec<std::path::PathBuf> {
 
 /// Of an arm's trials, those whose mean round trip under load is from 20 to 40 ms, percent.
 fn share_between_20_and_40_ms(record: &RunRecord, arm: &str) -> f64 {
-    let means: Vec<u64> = record
+    let means: Vec<i64> = record
         .trials
         .iter()
         .filter(|trial| trial.arm == arm)

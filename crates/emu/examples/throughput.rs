@@ -138,7 +138,7 @@ fn received_megabits(json: &str) -> Result<f64> {
 
 fn print(name: &str, megabits: f64, report: &GatewayReport, kernel_drops: u64, seconds: u64) {
     let late = report.lateness().unwrap_or_default();
-    let us = |ns: u64| ns / 1000;
+    let us = |ns: i64| ns / 1000;
     let directions = [Direction::Up, Direction::Down];
     let lanes = directions.iter().filter_map(|direction| report.lane(*direction));
     let (mut packets, mut frames, mut drops) = (0, 0, 0);

@@ -61,14 +61,14 @@ fn alone(trial: &TrialRecord) -> ArmSummary {
 impl ArmLatency {
     /// A statistic of all samples pooled, ns; where a run kept no samples to pool, the mean over
     /// its trials. `None` when nothing came back.
-    pub fn value_ns(&self, quantile: Quantile) -> Option<u64> {
-        let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as u64);
+    pub fn value_ns(&self, quantile: Quantile) -> Option<i64> {
+        let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as i64);
         self.pooled.map(|pooled| quantile.of(&pooled)).or_else(over_repeats)
     }
 
     /// The same for people: `None` also where there are too few samples to tell it, see
     /// [`Quantile::fewest_samples`].
-    pub fn told_ns(&self, quantile: Quantile) -> Option<u64> {
+    pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         let samples = self.pooled.map_or_else(|| self.samples_per_trial(), |pooled| pooled.count);
         self.value_ns(quantile).filter(|_| samples >= quantile.fewest_samples())
     }

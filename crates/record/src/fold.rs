@@ -489,7 +489,7 @@ mod tests {
             latencies: vec![latency("first", closed, 1), latency("second", false, own)],
             ..TrialRecord::default()
         };
-        let ms = |ms: u64| ms * 1_000_000;
+        let ms = |ms: i64| ms * 1_000_000;
         let expected = Expectation {
             metric: "load.rtt.p50.within.10-20".to_owned(),
             arm: "a".to_owned(),

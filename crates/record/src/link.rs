@@ -11,6 +11,7 @@ use crate::schema::{
     BottleneckSummary, Direction, Distribution, LatencyHistogram, PacketCount, Phase, PhaseWindow,
     Sanction, Series, SeriesKind, SeriesPoint,
 };
+use crate::stats::nanos;
 
 /// Name and direction of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,17 +146,18 @@ pub(crate) fn merge_sanction(all: &mut Vec<Sanction>, other: &Sanction) {
 
 /// The quantiles of what a histogram counted; `None` when that is nothing.
 pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
-    let [p50_ns, p90_ns, p95_ns, p99_ns, p999_ns] = histogram.quantiles([500, 900, 950, 990, 999]);
+    let [p50_ns, p90_ns, p95_ns, p99_ns, p999_ns] =
+        histogram.quantiles([500, 900, 950, 990, 999]).map(nanos);
     Some(Distribution {
         count: histogram.count(),
-        min_ns: histogram.min()?,
+        min_ns: nanos(histogram.min()?),
         p50_ns,
         p90_ns,
         p95_ns,
         p99_ns,
         p999_ns,
-        max_ns: histogram.max()?,
-        mean_ns: histogram.mean()?,
+        max_ns: nanos(histogram.max()?),
+        mean_ns: nanos(histogram.mean()?),
     })
 }
 

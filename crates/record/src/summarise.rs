@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use underload_aqm::histogram::Histogram;
-
-use crate::link;
 use crate::schema::{
     ArmLatency, Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
     Sample, StudyRecord, TrialRecord,
 };
-use crate::stats;
+use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
 
 /// Confidence of every interval that a report prints.
@@ -27,7 +24,7 @@ pub fn summarise(
     measure: LatencyMeasure,
 ) -> LatencySummary {
     let inside = || samples.iter().filter(|sample| window.contains(sample.scheduled_ns));
-    let mut delays: Vec<u64> = inside().filter_map(|sample| measure.of(sample)).collect();
+    let mut delays: Vec<i64> = inside().filter_map(|sample| measure.of(sample)).collect();
     let closed_loop = inside().any(|sample| sample.closed_loop);
     let time_weighted = closed_loop.then(|| time_weighted(samples, window, measure)).flatten();
     LatencySummary {
@@ -93,13 +90,15 @@ impl LatencyMeasure {
     pub const ALL: [LatencyMeasure; 3] =
         [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
 
-    /// This delay of a sample, ns. A one-way delay below zero is the clocks' error and counts as 0.
-    pub fn of(self, sample: &Sample) -> Option<u64> {
-        let not_negative = |delay: i64| delay.max(0).unsigned_abs();
+    /// This delay of a sample, ns. A one-way delay is negative where the clocks differ by more than
+    /// the path takes.
+    pub fn of(self, sample: &Sample) -> Option<i64> {
         match self {
-            LatencyMeasure::RoundTrip => sample.rtt_ns,
-            LatencyMeasure::OneWayUp => sample.one_way_up_ns.map(not_negative),
-            LatencyMeasure::OneWayDown => sample.one_way_down_ns.map(not_negative),
+            LatencyMeasure::RoundTrip => {
+                sample.rtt_ns.map(|rtt_ns| i64::try_from(rtt_ns).unwrap_or(i64::MAX))
+            }
+            LatencyMeasure::OneWayUp => sample.one_way_up_ns,
+            LatencyMeasure::OneWayDown => sample.one_way_down_ns,
         }
     }
 }
@@ -122,8 +121,8 @@ struct PoolKey {
 /// Exact while it is small.
 #[derive(Debug)]
 enum Pool {
-    Exact(Vec<u64>),
-    Counted(Histogram),
+    Exact(Vec<i64>),
+    Counted(Box<SignedHistogram>),
 }
 
 impl LatencyPools {
@@ -166,11 +165,11 @@ impl LatencyPools {
 }
 
 impl Pool {
-    fn push(&mut self, ns: u64) {
+    fn push(&mut self, ns: i64) {
         match self {
             Pool::Exact(values) if values.len() < EXACT_SAMPLES => values.push(ns),
             Pool::Exact(values) => {
-                let mut counted = Histogram::new();
+                let mut counted = Box::<SignedHistogram>::default();
                 for value in &*values {
                     counted.record(*value);
                 }
@@ -184,7 +183,7 @@ impl Pool {
     fn distribution(&self) -> Option<Distribution> {
         match self {
             Pool::Exact(values) => stats::distribution(&mut values.clone()),
-            Pool::Counted(counted) => link::distribution(counted),
+            Pool::Counted(counted) => counted.distribution(),
         }
     }
 }

@@ -167,7 +167,7 @@ fn trial(index: u32, queue: &Queue, repeat: u32, interval_ns: u64) -> Trial {
     Trial { record, samples, series: series(index, queue, repeat) }
 }
 
-fn lateness(p99_ns: u64) -> Distribution {
+fn lateness(p99_ns: i64) -> Distribution {
     Distribution { count: 7000, p99_ns, max_ns: 2 * p99_ns, ..Distribution::default() }
 }
 
@@ -252,7 +252,7 @@ fn delay_ms(queue: &Queue, repeat: u32, time_ns: u64) -> f64 {
 }
 
 fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
-    let sojourn_ns = (queue.delay_ms * MS as f64) as u64;
+    let sojourn_ns = (queue.delay_ms * MS as f64) as i64;
     let sent = PacketCount { packets: 5800, bytes: 8_700_000 };
     let dropped = PacketCount { packets: 42, bytes: 63_000 };
     let sojourn = Distribution {
@@ -281,7 +281,7 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         marks: BTreeMap::from([("early".to_owned(), 7)]),
         sojourn: Some(sojourn),
         // 1500 bytes at 10 Mbit/s take 1.2 ms.
-        queuing_delay: Some(Distribution { p99_ns: sojourn.p99_ns + 12 * MS / 10, ..sojourn }),
+        queuing_delay: Some(Distribution { p99_ns: sojourn.p99_ns + 1_200_000, ..sojourn }),
         throughput_bit_per_s: 9_900_000,
         capacity_bit_per_s: Some(RATE_BIT_PER_S),
     }

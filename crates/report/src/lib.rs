@@ -17,6 +17,7 @@
 
 mod agreement;
 mod alarms;
+mod clocks;
 mod cohorts;
 mod combine;
 mod exchange;

@@ -122,8 +122,8 @@ mod tests {
                 few[index as usize % few.len()].clone();
             (trial.index, trial.repeat) = (index, index / 2);
             for latency in trial.latencies.iter_mut().filter_map(|it| it.distribution.as_mut()) {
-                latency.p50_ns += u64::from(index % 91) * 10_000;
-                latency.p99_ns += u64::from(index % 97) * 20_000;
+                latency.p50_ns += i64::from(index % 91) * 10_000;
+                latency.p99_ns += i64::from(index % 97) * 20_000;
             }
             trial.conditions.insert("line".to_owned(), index.to_string());
             if index % 700 == 699 {

@@ -202,7 +202,7 @@ impl<'a> Subject<'a> {
 
     /// The valid trial whose median working latency is the middle one: the one that plots show.
     pub(crate) fn representative(&self) -> Option<&'a TrialRecord> {
-        let mut ranked: Vec<(u64, &TrialRecord)> = self
+        let mut ranked: Vec<(i64, &TrialRecord)> = self
             .latencies(Phase::Load)
             .into_iter()
             .filter_map(|(trial, summary)| {

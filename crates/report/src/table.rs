@@ -144,7 +144,7 @@ fn hop(queue: &ArmBottleneck) -> String {
         parts.push(format!("link {} % used", significant(used.mean)));
     }
     if let Some(sojourn) = queue.sojourn.get(&Quantile::P99) {
-        parts.push(format!("sojourn p99 {} ms", ms(sojourn.mean as u64)));
+        parts.push(format!("sojourn p99 {} ms", ms(sojourn.mean as i64)));
     }
     parts.extend(lost_and_marked(queue));
     format!("{}: {}", queue.hop, parts.join(", "))

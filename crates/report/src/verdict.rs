@@ -13,6 +13,7 @@ use underload_record::schema::{
 use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::alarms;
+use crate::clocks;
 use crate::headline;
 use crate::likeness::{Difference, is_same_arm};
 use crate::measured::finding_lines;
@@ -110,6 +111,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         }
         lines.extend(invalid(&run.record, &suffix));
         lines.extend(alarms::lines(&run.record, &suffix));
+        lines.extend(clocks::line(&run.record, &suffix));
     }
     lines.iter().map(|line| one_line(line)).collect()
 }
@@ -171,7 +173,7 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 }
 
 /// The highest quantile that both have samples for, and its two values.
-fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, u64, u64)> {
+fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, i64, i64)> {
     let both = |quantile| Some((quantile, first.told_ns(quantile)?, other.told_ns(quantile)?));
     TOLD.into_iter().find_map(both)
 }
@@ -290,7 +292,7 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
         lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
         return lines;
     }
-    let all = |quantile: Quantile| -> Option<Vec<u64>> {
+    let all = |quantile: Quantile| -> Option<Vec<i64>> {
         loaded.iter().map(|subject| working(subject)?.told_ns(quantile)).collect()
     };
     let found = TOLD.into_iter().find_map(|quantile| Some((quantile, all(quantile)?)));
@@ -335,7 +337,7 @@ struct Comparison<'a> {
     latencies: (&'a ArmLatency, &'a ArmLatency),
     quantile: Quantile,
     /// The compared values of both arms, ns.
-    values_ns: (u64, u64),
+    values_ns: (i64, i64),
     /// Whether it is another than the first, so that it has to be named.
     names_probe: bool,
 }
@@ -517,7 +519,7 @@ pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Option<
 fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let load = working(arm)?;
     let p50 = load.value_ns(Quantile::P50)?;
-    let words = |load: &ArmLatency, p50: u64, change: String| {
+    let words = |load: &ArmLatency, p50: i64, change: String| {
         let p99 = load.told_ns(Quantile::P99);
         let p99 = p99.map_or(String::new(), |p99| format!(", {} at p99", ms(p99)));
         let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
@@ -643,7 +645,7 @@ fn signed_percent(change: f64) -> String {
     if change.abs() < 0.5 { "0".to_owned() } else { format!("{change:+.0}") }
 }
 
-fn times(value: u64, of: u64) -> String {
+fn times(value: i64, of: i64) -> String {
     let ratio = value as f64 / (of as f64).max(1.0);
     if ratio < ALIKE { "about".to_owned() } else { format!("{} times", factor(ratio)) }
 }

@@ -3,8 +3,8 @@
 use underload_record::schema::{ArmMetric, ArmRatio, ArmThroughput};
 
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
-pub(crate) fn ms(ns: u64) -> String {
-    significant(ns as f64 / 1e6)
+pub(crate) fn ms(ns: impl Into<i128>) -> String {
+    significant(ns.into() as f64 / 1e6)
 }
 
 /// Bits per second as Mbit/s with three significant digits.

@@ -110,9 +110,9 @@ pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Res
 pub(super) fn row(trial: &TrialRecord) -> Vec<Cell> {
     let probe = headline_probe(trial);
     let summary = |phase| latency(trial, probe?, phase);
-    let of = |phase, quantile: fn(&underload_record::schema::Distribution) -> u64| {
+    let of = |phase, quantile: fn(&underload_record::schema::Distribution) -> i64| {
         let distribution = summary(phase)?.distribution.as_ref()?;
-        Some(long(quantile(distribution)))
+        Some(quantile(distribution))
     };
     let count = |value: fn(&LatencySummary) -> u64| summary(Phase::Load).map(|it| long(value(it)));
     let sum = |values: &mut dyn Iterator<Item = Option<u64>>| {
@@ -130,7 +130,7 @@ pub(super) fn row(trial: &TrialRecord) -> Vec<Cell> {
     let marks = |way| sum(&mut queues(way).map(|it| Some(it.marked_packets())));
     let sojourn = |way| {
         let of_queue = |it: &BottleneckSummary| it.sojourn.as_ref().map(|sojourn| sojourn.p99_ns);
-        queues(way).filter_map(of_queue).max().map(long)
+        queues(way).filter_map(of_queue).max()
     };
     vec![
         Cell::Long(trial.index.into()),

@@ -167,7 +167,7 @@ fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
         trial.latencies.iter().find(is)?.distribution
     };
     let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
-    let ms = |ns: u64| ns as f64 / 1e6;
+    let ms = |ns: i64| ns as f64 / 1e6;
     let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
     let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
     let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();

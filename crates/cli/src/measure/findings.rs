@@ -144,11 +144,11 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
         if found.count < Quantile::P99.fewest_samples() {
             return None;
         }
-        let above = |ns: u64| ns.saturating_sub(found.min_ns) as f64 / 1e6;
+        let above = |ns: i64| ns.saturating_sub(found.min_ns) as f64 / 1e6;
         Some([above(found.p50_ns), above(found.p99_ns)])
     };
     let latency = |it: &LatencySummary| {
-        let value = |of: fn(&Distribution) -> u64, least: u64| {
+        let value = |of: fn(&Distribution) -> i64, least: u64| {
             let enough = it.distribution.as_ref().filter(|found| found.count >= least)?;
             Some(of(enough) as f64 / 1e6)
         };

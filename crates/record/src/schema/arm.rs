@@ -115,7 +115,7 @@ impl Quantile {
     }
 
     /// The quantile's value in a distribution, ns.
-    pub fn of(self, distribution: &Distribution) -> u64 {
+    pub fn of(self, distribution: &Distribution) -> i64 {
         match self {
             Quantile::P50 => distribution.p50_ns,
             Quantile::P90 => distribution.p90_ns,

@@ -257,28 +257,31 @@ pub struct LatencySummary {
     pub time_weighted: Option<Distribution>,
 }
 
-/// Quantiles of `count` durations, ns. Quantile q is the nearest-rank one: the smallest value with
-/// at least `q * count` values at or below it.
+/// Quantiles of `count` delays, ns. Quantile q is the nearest-rank one: the smallest value with at
+/// least `q * count` values at or below it.
+///
+/// Only one-way delays can be negative: where the two ends' clocks differ by more than the path
+/// takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Distribution {
     /// Number of values, at least 1.
     pub count: u64,
     /// Smallest, ns.
-    pub min_ns: u64,
+    pub min_ns: i64,
     /// Median, ns.
-    pub p50_ns: u64,
+    pub p50_ns: i64,
     /// 90th percentile, ns.
-    pub p90_ns: u64,
+    pub p90_ns: i64,
     /// 95th percentile, ns.
-    pub p95_ns: u64,
+    pub p95_ns: i64,
     /// 99th percentile, ns.
-    pub p99_ns: u64,
+    pub p99_ns: i64,
     /// 99.9th percentile, ns.
-    pub p999_ns: u64,
+    pub p999_ns: i64,
     /// Largest, ns.
-    pub max_ns: u64,
+    pub max_ns: i64,
     /// Arithmetic mean, rounded down, ns.
-    pub mean_ns: u64,
+    pub mean_ns: i64,
 }
 
 /// What one bottleneck did to one direction in one window.

@@ -49,11 +49,14 @@ impl Timeliness {
     pub fn judge(&self, limits: &ValidityLimits) -> Validity {
         let limit_ns = limits.lateness_p99_ns;
         let mut reasons = Vec::new();
-        if let Some(late) = self.emulator_lateness.filter(|late| late.p99_ns > limit_ns) {
-            reasons.push(InvalidReason::EmulatorLate { p99_ns: late.p99_ns, limit_ns });
+        let p99_ns = |late: Option<Distribution>| {
+            late.and_then(|late| u64::try_from(late.p99_ns).ok()).filter(|late| *late > limit_ns)
+        };
+        if let Some(p99_ns) = p99_ns(self.emulator_lateness) {
+            reasons.push(InvalidReason::EmulatorLate { p99_ns, limit_ns });
         }
-        if let Some(late) = self.prober_lateness.filter(|late| late.p99_ns > limit_ns) {
-            reasons.push(InvalidReason::ProberLate { p99_ns: late.p99_ns, limit_ns });
+        if let Some(p99_ns) = p99_ns(self.prober_lateness) {
+            reasons.push(InvalidReason::ProberLate { p99_ns, limit_ns });
         }
         let (missed, planned) = (self.probe_slots_missed, self.probe_slots_planned);
         if missed as f64 * 100.0 > planned as f64 * limits.slots_missed_percent {
@@ -179,7 +182,7 @@ impl fmt::Display for InvalidReason {
 mod tests {
     use super::*;
 
-    fn lateness(p99_ns: u64) -> Distribution {
+    fn lateness(p99_ns: i64) -> Distribution {
         Distribution { count: 1000, p99_ns, ..Distribution::default() }
     }
 

@@ -1,4 +1,61 @@
-//! The fixed bins of a bar chart.
+//! The fixed bins of a bar chart, and the quantiles of more delays than fit in memory.
+
+use underload_aqm::histogram::{Histogram, nearest_rank};
+
+use crate::schema::Distribution;
+
+use super::quantile::nanos;
+
+/// A histogram of delays of either sign, as exact as [`Histogram`] in each.
+#[derive(Debug, Default)]
+pub struct SignedHistogram {
+    /// Magnitudes of the negative delays; `None` where there is none.
+    negative: Option<Histogram>,
+    positive: Histogram,
+    sum: i128,
+}
+
+impl SignedHistogram {
+    /// Counts a delay, ns.
+    pub fn record(&mut self, ns: i64) {
+        self.sum += i128::from(ns);
+        if ns < 0 {
+            self.negative.get_or_insert_default().record(ns.unsigned_abs());
+        } else {
+            self.positive.record(ns.unsigned_abs());
+        }
+    }
+
+    /// The quantiles of what was counted; `None` when that is nothing.
+    pub fn distribution(&self) -> Option<Distribution> {
+        let below_zero = self.negative.as_ref().map_or(0, Histogram::count);
+        let count = below_zero + self.positive.count();
+        if count == 0 {
+            return None;
+        }
+        let at_rank = |rank: u64| match (&self.negative, rank.checked_sub(below_zero)) {
+            // The smallest delay has the largest magnitude.
+            (Some(negative), None | Some(0)) => {
+                -nanos(negative.at_ranks([below_zero - rank + 1])[0])
+            }
+            (_, rank) => nanos(self.positive.at_ranks([rank.unwrap_or(1)])[0]),
+        };
+        let at = |permille| at_rank(nearest_rank(count, permille));
+        let negative_max = self.negative.as_ref().and_then(Histogram::max).map(|ns| -nanos(ns));
+        let negative_min = self.negative.as_ref().and_then(Histogram::min).map(|ns| -nanos(ns));
+        Some(Distribution {
+            count,
+            min_ns: negative_max.or(self.positive.min().map(nanos))?,
+            p50_ns: at(500),
+            p90_ns: at(900),
+            p95_ns: at(950),
+            p99_ns: at(990),
+            p999_ns: at(999),
+            max_ns: self.positive.max().map(nanos).or(negative_min)?,
+            mean_ns: nanos(self.sum.div_euclid(count.into())),
+        })
+    }
+}
 
 /// Equal bins from zero, as in the bar charts of Comcast 2021, Figures 5 and 6 (15 ms wide).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +86,34 @@ impl FixedBins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::distribution;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_signed_histogram_is_within_a_thousandth_of_the_sorted_delays(
+            mut delays in prop::collection::vec((-1_i64 << 40)..(1 << 40), 1..400),
+            shift in (-1_i64 << 40)..(1 << 40),
+        ) {
+            for delay in &mut delays {
+                *delay += shift;
+            }
+            let mut counted = SignedHistogram::default();
+            for delay in &delays {
+                counted.record(*delay);
+            }
+            let counted = counted.distribution().expect("delays");
+            let exact = distribution(&mut delays).expect("delays");
+            prop_assert_eq!(
+                (counted.count, counted.min_ns, counted.max_ns, counted.mean_ns),
+                (exact.count, exact.min_ns, exact.max_ns, exact.mean_ns)
+            );
+            for quantile in crate::schema::Quantile::ALL {
+                let (near, at) = (quantile.of(&counted), quantile.of(&exact));
+                prop_assert!(near.abs_diff(at) * 1_024 <= at.unsigned_abs(), "{near} for {at}");
+            }
+        }
+    }
 
     #[test]
     fn bins_are_closed_below_and_open_above() {

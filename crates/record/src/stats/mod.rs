@@ -24,8 +24,9 @@ pub use compare::{
     mann_whitney,
 };
 pub use ecdf::{Ecdf, EcdfBand};
-pub use histogram::FixedBins;
+pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
+pub(crate) use quantile::nanos;
 pub use quantile::{distribution, nearest_rank, weighted_distribution};
 pub use two_passes::{MeanInTwoPasses, Pass};

@@ -11,12 +11,13 @@ pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     sorted.get(position).copied()
 }
 
-/// The distribution of the values, which it sorts; `None` when there are none.
-pub fn distribution(values: &mut [u64]) -> Option<Distribution> {
+/// The distribution of the values, which it sorts; `None` when there are none. Values beyond those
+/// of an `i64` count as its largest.
+pub fn distribution<T: Copy + Ord + Into<i128>>(values: &mut [T]) -> Option<Distribution> {
     values.sort_unstable();
-    let (min_ns, max_ns) = (*values.first()?, *values.last()?);
-    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
-    let at = |q| nearest_rank(values, q).unwrap_or(max_ns);
+    let (min_ns, max_ns) = (nanos(*values.first()?), nanos(*values.last()?));
+    let sum: i128 = values.iter().map(|value| (*value).into()).sum();
+    let at = |q| nearest_rank(values, q).map_or(max_ns, nanos);
     Some(Distribution {
         count: values.len() as u64,
         min_ns,
@@ -26,19 +27,23 @@ pub fn distribution(values: &mut [u64]) -> Option<Distribution> {
         p99_ns: at(0.99),
         p999_ns: at(0.999),
         max_ns,
-        mean_ns: (sum / values.len() as u128) as u64,
+        mean_ns: nanos(sum.div_euclid(values.len() as i128)),
     })
+}
+
+pub(crate) fn nanos(value: impl Into<i128>) -> i64 {
+    value.into().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 /// As [`distribution`], with a weight for each value: quantile q is the smallest value at or below
 /// which lies at least the share q of all weight. Sorts the pairs; values of weight 0 count only
 /// for `count`, minimum and maximum. `None` when there is no weight.
-pub fn weighted_distribution(pairs: &mut [(u64, u64)]) -> Option<Distribution> {
+pub fn weighted_distribution(pairs: &mut [(i64, u64)]) -> Option<Distribution> {
     pairs.sort_unstable();
     let (min_ns, max_ns) = (pairs.first()?.0, pairs.last()?.0);
     let total: u128 = pairs.iter().map(|(_, weight)| u128::from(*weight)).sum();
-    let sum: u128 = pairs.iter().map(|(v, weight)| u128::from(*v) * u128::from(*weight)).sum();
-    let mean_ns = sum.checked_div(total)? as u64;
+    let sum: i128 = pairs.iter().map(|(v, weight)| i128::from(*v) * i128::from(*weight)).sum();
+    let mean_ns = nanos(sum.checked_div_euclid(total as i128)?);
     let at = |per_mille: u128| {
         let mut below = 0;
         let reached = pairs.iter().find(|(_, weight)| {
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn a_weight_counts_like_so_many_equal_values() {
         let mut pairs = [(40, 3), (10, 5), (30, 0), (20, 992)];
-        let mut repeated: Vec<u64> = pairs
+        let mut repeated: Vec<i64> = pairs
             .iter()
             .flat_map(|(value, weight)| std::iter::repeat_n(*value, *weight as usize))
             .collect();
@@ -111,15 +116,24 @@ mod tests {
 
     #[test]
     fn nothing_has_no_distribution() {
-        assert_eq!(distribution(&mut []), None);
+        assert_eq!(distribution::<u64>(&mut []), None);
         assert_eq!(nearest_rank::<u64>(&[], 0.5), None);
     }
 
     #[test]
     fn the_mean_does_not_overflow() {
-        let result = distribution(&mut [u64::MAX, u64::MAX - 2]).expect("two values");
-        assert_eq!(result.mean_ns, u64::MAX - 1);
-        assert_eq!((result.min_ns, result.p50_ns), (u64::MAX - 2, u64::MAX - 2));
-        assert_eq!((result.p999_ns, result.count), (u64::MAX, 2));
+        let result = distribution(&mut [i64::MAX, i64::MAX - 2]).expect("two values");
+        assert_eq!(result.mean_ns, i64::MAX - 1);
+        assert_eq!((result.min_ns, result.p50_ns), (i64::MAX - 2, i64::MAX - 2));
+        assert_eq!((result.p999_ns, result.count), (i64::MAX, 2));
+        assert_eq!(distribution(&mut [u64::MAX]).map(|all| all.p50_ns), Some(i64::MAX));
+    }
+
+    #[test]
+    fn negative_values_keep_their_sign_and_the_mean_is_rounded_down() {
+        let all = distribution(&mut [-9_i64, -4, 2]).expect("three values");
+        assert_eq!((all.min_ns, all.p50_ns, all.max_ns, all.mean_ns), (-9, -4, 2, -4));
+        let weighted = weighted_distribution(&mut [(2, 1), (-9, 1), (-4, 1)]);
+        assert_eq!(weighted, Some(all));
     }
 }

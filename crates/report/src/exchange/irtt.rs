@@ -190,6 +190,10 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use underload_record::schema::LatencyMeasure;
+
+    const HOUR_NS: i64 = 3_600_000_000_000;
 
     const FILE: &str = r#"{"version":{"irtt":"0.9.0","protocol":1},
         "config":{"params":{"dscp":181,"interval":10000000}},
@@ -237,6 +241,41 @@ mod tests {
         };
         assert!(with(1).is_ok());
         assert_eq!(with(2).unwrap_err().to_string(), "irtt file version 2; accepted is 1");
+    }
+
+    proptest! {
+        /// Whatever the clocks say, and in either form of the file.
+        #[test]
+        fn one_way_delays_keep_their_sign(
+            delays in prop::collection::vec((-HOUR_NS..=HOUR_NS, -HOUR_NS..=HOUR_NS), 1..50),
+            has_clocks in any::<bool>(),
+        ) {
+            let trip = |(number, (up, down)): (usize, &(i64, i64))| format!(
+                r#"{{"seqno":{number},"timestamps":{{"client":{{"send":{{"monotonic":{number}}}}}}},
+                "delay":{{"rtt":1,"send":{up},"receive":{down}}}}}"#
+            );
+            let trips: Vec<String> = delays.iter().enumerate().map(trip).collect();
+            let start = if has_clocks { r#"{"wall":7,"monotonic":1}"# } else { r#""1970""# };
+            let file = format!(
+                r#"{{"version":{{"irtt":"0.9.1"}},"config":{{"params":{{}}}},
+                "stats":{{"start_time":{start}}},"round_trips":[{}]}}"#,
+                trips.join(",")
+            );
+            let run = read(file.as_bytes()).unwrap().into_run();
+            let read = run.samples.iter().map(|it| (it.one_way_up_ns, it.one_way_down_ns));
+            let written = delays.iter().map(|(up, down)| (Some(*up), Some(*down)));
+            prop_assert!(read.eq(written));
+            let summaries = &run.record.trials[0].latencies;
+            let smallest = |measure| {
+                let found = summaries.iter().find(|it| it.measure == measure);
+                found.and_then(|it| it.distribution).map(|all| (all.min_ns, all.max_ns))
+            };
+            let ends = |of: fn(&(i64, i64)) -> i64| {
+                delays.iter().map(of).min().zip(delays.iter().map(of).max())
+            };
+            prop_assert_eq!(smallest(LatencyMeasure::OneWayUp), ends(|it| it.0));
+            prop_assert_eq!(smallest(LatencyMeasure::OneWayDown), ends(|it| it.1));
+        }
     }
 
     #[test]

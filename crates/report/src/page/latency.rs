@@ -5,12 +5,12 @@ use underload_record::schema::{ArmLatency, ArmMetric, LatencyMeasure, Phase, Qua
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, arm_row, below, folded, folded_if, head, phase_words, range, table, unit_head,
-    wide_head, words_head,
+    Least, NOTHING, arm_row, below, folded, folded_if, head, phase_words, range, signed, table,
+    unit_head, wide_head, words_head,
 };
 use crate::plot::Plot;
 use crate::subject::Subject;
-use crate::words::{metric_words, ms, significant, thousands};
+use crate::words::{metric_words, significant, thousands};
 
 /// Numbers of an application beside the latency: its users' first; another table has all.
 const SHOWN_METRICS: usize = 3;
@@ -170,12 +170,19 @@ fn width(quantile: Quantile) -> Option<&'static str> {
     (!is_strong(quantile)).then_some("wide-only")
 }
 
+/// With the sign that typesetters use.
+fn in_ms(ns: i64) -> String {
+    signed(ns as f64 / 1e6)
+}
+
 fn quantile_value(latency: &ArmLatency, quantile: Quantile) -> Markup {
     let Some(value_ns) = latency.told_ns(quantile) else { return html! { (NOTHING) } };
     let interval = latency.told_over_repeats(quantile);
-    let interval = interval.and_then(|interval| range(interval, 1e6, Least::Zero));
+    let least =
+        if latency.measure == LatencyMeasure::RoundTrip { Least::Zero } else { Least::None };
+    let interval = interval.and_then(|interval| range(interval, 1e6, least));
     html! {
-        @if is_strong(quantile) { b { (ms(value_ns)) } } @else { (ms(value_ns)) }
+        @if is_strong(quantile) { b { (in_ms(value_ns)) } } @else { (in_ms(value_ns)) }
         @if let Some(interval) = interval { (below(&interval)) }
     }
 }

@@ -103,9 +103,9 @@ pub(super) fn folded(summary: &str, is_open: bool, content: &Markup) -> Markup {
 /// Lower bound of a quantity on an axis.
 #[derive(Clone, Copy)]
 pub(super) enum Least {
-    /// A delay, a rate.
+    /// A round trip, a rate.
     Zero,
-    /// A score may be negative.
+    /// A score may be negative, and so may a one-way delay between two clocks.
     None,
 }
 

@@ -53,7 +53,7 @@ fn over_trials(
     let curves = curves(subjects, |subject| {
         let latencies = subject.latencies(Phase::Load);
         let values = latencies.iter().filter_map(|(_, summary)| summary.distribution.as_ref());
-        values.map(|distribution| quantile.of(distribution)).collect()
+        values.filter_map(|all| u64::try_from(quantile.of(all)).ok()).collect()
     });
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
@@ -184,7 +184,7 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotErro
                 return (subject, subject.round_trips(Phase::Load), "samples");
             }
             let means = latencies.iter().filter_map(|(_, summary)| summary.distribution);
-            (subject, means.map(|distribution| distribution.mean_ns).collect(), "trials")
+            (subject, means.filter_map(|all| u64::try_from(all.mean_ns).ok()).collect(), "trials")
         })
         .filter(|(_, values, _)| !values.is_empty())
         .collect();

@@ -41,7 +41,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn x(&self, ns: u64) -> i32 {
+    fn x(&self, ns: i64) -> i32 {
         let width = f64::from(WIDTH as i32 - 2 * LEFT - 8);
         LEFT + (ns as f64 / 1e6 / self.end_ms * width).round() as i32
     }
@@ -51,7 +51,7 @@ impl Scale {
         let muted = |h_pos| chart::style(11.0, Ink::Muted, h_pos, VPos::Top);
         for quarter in 0..=4 {
             let ms = self.end_ms * f64::from(quarter) / 4.0;
-            let x = self.x((ms * 1e6) as u64);
+            let x = self.x((ms * 1e6) as i64);
             chart::polyline(area, &[(x, TOP - 6), (x, bottom)], Ink::Grid, 1.0)?;
             let anchor = match quarter {
                 0 => HPos::Left,
@@ -68,11 +68,11 @@ impl Scale {
 /// Values of one arm in the overview.
 struct Row<'a> {
     subject: &'a Subject<'a>,
-    idle_p50_ns: Option<u64>,
-    p50_ns: u64,
+    idle_p50_ns: Option<i64>,
+    p50_ns: i64,
     /// `None` with too few samples to tell it, as the next.
-    p99_ns: Option<u64>,
-    p999_ns: Option<u64>,
+    p99_ns: Option<i64>,
+    p999_ns: Option<i64>,
 }
 
 impl<'a> Row<'a> {
@@ -89,7 +89,7 @@ impl<'a> Row<'a> {
     }
 
     /// The largest of its quantiles that is known.
-    fn end_ns(&self) -> u64 {
+    fn end_ns(&self) -> i64 {
         self.p999_ns.or(self.p99_ns).unwrap_or(self.p50_ns)
     }
 

@@ -4,7 +4,7 @@ use underload_record::schema::{
     Expectation, FlowRecord, Phase, Quantile, RunRecord, Sample, World,
 };
 use underload_record::{LatencyPools, conclude, metric, trial_latencies};
-use underload_report::render;
+use underload_report::{render, warnings};
 
 use crate::page::{conclude_all, run};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
@@ -44,6 +44,41 @@ fn every_documented_metric_has_its_value_and_unit() {
         let name = format!("idle.rtt.{}", quantile.name());
         assert!(metric(summary, &name).is_some(), "{name}");
     }
+}
+
+#[test]
+fn clocks_that_differ_are_told() {
+    let import = |(up_ns, down_ns): (i64, i64)| {
+        let trip = |number: u64| {
+            format!(
+                r#"{{"seqno":{number},"timestamps":{{"client":{{"send":{{"monotonic":{number}}}}}}},
+                "delay":{{"rtt":950000,"send":{up_ns},"receive":{down_ns}}}}}"#
+            )
+        };
+        let trips: Vec<String> = (0..100).map(trip).collect();
+        let file = format!(
+            r#"{{"version":{{"irtt":"0.9.1"}},"config":{{"params":{{}}}},
+            "stats":{{"start_time":{{"wall":1,"monotonic":1}}}},"round_trips":[{}]}}"#,
+            trips.join(",")
+        );
+        underload_report::import(file.as_bytes()).expect("a file of irtt")
+    };
+    let apart = import((10_309_000, -9_359_000));
+    let summary = &apart.record.summaries[0];
+    for (name, want) in [("idle.up.p50", 10.309), ("idle.down.p50", -9.359), ("idle.rtt.p50", 0.95)]
+    {
+        assert_eq!(metric(summary, name), Some(want), "{name}");
+    }
+    let said = warnings(std::slice::from_ref(&apart));
+    assert_eq!(
+        said,
+        ["The clocks of the two ends differ by more than the path takes: the smallest one-way \
+          delay is -9.36 ms down. Round trips, and how much a one-way delay varies, are not \
+          affected."]
+    );
+    let page = render(std::slice::from_ref(&apart)).expect("a page");
+    assert!(page.contains(">−9.36<") && page.contains(&said[0]), "{page}");
+    assert_eq!(warnings(&[import((500_000, 450_000))]), [] as [&str; 0]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn queue(document: &mut Document) -> Result<(), Box<dyn Error>> {
         let outcome = run(config)?;
         let link = up_link(&outcome);
         let sojourn = link.sojourn.ok_or("nothing passed")?;
-        let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
+        let ms = |ns: i64| format!("{:.2}", ns as f64 / 1e6);
         let marked: u64 = link.marks.values().sum();
         table.push(row(&[
             name.to_owned(),
