@@ -119,9 +119,13 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
 /// Begins the last part of the name of a series that the kernel says of a socket.
 const OF_SOCKET: &str = "tcp_";
 
+fn is_of_socket(name: &str) -> bool {
+    name.rsplit("::").next().is_some_and(|part| part.starts_with(OF_SOCKET))
+}
+
 /// Which way a series of rates goes, by flent's names.
 fn direction(name: &str) -> Option<Direction> {
-    if name.rsplit("::").next().is_some_and(|part| part.starts_with(OF_SOCKET)) {
+    if is_of_socket(name) {
         None
     } else if name.starts_with("TCP upload") {
         Some(Direction::Up)
@@ -146,7 +150,7 @@ impl File {
 
     fn is_latency(&self, name: &str) -> bool {
         let units = self.metadata.series_meta.get(name).and_then(|meta| meta.units.as_deref());
-        name.starts_with("Ping") && units.is_none_or(|units| units == "ms")
+        name.starts_with("Ping") && !is_of_socket(name) && units.is_none_or(|units| units == "ms")
     }
 
     fn phases(&self, has_load: bool) -> Result<Vec<PhaseWindow>, ImportError> {
@@ -193,13 +197,13 @@ impl File {
         self.measured(name).into_iter().map(|(seconds, value, _)| (seconds, value)).collect()
     }
 
-    /// The same with the seconds that each value took: 1 where the file does not say it.
-    fn measured(&self, name: &str) -> Vec<(f64, Option<f64>, f64)> {
+    /// The same with the seconds that each value took, `None` where the file does not say it.
+    fn measured(&self, name: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
         let raw = self.raw_values.get(name).map_or(&[][..], |raw| raw);
         if raw.is_empty() {
             let values = self.results.get(name).map_or(&[][..], |values| values);
             let points = self.x_values.iter().zip(values);
-            return points.map(|(seconds, value)| (*seconds, *value, 1.0)).collect();
+            return points.map(|(seconds, value)| (*seconds, *value, None)).collect();
         }
         let start = self.start_s();
         // Request-response probes, and only they, have a duration.
@@ -208,7 +212,7 @@ impl File {
             Some(rate) if is_rate(raw) => (rate > 0.0).then(|| 1_000.0 / rate),
             value => value,
         };
-        let length = |raw: &Raw| raw.dur.filter(|length| *length > 0.0).unwrap_or(1.0);
+        let length = |raw: &Raw| raw.dur.filter(|length| *length > 0.0);
         raw.iter().filter_map(|raw| Some((raw.t? - start, value(raw), length(raw)))).collect()
     }
 
@@ -272,17 +276,37 @@ impl File {
         imported.series.push(Series { trial: 0, name, unit, points });
     }
 
-    /// The mean rate in a window, each value for as long as it was measured.
+    /// Bits moved in a window over its length, each value for as long as it was measured: a flow
+    /// that ran for half of the window has half of its own rate there, so that rates of flows can
+    /// be added. `None` without a value in the window.
     fn mean_rate(&self, name: &str, window: PhaseWindow) -> Option<u64> {
-        let (mut bits_moved, mut seconds_counted) = (0.0, 0.0);
-        for (seconds, value, length) in self.measured(name) {
-            let is_inside = nanos(seconds).is_some_and(|time_ns| window.contains(time_ns));
-            if let Some(bit_per_s) = value.and_then(bits).filter(|_| is_inside) {
-                bits_moved += bit_per_s * length;
-                seconds_counted += length;
+        let (start_s, end_s) = (window.start_ns as f64 / 1e9, window.end_ns as f64 / 1e9);
+        let mut bits_moved = None;
+        for (from_s, to_s, bit_per_s) in self.spans(name) {
+            let seconds = to_s.min(end_s) - from_s.max(start_s);
+            if seconds > 0.0 {
+                *bits_moved.get_or_insert(0.0) += bit_per_s * seconds;
             }
         }
-        (seconds_counted > 0.0).then(|| rate(bits_moved / seconds_counted)).flatten()
+        bits_moved.and_then(|bits| rate(bits / (end_s - start_s)))
+    }
+
+    /// From when to when, s, each rate of a series was measured, and the rate, bit/s. Where the
+    /// file does not say how long a value took, it took the time since the value before; the first
+    /// one as long as the second.
+    fn spans(&self, name: &str) -> Vec<(f64, f64, f64)> {
+        let mut measured = self.measured(name);
+        measured.retain(|(seconds, ..)| nanos(*seconds).is_some());
+        measured.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let first_s = measured.get(1).map_or(1.0, |second| second.0 - measured[0].0);
+        let mut before_s = measured.first().map_or(0.0, |first| first.0 - first_s);
+        let mut spans = Vec::new();
+        for (seconds, value, length) in measured {
+            let from_s = length.map_or(before_s, |length| seconds - length);
+            before_s = seconds;
+            spans.extend(value.and_then(bits).map(|bit_per_s| (from_s, seconds, bit_per_s)));
+        }
+        spans
     }
 
     fn rate_points(&self, name: &str) -> Vec<SeriesPoint> {
@@ -333,7 +357,7 @@ mod tests {
         "raw_values": {
             "Ping (ms) ICMP": [{"t": 1795233600.5, "val": 10.0}, {"t": 1795233602.5, "val": 30.0}],
             "Ping (ms) UDP": [{"t": 1795233602.0, "val": 25.0, "dur": 0.2}],
-            "TCP upload": [{"t": 1795233601.75, "val": 8.0}, {"t": 1795233602.75, "val": 12.0}]}}"#;
+            "TCP upload": [{"t": 1795233602.5, "val": 8.0}, {"t": 1795233603.5, "val": 12.0}]}}"#;
 
     #[test]
     fn a_file_becomes_a_trial_with_phases_probes_and_flows() {
@@ -365,6 +389,7 @@ mod tests {
         let text = FILE.replace(
             "\"results\": {",
             "\"results\": {\"TCP upload::tcp_rtt\": [70, 80, 90, 100],
+            \"Ping (ms) UDP BE1::tcp_rtt\": [70, 80, 90, 100],
             \"TCP upload::1::tcp_cwnd\": [70, 80, 90, 100],",
         );
         let run = read(text.as_bytes()).unwrap().into_run();
@@ -383,10 +408,27 @@ mod tests {
 
     #[test]
     fn a_rate_counts_for_as_long_as_it_was_measured() {
-        let uneven = FILE.replace(r#""val": 8.0}"#, r#""val": 8.0, "dur": 0.3}"#);
-        let uneven = uneven.replace(r#""val": 12.0}"#, r#""val": 12.0, "dur": 0.1}"#);
+        let uneven =
+            FILE.replace("1795233602.5, \"val\": 8.0", "1795233603, \"val\": 8.0, \"dur\": 1.5");
+        let uneven = uneven.replace("\"val\": 12.0", "\"val\": 12.0, \"dur\": 0.5");
         let run = read(uneven.as_bytes()).unwrap().into_run();
         assert_eq!(run.record.trials[0].flows[2].goodput_up_bit_per_s, Some(9_000_000));
+        let straddling = uneven.replace("\"dur\": 1.5", "\"dur\": 9.5");
+        assert_eq!(read(straddling.as_bytes()).unwrap().flows, run.record.trials[0].flows);
+    }
+
+    /// Of two seconds of load one flow takes the first, the other the second.
+    #[test]
+    fn flows_that_do_not_run_together_are_not_added() {
+        let staggered = FILE.replace(r#""TCP upload": [null, 8.0, 12.0, null], "#, "").replace(
+            r#""TCP upload": [{"t": 1795233602.5, "val": 8.0}, {"t": 1795233603.5, "val": 12.0}]"#,
+            r#""TCP upload::1": [{"t": 1795233602.5, "val": 8.0, "dur": 1.0}],
+            "TCP upload::2": [{"t": 1795233603.5, "val": 12.0, "dur": 1.0}]"#,
+        );
+        assert_ne!(staggered, FILE);
+        let run = read(staggered.as_bytes()).unwrap().into_run();
+        let carried = run.record.summaries[0].throughput(Direction::Up).unwrap();
+        assert_eq!(carried.goodput_bit_per_s.map(|rate| rate.mean), Some(10e6));
     }
 
     #[test]

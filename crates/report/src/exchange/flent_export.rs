@@ -338,7 +338,8 @@ mod tests {
         let flow = &back.record.trials[0].flows[1];
         assert_eq!(
             (flow.name.as_str(), flow.goodput_up_bit_per_s),
-            ("TCP upload::bulk-0", Some(10_000_000),)
+            ("TCP upload::bulk-0", Some(6_666_666)),
+            "20 Mbit in the 3 s of the load"
         );
     }
 

@@ -2,7 +2,9 @@
 //!
 //! A stream's goodput is what its receiver counted, as the summary at the file's end says it. Where
 //! a file has no such count (its test was cut short, or it is the sender's own half) it is what
-//! moved in the intervals over the time that they took.
+//! moved in the intervals over the time that they took. Likewise its retransmissions are those of
+//! the sender's summary, which leaves omitted seconds out and of a download is all that a client's
+//! file has.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +37,7 @@ struct End {
 
 #[derive(Deserialize)]
 struct EndStream {
+    sender: Option<Total>,
     receiver: Option<Total>,
     udp: Option<Total>,
 }
@@ -51,6 +54,9 @@ struct Total {
     packets: Option<f64>,
     #[serde(default, deserialize_with = "lenient")]
     lost_packets: Option<f64>,
+    /// Only of a TCP stream's sender.
+    #[serde(default, deserialize_with = "lenient")]
+    retransmits: Option<f64>,
 }
 
 impl Total {
@@ -165,7 +171,9 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     for (place, (socket, streams)) in sockets.iter().enumerate() {
         let goodput = received(&file, *socket, &sockets).or_else(|| mean(streams));
         let name = format!("{kind}-{place}");
-        add_flow(&name, (kind, goodput), streams, is_server, &mut imported);
+        let retransmits = retransmitted(&file.end, *socket, streams);
+        let flow = FlowRecord { name, kind: kind.to_owned(), retransmits, ..FlowRecord::default() };
+        add_flow(flow, goodput, streams, is_server, &mut imported);
     }
     for direction in [Direction::Up, Direction::Down] {
         imported.series.extend(throughput(direction, &sockets, is_server));
@@ -200,6 +208,18 @@ fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> O
     rate(if all > 0.0 { bit_per_s * moved_bits(streams) / all } else { 0.0 })
 }
 
+/// Segments of a stream that were sent again: as its sender's summary says, else of the intervals
+/// that count. `None` where only the other end knows it.
+fn retransmitted(end: &End, socket: i64, streams: &[Stream]) -> Option<u64> {
+    let mut senders = end.streams.iter().filter_map(|stream| stream.sender);
+    let said = senders.find(|total| total.socket == Some(socket));
+    if let Some(said) = said.and_then(|total| total.retransmits) {
+        return rate(said);
+    }
+    let own = counted(streams).map(|(_, stream)| stream).filter(|stream| stream.sender);
+    own.filter_map(|stream| stream.retransmits).reduce(u64::saturating_add)
+}
+
 /// The intervals that count, with the seconds that each of them took. Intervals of a file that does
 /// not say how long they were are alike.
 fn counted(streams: &[Stream]) -> impl Iterator<Item = (f64, &Stream)> {
@@ -218,23 +238,20 @@ fn mean(streams: &[Stream]) -> Option<u64> {
 }
 
 fn add_flow(
-    name: &str,
-    (kind, goodput): (&str, Option<u64>),
+    flow: FlowRecord,
+    goodput: Option<u64>,
     streams: &[Stream],
     is_server: bool,
     imported: &mut Imported,
 ) {
     let Some(first) = streams.first() else { return };
     let is_up = direction(first, is_server) == Direction::Up;
-    let retransmits: Vec<u64> = streams.iter().filter_map(|stream| stream.retransmits).collect();
+    let name = flow.name.clone();
     imported.flows.push(FlowRecord {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
         direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
         goodput_up_bit_per_s: goodput.filter(|_| is_up),
         goodput_down_bit_per_s: goodput.filter(|_| !is_up),
-        retransmits: retransmits.iter().copied().reduce(u64::saturating_add),
-        ..FlowRecord::default()
+        ..flow
     });
     let mut add = |suffix: &str, unit: &str, value: &dyn Fn(&Stream) -> Option<f64>| {
         let point = |stream: &Stream| {
@@ -293,7 +310,8 @@ mod tests {
         let run = read(FILE.as_bytes()).unwrap().into_run();
         let trial = &run.record.trials[0];
         assert_eq!(trial.flows[0].goodput_up_bit_per_s, Some(8_000_000));
-        assert_eq!(trial.flows[0].retransmits, Some(4));
+        assert_eq!(trial.flows[0].retransmits, Some(1), "without the omitted second");
+        assert_eq!(trial.flows[1].retransmits, None, "its sender is the other end");
         assert_eq!(trial.flows[1].goodput_down_bit_per_s, Some(4_000_000));
         let phases: Vec<_> = trial.phases.iter().map(|window| window.phase).collect();
         assert_eq!(phases, [Phase::Ramp, Phase::Load]);
@@ -343,6 +361,23 @@ mod tests {
             {"socket":5,"bytes":2000000,"bits_per_second":7e6}}]}}"#;
         let run = read(FILE.replace("\"end\":{}}", end).as_bytes()).unwrap().into_run();
         assert_eq!(run.record.trials[0].flows[0].goodput_up_bit_per_s, Some(7_000_000));
+    }
+
+    // iperf 3.12 with --bidir and -O, shortened.
+    #[test]
+    fn retransmissions_are_those_of_the_senders_summary() {
+        let retransmits = |end: &str| {
+            let text = FILE.replace("\"end\":{}}", &format!("\"end\":{end}}}"));
+            let flows = read(text.as_bytes()).unwrap().into_run().record.trials.remove(0).flows;
+            [flows[0].retransmits, flows[1].retransmits]
+        };
+        let end = r#"{"streams":[
+            {"sender":{"socket":5,"retransmits":98},"receiver":{"socket":5}},
+            {"sender":{"socket":7,"retransmits":86},"receiver":{"socket":7}}]}"#;
+        assert_eq!(retransmits(end), [Some(98), Some(86)]);
+        assert_eq!(retransmits(&end.replace("86", "-1")), [Some(98), None]);
+        let unknown = end.replace(",\"retransmits\":86", "");
+        assert_eq!(retransmits(&unknown), [Some(98), None]);
     }
 
     #[test]

@@ -49,6 +49,12 @@ pub enum ImportError {
          crusader (.crr)"
     )]
     Unknown,
+    /// More than one test.
+    #[error(
+        "several JSON documents in one file; expected one (of iperf3: one test, and -J without \
+         --json-stream)"
+    )]
+    Several,
     /// Larger than is read.
     #[error("more than {} MiB, compressed or not, is not read", BYTES_MAX >> 20)]
     TooLarge,
@@ -125,7 +131,13 @@ fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
         return Err(ImportError::Unknown);
     };
     let text = &bytes[start..];
-    let Ok(marks) = serde_json::from_slice::<Marks>(text) else { return Err(ImportError::Unknown) };
+    let mut documents = serde_json::Deserializer::from_slice(text).into_iter::<Marks>();
+    let Some(Ok(marks)) = documents.next() else { return Err(ImportError::Unknown) };
+    // Behind it stands what the other end printed, or nothing.
+    let rest = text.get(documents.byte_offset()..).unwrap_or_default();
+    if rest.trim_ascii_start().starts_with(b"{") {
+        return Err(ImportError::Several);
+    }
     let imported = match marks {
         Marks { round_trips: Some(_), .. } => irtt::read(text)?,
         Marks { intervals: Some(_), .. } => iperf3::read(text)?,
@@ -276,6 +288,20 @@ mod tests {
         let (plain, packed) = (import(text).unwrap(), import(&gzipped(text)).unwrap());
         assert_eq!(plain, packed);
         assert_eq!(packed.samples[0].rtt_ns, Some(7));
+    }
+
+    #[test]
+    fn several_documents_in_one_file_are_told() {
+        let one = r#"{"start":{},"intervals":[{"streams":[{"socket":5,"end":1.0,
+            "bits_per_second":8e6}]}],"end":{}}"#;
+        assert!(import(one.as_bytes()).is_ok());
+        let with_text = format!("{one}\n[  5] 0.00-1.00 sec, printed by the server");
+        assert_eq!(import(with_text.as_bytes()).unwrap(), import(one.as_bytes()).unwrap());
+        let stream = r#"{"event":"start","data":{}} {"event":"end","data":{}}"#;
+        for several in [format!("{one}\n{one}"), format!("{one}{{"), stream.to_owned()] {
+            let error = import(several.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("several JSON documents"), "{error}");
+        }
     }
 
     // 60 KB of compressed file would become 1 GB of values.
