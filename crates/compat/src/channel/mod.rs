@@ -14,6 +14,10 @@
 
 mod crypto;
 mod echo;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+#[cfg(any(test, fuzzing))]
+mod harness;
 mod sdp;
 mod server;
 mod session;
