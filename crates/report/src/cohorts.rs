@@ -163,6 +163,22 @@ pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
             "{runs} came more than two days late and are missing from the lag of classes."
         ));
     }
+    for series in &study.series {
+        let medians = series.cohorts.iter().filter_map(|own| {
+            Some((cohort_name(&own.cohort), own.disagreeing_median()?, own.device_medians?))
+        });
+        warnings.extend(medians.take(MOST_SENTENCES).map(|(cohort, median, (low, high))| {
+            format!(
+                "{}, {cohort}: the median of all round trips, {} ms, is not between the medians \
+                 of the middle half of the devices, {} to {} ms. A few devices weigh more than \
+                 many others; rely on the numbers by device.",
+                series_name(series),
+                significant(median),
+                significant(low),
+                significant(high)
+            )
+        }));
+    }
     let unequal = study.outcomes.iter().filter(|row| {
         let points = row.difference.map_or(0.0, |difference| difference.value.abs());
         row.p_value.is_some_and(|p_value| p_value < 0.01) && points >= 1.0
@@ -349,7 +365,7 @@ fn rows<const N: usize>(cells: &[[String; N]], head: &[&str; N]) -> String {
 #[cfg(test)]
 mod tests {
     use underload_record::schema::{
-        ClassStudy, CohortCount, Compared, Interval, OutcomeStudy, Spread,
+        ClassStudy, CohortCount, Compared, Interval, OutcomeStudy, QuantileEstimate, Spread,
     };
 
     use super::*;
@@ -457,6 +473,28 @@ mod tests {
         let empty = CohortStudy { series: Vec::new(), ..careful };
         let said = cohort_sentences(&empty);
         assert!(said[0].contains("is kept by itself any more"), "{said:?}");
+    }
+
+    #[test]
+    fn a_pooled_median_that_is_not_the_devices_is_told() {
+        let warned = |median: Option<f64>, devices: Option<(f64, f64)>| {
+            let mut study = study(estimate(9.0, 8.0, 10.0));
+            let own = &mut study.series[0].cohorts[0];
+            own.device_medians = devices;
+            own.quantiles =
+                vec![QuantileEstimate { share: 0.5, ms: median, ..QuantileEstimate::default() }];
+            cohort_warnings(&study)
+        };
+        let found = warned(Some(903.0), Some((19.0, 21.0)));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let words = "up, DSCP 0, aqm: the median of all round trips, 903 ms, is not between";
+        assert!(found[0].starts_with(words) && found[0].contains("19.0 to 21.0"), "{found:?}");
+        assert_eq!(warned(Some(5.0), Some((19.0, 21.0))).len(), 1);
+        for (median, devices) in
+            [(Some(20.0), Some((19.0, 21.0))), (Some(903.0), None), (None, Some((19.0, 21.0)))]
+        {
+            assert!(warned(median, devices).is_empty(), "{median:?} {devices:?}");
+        }
     }
 
     #[test]

@@ -348,3 +348,33 @@ fn steps_that_the_plan_does_not_have_take_no_memory_and_repeated_ones_no_weight(
     let sent = lines.lines[0].series.values().map(|series| series.sent).sum::<u64>();
     assert_eq!(sent, 4 * 10 + 2 * 10);
 }
+
+#[test]
+fn a_median_that_a_few_devices_make_is_not_that_of_the_devices() {
+    let at = |run: u64| 20_000 * DAY_MS + run;
+    let mut results: Vec<_> =
+        (0..20).map(|line| run(2 * line, at(0), 30, &[20.0; 10], &[20.0; 10])).collect();
+    let upload = |results: &[StoredResult]| {
+        study_of(results).headline().expect("it was measured").cohorts[0].clone()
+    };
+    let equal = upload(&results);
+    let (low, high) = equal.device_medians.expect("there are twenty");
+    near(Some(low), 20.0);
+    assert_eq!((low, equal.disagreeing_median()), (high, None));
+    // One of them was measured thirty times as often.
+    results.extend((1..30).map(|turn| run(2, at(turn), 30, &[900.0; 10], &[900.0; 10])));
+    near(upload(&results).disagreeing_median(), 900.0);
+}
+
+#[test]
+fn a_cohort_with_nothing_but_runs_of_its_own_has_no_pooled_quantiles() {
+    let mut results: Vec<_> =
+        (0..10).map(|line| run(line, 20_000 * DAY_MS, 30, &[20.0; 10], &[20.0; 10])).collect();
+    for kept in &mut results {
+        kept.result.run = 0;
+    }
+    let study = study_of(&results);
+    let own = &study.headline().expect("it was measured").cohorts[0];
+    assert_eq!((own.devices, own.sent, own.device_medians), (5, 0, None));
+    assert!(own.quantiles.iter().all(|quantile| quantile.ms.is_none()), "{:?}", own.quantiles);
+}

@@ -4,7 +4,7 @@ use underload_aqm::rng::Rng;
 
 use super::compare::compare;
 use super::strata::stratified;
-use super::{Line, Lines};
+use super::{Line, LineSeries, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{CohortSeries, Comparison, QuantileEstimate, SeriesStudy, Spread};
 use crate::stats::{BinnedClusters, Ecdf, mean_interval, nearest_rank};
@@ -20,6 +20,8 @@ const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 /// More lines than this are put together at random into so many clusters, whose sums vary as those
 /// of as many lines do; drawing them takes no longer for a million lines than for a thousand.
 const CLUSTERS_MAX: usize = 1_000;
+/// Quartiles of fewer devices say little.
+const DEVICES_LEAST: usize = 8;
 
 /// `None` where no line has that series.
 pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStudy> {
@@ -99,6 +101,7 @@ impl Values {
             maximum: spread(&self.maxima),
             above_idle: mean_interval(&self.above_idle, CONFIDENCE),
             quantiles,
+            device_medians: device_medians(lines, place, cohort),
             ..CohortSeries::default()
         };
         for series in lines.of_cohort(cohort).filter_map(|line| line.series.get(&place)) {
@@ -108,6 +111,34 @@ impl Values {
         }
         summary
     }
+}
+
+/// The quartiles of the devices' own medians.
+fn device_medians(lines: &Lines, place: usize, cohort: usize) -> Option<(f64, f64)> {
+    let own = lines.of_cohort(cohort).filter_map(|line| line.series.get(&place));
+    let own = own.filter(|series| series.sent > 0);
+    let mut medians: Vec<f64> = own.map(|series| median_ms(lines, series)).collect();
+    if medians.len() < DEVICES_LEAST {
+        return None;
+    }
+    medians.sort_by(f64::total_cmp);
+    let quartile = |share| nearest_rank(&medians, share).filter(|ms: &f64| ms.is_finite());
+    quartile(0.25).zip(quartile(0.75))
+}
+
+/// The median of a device's round trips; infinite where it is a lost probe.
+fn median_ms(lines: &Lines, series: &LineSeries) -> f64 {
+    let answered: u64 = series.bins.iter().map(|(_, count)| u64::from(*count)).sum();
+    let rank = answered.saturating_add(series.lost).div_ceil(2);
+    let mut seen = 0;
+    let median = series.bins.iter().find(|(_, count)| {
+        seen += u64::from(*count);
+        seen >= rank
+    });
+    median.map_or(f64::INFINITY, |(bin, _)| {
+        let middle = 2.0 / (1.0 + lines.bin_ratio);
+        lines.bin_ratio.powi(i32::from(*bin)) * middle / 1e3
+    })
 }
 
 fn quantiles(lines: &Lines, place: usize, cohort: usize, rng: &mut Rng) -> Vec<QuantileEstimate> {

@@ -92,6 +92,21 @@ pub struct CohortSeries {
     pub quantiles: Vec<QuantileEstimate>,
     /// Of each device, its mean under load less its mean without, over devices.
     pub above_idle: Option<Interval>,
+    /// First and third quartile over devices of each device's own median round trip, ms; `None`
+    /// with fewer than eight devices, or where a quartile is a lost probe.
+    #[serde(default)]
+    pub device_medians: Option<(f64, f64)>,
+}
+
+impl CohortSeries {
+    /// The median of all round trips, ms, if it is outside of the middle half of the devices'
+    /// medians by more than a bin: a few devices then weigh more than many others.
+    pub fn disagreeing_median(&self) -> Option<f64> {
+        let (low, high) = self.device_medians?;
+        let median =
+            self.quantiles.iter().find(|quantile| (quantile.share - 0.5).abs() < 1e-9)?.ms?;
+        (median < low * 0.98 || median > high * 1.02).then_some(median)
+    }
 }
 
 /// How a value of each device is spread over devices.
