@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
     Archive, Code, Device, Dimension, Filter, HeldLease, LogEntry, Needs, OutcomeCount, Outcomes,
-    PlanRow, Server, Store, StoreError, StoredResult, Sum, Summed, Transaction,
+    PlanRow, SEEN_ROWS, SEEN_WIDTH, Server, Store, StoreError, StoredResult, Sum, Summed,
+    Transaction,
 };
 use crate::device::DeviceId;
+use crate::orchestrator::MADE_EPOCH;
 
 /// A store that is gone with its last handle. Handles that were cloned are of the same store, as
 /// several orchestrators of one database are.
@@ -91,6 +93,29 @@ fn restore<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 }
 
 impl State {
+    /// Whether a result is older than what is remembered of its device.
+    fn is_forgotten(&self, (device, epoch, sequence): (DeviceId, u32, u64)) -> bool {
+        let (first, mut last) = match epoch {
+            MADE_EPOCH => (MADE_EPOCH, (device, MADE_EPOCH, u64::MAX)),
+            _ => (0, (device, MADE_EPOCH - 1, u64::MAX)),
+        };
+        for _ in 0..SEEN_ROWS {
+            let rows = self.kept.range((device, first, 0)..=last);
+            let Some((_, newer_epoch, newer)) = rows.last() else { return false };
+            let row = newer / SEEN_WIDTH;
+            if (epoch, sequence / SEEN_WIDTH) >= (*newer_epoch, row) {
+                return false;
+            }
+            // The end of the row before.
+            last = match (row.checked_mul(SEEN_WIDTH), newer_epoch.checked_sub(1)) {
+                (Some(start @ 1..), _) => (device, *newer_epoch, start - 1),
+                (_, Some(older)) if older >= first => (device, older, u64::MAX),
+                _ => return false,
+            };
+        }
+        true
+    }
+
     fn take_back(&mut self, undo: Undo) {
         match undo {
             Undo::Device(key, old) => restore(&mut self.devices, key, old),
@@ -207,7 +232,7 @@ impl Transaction for Changes<'_> {
     fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError> {
         let mut keep = |result: &StoredResult| {
             let key = (result.device, result.epoch, result.sequence);
-            let is_new = self.state.kept.insert(key);
+            let is_new = !self.state.is_forgotten(key) && self.state.kept.insert(key);
             if is_new {
                 self.state.results.push(result.clone());
                 self.undo.push(Undo::Result);

@@ -19,6 +19,13 @@ pub use rows::{
 
 use crate::device::DeviceId;
 
+/// Which results of a device were stored is remembered in rows of this many numbers in a row.
+pub const SEEN_WIDTH: u64 = 512;
+/// Rows that are remembered of a device's own results, and of those that were made in its stead.
+/// A device numbers results in rising order and hands the oldest in first, so that a result that
+/// is older than those rows was handed in before, or is none.
+pub const SEEN_ROWS: usize = 64;
+
 /// Why a store could not do it. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -97,7 +104,7 @@ pub trait Transaction {
     /// Adds a plan or changes it.
     fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError>;
     /// Keeps results. For each: whether it was new, which it is not if one of the same device,
-    /// epoch and sequence was kept before.
+    /// epoch and sequence was kept before, or is older than [`SEEN_ROWS`] rows.
     fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError>;
     /// A secret or a setting, by its name.
     fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;

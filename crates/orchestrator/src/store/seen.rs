@@ -3,14 +3,14 @@
 //! A result may be handed in again after it was moved to files or folded into sums, so that what
 //! was seen is kept apart from the results: for each device and epoch a row of [`WIDTH`] bits for
 //! each [`WIDTH`] numbers in a row that any was seen of. Whoever leaves holes in its numbers pays
-//! with at most one such row for each result.
+//! with at most one such row for each result, and of its older rows only the newest [`SEEN_ROWS`](underload_fleet::store::SEEN_ROWS)
+//! stay: what is older counts as seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use underload_fleet::device::DeviceId;
-
-/// Sequence numbers of a row.
-const WIDTH: u64 = 512;
+use underload_fleet::orchestrator::MADE_EPOCH;
+use underload_fleet::store::SEEN_WIDTH as WIDTH;
 
 /// Which row: device, epoch, number divided by [`WIDTH`].
 pub(super) type Place = (DeviceId, u32, u64);
@@ -59,6 +59,18 @@ impl Rows {
     pub(super) fn put(&mut self, place: Place, stored: Option<Bits>) {
         let bits = stored.clone().unwrap_or_default();
         self.rows.insert(place, Row { stored, bits });
+    }
+
+    /// Takes a row that is older than all that are stored: each of its numbers was seen.
+    pub(super) fn put_forgotten(&mut self, place: Place) {
+        self.put(place, Some(vec![u8::MAX; WIDTH as usize / 8]));
+    }
+
+    /// Devices that have rows which are not stored yet, with whether these are of outcomes that
+    /// orchestrators made.
+    pub(super) fn grown(&self) -> BTreeSet<(DeviceId, bool)> {
+        let new = self.rows.iter().filter(|(_, row)| row.stored.is_none());
+        new.map(|((device, epoch, _), _)| (*device, *epoch == MADE_EPOCH)).collect()
     }
 
     /// Marks a number as seen. True if it was not.

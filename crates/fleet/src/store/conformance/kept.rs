@@ -6,8 +6,8 @@ use super::change;
 use super::samples::{self, LARGEST, id};
 use crate::device::DeviceId;
 use crate::store::{
-    Archive, Code, CodeFor, Device, HeldLease, Needs, PlanRow, Server, Store, StoreError,
-    Transaction,
+    Archive, Code, CodeFor, Device, HeldLease, Needs, PlanRow, SEEN_ROWS, SEEN_WIDTH, Server,
+    Store, StoreError, Transaction,
 };
 
 /// A row of each kind.
@@ -154,6 +154,30 @@ pub(super) fn a_result_is_kept_once(store: &mut (impl Store + Archive)) {
     let [a, b, _, d] = first;
     let [_, f, g, h] = second;
     assert_eq!(kept, [a, b, d, f, g, h], "the first of each, in the order in which they came");
+}
+
+pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store + Archive)) {
+    let mut rng = Rng::new(11);
+    let rows = SEEN_ROWS as u64 + 6;
+    for epoch in [3, u32::MAX] {
+        let mut one = |sequence| {
+            let result = samples::result(&mut rng, 1, epoch, sequence);
+            change(store, |tx| tx.append(std::slice::from_ref(&result)))[0]
+        };
+        // Each number of a row of its own.
+        assert!((1..=rows).all(|row| one(row * SEEN_WIDTH)));
+        let oldest = 7 * SEEN_WIDTH;
+        let are_new = [1, oldest - 1, oldest, oldest + 1, rows * SEEN_WIDTH + 5].map(&mut one);
+        assert_eq!(are_new, [false, false, false, true, true], "of epoch {epoch}");
+        // Numbers at random take no more rows than those.
+        for row in (rows * 2)..(rows * 3) {
+            one(row * SEEN_WIDTH);
+        }
+        assert!(!one(rows * SEEN_WIDTH + 6), "it is too old by now");
+    }
+    // Of an older epoch all is known; another device's results are its own.
+    let older = [samples::result(&mut rng, 1, 2, 9), samples::result(&mut rng, 2, 2, 9)];
+    assert_eq!(change(store, |tx| tx.append(&older)), [false, true]);
 }
 
 pub(super) fn leases_are_found_by_all_that_they_hold(store: &mut dyn Store) {

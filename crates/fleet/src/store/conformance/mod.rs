@@ -24,6 +24,7 @@ pub fn run<S: Store + Archive>(mut make: impl FnMut() -> S) {
     kept::what_is_not_committed_is_gone(&mut make());
     kept::changes_are_seen_before_they_are_committed(&mut make());
     kept::a_result_is_kept_once(&mut make());
+    kept::what_is_older_than_is_remembered_is_known(&mut make());
     kept::leases_are_found_by_all_that_they_hold(&mut make());
     kept::the_overdue_come_in_their_order(&mut make());
     kept::large_things_are_kept(&mut make());

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postgres::Row;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::orchestrator::MADE_EPOCH;
 use underload_fleet::store::{
-    Code, Device, HeldLease, LogEntry, Needs, PlanRow, Server, StoreError, StoredResult,
+    Code, Device, HeldLease, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError, StoredResult,
     Transaction,
 };
 
@@ -194,12 +195,36 @@ impl<'a> PostgresTransaction<'a> {
             let (place, bits) = seen_of(&row)?;
             self.seen.put(place, Some(bits));
         }
-        for place in unknown {
-            if !self.seen.has(&place) {
-                self.seen.put(place, None);
+        let missing: Vec<_> = unknown.into_iter().filter(|place| !self.seen.has(place)).collect();
+        let oldest = self.oldest_seen(&missing)?;
+        for place @ (device, epoch, part) in missing {
+            match oldest.get(&(device, epoch == MADE_EPOCH)) {
+                Some(oldest) if (epoch, part) < *oldest => self.seen.put_forgotten(place),
+                _ => self.seen.put(place, None),
             }
         }
         Ok(())
+    }
+
+    /// The oldest rows that are kept, where as many are kept as may be.
+    fn oldest_seen(
+        &mut self,
+        places: &[seen::Place],
+    ) -> Result<BTreeMap<Sender, (u32, u64)>, StoreError> {
+        let of: BTreeSet<Sender> =
+            places.iter().map(|(device, epoch, _)| (*device, *epoch == MADE_EPOCH)).collect();
+        if of.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (devices, are_made) = seen_columns(&of);
+        let rows = self.session.rows(&oldest_seen(), &[&devices, &are_made])?;
+        let oldest = |row: &Row| {
+            let of = (id_of(row.try_get(0).map_err(told)?)?, row.try_get(1).map_err(told)?);
+            let epoch: i64 = row.try_get(2).map_err(told)?;
+            let part: i64 = row.try_get(3).map_err(told)?;
+            Ok((of, (epoch as u32, part as u64)))
+        };
+        rows.iter().map(oldest).collect()
     }
 
     /// Of all devices at once the rows that their next results most likely fall into.
@@ -457,6 +482,26 @@ pub(super) fn body_of<T: serde::de::DeserializeOwned>(row: &Row) -> Result<T, St
 pub(super) fn id_of(bytes: &[u8]) -> Result<DeviceId, StoreError> {
     let broken = |_| StoreError::Broken { what: "a stored identifier is damaged".to_owned() };
     Ok(DeviceId(bytes.try_into().map_err(broken)?))
+}
+
+/// A device, and whether not its own results but those that were made in its stead are meant.
+type Sender = (DeviceId, bool);
+
+/// Columns of [`oldest_seen`].
+pub(super) fn seen_columns(of: &BTreeSet<Sender>) -> (Vec<&[u8]>, Vec<bool>) {
+    of.iter().map(|(device, is_made)| (&device.0[..], *is_made)).unzip()
+}
+
+/// Selects the oldest rows that are kept of devices, where as many are kept as may be.
+pub(super) fn oldest_seen() -> String {
+    let newer = SEEN_ROWS - 1;
+    format!(
+        "SELECT d.device, d.is_made, s.epoch, s.part
+            FROM unnest($1::bytea[], $2::boolean[]) d (device, is_made),
+                LATERAL (SELECT epoch, part FROM seen WHERE seen.device = d.device
+                    AND (epoch = {MADE_EPOCH}) = d.is_made
+                    ORDER BY epoch DESC, part DESC LIMIT 1 OFFSET {newer}) s"
+    )
 }
 
 fn seen_of(row: &Row) -> Result<(seen::Place, Vec<u8>), StoreError> {

@@ -1,9 +1,10 @@
 //! Writes what a transaction has changed, each kind of row with one statement.
 
+use underload_fleet::orchestrator::MADE_EPOCH;
 use underload_fleet::store::{Device, HeldLease, StoreError};
 
 use super::session::Session;
-use super::transaction::{Cached, ResultRow, Table};
+use super::transaction::{Cached, ResultRow, Table, oldest_seen, seen_columns};
 use crate::store::seen::Rows;
 use crate::store::{to_instant, to_json};
 
@@ -158,7 +159,7 @@ fn results(session: &mut Session, results: &[ResultRow]) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Marks what was seen.
+/// Marks what was seen, and forgets what is older than the rows that are kept.
 pub(super) fn seen(session: &mut Session, rows: &Rows) -> Result<(), StoreError> {
     for is_stored in [true, false] {
         let changed = rows.changed().filter(|(_, row)| row.stored.is_some() == is_stored);
@@ -179,7 +180,18 @@ pub(super) fn seen(session: &mut Session, rows: &Rows) -> Result<(), StoreError>
         };
         as_many(count, changed.len(), "results of a device were handed in")?;
     }
-    Ok(())
+    let grown = rows.grown();
+    if grown.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "DELETE FROM seen USING ({}) oldest
+            WHERE seen.device = oldest.device AND (seen.epoch = {MADE_EPOCH}) = oldest.is_made
+                AND (seen.epoch, seen.part) < (oldest.epoch, oldest.part)",
+        oldest_seen()
+    );
+    let (devices, are_made) = seen_columns(&grown);
+    session.change(&sql, &[&devices, &are_made]).map(drop)
 }
 
 /// Told where somebody else was first.

@@ -6,8 +6,10 @@ use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::orchestrator::MADE_EPOCH;
 use underload_fleet::store::{
-    Code, Device, HeldLease, LogEntry, PlanRow, Server, StoreError, StoredResult, Transaction,
+    Code, Device, HeldLease, LogEntry, PlanRow, SEEN_ROWS, Server, StoreError, StoredResult,
+    Transaction,
 };
 
 use super::told;
@@ -61,8 +63,21 @@ impl<'a> SqliteTransaction<'a> {
         let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
         let values = params![&device.0[..], epoch, part as i64];
         let bits = statement.query_row(values, |row| row.get(0)).optional().map_err(told)?;
-        self.seen.put(place, bits);
+        if bits.is_none() && self.is_forgotten(place)? {
+            self.seen.put_forgotten(place);
+        } else {
+            self.seen.put(place, bits);
+        }
         Ok(())
+    }
+
+    /// Whether a row is older than those that are kept of its device.
+    fn is_forgotten(&self, (device, epoch, part): seen::Place) -> Result<bool, StoreError> {
+        let sql = format!("SELECT (?3, ?4) < ({})", oldest_seen());
+        let mut statement = self.connection.prepare_cached(&sql).map_err(told)?;
+        let values = params![&device.0[..], epoch == MADE_EPOCH, epoch, part as i64];
+        let is_older: Option<bool> = statement.query_row(values, |row| row.get(0)).map_err(told)?;
+        Ok(is_older.unwrap_or(false))
     }
 
     fn write_seen(&self) -> Result<(), StoreError> {
@@ -70,6 +85,14 @@ impl<'a> SqliteTransaction<'a> {
             ON CONFLICT DO UPDATE SET bits = excluded.bits";
         for ((device, epoch, part), row) in self.seen.changed() {
             self.put(sql, params![&device.0[..], epoch, *part as i64, row.bits])?;
+        }
+        let sql = format!(
+            "DELETE FROM seen WHERE device = ?1 AND (epoch = {MADE_EPOCH}) = ?2
+                AND (epoch, part) < ({})",
+            oldest_seen()
+        );
+        for (device, is_made) in self.seen.grown() {
+            self.put(&sql, params![&device.0[..], is_made])?;
         }
         Ok(())
     }
@@ -322,6 +345,16 @@ pub(super) fn device_of(row: &Row<'_>) -> Result<Device, StoreError> {
         made: number("made")?,
         schedules: crate::store::from_json(schedules)?,
     })
+}
+
+/// The oldest row that is kept of the results of device ?1, or, where ?2 is true, of those that
+/// were made in its stead.
+fn oldest_seen() -> String {
+    let newer = SEEN_ROWS - 1;
+    format!(
+        "SELECT epoch, part FROM seen WHERE device = ?1 AND (epoch = {MADE_EPOCH}) = ?2
+            ORDER BY epoch DESC, part DESC LIMIT 1 OFFSET {newer}"
+    )
 }
 
 /// Settings that a transaction remembers.
