@@ -163,10 +163,11 @@ impl Bbr {
         }
     }
 
-    fn update_aggregation(&mut self, ack: &Ack) {
-        if ack.delivered == 0 {
+    fn update_aggregation(&mut self, ack: &Ack, window: &Window) {
+        if ack.delivered == 0 || ack.rate.is_none() {
             return;
         }
+        let mut expected = self.segments_in(ack.now.since(self.aggregation.epoch_start));
         let aggregation = &mut self.aggregation;
         if self.round_start {
             aggregation.window_rounds = (aggregation.window_rounds + 1).min(0x1f);
@@ -176,9 +177,6 @@ impl Bbr {
                 aggregation.extra[aggregation.window] = 0;
             }
         }
-        let elapsed = ack.now.since(aggregation.epoch_start).as_nanos();
-        let bytes = u128::from(self.bandwidth.value()) * u128::from(elapsed) / 1_000_000_000;
-        let mut expected = (bytes / u128::from(self.sizes.segment_bytes)) as u64;
         let too_long = aggregation.epoch_acknowledged + u64::from(ack.delivered) >= 1 << 20;
         if aggregation.epoch_acknowledged <= expected || too_long {
             aggregation.epoch_acknowledged = 0;
@@ -186,7 +184,7 @@ impl Bbr {
             expected = 0;
         }
         aggregation.epoch_acknowledged += u64::from(ack.delivered);
-        let extra = (aggregation.epoch_acknowledged - expected).min(u64::from(MAX_WINDOW)) as u32;
+        let extra = (aggregation.epoch_acknowledged - expected).min(u64::from(window.size)) as u32;
         let slot = &mut aggregation.extra[aggregation.window];
         *slot = (*slot).max(extra);
     }
@@ -209,13 +207,29 @@ impl Bbr {
 
     fn phase_is_over(&self, ack: &Ack) -> bool {
         let full_length = ack.now.since(self.cycle_start) > self.min_rtt;
+        let in_network = self.in_network_at_departure(ack, ack.prior_in_flight);
         match self.pacing_gain {
             UNIT => full_length,
             gain if gain > UNIT => {
-                full_length && (ack.lost > 0 || ack.prior_in_flight >= self.in_flight_for(gain))
+                full_length && (ack.lost > 0 || in_network >= self.in_flight_for(gain))
             }
-            _ => full_length || ack.prior_in_flight <= self.in_flight_for(UNIT),
+            _ => full_length || in_network <= self.in_flight_for(UNIT),
         }
+    }
+
+    /// Segments of `in_flight` that will be in the network when the pacer releases the next one,
+    /// which counts while the flight grows (Linux `bbr_packets_in_net_at_edt`).
+    fn in_network_at_departure(&self, ack: &Ack, in_flight: u32) -> u32 {
+        let next = if self.pacing_gain > UNIT { self.burst_segments() } else { 0 };
+        let delivered = self.segments_in(ack.pacing_wait).min(u64::from(MAX_WINDOW)) as u32;
+        (in_flight + next).saturating_sub(delivered)
+    }
+
+    /// Whole segments that the bandwidth delivers in `span`.
+    fn segments_in(&self, span: Span) -> u64 {
+        let bytes =
+            u128::from(self.bandwidth.value()) * u128::from(span.as_nanos()) / 1_000_000_000;
+        (bytes / u128::from(self.sizes.segment_bytes)) as u64
     }
 
     fn advance_cycle(&mut self, now: Time) {
@@ -249,7 +263,8 @@ impl Bbr {
             self.mode = Mode::Drain;
             window.threshold = self.in_flight_for(UNIT);
         }
-        if self.mode == Mode::Drain && ack.in_flight <= self.in_flight_for(UNIT) {
+        let in_network = self.in_network_at_departure(ack, ack.in_flight);
+        if self.mode == Mode::Drain && in_network <= self.in_flight_for(UNIT) {
             self.enter_probe_bandwidth(ack.now);
         }
     }
@@ -379,7 +394,7 @@ impl CongestionControl for Bbr {
         if let Some(rate) = &ack.rate {
             self.update_bandwidth(ack, rate);
         }
-        self.update_aggregation(ack);
+        self.update_aggregation(ack, window);
         self.update_cycle(ack);
         self.check_full(ack.rate.is_some_and(|rate| rate.app_limited));
         self.check_drain(ack, window);

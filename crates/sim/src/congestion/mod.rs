@@ -123,6 +123,8 @@ pub struct Ack {
     pub prior_in_flight: u32,
     /// See `prior_in_flight`.
     pub in_flight: u32,
+    /// How long the pacer still holds back the next segment.
+    pub pacing_wait: Span,
     /// Segments delivered since the connection began, this acknowledgement included.
     pub total_delivered: u32,
     /// First segment not acknowledged.
@@ -267,6 +269,7 @@ pub(crate) mod tests {
             smoothed_rtt: rtt,
             prior_in_flight: segments,
             in_flight: 0,
+            pacing_wait: Span::ZERO,
             total_delivered: segments,
             first_outstanding: segments,
             next_sequence: 2 * segments,

@@ -162,6 +162,7 @@ impl Path {
             first_outstanding: self.sequence,
             next_sequence: self.sequence.wrapping_add(window),
             state: State::Open,
+            pacing_wait: Span::ZERO,
             window_limited: true,
             rate: None,
         }

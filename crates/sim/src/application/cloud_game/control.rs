@@ -214,6 +214,7 @@ impl RateControl {
             smoothed_rtt,
             prior_in_flight: in_flight + delivered,
             in_flight,
+            pacing_wait: Span::ZERO,
             total_delivered: self.report.received,
             first_outstanding: self.report.end,
             next_sequence: next,

@@ -275,6 +275,7 @@ impl Sender {
             smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
             prior_in_flight,
             in_flight: self.board.in_flight(),
+            pacing_wait: self.pacer.wait(now),
             total_delivered: self.rate.delivered(),
             first_outstanding: self.board.first(),
             next_sequence: self.board.next(),

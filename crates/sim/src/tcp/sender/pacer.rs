@@ -31,6 +31,12 @@ impl Pacer {
         if self.waiting { self.release_at } else { Time::MAX }
     }
 
+    /// How long after `now` the next segment may leave.
+    #[inline]
+    pub(super) fn wait(&self, now: Time) -> Span {
+        self.release_at.since(now)
+    }
+
     /// Whether the last question held a segment back.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
