@@ -69,6 +69,11 @@ impl Window {
         left
     }
 
+    /// Forgets the acknowledged segments that have not become growth.
+    pub const fn drop_credit(&mut self) {
+        self.credit = 0;
+    }
+
     /// Grows by one per `per` acknowledged segments.
     pub fn grow(&mut self, acknowledged: u32, per: u32) {
         let per = per.max(1);

@@ -223,6 +223,7 @@ impl Sender {
         let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min() };
         self.reduction = Reduction::start(&self.window, in_flight);
         self.probe = None;
+        self.window.drop_credit();
         self.control.on_loss(&loss, &mut self.window);
         self.stats.reductions += 1;
     }
@@ -258,6 +259,7 @@ impl Sender {
         self.probe = None;
         self.begin(State::Timeout);
         self.window.size = self.board.in_flight() + 1;
+        self.window.drop_credit();
         self.timeouts_in_row += 1;
         self.timer.back_off();
         self.arm_timeout(port.now);

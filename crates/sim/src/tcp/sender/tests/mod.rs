@@ -117,6 +117,19 @@ fn timed_out(segments: u64) -> Script {
 }
 
 #[test]
+fn growth_after_a_reduction_begins_from_nothing() {
+    let mut script = Script::new(400);
+    script.sender.window.threshold = 10;
+    script.ack(100, ack(9, 0, &[]));
+    assert_eq!(script.sender.window.size, 10, "the premise: nine of the ten that one more takes");
+    // Segment 9 is lost; recovery ends when what was sent by then has come.
+    script.ack(200, ack(9, 100, &[(10, 13)]));
+    script.ack(210, ack(9, 100, &[(10, 18)]));
+    script.ack(300, ack(19, 200, &[]));
+    assert_eq!((script.sender.state, script.sender.window.size), (State::Open, 5));
+}
+
+#[test]
 fn a_timeout_is_undone_by_an_echo_from_before_the_first_retransmission() {
     let mut script = timed_out(10);
     script.ack(600, ack(1, 0, &[]));
