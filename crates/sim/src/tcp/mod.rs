@@ -20,8 +20,9 @@
 //!
 //! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
 //! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to 1
-//! ms), a smaller window after idle time (RFC 2861). Beyond Linux: a timeout is also undone by
-//! itself when a retransmission comes through that was sent before it (`sender::repair`).
+//! ms), a smaller window after idle time (RFC 2861), jiffies, a reordering timer that waits for the
+//! last of several segments instead of the first. Beyond Linux: a timeout is also undone by itself
+//! when a retransmission comes through that was sent before it (`sender::repair`).
 
 mod accurate_ecn;
 mod delivery;

@@ -336,7 +336,7 @@ impl Sender {
         let view = self.rack.view(now, self.state, &self.board, &self.rtt);
         let losses = self.board.find_losses(&view);
         if let Some(check) = losses.next_check {
-            self.timer.set(Alarm::Reordering, check);
+            self.timer.set(Alarm::Reordering, check + TIMEOUT_MIN);
         }
         losses
     }
@@ -346,19 +346,29 @@ impl Sender {
             return;
         }
         match self.timer.alarm() {
-            Alarm::Reordering => {
-                let losses = self.find_losses(port.now);
-                if losses.lost > 0 {
-                    self.recover_losses(port.now, losses.lost_again > 0);
-                }
-                if !self.timer.is_running() {
-                    self.arm_timeout(port.now);
-                }
-                self.transmit(port, Turn::All);
-            }
+            Alarm::Reordering => self.on_reordering_timeout(port),
             Alarm::Probe => self.send_probe(port),
             Alarm::Timeout => self.on_timeout(port),
         }
+    }
+
+    /// What has not come within the reordering window is lost. A recovery that begins here sends as
+    /// much as one delivered segment allows (Linux `tcp_rack_reo_timeout`).
+    fn on_reordering_timeout(&mut self, port: &mut Port<'_>) {
+        let was_recovering = self.state == State::Recovery;
+        let losses = self.find_losses(port.now);
+        if losses.lost > 0 {
+            self.recover_losses(port.now, losses.lost_again > 0);
+        }
+        if self.state == State::Recovery && !was_recovering && !self.control.owns_window() {
+            let (in_flight, lost) = (self.board.in_flight(), losses.lost);
+            let step = Step { in_flight, delivered: 1, lost, advanced: false };
+            self.reduction.on_ack(step, &mut self.window);
+        }
+        if !self.timer.is_running() {
+            self.arm_timeout(port.now);
+        }
+        self.transmit(port, Turn::All);
     }
 
     /// Sends a new segment if there is one, else the last one again that is not known to have
@@ -392,7 +402,7 @@ impl Sender {
             return;
         }
         let smoothed = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT);
-        let margin = if self.board.outstanding() == 1 { PROBE_MARGIN_LAST } else { PROBE_MARGIN };
+        let margin = if self.board.outstanding() == 1 { PROBE_MARGIN_LAST } else { TIMEOUT_MIN };
         self.timer.set(Alarm::Probe, now + (smoothed * 2 + margin).min(self.rtt.timeout()));
     }
 
@@ -491,7 +501,9 @@ impl Sender {
 /// What the state of CUBIC and of most others takes.
 const USUAL_CONTROL_BYTES: usize = 128;
 
-/// Linux `TCP_TIMEOUT_MIN` and, for a single segment whose acknowledgement may be delayed,
-/// `TCP_RTO_MIN`.
-const PROBE_MARGIN: Span = Span::from_millis(2);
+/// What a tail loss probe and the reordering timer wait on top (Linux `TCP_TIMEOUT_MIN_US`). An
+/// acknowledgement within that time goes first: a retransmission by the timer alone, without a
+/// packet having left a full queue, would be dropped.
+const TIMEOUT_MIN: Span = Span::from_millis(2);
+/// The same for a single segment whose acknowledgement may be delayed (Linux `TCP_RTO_MIN`).
 const PROBE_MARGIN_LAST: Span = Span::from_millis(200);
