@@ -86,3 +86,15 @@ fn cubic_and_reno_lose_a_packet_per_event_and_not_its_retransmission() {
         assert!(drops.abs_diff(linux) <= 4, "{name}: {drops} drops, Linux {linux}");
     }
 }
+
+#[test]
+fn dctcp_is_marked_by_codel_as_often_as_in_linux() {
+    let queue = "codel:profile=linux,limit=1000p,ecn=on";
+    let path = Path { queue, megabits: 50, base_rtt_us: 40_000, seconds: 14 };
+    let outcome = path.run(Algorithm::Dctcp);
+    // Linux: 5829, 5835 and 5721 marks.
+    let marks: u64 = support::up_link(&outcome).marks.values().sum();
+    assert!((5_500..6_100).contains(&marks), "{marks}");
+    let queue_ms = path.queue_p50_ms(&outcome);
+    assert!((queue_ms - 6.17).abs() < 0.2, "{queue_ms} ms, Linux 6.17");
+}

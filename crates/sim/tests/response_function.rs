@@ -17,7 +17,7 @@ use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 
 fn check(algorithm: Algorithm, loss: &str, seconds: u64, expected: f64) {
-    let window = of_connection(algorithm, loss, 100, seconds);
+    let window = of_connection(algorithm, &format!("loss={loss}"), 100, seconds);
     let ratio = window / expected;
     let name = algorithm.name();
     assert!((0.9..=1.1).contains(&ratio), "{name} at {loss}: {window:.1}, not {expected:.1}");
@@ -48,7 +48,7 @@ fn the_equations_of_cubic_give_the_table_of_rfc_9438() {
 /// equations'.
 #[test]
 fn cubic_follows_its_equations_under_independent_loss() {
-    let window = of_connection(Algorithm::Cubic, "1%", 100, 3_000);
+    let window = of_connection(Algorithm::Cubic, "loss=1%", 100, 3_000);
     let ratio = window / cubic_by_equations(1e-2, 0.1, 1_000_000, false);
     assert!((0.8..=1.0).contains(&ratio), "{window:.1}: {ratio:.3}");
     for (loss, p) in [("0.1%", 1e-3), ("0.01%", 1e-4)] {
@@ -71,17 +71,23 @@ fn cubic_comes_near_the_table_of_rfc_9438_under_periodic_loss() {
 }
 
 #[test]
-fn dctcp_and_prague_answer_random_marks_with_two_over_p() {
+fn prague_answers_random_marks_with_two_over_p() {
     for share in [0.01, 0.03, 0.1, 0.2] {
         // From 25 ms on, Prague's growth is its own.
-        let ratio = |algorithm| {
-            let window = with_random_marks(algorithm, share, Span::from_millis(30), 10_000);
-            window * share / 2.0
-        };
-        let prague = ratio(Algorithm::Prague);
-        assert!((0.9..=1.15).contains(&prague), "Prague at {share}: {prague:.3}");
-        // Its reductions, of about a segment, are rounded down, as in Linux.
-        let dctcp = ratio(Algorithm::Dctcp);
-        assert!((1.0..=1.8).contains(&dctcp), "DCTCP at {share}: {dctcp:.3}");
+        let window = with_random_marks(Algorithm::Prague, share, Span::from_millis(30), 10_000);
+        let ratio = window * share / 2.0;
+        assert!((0.9..=1.15).contains(&ratio), "Prague at {share}: {ratio:.3}");
+    }
+}
+
+/// Linux 7.3.4 in User-Mode Linux, `netem loss ... ecn`, 30 ms, a minute of which the first 10 s
+/// are left out: 58.6, 18.8 and 8.8 segments, some 10 % below 2/p, since the window does not grow
+/// in a round trip with a mark.
+#[test]
+fn dctcp_answers_random_marks_with_the_windows_of_linux() {
+    for (marks, linux) in [("mark=3%", 58.6), ("mark=10%", 18.8), ("mark=20%", 8.8)] {
+        let window = of_connection(Algorithm::Dctcp, marks, 30, 300);
+        let ratio = window / linux;
+        assert!((0.93..=1.07).contains(&ratio), "{marks}: {window:.1}, Linux {linux}");
     }
 }

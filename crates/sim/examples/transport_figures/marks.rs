@@ -9,7 +9,7 @@ use underload_sim::congestion::Algorithm;
 use underload_sim::trial::run;
 
 use crate::document::{Document, head, row, thin};
-use crate::support::response::with_random_marks;
+use crate::support::response::{of_connection, with_random_marks};
 use crate::support::{config, flow, up_link};
 
 const ALGORITHMS: [(&str, Algorithm); 2] =
@@ -66,8 +66,13 @@ fn random_marks(document: &mut Document) -> Result<(), Box<dyn Error>> {
     for share in shares {
         let law = 2.0 / share;
         let mut cells = vec![format!("{} %", share * 100.0), format!("{law:.1}")];
-        for ((_, algorithm), rings) in ALGORITHMS.iter().zip(&mut rings) {
-            let window = with_random_marks(*algorithm, share, Span::from_millis(30), 20_000);
+        // DCTCP's window stands still while a mark is answered, which is the transport's part.
+        let marks = format!("mark={}%", share * 100.0);
+        let windows = [
+            of_connection(Algorithm::Dctcp, &marks, 30, 600),
+            with_random_marks(Algorithm::Prague, share, Span::from_millis(30), 20_000),
+        ];
+        for (window, rings) in windows.into_iter().zip(&mut rings) {
             rings.push((share, window));
             cells.push(format!("{window:.1}"));
             cells.push(format!("{:.2}", window / law));

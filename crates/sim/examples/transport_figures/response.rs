@@ -29,9 +29,10 @@ fn independent_loss(document: &mut Document) -> Result<(), Box<dyn Error>> {
         head(&["loss", "Reno", "1.31/sqrt(p)", "ratio", "CUBIC", "equations", "ratio"]).to_vec();
     let mut curves: [Vec<(f64, f64)>; 4] = Default::default();
     for (text, p) in LOSSES {
-        let reno = of_connection(Algorithm::Reno, text, 100, 3_000);
+        let loss = format!("loss={text}");
+        let reno = of_connection(Algorithm::Reno, &loss, 100, 3_000);
         let law = 1.309 / p.sqrt();
-        let cubic = of_connection(Algorithm::Cubic, text, 100, 3_000);
+        let cubic = of_connection(Algorithm::Cubic, &loss, 100, 3_000);
         let equations = cubic_by_equations(p, 0.1, 1_000_000, false);
         for (curve, value) in curves.iter_mut().zip([law, reno, equations, cubic]) {
             curve.push((p, value));

@@ -1,5 +1,5 @@
 //! DCTCP (RFC 8257): Reno's growth; once per window with marks, a reduction by alpha / 2, where
-//! alpha is the averaged fraction of marked segments (g = 1/16, first alpha 1, as Linux).
+//! alpha is the averaged fraction of marked segments (g = 1/16, first alpha 1, in 1/1024 as Linux).
 //!
 //! Loss is answered as Reno answers it, also while a mark is being answered by less, which may be
 //! next to nothing (RFC 8257, section 3.5; Linux' `dctcp_react_to_loss`). A timeout then halves,
@@ -10,7 +10,9 @@
 use super::marking;
 use super::{Ack, Cause, CongestionControl, Loss, Window};
 
-type MarkFraction = marking::MarkFraction<20>;
+/// Alpha in 1/1024, as in Linux. What the bits cannot hold decides how DCTCP behaves where few
+/// packets are marked: below 1/64 alpha forgets all rounds but the last.
+type MarkFraction = marking::MarkFraction<10>;
 
 /// DCTCP's state.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl Dctcp {
 
     /// The window after a reduction by alpha / 2.
     fn reduced(&self, window: u32) -> u32 {
-        (window - ((u64::from(window) * self.fraction.alpha()) >> 21) as u32).max(2)
+        (window - ((u64::from(window) * self.fraction.alpha()) >> 11) as u32).max(2)
     }
 }
 
@@ -39,6 +41,7 @@ impl Default for Dctcp {
 impl CongestionControl for Dctcp {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
         if self.fraction.count(ack) {
+            self.fraction.drop_rest();
             self.fraction.average();
             self.fraction.begin_round(ack.next_sequence);
         }
@@ -68,23 +71,41 @@ impl CongestionControl for Dctcp {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
     use crate::congestion::tests::ack;
 
-    #[test]
-    fn a_steady_fraction_of_marks_becomes_alpha_and_half_of_it_the_reduction() {
+    /// After rounds of 100 segments of which so many were marked.
+    fn after(marked: impl Iterator<Item = u32>) -> Dctcp {
         let mut dctcp = Dctcp::new();
         let mut window = Window::new(100);
         window.threshold = 100;
-        for round in 0..200_u32 {
+        for (round, marked) in (0..).zip(marked) {
             let mut step = ack(100);
-            (step.marked, step.first_outstanding) = (20, round * 100);
+            (step.marked, step.first_outstanding) = (marked, round * 100);
             step.next_sequence = (round + 1) * 100;
             dctcp.on_ack(&step, &mut window);
         }
+        dctcp
+    }
+
+    #[test]
+    fn a_steady_fraction_of_marks_becomes_alpha_and_half_of_it_the_reduction() {
+        let dctcp = after(iter::repeat_n(20, 200));
         let alpha = dctcp.fraction.alpha() as f64 / MarkFraction::ONE as f64;
-        assert!((alpha - 0.2).abs() < 0.001, "{alpha}");
+        assert!((alpha - 0.2).abs() < 1.0 / 64.0, "{alpha}");
         let reduced = dctcp.reduced(1_000);
-        assert!((900..=901).contains(&reduced), "1 - 0.2 / 2: {reduced}");
+        assert!((892..=908).contains(&reduced), "1 - 0.2 / 2: {reduced}");
+    }
+
+    /// `dctcp_update_alpha` of Linux, by hand: 1/16 of 5 % in 1/1024 is 3, and an alpha below 16
+    /// goes whole in the next round. Half of 3/1024 of 200 segments is none.
+    #[test]
+    fn few_marks_after_a_pause_reduce_a_small_window_by_nothing() {
+        assert_eq!(after(iter::repeat_n(0, 100)).fraction.alpha(), 0);
+        let dctcp = after(iter::repeat_n(0, 100).chain(iter::repeat_n(5, 100)));
+        assert_eq!(dctcp.fraction.alpha(), 3);
+        assert_eq!((dctcp.reduced(200), dctcp.reduced(1_000)), (200, 999));
     }
 }

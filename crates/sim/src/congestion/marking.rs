@@ -37,6 +37,14 @@ impl<const BITS: u32> MarkFraction<BITS> {
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (fraction >> GAIN_SHIFT);
     }
 
+    /// Sets an alpha of which a sixteenth rounds to nothing to zero, as Linux' DCTCP does: with few
+    /// bits it would otherwise never return to zero.
+    pub(super) fn drop_rest(&mut self) {
+        if self.alpha >> GAIN_SHIFT == 0 {
+            self.alpha = 0;
+        }
+    }
+
     /// The next round begins: it ends when what has been sent by now is acknowledged.
     pub(super) fn begin_round(&mut self, next_sequence: u32) {
         self.round_end = next_sequence;

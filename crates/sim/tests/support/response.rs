@@ -9,21 +9,22 @@ use underload_sim::congestion::{
 };
 use underload_sim::flow::{FlowConfig, FlowKind};
 use underload_sim::net::HopConfig;
-use underload_sim::tcp::TcpConfig;
+use underload_sim::tcp::{EcnUse, TcpConfig};
 use underload_sim::trial::{Phases, SimConfig, TrialLabel, run};
 
-/// Mean window in segments of a connection over a link that never queues and loses packets
-/// independently with probability `loss`: the rate times the round trip.
-pub fn of_connection(algorithm: Algorithm, loss: &str, rtt_ms: u64, seconds: u64) -> f64 {
+/// Mean window in segments of a connection over a link that never queues and has the random
+/// `impairment`, such as `loss=1%` or `mark=1%`: the rate times the round trip.
+pub fn of_connection(algorithm: Algorithm, impairment: &str, rtt_ms: u64, seconds: u64) -> f64 {
     let tcp = TcpConfig {
         algorithm,
+        ecn: algorithm.ecn(EcnUse::Off),
         receive_window_bytes: 64 << 20,
         slow_start_exit: SlowStartExit::Loss,
         ..TcpConfig::default()
     };
     let link = format!("100gbit:delay={}us", rtt_ms * 500);
     let config = SimConfig {
-        up: vec![HopConfig::parse("fifo:limit=100000p", &format!("{link},loss={loss}")).unwrap()],
+        up: vec![HopConfig::parse("fifo:limit=100000p", &format!("{link},{impairment}")).unwrap()],
         down: vec![HopConfig::parse("fifo:limit=100000p", &link).unwrap()],
         flows: vec![FlowConfig::new("flow", FlowKind::Tcp(tcp))],
         phases: Phases {
