@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -40,6 +41,13 @@ def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) ->
     assert codel.metric("utilisation.up") > 80
     assert codel.metric("no.such") is None
     assert run.complete and run.trial_count == 4 and run.world == "sim"
+
+
+def test_a_percentile_of_too_few_samples_is_not_told() -> None:
+    few = ul.run(two_queues(), repeats=1, arms=["codel"]).arms["codel"]
+    assert math.isnan(few.working.p99) and few.working.p95 > few.working.p50
+    assert ", p95 " in repr(few.working) and "p99" not in repr(few.working)
+    assert few.metric("load.rtt.p99") is not None
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(run: ul.Run) -> None:

@@ -229,7 +229,9 @@ class Arm:
 class Latency:
     """Round trips of an arm's first open-loop probe in one phase, all trials together, in ms.
 
-    Quantiles are nearest-rank: each is a value that was seen. `nan` where nothing came back."""
+    Quantiles are nearest-rank: each is a value that was seen. `nan` where nothing came back, and
+    for a percentile of fewer samples than it needs: 50 for p90, 100 for p95, 500 for p99, 5000 for
+    p99.9. `arm.metric("load.rtt.p99")` has the value all the same."""
 
     __slots__ = ("_arm", "_phase")
 
@@ -237,7 +239,7 @@ class Latency:
         self._arm, self._phase = arm, phase
 
     def _statistic(self, name: str) -> float:
-        value = self._arm.metric(f"{self._phase}.rtt.{name}")
+        value = self._arm._raw.round_trip(self._arm.name, self._phase, name)
         return math.nan if value is None else value
 
     @property
@@ -286,4 +288,7 @@ class Latency:
         return self._arm.values(f"{self._phase}.rtt.{statistic}")
 
     def __repr__(self) -> str:
-        return f"p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms"
+        high = self._arm._raw.highest_told(self._arm.name, self._phase)
+        if high is None or high == "p50":
+            return f"p50 {self.p50:.2f} ms"
+        return f"p50 {self.p50:.2f} ms, {high} {self._statistic(high):.2f} ms"

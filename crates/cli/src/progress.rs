@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_record::schema::{LatencyMeasure, Phase, TrialRecord};
+use underload_record::schema::{Distribution, LatencyMeasure, Phase, Quantile, TrialRecord};
 use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
@@ -161,10 +161,17 @@ fn headline(trial: &TrialRecord) -> Option<String> {
         Some(latency) => ("working", latency),
         None => ("idle", of(Phase::Idle)?),
     };
+    Some(format!("{word} latency {}", quantiles(&latency.distribution?)))
+}
+
+/// `p50 12.3 ms, p99 45.6 ms`, or the highest percentile that the samples tell.
+fn quantiles(latency: &Distribution) -> String {
     let milliseconds = |ns: i64| ns as f64 / 1e6;
-    let latency = latency.distribution?;
-    let (p50, p99) = (milliseconds(latency.p50_ns), milliseconds(latency.p99_ns));
-    Some(format!("{word} latency p50 {p50:.1} ms, p99 {p99:.1} ms"))
+    let p50 = milliseconds(latency.p50_ns);
+    match latency.highest_told() {
+        (Quantile::P50, _) => format!("p50 {p50:.1} ms"),
+        (high, ns) => format!("p50 {p50:.1} ms, {} {:.1} ms", high.name(), milliseconds(ns)),
+    }
 }
 
 /// How long the trials left will take if each takes as long as those computed so far: the cache may
@@ -195,6 +202,25 @@ mod tests {
         assert_eq!(remaining(ten_seconds, 100, 50), Some(Duration::from_secs(5)));
         assert_eq!(remaining(ten_seconds, 9, 50), None);
         assert_eq!(remaining(Duration::from_millis(900), 100, 50), None);
+    }
+
+    #[test]
+    fn a_line_has_no_percentile_of_too_few_samples() {
+        let of = |count| {
+            let latency = Distribution {
+                count,
+                p50_ns: 12_300_000,
+                p90_ns: 40_000_000,
+                p95_ns: 43_000_000,
+                p99_ns: 45_600_000,
+                ..Distribution::default()
+            };
+            quantiles(&latency)
+        };
+        assert_eq!(of(500), "p50 12.3 ms, p99 45.6 ms");
+        assert_eq!(of(499), "p50 12.3 ms, p95 43.0 ms");
+        assert_eq!(of(99), "p50 12.3 ms, p90 40.0 ms");
+        assert_eq!(of(49), "p50 12.3 ms");
     }
 
     #[test]

@@ -228,8 +228,9 @@
   const sentence = (it) => {
     const ms = (value) => (value === null ? "no answer" : `${number(value)} ms`);
     const [offered, dropped, marked] = it.packets;
-    return `Round trip ${ms(it.idle_p50_ms)} idle; under load ${ms(it.rtt_p50_ms)} (p50), ` +
-      `${ms(it.rtt_p99_ms)} (p99). The line carries ${number(it.throughput[0])} Mbit/s, ` +
+    const high = it.rtt_high_ms ? `, ${ms(it.rtt_high_ms[1])} (${it.rtt_high_ms[0]})` : "";
+    return `Round trip ${ms(it.idle_p50_ms)} idle; under load ${ms(it.rtt_p50_ms)} (p50)${high}. ` +
+      `The line carries ${number(it.throughput[0])} Mbit/s, ` +
       `${number(it.throughput[1])} % of what it can. ${dropped} of ${offered} packets dropped, ` +
       `${marked} marked.`;
   };

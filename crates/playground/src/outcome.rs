@@ -40,10 +40,10 @@ pub struct Outcome {
     pub sojourn_cdf_ms: Vec<f64>,
     /// The same of the probes' round trip.
     pub rtt_cdf_ms: Vec<f64>,
-    /// Round trip under load, ms: p50, p99. Nearest rank, as everywhere.
+    /// Median of the round trip under load, ms. Nearest rank, as everywhere.
     pub rtt_p50_ms: Option<f64>,
-    /// 99th percentile of the round trip under load, ms.
-    pub rtt_p99_ms: Option<f64>,
+    /// Name and value, ms, of the highest percentile of it that its samples tell.
+    pub rtt_high_ms: Option<(&'static str, f64)>,
     /// Round trip before the load, p50, ms.
     pub idle_p50_ms: Option<f64>,
     /// Probes that were lost under load, of how many.
@@ -87,7 +87,7 @@ impl Outcome {
             sojourn_cdf_ms: distribution(&mut sojourns),
             rtt_cdf_ms: Vec::new(),
             rtt_p50_ms: None,
-            rtt_p99_ms: None,
+            rtt_high_ms: None,
             idle_p50_ms: None,
             probes_lost: [0; 2],
             throughput: [0.0; 2],
@@ -117,7 +117,10 @@ impl Outcome {
         self.probes_lost = [sent - load.len() as u64, sent];
         self.idle_p50_ms = quantile_ms(&idle, 0.5);
         self.rtt_p50_ms = quantile_ms(&load, 0.5);
-        self.rtt_p99_ms = quantile_ms(&load, 0.99);
+        self.rtt_high_ms = underload_record::stats::distribution(&mut load).map(|all| {
+            let (quantile, ns) = all.highest_told();
+            (quantile.name(), ns as f64 / 1e6)
+        });
         self.rtt_cdf_ms = distribution(&mut load);
     }
 

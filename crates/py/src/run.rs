@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use underload_record::schema::{RunRecord, TrialRecord};
+use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord};
 use underload_record::{metric_of, metric_over_trials};
 use underload_run::own::Own;
 use underload_run::scenario;
@@ -280,7 +280,24 @@ impl Run {
         metric_of(&self.record, arm, name)
     }
 
-    /// The same of each valid trial of the arm.
+    /// A statistic of the round trips of an arm's first open-loop probe in a phase, ms; `None`
+    /// where nothing came back or too few samples tell it.
+    fn round_trip(&self, arm: &str, phase: &str, statistic: &str) -> Option<f64> {
+        let mut summaries = self.record.summaries.iter();
+        let summary = summaries.find(|summary| summary.arm == arm)?;
+        let latency = summary.headline(Phase::from_name(phase)?)?;
+        Some(latency.told_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
+    }
+
+    /// The name of the highest percentile of these that enough samples tell.
+    fn highest_told(&self, arm: &str, phase: &str) -> Option<&'static str> {
+        let mut summaries = self.record.summaries.iter();
+        let summary = summaries.find(|summary| summary.arm == arm)?;
+        let latency = summary.headline(Phase::from_name(phase)?)?;
+        latency.highest_told().map(|(quantile, _)| quantile.name())
+    }
+
+    /// A metric of each valid trial of the arm.
     fn metric_over_trials(&self, py: Python<'_>, arm: &str, name: &str) -> Vec<f64> {
         py.detach(|| metric_over_trials(&self.record, arm, name))
     }

@@ -70,13 +70,19 @@ impl ArmLatency {
     /// [`Quantile::fewest_samples`].
     pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         let samples = self.pooled.map_or_else(|| self.samples_per_trial(), |pooled| pooled.count);
-        self.value_ns(quantile).filter(|_| samples >= quantile.fewest_samples())
+        self.value_ns(quantile).filter(|_| quantile.is_told_by(samples))
+    }
+
+    /// The highest percentile that is told, and its value, ns; `None` when nothing came back.
+    pub fn highest_told(&self) -> Option<(Quantile, i64)> {
+        let mut told = Quantile::HIGHEST_FIRST.into_iter();
+        told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))
     }
 
     /// A statistic over the trials, where each of them has enough samples to tell it.
     pub fn told_over_repeats(&self, quantile: Quantile) -> Option<&Interval> {
         let interval = self.over_repeats.get(&quantile)?;
-        (self.samples_per_trial() >= quantile.fewest_samples()).then_some(interval)
+        quantile.is_told_by(self.samples_per_trial()).then_some(interval)
     }
 
     fn samples_per_trial(&self) -> u64 {

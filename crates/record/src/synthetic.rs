@@ -173,7 +173,7 @@ fn lateness(p99_ns: i64) -> Distribution {
 
 /// Why a trial of a starved machine would not count.
 pub fn late() -> Validity {
-    let reason = InvalidReason::ProberLate { p99_ns: 4_200_000, limit_ns: MS };
+    let reason = InvalidReason::ProberLate { p99_ns: 4_200_000, limit_ns: MS, packets: 7000 };
     Validity::Invalid { reasons: vec![reason] }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_record::schema::{
-    ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, TrialRecord, World,
+    ArmLatency, ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, Quantile, TrialRecord,
+    World,
 };
 
 use underload_store::RunData;
@@ -213,4 +214,13 @@ impl<'a> Subject<'a> {
         let middle = ranked.get(ranked.len().saturating_sub(1) / 2);
         middle.map(|(_, trial)| *trial).or_else(|| self.trials().next())
     }
+}
+
+/// The percentile by which the bad moments of these latencies are shown side by side: the highest
+/// that at least half of those which have a median tell.
+pub(crate) fn usual_highest<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Quantile {
+    let mut told: Vec<Quantile> =
+        latencies.filter_map(|latency| Some(latency.highest_told()?.0)).collect();
+    told.sort_unstable();
+    told.get(told.len() / 2).copied().unwrap_or(Quantile::P99)
 }

@@ -24,7 +24,7 @@ use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
 /// What arms are compared by: the first of these that has enough samples.
-pub(crate) const TOLD: [Quantile; 3] = [Quantile::P99, Quantile::P90, Quantile::P50];
+pub(crate) const TOLD: [Quantile; 4] = Quantile::HIGHEST_FIRST;
 
 /// Ratios closer to 1 than this are called alike.
 pub(crate) const ALIKE: f64 = 1.1;
@@ -221,9 +221,7 @@ fn own_words(subject: &Subject<'_>) -> String {
     let against_idle = idle.map_or(String::new(), |idle| {
         format!(", {} the idle latency of {} ms", times(p50, idle), ms(idle))
     });
-    let high = [Quantile::P99, Quantile::P90]
-        .into_iter()
-        .find_map(|quantile| Some((quantile, load.told_ns(quantile)?)));
+    let high = load.highest_told().filter(|(quantile, _)| *quantile != Quantile::P50);
     let high = high.map_or(String::new(), |(quantile, value)| {
         format!("; {} ms at {}", ms(value), quantile.name())
     });
@@ -432,9 +430,8 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
             });
             own.and_then(|latency| latency.distribution)
         });
-        let value = |all: underload_record::schema::Distribution| {
-            (all.count >= quantile.fewest_samples()).then(|| quantile.of(&all) as f64)
-        };
+        let value =
+            |all: underload_record::schema::Distribution| all.told_ns(quantile).map(|ns| ns as f64);
         distributions.map(value).collect()
     };
     let both =

@@ -171,9 +171,8 @@ fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
     let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
     let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
     let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
-    let enough = load.filter(|found| found.count >= Quantile::P99.fewest_samples());
     let found = [
-        (Followed::LoadP99, enough.map(|found| ms(found.p99_ns))),
+        (Followed::LoadP99, load.and_then(|found| found.told_ns(Quantile::P99)).map(ms)),
         (Followed::LoadP50, load.map(|found| ms(found.p50_ns)).or_else(|| of_foreign(trial))),
         (Followed::IdleP50, idle.map(|found| ms(found.p50_ns))),
         (Followed::GoodputUp, sum(up)),

@@ -6,8 +6,8 @@ use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_probe::service::SessionNews;
 use underload_record::schema::{
-    ClassLatency, Direction, Distribution, Finding, LatencyMeasure, LatencySummary, Marking,
-    MarkingFate, Phase, PhaseWindow, Quantile, Rpm, Sample, Validity,
+    ClassLatency, Direction, Finding, LatencyMeasure, LatencySummary, Marking, MarkingFate, Phase,
+    PhaseWindow, Quantile, Rpm, Sample, Validity,
 };
 
 use super::arguments::Tier;
@@ -141,17 +141,11 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
             it.probe == of.probe && it.window == of.window && it.measure == measure
         };
         let found = latencies.iter().find(same)?.distribution?;
-        if found.count < Quantile::P99.fewest_samples() {
-            return None;
-        }
         let above = |ns: i64| ns.saturating_sub(found.min_ns) as f64 / 1e6;
-        Some([above(found.p50_ns), above(found.p99_ns)])
+        Some([above(found.p50_ns), above(found.told_ns(Quantile::P99)?)])
     };
     let latency = |it: &LatencySummary| {
-        let value = |of: fn(&Distribution) -> i64, least: u64| {
-            let enough = it.distribution.as_ref().filter(|found| found.count >= least)?;
-            Some(of(enough) as f64 / 1e6)
-        };
+        let value = |quantile| Some(it.distribution?.told_ns(quantile)? as f64 / 1e6);
         ClassLatency {
             probe: it.probe.clone(),
             phase: it.window.phase,
@@ -159,11 +153,12 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
             window_s: it.window.length_ns() as f64 / 1e9,
             sent: it.sent,
             lost_percent: it.lost as f64 * 100.0 / it.sent.max(1) as f64,
-            p50_ms: value(|found| found.p50_ns, 1),
-            p90_ms: value(|found| found.p90_ns, 1),
-            p99_ms: value(|found| found.p99_ns, Quantile::P99.fewest_samples()),
-            p999_ms: value(|found| found.p999_ns, Quantile::P999.fewest_samples()),
-            max_ms: value(|found| found.max_ns, 1),
+            p50_ms: value(Quantile::P50),
+            p90_ms: value(Quantile::P90),
+            p95_ms: value(Quantile::P95),
+            p99_ms: value(Quantile::P99),
+            p999_ms: value(Quantile::P999),
+            max_ms: value(Quantile::Max),
             up_variation_ms: variation(it, LatencyMeasure::OneWayUp),
             down_variation_ms: variation(it, LatencyMeasure::OneWayDown),
         }
@@ -245,6 +240,7 @@ fn describe(marking: Marking) -> String {
 #[cfg(test)]
 mod tests {
     use underload_probe::load::Delivered;
+    use underload_record::schema::Distribution;
 
     use super::*;
 
@@ -323,6 +319,8 @@ mod tests {
             round_trips(&[summary]).remove(0)
         };
         assert_eq!((of(499).p99_ms, of(500).p99_ms), (None, Some(7.0)));
+        assert_eq!((of(99).p95_ms, of(100).p95_ms.is_some()), (None, true));
+        assert_eq!((of(49).p90_ms, of(50).p90_ms.is_some()), (None, true));
         assert_eq!((of(4_999).p999_ms, of(5_000).p999_ms.is_some()), (None, true));
     }
 }

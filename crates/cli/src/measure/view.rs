@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_record::schema::{ClassLatency, Finding, Phase};
+use underload_record::schema::{ClassLatency, Finding, Phase, Quantile};
 
 /// The view of a run of steps.
 pub struct View {
@@ -141,12 +141,15 @@ fn line(latency: &ClassLatency) -> String {
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
     let ClassLatency { probe, phase, sent, lost_percent, p50_ms, p90_ms, p99_ms, max_ms, .. } =
         latency;
+    let high = match latency.highest_ms() {
+        Some((high @ Quantile::P95, value)) => format!("{} {value:.2}", high.name()),
+        _ => format!("p99 {}", ms(*p99_ms)),
+    };
     format!(
-        "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {} p90 {} p99 {} max {} ms, {sent} probes, \
+        "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {} p90 {} {high} max {} ms, {sent} probes, \
          {lost_percent:.1} % lost",
         ms(*p50_ms),
         ms(*p90_ms),
-        ms(*p99_ms),
         ms(*max_ms)
     )
 }

@@ -149,6 +149,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_needs_as_many_samples_as_the_program() {
+        use underload_record::schema::Quantile;
+
+        let quantiles = [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99];
+        let fewest = quantiles.map(|it| format!("{}: {}", it.name(), it.fewest_samples()));
+        let constant = format!("const FEWEST = {{ {} }};", fewest.join(", "));
+        assert!(SCRIPTS[0].1.contains(&constant), "{constant}");
+    }
+
+    #[test]
     fn uploads_are_counted_by_number_and_bounded() {
         let uploads = Uploads::default();
         let [here, there] = [[192, 0, 2, 1], [198, 51, 100, 1]].map(IpAddr::from);

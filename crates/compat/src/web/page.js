@@ -22,8 +22,11 @@ const HOW = {
 const RAMP_S = 3;             // what a load's start shows counts for nothing
 const LOAD_MBIT_S = 0.05;     // less than this loads no line
 const PAUSES_MAX = 0.1;       // a load that is refused may rest for such a part of the time, untold
-const BUSY_MS = 10;           // what this device alone may take of a 99th percentile, untold
+const BUSY_MS = 10;           // what this device alone may take of a high percentile, untold
 const MIRROR_OPENS_MS = 1000; // it is waited for so long
+// Samples below which a quantile is a guess that is not shown, as in all of the program.
+const FEWEST = { p50: 1, p90: 50, p95: 100, p99: 500 };
+const SHARES = { p50: 0.5, p90: 0.9, p95: 0.95, p99: 0.99 };
 const ENDS_MS = 5000;         // a part that has not ended by then never does
 const BUCKET_S = 0.25;
 const DRAW_MS = 500;
@@ -145,6 +148,15 @@ function quantile(sorted, share) {
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
 }
 
+// Each quantile of the sorted values, `null` of too few.
+function told(sorted) {
+  const one = (name) => (sorted.length >= FEWEST[name] ? quantile(sorted, SHARES[name]) : null);
+  return Object.fromEntries(Object.keys(FEWEST).map((name) => [name, one(name)]));
+}
+
+// The name of the highest quantile that is known above the median, if any is.
+const highest = (quantiles) => ["p99", "p95", "p90"].find((name) => quantiles[name] !== null);
+
 function summary(run, phase) {
   const starts = run.rates.filter((it) => it.phase === phase);
   const first = starts.length ? starts[0].at_s - 0.2 : 0;
@@ -152,10 +164,8 @@ function summary(run, phase) {
   const counts = (it) => it.phase === phase && it.at_s >= from;
   const probes = run.probes.filter(counts);
   const values = probes.filter((it) => it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
-  const p99 = (its) => {
-    const sorted = its.filter((it) => counts(it) && it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
-    return sorted.length >= 100 ? quantile(sorted, 0.99) : null;
-  };
+  const own = (its) => told(its.filter((it) => counts(it) && it.ms !== null).map((it) => it.ms)
+    .sort((a, b) => a - b));
   const counted = starts.filter((it) => it.at_s >= from);
   const [a, b] = [counted[0], counted[counted.length - 1]];
   const rate = phase !== "idle" && a && b && b.at_s > a.at_s
@@ -164,11 +174,9 @@ function summary(run, phase) {
     phase, rate, ...without(run, phase, rate, counted), probes: probes.length,
     lost: probes.filter((it) => it.lost).length,
     late: probes.filter((it) => it.late_ms > PROBE_MS[it.by]).length,
-    p50: values.length ? quantile(values, 0.5) : null,
-    p90: values.length >= 20 ? quantile(values, 0.9) : null,
-    p99: values.length >= 100 ? quantile(values, 0.99) : null,
+    ...told(values),
     largest: values.length ? values[values.length - 1] : null,
-    held_up_ms_p99: p99(run.held), mirror_ms_p99: p99(run.mirrored),
+    held_up_ms: own(run.held), mirror_ms: own(run.mirrored),
   };
 }
 
@@ -191,22 +199,23 @@ function verdict(rows) {
       words.push(`Loaded ${row.phase}: no grade, because ${row.no_load}${said}.`);
       continue;
     }
-    const high = row.p99 ?? row.p90;
-    if (row.phase === "idle" || high === null || !idle || idle.p50 === null) continue;
-    const added = Math.max(0, high - idle.p50);
+    const high = highest(row);
+    if (row.phase === "idle" || !high || !idle || idle.p50 === null) continue;
+    const added = Math.max(0, row[high] - idle.p50);
     const grade = GRADES.find(([most]) => added < most)[1];
-    const share = row.p99 === null ? "p90" : "p99";
-    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added (${share}), ${grade}.`);
+    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added (${high}), ${grade}.`);
   }
   return words.join(" ");
 }
 
 // Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
 function busy(rows) {
-  const own = rows.map((row) => [row.phase, Math.max(row.mirror_ms_p99, row.held_up_ms_p99)]);
-  const late = own.filter(([, ms]) => ms > BUSY_MS).map(([phase, ms]) => `${phase} ${ms.toFixed(0)} ms`);
+  const worst = (row) => [row.mirror_ms, row.held_up_ms].map((own) => [own[highest(own)], highest(own)])
+    .filter(([ms]) => ms > BUSY_MS).sort((a, b) => b[0] - a[0])[0];
+  const late = rows.map((row) => [row.phase, worst(row)]).filter(([, own]) => own)
+    .map(([phase, [ms, share]]) => `${phase} ${ms.toFixed(0)} ms at ${share}`);
   return late.length ? "This device was busy, or this page in the background: what never left it was late, too "
-    + `(p99: ${late.join(", ")}). Some round trips are shown too long by as much, or more.` : "";
+    + `(${late.join(", ")}). Some round trips are shown too long by as much, or more.` : "";
 }
 
 function cell(row, text) {
@@ -220,7 +229,7 @@ function show(rows) {
     const row = document.createElement("tr");
     const number = (value, digits) => (value === null ? "–" : value.toFixed(digits));
     cell(row, values.phase === "idle" ? "idle" : `loaded ${values.phase}`);
-    for (const name of ["p50", "p90", "p99", "largest"]) cell(row, number(values[name], 1));
+    for (const name of ["p50", "p90", "p95", "p99", "largest"]) cell(row, number(values[name], 1));
     cell(row, String(values.probes));
     cell(row, String(values.lost));
     cell(row, number(values.rate, 1));

@@ -85,6 +85,11 @@ impl Quantile {
         Quantile::Mean,
     ];
 
+    /// Percentiles by which bad moments are told, the highest first: where there are too few
+    /// samples for one, the next stands for it.
+    pub const HIGHEST_FIRST: [Quantile; 4] =
+        [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
+
     /// The quantile's name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
@@ -103,8 +108,9 @@ impl Quantile {
         Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
     }
 
-    /// Samples below which it is a guess that nothing prints: five are to lie above it.
-    pub fn fewest_samples(self) -> u64 {
+    /// Samples below which it is a guess that nothing prints, draws or ranks by: five are to lie
+    /// above it.
+    pub const fn fewest_samples(self) -> u64 {
         match self {
             Quantile::P90 => 50,
             Quantile::P95 => 100,
@@ -112,6 +118,17 @@ impl Quantile {
             Quantile::P999 => 5_000,
             _ => 1,
         }
+    }
+
+    /// Whether a number of samples tells it.
+    pub const fn is_told_by(self, samples: u64) -> bool {
+        samples >= self.fewest_samples()
+    }
+
+    /// The highest percentile that a number of samples tells.
+    pub fn highest_told_by(samples: u64) -> Quantile {
+        let mut told = Quantile::HIGHEST_FIRST.into_iter();
+        told.find(|quantile| quantile.is_told_by(samples)).unwrap_or(Quantile::P50)
     }
 
     /// The quantile's value in a distribution, ns.
@@ -125,6 +142,19 @@ impl Quantile {
             Quantile::Max => distribution.max_ns,
             Quantile::Mean => distribution.mean_ns,
         }
+    }
+}
+
+impl Distribution {
+    /// A statistic, ns; `None` where too few samples tell it.
+    pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
+        quantile.is_told_by(self.count).then(|| quantile.of(self))
+    }
+
+    /// The highest percentile that its samples tell, and its value, ns.
+    pub fn highest_told(&self) -> (Quantile, i64) {
+        let quantile = Quantile::highest_told_by(self.count);
+        (quantile, quantile.of(self))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CeAlarm, Phase};
+use super::{CeAlarm, Phase, Quantile};
 
 /// What one step of a measurement found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -128,9 +128,12 @@ pub struct ClassLatency {
     pub lost_percent: f64,
     /// Median, ms; `None` when nothing came back.
     pub p50_ms: Option<f64>,
-    /// 90th percentile, ms.
+    /// 90th percentile, ms; `None` below 50 samples, which could not tell it.
     pub p90_ms: Option<f64>,
-    /// 99th percentile, ms; `None` below 500 samples, which could not tell it.
+    /// 95th percentile, ms; `None` below 100 samples.
+    #[serde(default)]
+    pub p95_ms: Option<f64>,
+    /// 99th percentile, ms; `None` below 500 samples.
     pub p99_ms: Option<f64>,
     /// 99.9th percentile, ms; `None` below 5000 samples.
     pub p999_ms: Option<f64>,
@@ -204,7 +207,16 @@ impl Finding {
     /// What the load adds at its worst, ms: the highest quantile known, above the idle median.
     pub fn added_ms(&self) -> Option<f64> {
         let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
-        Some(load.p99_ms.or(load.p90_ms)? - idle.p50_ms?)
+        Some(load.highest_ms()?.1 - idle.p50_ms?)
+    }
+}
+
+impl ClassLatency {
+    /// The highest percentile above the median that is known, and its value, ms.
+    pub fn highest_ms(&self) -> Option<(Quantile, f64)> {
+        let known = [self.p99_ms, self.p95_ms, self.p90_ms];
+        let mut pairs = Quantile::HIGHEST_FIRST.into_iter().zip(known);
+        pairs.find_map(|(quantile, value)| Some((quantile, value?)))
     }
 }
 

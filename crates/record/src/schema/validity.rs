@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Distribution;
+use super::{Distribution, Quantile};
 
 /// How well the machine kept the trial's schedule. Everything is empty in the sim world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -49,14 +49,16 @@ impl Timeliness {
     pub fn judge(&self, limits: &ValidityLimits) -> Validity {
         let limit_ns = limits.lateness_p99_ns;
         let mut reasons = Vec::new();
-        let p99_ns = |late: Option<Distribution>| {
-            late.and_then(|late| u64::try_from(late.p99_ns).ok()).filter(|late| *late > limit_ns)
+        let late = |lateness: Option<Distribution>| {
+            let lateness = lateness?;
+            let p99_ns = u64::try_from(lateness.p99_ns).ok()?;
+            (p99_ns > limit_ns).then_some((p99_ns, lateness.count))
         };
-        if let Some(p99_ns) = p99_ns(self.emulator_lateness) {
-            reasons.push(InvalidReason::EmulatorLate { p99_ns, limit_ns });
+        if let Some((p99_ns, packets)) = late(self.emulator_lateness) {
+            reasons.push(InvalidReason::EmulatorLate { p99_ns, limit_ns, packets });
         }
-        if let Some(p99_ns) = p99_ns(self.prober_lateness) {
-            reasons.push(InvalidReason::ProberLate { p99_ns, limit_ns });
+        if let Some((p99_ns, packets)) = late(self.prober_lateness) {
+            reasons.push(InvalidReason::ProberLate { p99_ns, limit_ns, packets });
         }
         let (missed, planned) = (self.probe_slots_missed, self.probe_slots_planned);
         if missed as f64 * 100.0 > planned as f64 * limits.slots_missed_percent {
@@ -123,6 +125,9 @@ pub enum InvalidReason {
         p99_ns: u64,
         /// Allowed, ns.
         limit_ns: u64,
+        /// Packets of which this is the 99th percentile; 0 in runs that did not record it.
+        #[serde(default)]
+        packets: u64,
     },
     /// Probes were sent later than planned.
     ProberLate {
@@ -130,6 +135,9 @@ pub enum InvalidReason {
         p99_ns: u64,
         /// Allowed, ns.
         limit_ns: u64,
+        /// Packets of which this is the 99th percentile; 0 in runs that did not record it.
+        #[serde(default)]
+        packets: u64,
     },
     /// Probes were not sent at all.
     ProbeSlotsMissed {
@@ -156,15 +164,12 @@ pub enum InvalidReason {
 
 impl fmt::Display for InvalidReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |ns: u64| ns as f64 / 1e6;
         match self {
-            InvalidReason::EmulatorLate { p99_ns, limit_ns } => {
-                let (p99, limit) = (ms(*p99_ns), ms(*limit_ns));
-                write!(f, "the emulator was {p99:.1} ms late at p99 (limit {limit:.1} ms)")
+            InvalidReason::EmulatorLate { p99_ns, limit_ns, packets } => {
+                write!(f, "the emulator was {}", late(*p99_ns, *limit_ns, *packets))
             }
-            InvalidReason::ProberLate { p99_ns, limit_ns } => {
-                let (p99, limit) = (ms(*p99_ns), ms(*limit_ns));
-                write!(f, "the prober was {p99:.1} ms late at p99 (limit {limit:.1} ms)")
+            InvalidReason::ProberLate { p99_ns, limit_ns, packets } => {
+                write!(f, "the prober was {}", late(*p99_ns, *limit_ns, *packets))
             }
             InvalidReason::ProbeSlotsMissed { missed, planned, limit_percent } => {
                 write!(f, "{missed} of {planned} probe slots missed (limit {limit_percent} %)")
@@ -176,6 +181,19 @@ impl fmt::Display for InvalidReason {
             InvalidReason::Incomplete { what } => f.write_str(what),
         }
     }
+}
+
+/// `4.2 ms late at p99 (limit 1.0 ms)`; of packets that are too few to tell a 99th percentile, how
+/// many were that late.
+fn late(p99_ns: u64, limit_ns: u64, packets: u64) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let (late, limit) = (ms(p99_ns), ms(limit_ns));
+    if packets == 0 || Quantile::P99.is_told_by(packets) {
+        return format!("{late:.1} ms late at p99 (limit {limit:.1} ms)");
+    }
+    // From the rank of the 99th percentile on.
+    let as_late = packets - (packets * 99).div_ceil(100) + 1;
+    format!("{late:.1} ms late or more with {as_late} of {packets} packets (limit {limit:.1} ms)")
 }
 
 #[cfg(test)]
@@ -197,6 +215,22 @@ mod tests {
         };
         assert_eq!(timeliness.judge(&ValidityLimits::default()), Validity::Valid);
         assert_eq!(Timeliness::default().judge(&ValidityLimits::default()), Validity::Valid);
+    }
+
+    #[test]
+    fn a_reason_of_few_packets_has_no_99th_percentile() {
+        let words = |packets| {
+            let late = Distribution { count: packets, p99_ns: 4_200_000, ..Default::default() };
+            let timeliness = Timeliness { prober_lateness: Some(late), ..Default::default() };
+            timeliness.judge(&ValidityLimits::default()).reasons_in_words().join("")
+        };
+        assert_eq!(words(500), "the prober was 4.2 ms late at p99 (limit 1.0 ms)");
+        let few = "the prober was 4.2 ms late or more with 2 of 145 packets (limit 1.0 ms)";
+        assert_eq!(words(145), few);
+        assert!(words(99).contains("with 1 of 99 packets"), "{}", words(99));
+        // An earlier run did not record how many there were.
+        let old = InvalidReason::ProberLate { p99_ns: 4_200_000, limit_ns: 1_000_000, packets: 0 };
+        assert_eq!(old.to_string(), words(500));
     }
 
     #[test]

@@ -197,24 +197,16 @@ fn added_words(added_ms: f64) -> String {
     if added_ms < 0.5 { "less than 1 ms".to_owned() } else { format!("{added_ms:.0} ms") }
 }
 
-/// p50 and p99 (or p90, where there are too few samples), and how many samples they are of.
+/// p50 and the highest percentile known, and how many samples they are of.
 fn quantiles(latency: &ClassLatency) -> String {
-    let ms = |value: Option<f64>| match value {
-        None => "-".to_owned(),
-        Some(value) => in_ms(value),
-    };
-    let (name, high) = match latency.p99_ms {
-        Some(p99) => ("p99", Some(p99)),
-        None => ("p90", latency.p90_ms),
-    };
+    let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
+    let high = latency.highest_ms().map_or(String::new(), |(quantile, value)| {
+        format!(", {} {} ms", quantile.name(), in_ms(value))
+    });
     let ClassLatency { sent, window_s, .. } = latency;
     // Half a second is not zero.
     let digits = usize::from(*window_s < 1.0);
-    format!(
-        "p50 {} ms, {name} {} ms ({sent} probes in {window_s:.digits$} s)",
-        ms(latency.p50_ms),
-        ms(high)
-    )
+    format!("p50 {p50} ms{high} ({sent} probes in {window_s:.digits$} s)")
 }
 
 /// What limited the load instead of the line.
@@ -318,6 +310,7 @@ mod tests {
             lost_percent: 0.0,
             p50_ms: Some(p50),
             p90_ms: Some(p50),
+            p95_ms: p99,
             p99_ms: p99,
             p999_ms: None,
             max_ms: p99,

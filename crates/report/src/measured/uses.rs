@@ -104,7 +104,7 @@ fn call(finding: &Finding) -> Option<(f64, Use)> {
 fn game(finding: &Finding) -> Option<(f64, Use)> {
     graded(finding)?;
     let load = finding.headline(Phase::Load)?;
-    let delay_ms = load.p99_ms.or(load.p90_ms)?;
+    let (_, delay_ms) = load.highest_ms()?;
     let because = format!("round trips of {delay_ms:.0} ms");
     Some((delay_ms, with_loss(finding, "game", Suits::of(delay_ms, GAME_MS), because)))
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use underload_record::schema::{Direction, Phase, Quantile};
 
 use super::parts::{NOTHING, sortable, unit_head, words_head};
-use crate::subject::Subject;
+use crate::subject::{Subject, usual_highest};
 use crate::words::{mbit, ms, significant};
 
 /// A number of each arm; where no arm has it, it has no column.
@@ -15,6 +15,7 @@ struct Column {
 }
 
 pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
+    let high = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     let quantile = |phase, quantile: Quantile| {
         move |subject: &Subject<'_>| {
             let latency = subject.summary.headline(phase)?;
@@ -37,7 +38,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             .collect(),
     };
     let columns = [
-        of("p99", "ms under load", &quantile(Phase::Load, Quantile::P99)),
+        of(high.name(), "ms under load", &quantile(Phase::Load, high)),
         of("p50", "ms under load", &quantile(Phase::Load, Quantile::P50)),
         of("idle p50", "ms", &quantile(Phase::Idle, Quantile::P50)),
         of(&application(subjects), "", &first_number),

@@ -23,9 +23,11 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let mut has_same = false;
     for other in others.iter().filter(|other| likeness::is_like(first, other)) {
         let is_same = first.repeats_itself() || other.repeats_itself();
-        let quantiles = [Quantile::P50, Quantile::P99, Quantile::Mean].into_iter();
+        let row = |quantile| row(first, other, quantile, is_same);
+        let mut above_the_median = Quantile::HIGHEST_FIRST.into_iter();
+        let high = above_the_median.find_map(|it| row(it).filter(|_| it != Quantile::P50));
         let of_arm: Vec<Markup> =
-            quantiles.filter_map(|quantile| row(first, other, quantile, is_same)).collect();
+            [row(Quantile::P50), high, row(Quantile::Mean)].into_iter().flatten().collect();
         if !of_arm.is_empty() {
             has_same |= is_same;
             rows.push(arm_row(other, 5));
@@ -92,8 +94,7 @@ fn row(
 fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
     let latencies = subject.latencies(Phase::Load).into_iter();
     let distributions = latencies.filter_map(|(_, summary)| summary.distribution);
-    let told = distributions.filter(|all| all.count >= quantile.fewest_samples());
-    told.map(|distribution| quantile.of(&distribution) as f64 / 1e6).collect()
+    distributions.filter_map(|all| all.told_ns(quantile)).map(|ns| ns as f64 / 1e6).collect()
 }
 
 fn estimate(shift: &Shift, is_same: bool) -> Markup {

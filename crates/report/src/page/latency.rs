@@ -9,7 +9,7 @@ use super::parts::{
     unit_head, wide_head, words_head,
 };
 use crate::plot::Plot;
-use crate::subject::Subject;
+use crate::subject::{Subject, usual_highest};
 use crate::words::{metric_words, significant, thousands};
 
 /// Numbers of an application beside the latency: its users' first; another table has all.
@@ -20,11 +20,13 @@ const COLUMNS: usize = Quantile::ALL.len() + 3;
 
 pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool) -> Markup {
     let mut rows = Vec::new();
+    let strong = Strong::of(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     for subject in subjects {
         let phases = [Phase::Idle, Phase::Load];
         let latencies: Vec<&ArmLatency> =
             phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
-        rows.extend(arm_rows(subject, &latencies, |latency| phase_words(latency.phase).to_owned()));
+        let describe = |latency: &ArmLatency| phase_words(latency.phase).to_owned();
+        rows.extend(arm_rows(subject, &latencies, strong, describe));
         rows.extend(application_rows(subject, latencies.is_empty()));
     }
     // Against a server that answers no probes there is nothing to show.
@@ -41,7 +43,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         }
         "\n"
         (folded_if(is_many, "All arms as bars", figures(overview, Headings::Hidden)))
-        (folded_if(is_many, "All arms in numbers", table(&heads("phase"), &rows)))
+        (folded_if(is_many, "All arms in numbers", table(&heads("phase", strong), &rows)))
         (other_probes(subjects))
     }
 }
@@ -79,6 +81,7 @@ fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
 /// Every other probe, delay and phase, for those who look for it.
 fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
+    let strong = Strong::of(subjects.iter().flat_map(|subject| &subject.summary.latencies));
     for subject in subjects {
         let headline = |latency: &ArmLatency| {
             subject.summary.headline(latency.phase).is_some_and(|headline| headline == latency)
@@ -86,7 +89,7 @@ fn other_probes(subjects: &[Subject<'_>]) -> Markup {
         };
         let others: Vec<&ArmLatency> =
             subject.summary.latencies.iter().filter(|latency| !headline(latency)).collect();
-        rows.extend(arm_rows(subject, &others, |latency| {
+        rows.extend(arm_rows(subject, &others, strong, |latency| {
             let mut words = vec![latency.probe.as_str(), phase_words(latency.phase)];
             if latency.measure != LatencyMeasure::RoundTrip {
                 words.push(latency.measure.name());
@@ -100,15 +103,15 @@ fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
-    let table = table(&heads("probe and phase"), &rows);
+    let table = table(&heads("probe and phase", strong), &rows);
     folded("Every probe, delay and phase", false, &table)
 }
 
-fn heads(what: &str) -> Markup {
+fn heads(what: &str, strong: Strong) -> Markup {
     html! {
         (words_head(what))
         @for quantile in Quantile::ALL {
-            @if is_strong(quantile) { (unit_head(quantile.name(), "ms")) }
+            @if strong.has(quantile) { (unit_head(quantile.name(), "ms")) }
             @else { (wide_head(quantile.name(), "ms")) }
         }
         (head("samples")) (head("lost")) (unit_head("window", "s"))
@@ -118,6 +121,7 @@ fn heads(what: &str) -> Markup {
 fn arm_rows(
     subject: &Subject<'_>,
     latencies: &[&ArmLatency],
+    strong: Strong,
     describe: impl Fn(&ArmLatency) -> String,
 ) -> Vec<Markup> {
     if latencies.is_empty() {
@@ -129,7 +133,9 @@ fn arm_rows(
             tr {
                 td.text { (describe(latency)) }
                 @for quantile in Quantile::ALL {
-                    td class=[width(quantile)] { (quantile_value(latency, quantile)) }
+                    td class=[strong.width(quantile)] {
+                        (quantile_value(latency, quantile, strong))
+                    }
                 }
                 td { (thousands(latency.sent)) }
                 td { (thousands(latency.lost)) }
@@ -137,14 +143,14 @@ fn arm_rows(
             }
         });
         if !latency.time_weighted.is_empty() {
-            rows.push(time_weighted_row(latency));
+            rows.push(time_weighted_row(latency, strong));
         }
     }
     rows
 }
 
 /// What a closed-loop probe would say if it had watched the clock.
-fn time_weighted_row(latency: &ArmLatency) -> Markup {
+fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
     let mean = |quantile| {
         let interval = latency.time_weighted.get(&quantile);
         interval.map_or(NOTHING.to_owned(), |interval| significant(interval.mean / 1e6))
@@ -153,21 +159,30 @@ fn time_weighted_row(latency: &ArmLatency) -> Markup {
         tr {
             td.text { (latency.probe) ", by time" }
             @for quantile in Quantile::ALL {
-                td class=[width(quantile)] { (mean(quantile)) }
+                td class=[strong.width(quantile)] { (mean(quantile)) }
             }
             td {} td {} td {}
         }
     }
 }
 
-/// The usual and the bad moment, which a phone shows too.
-fn is_strong(quantile: Quantile) -> bool {
-    matches!(quantile, Quantile::P50 | Quantile::P99)
-}
+/// The columns that a phone has room for: the median, and the percentile of the bad moments.
+#[derive(Clone, Copy)]
+struct Strong(Quantile);
 
-/// The class of a cell that a phone has no room for.
-fn width(quantile: Quantile) -> Option<&'static str> {
-    (!is_strong(quantile)).then_some("wide-only")
+impl Strong {
+    fn of<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Self {
+        Self(usual_highest(latencies))
+    }
+
+    fn has(self, quantile: Quantile) -> bool {
+        quantile == Quantile::P50 || quantile == self.0
+    }
+
+    /// The class of a cell that a phone has no room for.
+    fn width(self, quantile: Quantile) -> Option<&'static str> {
+        (!self.has(quantile)).then_some("wide-only")
+    }
 }
 
 /// With the sign that typesetters use.
@@ -175,14 +190,14 @@ fn in_ms(ns: i64) -> String {
     signed(ns as f64 / 1e6)
 }
 
-fn quantile_value(latency: &ArmLatency, quantile: Quantile) -> Markup {
+fn quantile_value(latency: &ArmLatency, quantile: Quantile, strong: Strong) -> Markup {
     let Some(value_ns) = latency.told_ns(quantile) else { return html! { (NOTHING) } };
     let interval = latency.told_over_repeats(quantile);
     let least =
         if latency.measure == LatencyMeasure::RoundTrip { Least::Zero } else { Least::None };
     let interval = interval.and_then(|interval| range(interval, 1e6, least));
     html! {
-        @if is_strong(quantile) { b { (in_ms(value_ns)) } } @else { (in_ms(value_ns)) }
+        @if strong.has(quantile) { b { (in_ms(value_ns)) } } @else { (in_ms(value_ns)) }
         @if let Some(interval) = interval { (below(&interval)) }
     }
 }

@@ -1,7 +1,7 @@
 //! A measured line: the grade, what it means, what to change, and what each step found.
 
 use maud::{Markup, html};
-use underload_record::schema::{Finding, MarkingFate, Phase};
+use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase, Quantile};
 use underload_store::RunData;
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
@@ -92,7 +92,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     html! {
         h2 { "Step by step" } "\n"
         p.note {
-            "Added: p99 under load (p90 with too few samples) above the idle p50. Grades are those "
+            "Added: p99 under load (of too few samples p95 or p90, named there) above the idle p50. Grades are those "
             "of DSLReports' test, for p99 instead of the mean: A+ below 5 ms, A below 30, B below "
             "60, C below 200, D below 400. Buffer: what a plain buffer would hold. Steps load the "
             "line in different ways and are not compared with each other."
@@ -133,7 +133,7 @@ fn step_row(finding: &Finding) -> Markup {
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
             }
             td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
-            td { b { (value(load.and_then(|load| load.p99_ms))) } }
+            td { b { (load.and_then(ClassLatency::highest_ms).map_or(NOTHING.to_owned(), high)) } }
             td { (added.map_or(NOTHING.to_owned(), |added| significant(added.max(0.0)))) }
             td { (value(median)) }
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
@@ -141,6 +141,14 @@ fn step_row(finding: &Finding) -> Markup {
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
             td.text.wide { (measured::rates(finding)) }
         }
+    }
+}
+
+/// `399`, and with its name where it is not p99: `399 (p95)`.
+fn high((quantile, ms): (Quantile, f64)) -> String {
+    match quantile {
+        Quantile::P99 => significant(ms),
+        other => format!("{} ({})", significant(ms), other.name()),
     }
 }
 

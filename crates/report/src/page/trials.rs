@@ -1,7 +1,9 @@
 //! Every trial in a line, and whether it counts.
 
 use maud::{Markup, html};
-use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord, Validity, World};
+use underload_record::schema::{
+    Distribution, LatencySummary, Phase, Quantile, TrialRecord, Validity, World,
+};
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
 use crate::subject::run_suffix;
@@ -60,30 +62,34 @@ fn row(trial: &TrialRecord, suffix: &str, has_seed: bool) -> Markup {
             td.text { (trial.arm) (suffix) }
             td { (trial.repeat) }
             @if has_seed { td { (trial.seed) } }
-            td { (working_latency(trial, Quantile::P50)) }
-            td { (working_latency(trial, Quantile::P99)) }
+            td { (load(trial).map_or(NOTHING.to_owned(), |load| ms(load.p50_ns))) }
+            td { (highest(load(trial))) }
             td { (sum(&up)) " / " (sum(&down)) }
-            td { (late(timeliness.emulator_lateness)) " / " (late(timeliness.prober_lateness)) }
+            td {
+                (highest(timeliness.emulator_lateness)) " / " (highest(timeliness.prober_lateness))
+            }
             td.text { (verdict(&trial.validity)) }
         }
     }
 }
 
-fn working_latency(trial: &TrialRecord, quantile: Quantile) -> String {
+fn load(trial: &TrialRecord) -> Option<Distribution> {
     let mut latencies = trial.latencies.iter();
-    let load = latencies
-        .find(|latency| latency.window.phase == Phase::Load && !latency.closed_loop)
-        .and_then(|latency| latency.distribution)
-        .filter(|load| load.count >= quantile.fewest_samples());
-    load.map_or(NOTHING.to_owned(), |load| ms(quantile.of(&load)))
+    let is_load = |it: &&LatencySummary| it.window.phase == Phase::Load && !it.closed_loop;
+    latencies.find(is_load)?.distribution
+}
+
+/// The 99th percentile, or with its name the highest one that the samples tell.
+fn highest(distribution: Option<Distribution>) -> String {
+    match distribution.map(|all| all.highest_told()) {
+        None => NOTHING.to_owned(),
+        Some((Quantile::P99, ns)) => ms(ns),
+        Some((other, ns)) => format!("{} ({})", ms(ns), other.name()),
+    }
 }
 
 fn sum(rates: &[u64]) -> String {
     if rates.is_empty() { NOTHING.to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
-}
-
-fn late(lateness: Option<Distribution>) -> String {
-    lateness.map_or(NOTHING.to_owned(), |lateness| ms(lateness.p99_ns))
 }
 
 fn verdict(validity: &Validity) -> Markup {

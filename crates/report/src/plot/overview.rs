@@ -1,4 +1,4 @@
-//! All arms at a glance: idle, p50 to p99, maximum.
+//! All arms at a glance: idle, p50 to the highest percentile known.
 
 use plotters::style::text_anchor::{HPos, VPos};
 use underload_record::schema::{Phase, Quantile};
@@ -6,7 +6,7 @@ use underload_record::schema::{Phase, Quantile};
 use super::canvas::Ink;
 use super::chart::{self, WIDTH};
 use super::{Plot, PlotError};
-use crate::subject::Subject;
+use crate::subject::{Subject, usual_highest};
 use crate::words;
 
 const ROW: i32 = 40;
@@ -15,25 +15,47 @@ const LEFT: i32 = 6;
 
 /// One row per arm; `None` when no arm has a working latency.
 pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
-    let rows: Vec<Row<'_>> = subjects.iter().filter_map(Row::of).collect();
+    let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
+    let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::of(it, usual)).collect();
     // The longest outlier would leave no room for the others: the axis ends past every p99.9.
     let Some(end_ns) = rows.iter().map(Row::end_ns).max() else { return Ok(None) };
     let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
     let height = (TOP + ROW * rows.len() as i32 + 34) as u32;
-    let caption = "Bar: p50 to p99, line: to p99.9, tick: p50, ring: idle p50. Round trip of the \
-                   open-loop probe, all valid trials of an arm pooled. A quantile of too few \
-                   samples is left out.";
+    let caption = caption(usual, &rows);
     let title = "Working latency at a glance".to_owned();
-    chart::plot("overview", title, caption.to_owned(), height, |area| {
+    chart::plot("overview", title, caption, height, |area| {
         scale.draw_grid(area, height as i32)?;
         let head = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
-        chart::text(area, "p50 / p99", (WIDTH as i32 - LEFT - 8, 2), head)?;
+        let values = match usual {
+            Quantile::P50 => "p50".to_owned(),
+            high => format!("p50 / {}", high.name()),
+        };
+        chart::text(area, &values, (WIDTH as i32 - LEFT - 8, 2), head)?;
         for (number, row) in rows.iter().enumerate() {
             row.draw(area, &scale, TOP + ROW * number as i32)?;
         }
         Ok(())
     })
     .map(Some)
+}
+
+/// What is drawn, and which percentiles too few samples left out.
+fn caption(usual: Quantile, rows: &[Row<'_>]) -> String {
+    let bar = match usual {
+        Quantile::P50 => String::new(),
+        high => format!("Bar: p50 to {}, ", high.name()),
+    };
+    let line = if rows.iter().any(|row| row.p999_ns.is_some()) { "line: to p99.9, " } else { "" };
+    let parts = format!("{bar}{line}tick: p50, ring: idle p50. ");
+    let fewest = Quantile::P99.fewest_samples();
+    let left_out = match usual {
+        Quantile::P99 => "A quantile of too few samples is left out.".to_owned(),
+        _ => format!("A p99 needs {fewest} samples, which most arms do not have."),
+    };
+    let parts = parts[..1].to_uppercase() + &parts[1..];
+    format!(
+        "{parts}Round trip of the open-loop probe, all valid trials of an arm pooled. {left_out}"
+    )
 }
 
 struct Scale {
@@ -70,27 +92,32 @@ struct Row<'a> {
     subject: &'a Subject<'a>,
     idle_p50_ns: Option<i64>,
     p50_ns: i64,
-    /// `None` with too few samples to tell it, as the next.
-    p99_ns: Option<i64>,
+    /// The usual percentile of all rows, or the highest that this one tells.
+    high: (Quantile, i64),
+    is_usual: bool,
+    /// `None` with too few samples to tell it.
     p999_ns: Option<i64>,
 }
 
 impl<'a> Row<'a> {
-    fn of(subject: &'a Subject<'a>) -> Option<Row<'a>> {
+    fn of(subject: &'a Subject<'a>, usual: Quantile) -> Option<Row<'a>> {
         let load = subject.summary.headline(Phase::Load)?;
         let idle = subject.summary.headline(Phase::Idle);
+        let told = load.told_ns(usual).map(|ns| (usual, ns));
+        let high = told.or_else(|| load.highest_told())?;
         Some(Row {
             subject,
             idle_p50_ns: idle.and_then(|idle| idle.value_ns(Quantile::P50)),
             p50_ns: load.value_ns(Quantile::P50)?,
-            p99_ns: load.told_ns(Quantile::P99),
+            high,
+            is_usual: high.0 == usual,
             p999_ns: load.told_ns(Quantile::P999),
         })
     }
 
     /// The largest of its quantiles that is known.
     fn end_ns(&self) -> i64 {
-        self.p999_ns.or(self.p99_ns).unwrap_or(self.p50_ns)
+        self.p999_ns.unwrap_or(self.high.1)
     }
 
     fn draw(&self, area: &chart::Area<'_>, scale: &Scale, top: i32) -> Result<(), String> {
@@ -99,16 +126,19 @@ impl<'a> Row<'a> {
         let middle = top + 23;
         let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
         chart::text(area, &chart::shorten(&self.subject.heading(), 50), (LEFT, top), name)?;
-        let values = match self.p99_ns {
-            Some(p99_ns) => format!("{} / {} ms", words::ms(self.p50_ns), words::ms(p99_ns)),
-            None => format!("{} / – ms", words::ms(self.p50_ns)),
+        let (p50, high) = (words::ms(self.p50_ns), words::ms(self.high.1));
+        let values = match self.high.0 {
+            Quantile::P50 if self.is_usual => format!("{p50} ms"),
+            Quantile::P50 => format!("{p50} / – ms"),
+            _ if self.is_usual => format!("{p50} / {high} ms"),
+            other => format!("{p50} / {high} ms ({})", other.name()),
         };
         let right = chart::style(12.0, Ink::Text, HPos::Right, VPos::Top);
         chart::text(area, &values, (WIDTH as i32 - LEFT - 8, top), right)?;
-        let (p50, p99) = (scale.x(self.p50_ns), scale.x(self.p99_ns.unwrap_or(self.p50_ns)));
+        let (p50, high) = (scale.x(self.p50_ns), scale.x(self.high.1));
         let end = scale.x(self.end_ns()).max(p50 + 1);
         chart::rectangle(area, (p50, middle - 1), (end, middle + 1), arm)?;
-        chart::rectangle(area, (p50, middle - 5), (p99.max(p50 + 2), middle + 5), pale)?;
+        chart::rectangle(area, (p50, middle - 5), (high.max(p50 + 2), middle + 5), pale)?;
         chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), arm)?;
         match self.idle_p50_ns {
             Some(idle) => chart::ring(area, (scale.x(idle), middle), Ink::Muted),

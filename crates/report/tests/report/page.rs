@@ -61,6 +61,7 @@ fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
         lost_percent: 0.0,
         p50_ms: Some(p50_ms),
         p90_ms: Some(p50_ms),
+        p95_ms: Some(p99_ms),
         p99_ms: Some(p99_ms),
         p999_ms: None,
         max_ms: None,
