@@ -3,7 +3,7 @@
 //! | entry | flows |
 //! |---|---|
 //! | `bulk`, one flow, one way | `bulk` |
-//! | `bulk`, both ways | `bulk-up`, `bulk-down` |
+//! | `bulk`, both ways | `bulk-up`, `bulk-down`; so is a video call |
 //! | `bulk`, two flows, both ways | `bulk-up-0`, `bulk-up-1`, `bulk-down-0`, `bulk-down-1` |
 //! | `ping`, one class | `ping` |
 //! | `ping`, a second class | `ping`, `ping-dscp-45-ect1` |

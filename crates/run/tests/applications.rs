@@ -280,9 +280,27 @@ mod interactive_video {
             "[path]\nup = \"10mbit\"\ndown = \"{down}\"\nrtt = \"40ms\"\n\
              up_queue = \"fifo:limit=1000p\"\ndown_queue = \"{queue}\"\n\n[phases]\nidle = \"0s\"\n\
              ramp = \"0s\"\nload = \"120s\"\ndrain = \"1s\"\n\n[[flow]]\nname = \"call\"\n\
-             kind = \"interactive-video\"\ncontrol = \"{control}\"\n"
+             kind = \"interactive-video\"\ndirection = \"down\"\ncontrol = \"{control}\"\n"
         );
         record(&text)
+    }
+
+    #[test]
+    fn a_call_goes_both_ways_unless_told_otherwise() {
+        let names = |direction: &str| {
+            let text = format!(
+                "[path]\nup = \"10mbit\"\nrtt = \"40ms\"\nup_queue = \"fifo:limit=1000p\"\n\
+                 [phases]\nidle = \"0s\"\nramp = \"0s\"\nload = \"2s\"\n[[flow]]\n\
+                 name = \"call\"\nkind = \"interactive-video\"\n{direction}"
+            );
+            let record = record(&text);
+            let names = record.flows.iter().map(|flow| flow.name.clone());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(""), "call-up call-down");
+        assert_eq!(names("direction = \"both\""), "call-up call-down");
+        assert_eq!(names("direction = \"up\""), "call");
+        assert_eq!(names("direction = \"down\""), "call");
     }
 
     #[test]

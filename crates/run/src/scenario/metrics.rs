@@ -69,7 +69,8 @@ impl Metrics {
             }
             FlowKind::Udp(udp) => (self.loads(name, udp.direction, udp.count), a_udp_flow()),
             FlowKind::Application(application) => {
-                (vec![name.clone()], sim::FlowKind::Application(application.config.clone()))
+                let names = application.flows(name).into_iter().map(|(name, _)| name).collect();
+                (names, sim::FlowKind::Application(application.config.clone()))
             }
             FlowKind::Exec(_) => {
                 self.flows.insert(name.clone());
@@ -241,6 +242,10 @@ mod tests {
         kind = "video"
         [[flow]]
         kind = "interactive-video"
+        [[flow]]
+        name = "sent"
+        kind = "interactive-video"
+        direction = "up"
         [[flow]]
         kind = "game"
         [[flow]]

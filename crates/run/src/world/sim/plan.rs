@@ -90,7 +90,7 @@ pub fn configure_with(
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, &phases),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Application(app) => {
-                flows.push(application(&flow.name, app, &phases));
+                flows.extend(applications(&flow.name, app, &phases));
             }
         }
         let of_entry = &mut flows[first..];
@@ -238,14 +238,15 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Pha
     group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, phases);
 }
 
-fn application(name: &str, flow: &ApplicationFlow, phases: &Phases) -> FlowConfig {
+fn applications(entry: &str, flow: &ApplicationFlow, phases: &Phases) -> Vec<FlowConfig> {
     let since_ramp = |span| Time::ZERO + phases.idle + span;
-    FlowConfig {
+    let one = |(name, config)| FlowConfig {
         dscp: Dscp::new(flow.dscp).unwrap_or(Dscp::DEFAULT),
         start: flow.start.map(since_ramp),
         stop: flow.stop.map(since_ramp),
-        ..FlowConfig::new(name, FlowKind::Application(flow.config.clone()))
-    }
+        ..FlowConfig::new(name, FlowKind::Application(config))
+    };
+    flow.flows(entry).into_iter().map(one).collect()
 }
 
 /// Equal flows of one entry.

@@ -1,7 +1,7 @@
-//! `kind = "interactive-video"`: one direction of a video call.
+//! `kind = "interactive-video"`: a video call.
 
 use serde::Deserialize;
-use underload_record::schema::Direction;
+use underload_record::schema::FlowDirection;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::interactive_video::{InteractiveVideoConfig, RateControl};
 
@@ -12,22 +12,30 @@ use crate::scenario::quantity::RateText;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::scenario::flow) struct InteractiveVideoKeys {
-    direction: Option<Direction>,
+    #[serde(default = "both")]
+    direction: FlowDirection,
     #[serde(default)]
     control: RateControl,
     max_rate: Option<RateText>,
 }
 
+fn both() -> FlowDirection {
+    FlowDirection::Both
+}
+
 impl Keys for InteractiveVideoKeys {
+    fn goes_both_ways(&self) -> bool {
+        self.direction == FlowDirection::Both
+    }
+
     fn check(self) -> Result<ApplicationConfig, Fault> {
         let default = InteractiveVideoConfig::default();
         let max_rate = self.max_rate.map_or(default.max_rate, |rate| rate.0);
         if !(MIN_MAX_RATE..=MAX_MAX_RATE).contains(&max_rate.bits_per_second()) {
             return Err(Fault::new("max_rate", "is out of range; expected 300kbit to 8mbit"));
         }
-        let direction = self.direction.unwrap_or(default.direction);
         Ok(ApplicationConfig::InteractiveVideo(InteractiveVideoConfig {
-            direction,
+            direction: self.direction.ways()[0],
             control: self.control,
             max_rate,
         }))

@@ -12,11 +12,14 @@ use serde_json::{Map, Value};
 use toml::Table;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
+use underload_record::schema::FlowDirection;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::game::GameConfig;
+use underload_sim::application::interactive_video::InteractiveVideoConfig;
 use underload_sim::congestion::Algorithm;
 
 use super::{ActivityKeys, checked_activity, checked_class};
+use crate::flows;
 use crate::scenario::error::Fault;
 use crate::scenario::identity;
 use crate::scenario::quantity::SpanText;
@@ -35,6 +38,9 @@ pub struct ApplicationFlow {
     /// The application with its own keys.
     #[serde(serialize_with = "identity::application")]
     pub config: ApplicationConfig,
+    /// Whether a second one goes the other way: of an application that goes one way.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_both_ways: bool,
     /// Differentiated Services codepoint of all of its packets.
     pub dscp: u8,
     /// Since the start of the ramp; `None`: with the load phase.
@@ -43,6 +49,28 @@ pub struct ApplicationFlow {
     /// Since the start of the ramp; `None`: at the end of the load phase.
     #[serde(serialize_with = "identity::optional_span")]
     pub stop: Option<Span>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl ApplicationFlow {
+    /// The applications that an entry stands for, with their names: `call`, or `call-up` and
+    /// `call-down` where it goes both ways.
+    pub fn flows(&self, entry: &str) -> Vec<(String, ApplicationConfig)> {
+        match &self.config {
+            ApplicationConfig::InteractiveVideo(call) if self.is_both_ways => {
+                let one_way = |(direction, name)| {
+                    let config = InteractiveVideoConfig { direction, ..call.clone() };
+                    (name, ApplicationConfig::InteractiveVideo(config))
+                };
+                flows::loads(entry, FlowDirection::Both, 1).map(one_way).collect()
+            }
+            config => vec![(entry.to_owned(), config.clone())],
+        }
+    }
 }
 
 /// The keys that all applications share.
@@ -58,6 +86,11 @@ pub(super) trait Keys: DeserializeOwned {
     /// The codepoint that its own keys ask for, beside the key `dscp`.
     fn own_dscp(&self) -> Option<u8> {
         None
+    }
+
+    /// Whether an application that goes one way goes the other way, too.
+    fn goes_both_ways(&self) -> bool {
+        false
     }
 
     fn check(self) -> Result<ApplicationConfig, Fault>;
@@ -80,8 +113,10 @@ pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> 
         }
         (own, dscp) => own.or(dscp).unwrap_or_default(),
     };
+    let is_both_ways = keys.goes_both_ways();
     Ok(ApplicationFlow {
         config: keys.check()?,
+        is_both_ways,
         dscp: checked_class(dscp, Ecn::NotEct)?.dscp,
         start: has_start.then_some(activity.start),
         stop: activity.stop,
