@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use underload_record::metric_of;
 use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, Phase, Quantile};
+use underload_record::stats::hodges_lehmann_shift;
+use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 
 use crate::subject::Subject;
 use crate::verdict::{
@@ -13,9 +14,12 @@ use crate::verdict::{
 use crate::words::{count, significant};
 
 /// The first sentences about what the scenario of these arms is about; `None` where it declares
-/// nothing.
+/// no metric.
 pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     let headline = own.first()?.run.record.scenario.headline.as_ref()?;
+    if headline.metric.is_empty() {
+        return None;
+    }
     let names: Vec<&str> = own.iter().map(|subject| subject.arm.name.as_str()).collect();
     let named = |name: &str| own.iter().find(|subject| subject.arm.name == name).copied();
     let pairs: Vec<(&Subject<'_>, Option<&Subject<'_>>)> = headline
@@ -30,7 +34,7 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     let (mut lines, told) = match compared.as_slice() {
         [] => return Some(alone(headline, &pairs)),
         [only] => {
-            let lines = [Some(only.sentence(headline)), only.certainty()];
+            let lines = [Some(only.sentence(headline)), only.certainty(headline)];
             (lines.into_iter().flatten().collect(), 1)
         }
         several => (vec![middle(headline, several)], several.len()),
@@ -232,7 +236,7 @@ impl<'a> Compared<'a> {
         both.fold(String::new(), |text, words| text + "; " + &words)
     }
 
-    fn certainty(&self) -> Option<String> {
+    fn certainty(&self, headline: &Headline) -> Option<String> {
         match (self.own.latency, self.others.latency, self.own.quantile) {
             (Some(own), Some(others), Some(quantile)) => {
                 certainty((self.other, others), (self.arm, own), quantile)
@@ -244,10 +248,27 @@ impl<'a> Compared<'a> {
                 let repeats = self.arm.trials().count().min(self.other.trials().count());
                 Some(match repeats {
                     0..FEW_REPEATS => too_few(repeats),
+                    _ if self.is_noise(headline) => {
+                        format!("Over {} per arm that is within the noise.", trials(repeats))
+                    }
                     _ => format!("That is the mean over {} per arm.", trials(repeats)),
                 })
             }
         }
+    }
+
+    /// Whether the interval of the difference of the trials' numbers includes none.
+    fn is_noise(&self, headline: &Headline) -> bool {
+        let values = |arm: &Subject<'_>, metric: &str| {
+            metric_over_trials(&arm.run.record, &arm.arm.name, metric)
+        };
+        let others = match headline.baseline_metric.as_str() {
+            "" => values(self.other, &headline.metric),
+            metric => values(self.other, metric),
+        };
+        let shift = hodges_lehmann_shift(&values(self.arm, &headline.metric), &others, CONFIDENCE);
+        let bounds = shift.and_then(|shift| shift.low.zip(shift.high));
+        bounds.is_some_and(|(low, high)| (low..=high).contains(&0.0))
     }
 }
 
@@ -271,7 +292,7 @@ fn common(pattern: &str) -> String {
     parts.join("/")
 }
 
-/// Several pairs of arms: the one in the middle, and how many are like it.
+/// Several pairs of arms: both of two, the median of more, and how many are like it.
 fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let lowers = |pair: &&Compared<'_>| pair.own.value < pair.others.value;
     let of_all = pairs.len();
@@ -281,8 +302,12 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let mut ordered: Vec<&Compared<'_>> = pairs.iter().collect();
     let change = |pair: &Compared<'_>| pair.ratio().unwrap_or(pair.others.value - pair.own.value);
     ordered.sort_by(|a, b| change(a).total_cmp(&change(b)));
-    let middle = ordered[(ordered.len() - 1) / 2];
-    let at = at(middle.own.quantile);
+    let middle = (of_all - 1) / 2;
+    let (which_pair, shown) = match ordered.as_slice() {
+        [one, other] => ("they are", vec![one, other]),
+        all => ("the median pair is", vec![&all[middle]]),
+    };
+    let at = at(ordered[middle].own.quantile);
     let says = &headline.says;
     let instead = match (headline.baseline.as_str(), headline.baseline_says.as_str()) {
         ("", words) => format!(" than that of {words}"),
@@ -306,14 +331,12 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
         pairs.iter().flat_map(|pair| [pair.own.latency, pair.others.latency].into_iter().flatten()),
     );
     let carried = carried(pairs).map_or(String::new(), |words| format!("; {words}"));
-    format!(
-        "{the} {says} is {than}{at}{instead} {which}; the pair in the middle is {}, {} against \
-         {}{}{carried}{lost}.",
-        middle.arm.called(),
-        significant(middle.own.value),
-        middle.others.words(says),
-        middle.change()
-    )
+    let pair = |pair: &&&Compared<'_>| {
+        let (own, others) = (significant(pair.own.value), pair.others.words(says));
+        format!("{}, {own} against {others}{}", pair.arm.called(), pair.change())
+    };
+    let shown = shown.iter().map(pair).collect::<Vec<_>>().join(", and ");
+    format!("{the} {says} is {than}{at}{instead} {which}; {which_pair} {shown}{carried}{lost}.")
 }
 
 /// `it carried 0.62 to 1.01 of the others' rate down`, where any pair is not alike.

@@ -1,8 +1,10 @@
-//! Which arms may be compared: those that differ in one thing.
+//! Which arms are compared with which, and the words for what they differ in.
 //!
-//! Two arms that differ in their queue and in their load, too, say nothing of either. What an arm
-//! differs in it knows from its scenario ([`ArmRecord::factors`]); arms that do not know it, such
-//! as a line measured up and then down, are not compared at all.
+//! An arm knows its settings from its scenario ([`ArmRecord::factors`]). Arms that differ from the
+//! base in their queues alone, or in one other setting that is not the line's, are compared first.
+//! Where there are none, all others are, and the sentence names every setting in which they differ:
+//! none of them alone is the cause. Arms that do not know their settings, such as a line measured
+//! up and then down, are not compared.
 
 use std::collections::BTreeSet;
 
@@ -10,62 +12,139 @@ use underload_record::schema::ArmRecord;
 
 use crate::subject::Subject;
 
-/// The one thing that an arm has otherwise than another.
+/// A setting of which two arms have different values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Difference<'a> {
+struct Setting<'a> {
     /// Key of the scenario.
-    pub(crate) key: &'a str,
-    /// What the first arm has; `None`: what holds where nothing is said.
+    key: &'a str,
+    /// The base's value; `None`: the default.
     from: Option<&'a str>,
     /// The other arm's value.
     to: Option<&'a str>,
 }
 
+/// Every setting in which an arm differs from the base; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference<'a>(Vec<Setting<'a>>);
+
 impl<'a> Difference<'a> {
-    /// Of two arms of one scenario; `None` where they differ in more than one thing, or in nothing
-    /// that is known.
-    pub(crate) fn only(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
+    /// Of two arms of one scenario; `None` where no difference is known.
+    pub(crate) fn of(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
         let keys: BTreeSet<&'a String> = first.factors.keys().chain(other.factors.keys()).collect();
         let value = |arm: &'a ArmRecord, key: &str| arm.factors.get(key).map(String::as_str);
-        let of = |key: &'a String| Self { key, from: value(first, key), to: value(other, key) };
-        let mut differences = keys.into_iter().map(of).filter(|it| it.from != it.to);
-        let only = differences.next()?;
-        differences.next().is_none().then_some(only)
+        let of = |key: &'a String| Setting { key, from: value(first, key), to: value(other, key) };
+        let differing = keys.into_iter().map(of).filter(|setting| setting.from != setting.to);
+        Some(Self(differing.collect())).filter(|it: &Self| !it.0.is_empty())
     }
 
-    /// A choice of queue, of which an arm can be better than another.
-    pub(crate) fn is_queue(&self) -> bool {
+    /// Whether the arms differ in nothing but their queues, of which one can be better.
+    pub(crate) fn is_queues(&self) -> bool {
+        self.0.iter().all(Setting::is_queue)
+    }
+
+    /// Whether one setting besides the line's rates, delays and losses is the only difference.
+    fn is_one_factor(&self) -> bool {
+        matches!(&self.0[..], [only] if !only.key.starts_with("path."))
+    }
+
+    /// Whether more than one setting may be the cause of a difference.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.0.len() > 1 && !self.is_queues()
+    }
+
+    /// What a sentence adds to the names of the two arms: ` (up queue docsis-pie instead of fifo)`,
+    /// ` (both queues cake instead of fifo)`; nothing where the names say it.
+    pub(crate) fn beside(&self, first: &str, other: &str) -> String {
+        if self.0.iter().all(|setting| setting.is_said_by(first, other)) {
+            return String::new();
+        }
+        let mut changes: Vec<(String, Vec<&str>)> = Vec::new();
+        for setting in &self.0 {
+            let change = setting.change();
+            match changes.iter_mut().find(|(known, _)| *known == change) {
+                Some((_, keys)) => keys.push(setting.key),
+                None => changes.push((change, vec![setting.key])),
+            }
+        }
+        if changes.len() > MOST_CHANGES {
+            let keys: Vec<&str> = self.0.iter().map(|setting| setting.key).collect();
+            return format!(" (other values of {})", keys_in_words(&keys));
+        }
+        let words = changes.iter().map(|(change, keys)| match change.as_str() {
+            "" if keys.len() == 1 => format!("another {}", keys_in_words(keys)),
+            "" => format!("other values of {}", keys_in_words(keys)),
+            change => format!("{} {change}", keys_in_words(keys)),
+        });
+        format!(" ({})", words.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Setting<'_> {
+    fn is_queue(&self) -> bool {
         self.key.ends_with("queue")
     }
 
-    /// The line itself, its rate or delay: another line is not better or worse managed.
-    pub(crate) fn is_line(&self) -> bool {
-        self.key.starts_with("path.") && !self.is_queue()
+    fn is_link(&self) -> bool {
+        let last = self.key.rsplit('.').next();
+        self.key.starts_with("path.") && matches!(last, Some("up" | "down"))
     }
 
-    /// What a sentence adds to the names of the two arms: ` (up queue docsis-pie instead of fifo)`;
-    /// nothing where the names say it.
-    pub(crate) fn beside(&self, first: &str, other: &str) -> String {
-        let value = |value: Option<&'a str>| value.unwrap_or("its default");
-        let (from, to) = (value(self.from), value(self.to));
-        let (from, to) = if self.is_queue() { apart(from, to) } else { (from.into(), to.into()) };
-        if first.contains(&from) && other.contains(&to) {
-            return String::new();
-        }
-        let key = in_words(self.key);
-        if from.chars().count().max(to.chars().count()) > MOST_VALUE {
-            return format!(" (another {key})");
-        }
-        format!(" ({key} {to} instead of {from})")
+    /// Both values, as far as they differ.
+    fn values(&self) -> (String, String) {
+        let [from, to] = [self.from, self.to].map(|value| value.unwrap_or("its default"));
+        let is_spec = self.is_queue() || self.is_link();
+        if is_spec { apart(from, to) } else { (from.to_owned(), to.to_owned()) }
+    }
+
+    fn is_said_by(&self, first: &str, other: &str) -> bool {
+        let (from, to) = self.values();
+        first.contains(&from) && other.contains(&to)
+    }
+
+    /// `cake instead of fifo`; empty where a value is too long for a sentence.
+    fn change(&self) -> String {
+        let (from, to) = self.values();
+        let is_long = from.chars().count().max(to.chars().count()) > MOST_VALUE;
+        if is_long { String::new() } else { format!("{to} instead of {from}") }
     }
 }
 
 /// Characters of a value that a sentence has, at most.
 const MOST_VALUE: usize = 40;
+/// Changes that a sentence has with their values, at most.
+const MOST_CHANGES: usize = 4;
 
-/// `up queue at modem` of `path.hop.modem.up_queue`, `count of upload` of `flow.upload.count`.
+/// `up queue and rtt`; of the queues of both directions `both queues at modem`.
+fn keys_in_words(keys: &[&str]) -> String {
+    let twin = |key: &str| {
+        let (start, last) = key.rsplit_once('.')?;
+        let other = match last {
+            "up_queue" => "down_queue",
+            "down_queue" => "up_queue",
+            _ => return None,
+        };
+        keys.contains(&format!("{start}.{other}").as_str()).then(|| format!("{start}.both_queues"))
+    };
+    let mut words: Vec<String> = Vec::new();
+    for key in keys {
+        let key = in_words(&twin(key).unwrap_or_else(|| (*key).to_owned()));
+        if !words.contains(&key) {
+            words.push(key);
+        }
+    }
+    match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// `up queue at modem` of `path.hop.modem.up_queue`, `up link` of `path.up`, `count of upload` of
+/// `flow.upload.count`.
 fn in_words(key: &str) -> String {
-    let plain = |key: &str| key.replace('_', " ");
+    let plain = |key: &str| match key {
+        "up" | "down" => format!("{key} link"),
+        key => key.replace('_', " "),
+    };
     if let Some((hop, key)) = key.strip_prefix("path.hop.").and_then(|key| key.rsplit_once('.')) {
         return format!("{} at {hop}", plain(key));
     }
@@ -112,13 +191,43 @@ fn parameters(text: &str) -> Vec<String> {
     all
 }
 
-/// Whether the second may be held against the first: an arm of the same run that differs in one
-/// thing, or the same arm of another run of the same scenario.
-pub(crate) fn is_like(first: &Subject<'_>, other: &Subject<'_>) -> bool {
-    if first.run_number == other.run_number {
-        Difference::only(first.arm, other.arm).is_some_and(|difference| !difference.is_line())
-    } else {
-        is_same_arm(first, other)
+/// An arm and what it differs in from the base.
+pub(crate) type Like<'a> = (&'a Subject<'a>, Difference<'a>);
+
+/// An arm of a run, and those that are compared with it.
+pub(crate) struct Alike<'a> {
+    pub(crate) base: Option<&'a Subject<'a>>,
+    pub(crate) others: Vec<Like<'a>>,
+}
+
+impl<'a> Alike<'a> {
+    /// Of the arms of one run. The base is the one that the scenario's headline names without a
+    /// metric, else the first.
+    pub(crate) fn new(own: &[&'a Subject<'a>]) -> Self {
+        let is_base = |subject: &&&Subject<'_>| {
+            let record = &subject.run.record;
+            let headline = record.scenario.headline.as_ref().filter(|it| it.metric.is_empty());
+            let first = record.arms.first().map(|arm| arm.name.as_str());
+            headline.map(|it| it.baseline.as_str()).or(first) == Some(&subject.arm.name)
+        };
+        let Some(base) = own.iter().find(is_base).copied() else {
+            return Self { base: None, others: Vec::new() };
+        };
+        let like = |other: &&'a Subject<'a>| Some((*other, Difference::of(base.arm, other.arm)?));
+        let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
+        let is_close = |(_, it): &Like<'a>| it.is_queues() || it.is_one_factor();
+        if others.iter().any(is_close) {
+            others.retain(is_close);
+        }
+        Self { base: Some(base), others }
+    }
+
+    /// The same, of arms that differ in their queues alone where there are any.
+    pub(crate) fn by_queues(mut self) -> Self {
+        if self.others.iter().any(|(_, difference)| difference.is_queues()) {
+            self.others.retain(|(_, difference)| difference.is_queues());
+        }
+        self
     }
 }
 
@@ -140,29 +249,74 @@ mod tests {
         ArmRecord { factors: factors.iter().map(own).collect(), ..ArmRecord::default() }
     }
 
+    fn words(first: &ArmRecord, other: &ArmRecord) -> String {
+        Difference::of(first, other).map_or(String::new(), |it| it.beside("a", "b"))
+    }
+
     #[test]
-    fn arms_are_alike_that_differ_in_one_thing() {
+    fn every_setting_in_which_two_arms_differ_is_named() {
         let fifo = arm(&[("path.up_queue", "fifo"), ("flow.upload.count", "1")]);
         let pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "1")]);
         let busy_pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "8")]);
-        let difference = Difference::only(&fifo, &pie).unwrap();
+        let difference = Difference::of(&fifo, &pie).unwrap();
         assert_eq!(difference.beside("a", "b"), " (up queue pie instead of fifo)");
         assert_eq!(difference.beside("fifo-10", "pie-10"), "", "the names say it");
-        assert!(difference.is_queue());
-        assert_eq!(Difference::only(&fifo, &busy_pie), None, "two things");
-        assert_eq!(Difference::only(&fifo, &fifo), None, "nothing");
-        assert_eq!(Difference::only(&arm(&[]), &arm(&[])), None, "nothing is known");
+        assert!(difference.is_queues() && !difference.is_mixed());
+        let two = Difference::of(&fifo, &busy_pie).unwrap();
+        let said = " (count of upload 8 instead of 1, up queue pie instead of fifo)";
+        assert_eq!(two.beside("a", "b"), said);
+        assert_eq!(two.beside("fifo", "pie"), said, "the names do not say all");
+        assert!(!two.is_queues() && two.is_mixed() && !two.is_one_factor());
+        assert_eq!(Difference::of(&fifo, &fifo), None, "nothing");
+        assert_eq!(Difference::of(&arm(&[]), &arm(&[])), None, "nothing is known");
         let (plain, slow) = (arm(&[]), arm(&[("path.up", "1mbit")]));
-        let line = Difference::only(&plain, &slow).unwrap();
-        assert!(line.is_line() && !line.is_queue());
-        assert_eq!(line.beside("a", "b"), " (up 1mbit instead of its default)");
+        let line = Difference::of(&plain, &slow).unwrap();
+        assert!(!line.is_queues() && !line.is_mixed() && !line.is_one_factor());
+        assert_eq!(line.beside("a", "b"), " (up link 1mbit instead of its default)");
+    }
+
+    #[test]
+    fn the_queues_of_both_directions_are_one_change() {
+        let both = |spec: &str, at: &str| {
+            let [up, down] = ["up", "down"].map(|way| format!("path.{at}{way}_queue"));
+            [(up, spec.to_owned()), (down, spec.to_owned())]
+        };
+        let of = |settings: Vec<(String, String)>| ArmRecord {
+            factors: settings.into_iter().collect(),
+            ..ArmRecord::default()
+        };
+        let today = of(both("fifo:limit=256KiB", "").to_vec());
+        let sqm = of(both("cake", "").to_vec());
+        assert_eq!(words(&today, &sqm), " (both queues cake instead of fifo)");
+        let mesh = |spec| both(spec, "hop.mesh.");
+        let (today, sqm) = (of(mesh("fifo").to_vec()), of(mesh("fq-codel").to_vec()));
+        assert_eq!(words(&today, &sqm), " (both queues at mesh fq-codel instead of fifo)");
+        let (today, sqm) = (
+            of([mesh("fifo"), both("fifo", "hop.modem.")].concat()),
+            of([mesh("cake"), both("pie", "hop.modem.")].concat()),
+        );
+        let said = " (both queues at mesh cake instead of fifo, both queues at modem pie instead \
+                    of fifo)";
+        assert_eq!(words(&today, &sqm), said);
+        let mut shaped = of([both("cake", "")].concat());
+        let mut plain = of([both("fifo", "")].concat());
+        for (key, from, to) in [
+            ("path.up", "10mbit", "9mbit"),
+            ("path.down", "50mbit", "45mbit"),
+            ("path.rtt", "20ms", "21ms"),
+            ("path.overhead", "0B", "18B"),
+        ] {
+            plain.factors.insert(key.to_owned(), from.to_owned());
+            shaped.factors.insert(key.to_owned(), to.to_owned());
+        }
+        let said = " (other values of down link, both queues, overhead, rtt and up link)";
+        assert_eq!(words(&plain, &shaped), said);
     }
 
     #[test]
     fn a_sentence_has_of_two_specs_what_they_do_not_share() {
-        let words = |key: &str, from: &str, to: &str| {
-            Difference { key, from: Some(from), to: Some(to) }.beside("a", "b")
-        };
+        let words =
+            |key: &str, from: &str, to: &str| words(&arm(&[(key, from)]), &arm(&[(key, to)]));
         let queue = "path.hop.modem.up_queue";
         let bode = [
             "bode:profile=paper,limit=80p,bound=10ms",

@@ -1,9 +1,9 @@
 //! The result in plain words, for people who will not read the table.
 //!
-//! What a scenario is about it says itself, and that comes first. Else, and besides, only like is
-//! compared with like: arms that differ from the run's first arm in one thing, which the sentence
-//! names, with the rates where they are not the same. Where no two arms are alike, nothing is
-//! compared.
+//! What a scenario is about it says itself, and that comes first. Else, and besides, arms are
+//! compared with the run's first arm: those that differ from it in their queues or in one other
+//! setting, and where there are none, those that differ in more. The sentence names every setting
+//! that differs, and the rates where they are not the same.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{
@@ -15,7 +15,7 @@ use underload_record::stats::hodges_lehmann_ratio;
 use crate::alarms;
 use crate::clocks;
 use crate::headline;
-use crate::likeness::{Difference, is_same_arm};
+use crate::likeness::{Alike, Difference, Like, is_same_arm};
 use crate::measured::finding_lines;
 use crate::page::findings;
 use crate::study;
@@ -25,6 +25,10 @@ use underload_store::RunData;
 
 /// What arms are compared by: the first of these that has enough samples.
 pub(crate) const TOLD: [Quantile; 4] = Quantile::HIGHEST_FIRST;
+
+/// Said of arms that differ in more than one setting.
+const SEVERAL_SETTINGS: &str =
+    "The arms differ in more than one setting, so no single cause can be named.";
 
 /// Ratios closer to 1 than this are called alike.
 pub(crate) const ALIKE: f64 = 1.1;
@@ -72,7 +76,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
         subjects.iter().filter(|subject| subject.run_number == 0).collect();
     let loaded: Vec<&Subject<'_>> =
         own.iter().copied().filter(|subject| working(subject).is_some()).collect();
-    let alike = like_the_first(&own);
+    let alike = Alike::new(&own).by_queues();
     let study = runs.first().map(|run| study::sentences(&run.record)).unwrap_or_default();
     let mut lines = match loaded.as_slice() {
         // What a study is about, instead of a class that it does not compare.
@@ -87,7 +91,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     };
     lines.extend(all_lost(&own));
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
-    lines.extend(applications(&own, &alike));
+    applications(&own, &alike, &mut lines);
     lines.extend(expectations(runs));
     lines.iter().map(|line| one_line(line)).collect()
 }
@@ -138,32 +142,6 @@ fn no_latency(subjects: &[Subject<'_>]) -> String {
         0 => "No valid trial, so nothing can be said of the arms.".to_owned(),
         _ => format!("{}, none with a working latency.", count(trials, "valid trial")),
     }
-}
-
-/// An arm that differs from the first in one thing.
-type Like<'a> = (&'a Subject<'a>, Difference<'a>);
-
-/// The first arm of a run, and those that may be compared with it: where any of them has another
-/// queue, those.
-struct Alike<'a> {
-    first: Option<&'a Subject<'a>>,
-    others: Vec<Like<'a>>,
-}
-
-fn like_the_first<'a>(own: &[&'a Subject<'a>]) -> Alike<'a> {
-    let is_first = |subject: &&&Subject<'_>| {
-        subject.run.record.arms.first().is_some_and(|arm| arm.name == subject.arm.name)
-    };
-    let Some(first) = own.iter().find(is_first).copied() else {
-        return Alike { first: None, others: Vec::new() };
-    };
-    let like = |other: &&'a Subject<'a>| Some((*other, Difference::only(first.arm, other.arm)?));
-    let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
-    others.retain(|(_, difference)| !difference.is_line());
-    if others.iter().any(|(_, difference)| difference.is_queue()) {
-        others.retain(|(_, difference)| difference.is_queue());
-    }
-    Alike { first: Some(first), others }
 }
 
 /// The working latency of an arm's headline probe, where anything came back.
@@ -230,10 +208,10 @@ fn own_words(subject: &Subject<'_>) -> String {
 }
 
 /// Every arm that may be compared with the first, largest effect first.
-fn comparisons<'a>(alike: &Alike<'a>) -> Vec<Comparison<'a>> {
-    let Some(first) = alike.first else { return Vec::new() };
+fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
+    let Some(first) = alike.base else { return Vec::new() };
     let mut comparisons: Vec<Comparison<'a>> =
-        alike.others.iter().filter_map(|like| Comparison::of(first, *like)).collect();
+        alike.others.iter().filter_map(|like| Comparison::of(first, like)).collect();
     comparisons.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
     comparisons
 }
@@ -253,7 +231,7 @@ fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let is_told = |arm: &str| pairs.iter().any(|(own, other)| *own == arm && other.is_some());
     let others = comparisons(alike).into_iter();
     let others = others.filter(|comparison| !is_told(&comparison.other.arm.name));
-    others.take(MOST_BESIDES).map(|comparison| comparison.sentence()).collect()
+    others.take(MOST_BESIDES).map(|comparison| comparison.sentence_with_noise()).collect()
 }
 
 /// Sentences about several arms that have a working latency, of all those of the run.
@@ -263,7 +241,9 @@ fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_
     let mut lines = vec![headline.sentence()];
     lines.extend(headline.certainty());
     let told = &comparisons[..comparisons.len().min(1 + MOST_LINES)];
-    lines.extend(told.iter().skip(1).map(Comparison::sentence));
+    lines.extend(told.iter().skip(1).map(Comparison::sentence_with_noise));
+    let is_mixed = told.iter().any(|comparison| comparison.difference.is_mixed());
+    lines.extend(is_mixed.then(|| SEVERAL_SETTINGS.to_owned()));
     let is_told = |arm: &Subject<'_>| {
         let both = told.iter().flat_map(|comparison| [comparison.first, comparison.other]);
         vanished(arm).is_some() || both.into_iter().any(|it| it.position == arm.position)
@@ -277,8 +257,8 @@ fn count_more(arms: usize) -> String {
     if arms == 1 { "one more arm".to_owned() } else { format!("{arms} more arms") }
 }
 
-/// Arms that nothing is compared of, of so many: steps of a measurement one by one, others by their
-/// range.
+/// Arms that are not compared with the first, of `all_arms`: steps of a measurement one by one,
+/// others by their range.
 fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {
@@ -290,29 +270,35 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
         lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
         return lines;
     }
-    let all = |quantile: Quantile| -> Option<Vec<i64>> {
-        loaded.iter().map(|subject| working(subject)?.told_ns(quantile)).collect()
+    let all = |quantile: Quantile| -> Option<Vec<(i64, &Subject<'_>)>> {
+        loaded
+            .iter()
+            .map(|subject| Some((working(subject)?.told_ns(quantile)?, *subject)))
+            .collect()
     };
     let found = TOLD.into_iter().find_map(|quantile| Some((quantile, all(quantile)?)));
     let line = found.and_then(|(quantile, values)| {
-        let (low, high) = (values.iter().min()?, values.iter().max()?);
+        let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
+        let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
         let of_arms = match values.len() {
             number if number == all_arms => format!("the {number} arms"),
-            number => format!("{number} of {all_arms} arms"),
+            number => format!("the {number} arms of {all_arms} whose probes came back,"),
         };
-        // Where there are arms to compare it is their probes that tell nothing.
+        // Where arms could be compared, their probes lack the samples.
         let why = if alike.others.is_empty() {
-            "; no arm is known to differ from the first in its queue or its load alone, so none is \
-             compared with it"
+            " The run does not record what the arms differ in."
         } else {
             ""
         };
         let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
         Some(format!(
-            "The working latency of {of_arms} lies between {} and {} ms at {}{lost}{why}.",
+            "Of {of_arms} {} has the lowest working latency, {} ms at {name}, and {} the highest, \
+             {} ms{lost}.{why}",
+            lowest.called(),
             ms(*low),
+            highest.called(),
             ms(*high),
-            quantile.name()
+            name = quantile.name()
         ))
     });
     line.into_iter().collect()
@@ -326,11 +312,11 @@ pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> 
     })
 }
 
-/// The first arm and one that differs from it in one thing, by the probe in which they differ most.
+/// The first arm and another, by the probe in which their latencies differ most.
 struct Comparison<'a> {
     first: &'a Subject<'a>,
     other: &'a Subject<'a>,
-    difference: Difference<'a>,
+    difference: &'a Difference<'a>,
     /// Latency of the compared probe in both arms.
     latencies: (&'a ArmLatency, &'a ArmLatency),
     quantile: Quantile,
@@ -341,7 +327,7 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn of(first: &'a Subject<'a>, (other, difference): Like<'a>) -> Option<Self> {
+    fn of(first: &'a Subject<'a>, (other, difference): &'a Like<'a>) -> Option<Self> {
         let probes = open_loop(first);
         let headline = probes.first()?.probe.as_str();
         let of_probe = |own: &'a ArmLatency| {
@@ -392,6 +378,18 @@ impl<'a> Comparison<'a> {
         )
     }
 
+    /// The sentence, and that the difference is within the noise of repeats where it is.
+    fn sentence_with_noise(&self) -> String {
+        let is_noise = self.effect() >= ALIKE && self.interval().is_some_and(|it| it.has_none());
+        let noise = if is_noise { " That is within the noise of repeats." } else { "" };
+        self.sentence() + noise
+    }
+
+    fn interval(&self) -> Option<RatioInterval> {
+        let (first, other) = self.latencies;
+        ratio_interval((self.first, first), (self.other, other), self.quantile)
+    }
+
     /// What the two carried, where that is not the same.
     fn rates(&self) -> Option<String> {
         unequal_rates(self.first, self.other)
@@ -420,6 +418,42 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
     if let Some(words) = same_trials(first.0, other.0) {
         return Some(words);
     }
+    let interval = ratio_interval(first, other, told)?;
+    let RatioInterval { quantile, trials: number, bounds: Some((low, high)) } = interval else {
+        return Some(too_few(interval.trials));
+    };
+    let (repeats, percent) = (trials(number), (CONFIDENCE * 100.0).round());
+    if interval.has_none() {
+        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
+    }
+    Some(format!(
+        "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
+         ({percent} % interval).",
+        quantile.name(),
+        significant(low),
+        significant(high)
+    ))
+}
+
+/// What the trials say of the ratio of two arms, the larger over the smaller.
+struct RatioInterval {
+    quantile: Quantile,
+    /// Per arm.
+    trials: usize,
+    /// `None` of too few trials.
+    bounds: Option<(f64, f64)>,
+}
+
+impl RatioInterval {
+    /// Whether it includes that there is no difference.
+    fn has_none(&self) -> bool {
+        self.bounds.is_some_and(|(low, high)| (low..=high).contains(&1.0))
+    }
+}
+
+/// By the quantile that is told, or by the median where the trials have too few samples for that;
+/// `None` where they have for neither.
+fn ratio_interval(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<RatioInterval> {
     let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
         let distributions = subject.trials().filter_map(|trial| {
             let mut latencies = trial.latencies.iter();
@@ -438,28 +472,15 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
         |quantile| Some((quantile, of_trials(first, quantile)?, of_trials(other, quantile)?));
     let is_lower = other.1.value_ns(told)? < first.1.value_ns(told)?;
     let (quantile, first, other) = [told, Quantile::P50].into_iter().find_map(both)?;
-    let fewest = first.len().min(other.len());
-    if fewest == 0 {
-        return None;
-    }
-    if fewest < FEW_REPEATS {
-        return Some(too_few(fewest));
-    }
-    let repeats = trials(fewest);
+    let trials = first.len().min(other.len());
     let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
-    let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
-    let (low, high) = (ratio.low?, ratio.high?);
-    let percent = (CONFIDENCE * 100.0).round();
-    if (low..=high).contains(&1.0) {
-        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
-    }
-    Some(format!(
-        "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
-         ({percent} % interval).",
-        quantile.name(),
-        significant(low),
-        significant(high)
-    ))
+    let bounds = if trials < FEW_REPEATS {
+        None
+    } else {
+        let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
+        Some((ratio.low?, ratio.high?))
+    };
+    (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
 }
 
 /// What is said of a comparison where the repeats of an arm are one and the same trial.
@@ -467,8 +488,8 @@ pub(crate) fn same_trials(first: &Subject<'_>, other: &Subject<'_>) -> Option<St
     let same = [first, other].into_iter().find(|arm| arm.repeats_itself())?;
     let (all, called) = (trials(same.trials().count()), same.called());
     Some(format!(
-        "The {all} of {called} are one and the same, because nothing in them is random, and do not \
-         say how sure that is; a start_jitter of its flows makes trials differ."
+        "All {all} of {called} are identical, because nothing in them is random, so they do not \
+         show how sure that is. Add start_jitter to a flow to get intervals."
     ))
 }
 
@@ -542,18 +563,17 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     })
 }
 
-/// The first number of each application: of the first arm and of the arm like it that differs most;
-/// where no arm is like it, from where to where the numbers go.
-fn applications(own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
+/// Adds the first number of each application: of the base and of the arm compared with it that
+/// differs most; where none is, from where to where the numbers go.
+fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
     if let [only] = own {
         let numbers = firsts(only).into_iter().take(MOST_LINES);
-        return numbers
-            .map(|metric| format!("{}: {}.", metric.flow, metric_words(metric)))
-            .collect();
+        lines.extend(numbers.map(|metric| format!("{}: {}.", metric.flow, metric_words(metric))));
+        return;
     }
     // What belongs to a measured line is no choice between its steps.
     if own.iter().all(|subject| subject.run.record.world == World::Measured) {
-        return Vec::new();
+        return;
     }
     let mut named: Vec<&ArmMetric> = Vec::new();
     for metric in own.iter().flat_map(|subject| firsts(subject)) {
@@ -565,8 +585,10 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     named.retain(|metric| {
         headline.is_none_or(|it| it.metric != format!("{}/{}", metric.flow, metric.name))
     });
-    let line = |metric: &&ArmMetric| compared(metric, alike).or_else(|| spread(metric, own));
-    named.iter().take(MOST_LINES).filter_map(line).collect()
+    for metric in named.into_iter().take(MOST_LINES) {
+        let line = compared(metric, own, alike, lines).or_else(|| spread(metric, own));
+        lines.extend(line);
+    }
 }
 
 fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
@@ -583,21 +605,42 @@ fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMet
     subject.summary.metrics.iter().find(|other| is_same_number(other, metric))
 }
 
-fn compared(metric: &ArmMetric, alike: &Alike<'_>) -> Option<String> {
-    let first = alike.first?;
+/// The number of the base and that which differs most from it, with what `told` does not have yet
+/// of the two arms.
+fn compared(
+    metric: &ArmMetric,
+    own: &[&Subject<'_>],
+    alike: &Alike<'_>,
+    told: &[String],
+) -> Option<String> {
+    let first = alike.base?;
     let base = number_of(first, metric)?;
     let apart = |other: &ArmMetric| (other.value.mean - base.value.mean).abs();
     let numbers = alike.others.iter().filter_map(|like| Some((like, number_of(like.0, metric)?)));
     let ((other, difference), most) = numbers.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
     let (low, high) = (metric_words(base), metric_words(most));
-    let (flow, own, others) = (&metric.flow, first.called(), other.called());
+    let (flow, base, others) = (&metric.flow, first.called(), other.called());
+    if low == high {
+        let mut numbers = own.iter().filter_map(|subject| number_of(subject, metric));
+        return Some(if numbers.all(|number| metric_words(number) == low) {
+            format!("{flow}: {low} in every arm.")
+        } else {
+            format!("{flow}: {low} with {base} and with each arm that is compared with it.")
+        });
+    }
+    let news = |text: String| {
+        if told.iter().any(|line| line.contains(&text)) { String::new() } else { text }
+    };
     let rates = unequal_rates(first, other).map_or(String::new(), |rates| format!("; {rates}"));
-    Some(if low == high {
-        format!("{flow}: {low} with {own} and with every arm like it.")
-    } else {
-        let difference = difference.beside(&own, &others);
-        format!("{flow}: {low} with {own}, {high} with {others}{difference}{rates}.")
-    })
+    let (difference, rates) = (news(difference.beside(&base, &others)), news(rates));
+    let high = without_name(most);
+    Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
+}
+
+/// `64.2 ms` of `glass to glass p50 64.2 ms`.
+fn without_name(metric: &ArmMetric) -> String {
+    let (words, name) = (metric_words(metric), metric.name.replace('_', " "));
+    words.strip_prefix(&name).unwrap_or(&words).trim_start().to_owned()
 }
 
 fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
@@ -605,9 +648,9 @@ fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
     let by_mean = |a: &&ArmMetric, b: &&ArmMetric| a.value.mean.total_cmp(&b.value.mean);
     let (low, high) = (numbers().min_by(by_mean)?, numbers().max_by(by_mean)?);
     let arms = count(numbers().count() as u64, "arm");
-    let (flow, least) = (&metric.flow, metric_words(low));
-    let most = metric_words(high);
-    Some(format!("{flow}: from {least} to {most} over {arms}."))
+    let (flow, name) = (&metric.flow, metric.name.replace('_', " "));
+    let (least, most) = (significant(low.value.mean), without_name(high));
+    Some(format!("{flow}: {name} from {least} to {most} over {arms}."))
 }
 
 fn expectations(runs: &[RunData]) -> Option<String> {

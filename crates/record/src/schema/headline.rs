@@ -7,11 +7,13 @@ use super::expectation::{filled, parts_named};
 /// The comparison that a run is about, as its scenario declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Headline {
-    /// What is compared, named as the metric of an [`super::Expectation`].
+    /// What is compared, named as the metric of an [`super::Expectation`]; empty = the working
+    /// latency, of every arm as if `baseline` were the first.
     pub metric: String,
     /// What a sentence calls that number, without its statistic: `working latency of DSCP 45`.
     pub says: String,
-    /// The arm that it is told of. `*` in a part of it stands for any text: each arm that matches.
+    /// The arm that it is told of. `*` in a part of it stands for any text: each arm that matches;
+    /// empty = every arm.
     pub arm: String,
     /// The arm that each is held against. With as many `*` as `arm`, the one that has the same
     /// parts there; empty = the arm itself, by another metric, or nothing.
@@ -28,6 +30,11 @@ pub struct Headline {
 impl Headline {
     /// The arms that it speaks of, each with the one that it is held against.
     pub fn pairs<'a>(&self, arms: &[&'a str]) -> Vec<(&'a str, Option<&'a str>)> {
+        let named = if self.arm.is_empty() {
+            arms.iter().map(|arm| (*arm, Vec::new())).collect()
+        } else {
+            parts_named(&self.arm, arms)
+        };
         let stars = |pattern: &str| pattern.split('/').filter(|part| part.contains('*')).count();
         let is_parallel = stars(&self.arm) == stars(&self.baseline);
         let pair = |(arm, parts): (&'a str, Vec<&'a str>)| {
@@ -40,7 +47,7 @@ impl Headline {
             let other = arms.iter().copied().find(|other| *other == wanted)?;
             (arm != other || !self.baseline_metric.is_empty()).then_some((arm, Some(other)))
         };
-        parts_named(&self.arm, arms).into_iter().filter_map(pair).collect()
+        named.into_iter().filter_map(pair).collect()
     }
 }
 
@@ -61,6 +68,9 @@ mod tests {
         assert_eq!(pairs("bode/lte", "fifo/lte", ""), each[..1]);
         assert_eq!(pairs("*/lte", "fifo/lte", ""), each[..1], "nothing is held against itself");
         assert_eq!(pairs("fifo/lte", "", ""), [("fifo/lte", None)]);
+        assert_eq!(pairs("", "", ""), arms.map(|arm| (arm, None)), "every arm");
+        let others = ["fifo/subway", "bode/lte", "bode/subway"];
+        assert_eq!(pairs("", "fifo/lte", ""), others.map(|arm| (arm, Some("fifo/lte"))));
         assert_eq!(pairs("fifo/lte", "", "other"), [("fifo/lte", Some("fifo/lte"))]);
         assert_eq!(pairs("bode/*", "codel/*", ""), [], "there is no such arm");
     }

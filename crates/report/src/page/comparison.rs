@@ -1,5 +1,5 @@
-//! Every arm that differs from the first in one thing against it, trial by trial: is it slower, by
-//! how much, and how sure is that?
+//! The arms that are compared with the first, trial by trial: is each slower, by how much, and how
+//! sure is that?
 
 use maud::{Markup, html};
 use underload_record::CONFIDENCE;
@@ -11,17 +11,21 @@ use underload_record::stats::{
 use super::parts::{
     NOTHING, arm_row, below, folded_if, head, signed, table, unit_head, words_head,
 };
-use crate::likeness;
+use crate::likeness::{Alike, is_same_arm};
 use crate::subject::Subject;
 
 /// Trials per arm from which a comparison says something.
 const FEWEST_TRIALS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
-    let Some((first, others)) = subjects.split_first() else { return html! {} };
+    let own: Vec<&Subject<'_>> = subjects.iter().filter(|it| it.run_number == 0).collect();
+    let Alike { base: Some(first), others } = Alike::new(&own) else { return html! {} };
+    let is_another_run =
+        |other: &&Subject<'_>| other.run_number != first.run_number && is_same_arm(first, other);
+    let others = others.iter().map(|(other, _)| *other);
     let mut rows = Vec::new();
     let mut has_same = false;
-    for other in others.iter().filter(|other| likeness::is_like(first, other)) {
+    for other in others.chain(subjects.iter().filter(is_another_run)) {
         let is_same = first.repeats_itself() || other.repeats_itself();
         let row = |quantile| row(first, other, quantile, is_same);
         let mut above_the_median = Quantile::HIGHEST_FIRST.into_iter();
@@ -47,13 +51,13 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     html! {
         h2 { "Compared with " (first.heading()) } "\n"
         p.note {
-            "The arms that differ from it in one thing. One value per valid trial. Difference and "
+            "The arms that are compared with it. One value per valid trial. Difference and "
             "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
             "intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs "
             "in which this arm's trial is the slower one."
             @if has_same {
-                " Where all trials of an arm are one and the same, because nothing in them is "
-                "random, there is neither an interval nor a p-value."
+                " Where all trials of an arm are identical, because nothing in them is random, "
+                "there is neither an interval nor a p-value."
             }
         }
         "\n"

@@ -42,8 +42,7 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
     // The synthetic probe counts something, too, which nobody feels.
     assert!(!text.contains("\n  probe "), "{text}");
     let lines = summary_lines(&runs);
-    let expected = "call: mos 1.50 with buffer-control, mos 4.25 with docsis-pie (up queue \
-                    docsis-pie instead of fifo).";
+    let expected = "call: mos 1.50 with buffer-control, 4.25 with docsis-pie.";
     assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
     let alone = summary_lines(&[with_calls(&[DOCSIS_PIE])]);
     assert!(alone.iter().any(|line| line == "call: mos 1.50."), "{alone:#?}");

@@ -79,7 +79,7 @@ fn several_pairs_are_counted_and_the_middle_one_is_told() {
     ];
     let line = &lines(&queues, headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*"))[0];
     let start = "With docsis-pie the wait is lower at p99 than with buffer-control in both pairs \
-                 of arms; the pair in the middle is docsis-pie/";
+                 of arms; they are docsis-pie/";
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with("beside the others it carried 0.10 to 0.10 of the rate up."), "{line}");
 }

@@ -1,6 +1,7 @@
 //! The crate from outside, on a made-up run.
 
 mod applications;
+mod differences;
 mod headline;
 mod losses;
 mod metrics;

@@ -178,29 +178,6 @@ fn changed(world: World, change: impl Fn(&mut RunRecord)) -> RunData {
 }
 
 #[test]
-fn unlike_arms_are_not_compared() {
-    let two_things = |record: &mut RunRecord| {
-        record.arms[1].factors.insert("path.up".to_owned(), "1mbit".to_owned());
-    };
-    let another_line = |record: &mut RunRecord| {
-        record.arms[0].factors = [("path.up".to_owned(), "9mbit".to_owned())].into();
-        record.arms[1].factors = [("path.up".to_owned(), "1mbit".to_owned())].into();
-    };
-    let unknown = |record: &mut RunRecord| {
-        record.arms.iter_mut().for_each(|arm| arm.factors.clear());
-    };
-    let changes: [&dyn Fn(&mut RunRecord); 3] = [&two_things, &another_line, &unknown];
-    for change in changes {
-        let lines = summary_lines(&[changed(World::Sim, change)]);
-        assert!(
-            lines[0].starts_with("The working latency of the 2 arms lies between"),
-            "{lines:?}"
-        );
-        assert!(!lines.iter().any(|line| line.contains("lower")), "{lines:?}");
-    }
-}
-
-#[test]
 fn a_measured_line_is_not_compared_with_itself() {
     let steps = |record: &mut RunRecord| {
         record.arms.iter_mut().for_each(|arm| arm.factors.clear());

@@ -39,8 +39,8 @@ fn repeats_of_one_and_the_same_trial_are_no_evidence() {
     assert!(certainty(&differing).contains("(95 % interval)"), "the premise");
     assert_eq!(
         certainty(&same),
-        "The 6 trials of buffer-control are one and the same, because nothing in them is random, \
-         and do not say how sure that is; a start_jitter of its flows makes trials differ."
+        "All 6 trials of buffer-control are identical, because nothing in them is random, so they \
+         do not show how sure that is. Add start_jitter to a flow to get intervals."
     );
     let page = |run: RunData| render(&[run]).expect("a page");
     let compared = |page: &str| -> String {
