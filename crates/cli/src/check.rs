@@ -1,4 +1,4 @@
-//! `underload check`: all that is wrong with scenario files, before anything runs.
+//! `underload check`: every error of scenario files, before anything runs.
 
 use std::io::Write as _;
 
@@ -171,7 +171,11 @@ impl Checked {
             format!("a sweep of {}, ", count(cells as usize, "cell"))
         });
         let (arms, trials) = (count(self.arms, "arm"), count(self.trials, "trial"));
-        format!("{}: right: {of}{arms}, {trials}; {}", self.file, self.worlds.join(", "))
+        let worlds = match self.worlds.as_slice() {
+            ["sim"] => "simulator only".to_owned(),
+            worlds => worlds.join(", "),
+        };
+        format!("{}: OK ({of}{arms}, {trials}; {worlds})", self.file)
     }
 }
 

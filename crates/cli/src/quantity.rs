@@ -8,7 +8,7 @@ use underload_aqm::config::{Kind, Value};
 pub fn duration(text: &str) -> Result<Duration, String> {
     match Kind::Span.read(text) {
         Some(Value::Span(span)) => Ok(Duration::from_nanos(span.as_nanos())),
-        _ => Err("expected a time with a unit (us, ms, s, min, h, d), such as 5s".to_owned()),
+        _ => Err(Kind::Span.refusal(text)),
     }
 }
 
@@ -16,7 +16,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn rate(text: &str) -> Result<u64, String> {
     match Kind::Rate.read(text) {
         Some(Value::Rate(rate)) if rate.bits_per_second() > 0 => Ok(rate.bits_per_second()),
-        _ => Err(format!("expected {}, above 0", Kind::Rate.expectation())),
+        Some(_) => Err("expected more than 0".to_owned()),
+        None => Err(Kind::Rate.refusal(text)),
     }
 }
 
@@ -30,7 +31,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     let (text, scale) = large.unwrap_or((text.to_owned(), 1));
     match Kind::Bytes.read(&text) {
         Some(Value::Bytes(bytes)) => Ok(bytes.saturating_mul(scale)),
-        _ => Err(format!("expected {}, or GB and GiB", Kind::Bytes.expectation())),
+        _ => Err(format!("{}, or GB and GiB", Kind::Bytes.refusal(&text))),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let all: Vec<_> = queues.chain(links).collect();
     let mut chosen = all.clone();
     if let Some(name) = &arguments.name {
-        chosen.retain(|(_, definition)| definition.name == name);
+        chosen.retain(|(_, definition)| definition.is_called(name));
         if chosen.is_empty() {
             let known: Vec<_> = all.iter().map(|(_, definition)| definition.name).collect();
             let meant = closest(name, known.iter().copied());
@@ -62,6 +62,9 @@ const EXAMPLE: &str = "codel:profile=linux,target=5ms,ecn=on";
 
 fn print(out: &mut impl Write, what: &str, definition: &Definition) -> io::Result<()> {
     writeln!(out, "{} ({what}): {}", definition.name, definition.summary)?;
+    if !definition.aliases.is_empty() {
+        writeln!(out, "  also called: {}", definition.aliases.join(", "))?;
+    }
     writeln!(out, "  source: {}", definition.source)?;
     for (index, profile) in definition.profiles.iter().enumerate() {
         let default = if index == 0 { " (default)" } else { "" };
@@ -148,6 +151,7 @@ fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
 struct Entry {
     kind: &'static str,
     name: &'static str,
+    aliases: &'static [&'static str],
     summary: &'static str,
     source: &'static str,
     profiles: Vec<ProfileEntry>,
@@ -166,6 +170,7 @@ impl Entry {
         Self {
             kind,
             name: definition.name,
+            aliases: definition.aliases,
             summary: definition.summary,
             source: definition.source,
             profiles: profiles

@@ -84,6 +84,7 @@ fn queues_and_links() -> String {
     let mut text = format!(
         "# Queues and links\n\n{NOTE}\nWhat a SPEC can say, `NAME[:key=value[,key=value...]]`, for \
          example `codel:profile=linux,target=5ms,ecn=on`; `underload queues NAME` prints the same. \
+         Names may be written as other programs write them: `fq_codel` is `fq-codel`. \
          Where each algorithm comes from and how it was checked is on its own page, see \
          [the list](../README.md#queues).\n"
     );
@@ -101,8 +102,11 @@ fn queues_and_links() -> String {
 }
 
 fn describe(text: &mut String, definition: &Definition) {
-    let Definition { name, summary, source, profiles, .. } = definition;
+    let Definition { name, aliases, summary, source, profiles, .. } = definition;
     let _ = writeln!(text, "\n### `{name}`\n\n{}. Source: {}.", cell(summary), cell(source));
+    if !aliases.is_empty() {
+        let _ = writeln!(text, "Also called: `{}`.", aliases.join("`, `"));
+    }
     if !profiles.is_empty() {
         let _ = writeln!(text, "\n| profile | follows |\n|---|---|");
     }

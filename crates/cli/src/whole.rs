@@ -25,7 +25,7 @@ pub enum Command {
     Sweep(sweep::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
-    /// Tells all that is wrong with scenario files, each mistake with its line.
+    /// Checks scenario files; lists every error with its line.
     Check(check::Arguments),
     /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
     Figures(figures::Arguments),

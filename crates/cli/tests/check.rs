@@ -66,6 +66,118 @@ fn all_mistakes_of_a_file_are_told_at_once_with_their_lines() {
     assert_eq!((&json[1]["errors"], &json[1]["arms"]), (&serde_json::json!([]), &4.into()));
 }
 
+/// Mistakes of every kind: keys, shapes, values, what is missing, names of arms, flows and metrics.
+const MANY: &str = r#"title = 7
+[path]
+up = "10mbit"
+rtt = "17"
+overhead = 14
+[phases]
+laod = "7s"
+[[flow]]
+kind = "tcp"
+congestion_control = "cubic"
+intervall = "1s"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+[[flow]]
+kind = "prob"
+interval = "10"
+[[flow]]
+name = "call"
+direction = "up"
+[[arm]]
+name = "today"
+path.up_queue = "codel:targt=5ms,interval=1"
+[[arm]]
+name = "sqm"
+flow.bulkk.count = 2
+path.up_queue = "cake"
+[[arm]]
+name = "sqm"
+pth.up_queue = "pie"
+[[arm]]
+path.up_queue = "fq_codel"
+[headline]
+baseline = "todday"
+[[published]]
+metric = "load.rtt.p99"
+arm = "nobody"
+low = 1
+unit = "ms"
+source = "s"
+[[published]]
+metric = "lod.rtt.p99"
+arm = "sqm"
+low = 1
+unit = "ms"
+source = "s"
+[[plot]]
+kind = "bars"
+metric = "goodput.up"
+"#;
+
+#[test]
+fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("my.toml"), MANY).expect("a file");
+    let told = errors(&underload(&["check", "my.toml"], folder.path()));
+    let expected = [
+        "my.toml:1:9: title: expected a text in quotes",
+        "my.toml:4:7: path.rtt: `17` has no unit; expected a time such as 5ms",
+        "my.toml:5:12: path.overhead: `14` has no unit; expected a size such as 256KiB",
+        "my.toml:7:1: phases.laod: unknown key",
+        "my.toml:11:1: flow.tcp.intervall: unknown key",
+        "my.toml:16:8: flow.prob.kind: `prob` is no kind of flow",
+        "my.toml:17:12: flow.prob.interval: `10` has no unit; expected a time such as 5ms",
+        "my.toml:18:1: flow[3]: `kind` is missing",
+        "my.toml:23:17: path.up_queue: `codel` has no parameter `targt`; did you mean `target`?",
+        "my.toml:23:17: path.up_queue: `codel`: `interval=1`: expected a time such as 5ms",
+        "my.toml:26:20: flow.bulkk.count: no flow is named `bulkk`",
+        "my.toml:28:1: arm[2]: a second one is named `sqm`; names must differ",
+        "my.toml:30:1: arm[2].pth: unknown key to override; expected path.KEY",
+        "my.toml:31:1: arm[3].name: is missing",
+        "my.toml:34:12: headline.baseline: no arm is named `todday`; expected today or sqm; did",
+        "my.toml:37:7: published[0].arm: no arm is named `nobody`; expected today or sqm\n",
+        "my.toml:42:10: published[1].metric: `lod.rtt.p99` is no metric",
+        "my.toml:47:1: plot[0].title: is missing",
+        "my.toml:47:1: plot[0].arms: is missing",
+    ];
+    for expected in expected {
+        assert!(told.contains(&format!("error: {expected}")), "{expected}\nis not in\n{told}");
+    }
+    assert_eq!(told.matches("error: my.toml:").count(), expected.len(), "no others:\n{told}");
+}
+
+#[test]
+fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let right = "[path]\nup = \"10mbit\"\nup_queue = \"codel\"\n[phases]\nload = \"7s\"\n\
+                 [[flow]]\nkind = \"probe\"\ninterval = \"10ms\"\n";
+    for (from, to, told) in [
+        ("\"codel\"", "\"codel:targt=5ms\"", "`codel` has no parameter `targt`"),
+        ("[path]", "[headline]\nmetric = \"\"\n[path]", "headline.metric: expected a metric"),
+        ("[path]", "[headline]\nbaseline = \"today\"\n[path]", "no arm is named `today`"),
+        ("load = \"7s\"", "", "phases.load: is missing"),
+        ("[phases]\nload = \"7s\"\n", "", "phases.load: is missing"),
+        ("up = \"10mbit\"\n", "", "path.up: expected a link in at least one direction"),
+        ("up_queue = \"codel\"\n", "", "path.up_queue: is missing"),
+        ("kind = \"probe\"", "kind = \"prob\"", "`prob` is no kind of flow"),
+        ("interval = \"10ms\"\n", "", "flow.probe.interval: is missing"),
+        ("[[flow]]", "[flow]", "flow: expected tables: [[flow]]"),
+    ] {
+        std::fs::write(folder.path().join("my.toml"), right.replace(from, to)).expect("a file");
+        let all = errors(&underload(&["check", "my.toml"], folder.path()));
+        assert!(all.contains(told), "{told}\nis not in\n{all}");
+        assert_eq!(all.matches("error: my.toml").count(), 1, "{all}");
+    }
+    let text = right.replace("up = \"10mbit\"", "up = 10 mbit").replace("\"7s\"", "7");
+    std::fs::write(folder.path().join("my.toml"), text).expect("a file");
+    let all = errors(&underload(&["check", "my.toml"], folder.path()));
+    assert!(all.contains("more mistakes may follow"), "{all}");
+}
+
 #[test]
 fn a_file_that_is_no_toml_and_one_that_is_right() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -77,7 +189,7 @@ fn a_file_that_is_no_toml_and_one_that_is_right() {
     let output = underload(&["check", "comcast/upstream"], folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(text.starts_with("comcast/upstream: right: 4 arms, "), "{text}");
+    assert!(text.starts_with("comcast/upstream: OK (4 arms, "), "{text}");
 }
 
 #[test]

@@ -55,6 +55,73 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A home line without arms.
+const HOME: &str = r#"
+repeats = 5
+[path]
+up = "10mbit"
+up_queue = "fifo:limit=256KiB"
+down = "40mbit"
+down_queue = "fifo:limit=512KiB"
+rtt = "20ms"
+[phases]
+ramp = "3s"
+load = "6s"
+[[flow]]
+name = "backup"
+kind = "tcp"
+direction = "up"
+congestion_control = "cubic"
+start_jitter = "1s"
+[[flow]]
+kind = "probe"
+interval = "10ms"
+"#;
+
+/// What a run of a scenario says after its table.
+fn said(text: &str) -> String {
+    let folder = folder();
+    std::fs::write(folder.path().join("my.toml"), text).expect("a file");
+    let output = underload(&["run", "my.toml", "--world", "sim", "--out", "run"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn the_most_ordinary_questions_get_an_answer() {
+    let sqm = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\npath.down_queue = \"cake\"\n";
+    let today = "[[arm]]\nname = \"today\"\n";
+    let answer = "With sqm (both queues cake instead of fifo) the working latency is ";
+    for (arms, headline) in
+        [([today, sqm], ""), ([sqm, today], "[headline]\nbaseline = \"today\"\n")]
+    {
+        let said = said(&format!("{HOME}{}{headline}", arms.concat()));
+        assert!(said.contains(answer) && said.contains(" ms with today, "), "{said}");
+        assert!(said.contains(" times lower") && said.contains("(95 % interval)"), "{said}");
+    }
+    let mesh = HOME.replace(
+        "up = \"10mbit\"\nup_queue = \"fifo:limit=256KiB\"\ndown = \"40mbit\"\n\
+         down_queue = \"fifo:limit=512KiB\"\nrtt = \"20ms\"\n",
+        "rtt = \"20ms\"\n[[path.hop]]\nname = \"mesh\"\nup = \"10mbit\"\ndown = \"40mbit\"\n\
+         up_queue = \"fifo:limit=256KiB\"\ndown_queue = \"fifo:limit=512KiB\"\n",
+    );
+    let said = said(&format!("{mesh}{today}{}", sqm.replace("path.", "path.hop.mesh.")));
+    assert!(said.contains("With sqm (both queues at mesh cake instead of fifo) the"), "{said}");
+}
+
+#[test]
+fn a_video_call_beside_an_upload_suffers_where_the_upload_goes() {
+    let call = "[[flow]]\nname = \"call\"\nkind = \"interactive-video\"\n";
+    let arms = "[[arm]]\nname = \"today\"\n[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n";
+    let said = said(&format!("{HOME}{call}{arms}"));
+    let line = |flow: &str| {
+        let start = format!("{flow}: glass to glass");
+        said.lines().find(|line| line.trim_start().starts_with(&start)).unwrap_or_default()
+    };
+    assert!(line("call-up").contains(" ms with today, "), "{said}");
+    assert!(line("call-down").contains("glass to glass"), "{said}");
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder for the test")
 }
@@ -187,7 +254,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         (&["run", "trace.toml"], "missing.trace"),
         (&["run", "control.toml", "--world", "sim"], "no_such_control"),
         (&["run", "comcast/upstream", "--arm", "pie"], "no arm is named `pie`; expected buffer"),
-        (&["run", "comcast/upstream", "--set", "path.up=1mbps"], "--set path.up"),
+        (&["run", "comcast/upstream", "--set", "path.up=1MBps"], "--set path.up"),
         (&["report", "nowhere"], "nowhere"),
     ];
     for (arguments, expected) in cases {

@@ -293,10 +293,10 @@ fn a_plan_beyond_its_budget_fails_and_a_wrong_one_is_bad_input() {
     let (status, load, errors) = check(&format!("until = \"2020-01-01\"\n{plan}"));
     assert!(status == Some(1) && load.contains("1.43 GB"), "{load}");
     assert!(errors.contains("the plan's last day is over"), "{errors}");
-    let (status, _, errors) = check(&plan.replace("35mbit", "35mbps"));
+    let (status, _, errors) = check(&plan.replace("35mbit", "35MBps"));
     assert_eq!(status, Some(2));
     let line = plan.lines().position(|line| line.contains("35mbit")).unwrap() + 1;
-    let told = format!("plan.toml: line {line}: `35mbps`: expected a rate");
+    let told = format!("plan.toml: line {line}: `35MBps`: expected a rate");
     assert!(errors.contains(&told), "{errors}");
     for wrong in ["nothing", "nothing.toml", "/dev/zero", "."] {
         let (status, out, errors) = outcome(&["fleet", "plan", "check", wrong], folder.path());

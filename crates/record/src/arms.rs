@@ -2,6 +2,7 @@
 
 use crate::fold::{ArmFold, Conclusion, ShareWithin};
 use crate::link::merge_sanction;
+use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
     ArmBottleneck, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, LatencyMeasure,
     Phase, Quantile, RunRecord, Sanction, TrialRecord,
@@ -29,6 +30,34 @@ pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
         .or_else(|| share_of_trials(summary, &run.trials, name))
         .or_else(|| ratio_of_flows(summary, &run.trials, name))
         .or_else(|| run.study.as_ref()?.cut(arm, name))
+}
+
+/// What is wrong with the name of a metric of an arm; `None` where it is one, measured or not.
+pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> {
+    let is_of_study = run.study.is_some() && name.starts_with("cut");
+    if metric_unit(name).is_some() || Ratio::named(name).is_some() || is_of_study {
+        return None;
+    }
+    let mut known: Vec<String> = metric_names().into_iter().map(|(name, _)| name).collect();
+    for summary in run.summaries.iter().filter(|summary| summary.arm == arm) {
+        for latency in summary.latencies.iter().map(|latency| &latency.probe) {
+            known.extend(latency_names().into_iter().map(|(name, _)| format!("{latency}/{name}")));
+        }
+        let own = summary.metrics.iter().map(|metric| format!("{}/{}", metric.flow, metric.name));
+        known.extend(own);
+    }
+    for flow in valid_trials(&run.trials, arm).flat_map(|trial| &trial.flows) {
+        known.extend(flow.metrics.iter().map(|metric| format!("{}/{}", flow.name, metric.name)));
+    }
+    if known.iter().any(|known| known == name) {
+        return None;
+    }
+    let meant = closest_metric(name, known.iter().map(String::as_str));
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}"));
+    Some(format!(
+        "no metric `{name}`; expected one such as load.rtt.p99, load.sojourn.up.p99, goodput.up or \
+         FLOW/METRIC{meant}"
+    ))
 }
 
 /// A metric of each valid trial of an arm, as if it were the only one.

@@ -31,8 +31,8 @@ mod study;
 mod summarise;
 mod throughput;
 
-pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial};
+pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial, unknown_metric};
 pub use fold::Conclusion;
-pub use metric_names::{latency_names, metric_names, metric_unit};
+pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 pub use study::{DAY, LINE};
 pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};

@@ -2,6 +2,8 @@
 //! [`crate::metric_of`] knows, so that a name that is none is refused before a run and not told
 //! after it as a number that was not measured.
 
+use underload_aqm::config::closest;
+
 use crate::fold::ShareWithin;
 use crate::schema::{Phase, Quantile};
 
@@ -52,9 +54,42 @@ pub fn metric_unit(name: &str) -> Option<&'static str> {
     known.map(|(_, unit)| unit).or_else(|| ShareWithin::named(name).map(|_| "%"))
 }
 
+/// The metric of `known` that `name` was probably meant to be: one that ends in it, of the load
+/// first, or else the nearest by its letters.
+pub fn closest_metric<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let is_part = |known: &&str| {
+        let rest = known.strip_suffix(name);
+        rest.is_some_and(|rest| rest.ends_with(['.', '/']))
+            || known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let parts = || known.clone().filter(is_part).filter(|_| !name.is_empty());
+    let of_load = parts().find(|known| known.starts_with("load.rtt."));
+    of_load.or_else(|| parts().next()).or_else(|| closest(name, known))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_name_is_recognised() {
+        let names = metric_names();
+        let known = names.iter().map(|(name, _)| name.as_str()).chain(["call/mos"]);
+        for (name, meant) in [
+            ("p99", Some("load.rtt.p99")),
+            ("rtt.p50", Some("load.rtt.p50")),
+            ("load.rtt", Some("load.rtt.p50")),
+            ("goodput", Some("goodput.up")),
+            ("mos", Some("call/mos")),
+            ("lod.rtt.p99", Some("load.rtt.p99")),
+            ("", None),
+        ] {
+            assert_eq!(closest_metric(name, known.clone()), meant, "{name}");
+        }
+    }
 
     #[test]
     fn names_have_units() {

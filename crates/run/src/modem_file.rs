@@ -5,7 +5,7 @@
 //! without it. A parameter that the SPEC gives itself wins over the file.
 
 use underload_aqm::config::{ConfigError, LinkFacts, Spec};
-use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
+use underload_aqm::registry::{LinkSetup, LoadFile, QueueEntry, QueueSetup};
 use underload_docsis::Config;
 use underload_docsis::aggregate::{LowLatencyUpstream, Member};
 use underload_docsis::modem::Modem;
@@ -19,7 +19,11 @@ pub fn queue(
     link: &LinkFacts,
     load: &mut LoadFile<'_>,
 ) -> Result<QueueSetup, ConfigError> {
-    QueueSetup::from_spec(&expand(spec, "docsis-lld", load, queue_items)?, link)
+    let mut spec = spec.clone();
+    if let Some(known) = QueueEntry::find(&spec.name) {
+        known.definition.name.clone_into(&mut spec.name);
+    }
+    QueueSetup::from_spec(&expand(&spec, "docsis-lld", load, queue_items)?, link)
 }
 
 /// Understands a link's SPEC; a trace or configuration file that it names comes from `load`.
@@ -225,6 +229,7 @@ mod tests {
     #[test]
     fn errors_name_the_file_and_what_would_be_accepted() {
         for (queue, expected) in [
+            ("docsis_lld:config=none.bin", "`docsis-lld`: in `config`: none.bin: not there"),
             ("docsis-lld:config=none.bin", "`docsis-lld`: in `config`: none.bin: not there"),
             ("docsis-lld:config=short.bin", "in `config`: short.bin: "),
             ("docsis-lld:config=plain.bin", "no upstream aggregate (70) has low latency"),

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use crate::config::Kind;
+
 /// Why a SPEC was refused. Its text names the place and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,6 +65,13 @@ pub enum ConfigError {
         /// The values that are accepted.
         expected: String,
     },
+    /// A text that stands alone cannot be read as a quantity.
+    BadQuantity {
+        /// The quantity.
+        kind: Kind,
+        /// The text as written.
+        text: String,
+    },
     /// A value can be read, but makes no sense.
     OutOfRange {
         /// The discipline or link.
@@ -105,6 +114,7 @@ impl fmt::Display for ConfigError {
             | Self::OutOfRange { name, key, value, expected } => {
                 write!(f, "`{name}`: `{key}={value}`: expected {expected}")
             }
+            Self::BadQuantity { kind, text } => f.write_str(&kind.refusal(text)),
             Self::Inside { name, key, problem } => write!(f, "`{name}`: in `{key}`: {problem}"),
         }
     }

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
+use crate::config::spec::shorten;
 use crate::config::{Spec, rules};
 use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
@@ -51,9 +52,9 @@ impl Kind {
     /// What a user may write, for help and errors.
     pub const fn expectation(self) -> &'static str {
         match self {
-            Self::Span => "a time with a unit (ns, us, ms, s, min, h), such as 5ms",
-            Self::Rate => "a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit",
-            Self::Bytes => "a size with a unit (B, kB, KiB, MB, MiB), such as 256KiB",
+            Self::Span => "a time such as 5ms (ns, us, ms, s, min, h)",
+            Self::Rate => "a rate such as 20mbit (bit, kbit, mbit, gbit)",
+            Self::Bytes => "a size such as 256KiB (B, kB, KiB, MB, MiB)",
             Self::Packets => "a number of packets with the unit p, such as 1000p",
             Self::Limit => "a number of packets (1000p) or of bytes (256KiB)",
             Self::BytesOrSpan => "a size (256KiB), or a time at the link's rate (250ms)",
@@ -70,6 +71,14 @@ impl Kind {
             Self::Queue => "a queue in brackets, such as [codel:target=5ms]",
             Self::Rules => rules::EXPECTED,
         }
+    }
+
+    /// What is wrong with a text that is no value of this kind, and what is accepted.
+    pub fn refusal(self, text: &str) -> String {
+        let (has_units, text) = (!matches!(self.unit(), "count" | "number"), shorten(text));
+        let is_number = scaled(&text, 1).is_some();
+        let what = if has_units && is_number { " has no unit;" } else { ":" };
+        format!("`{text}`{what} expected {}", self.expectation())
     }
 
     /// The name of the unit family, for tables.
@@ -276,13 +285,12 @@ fn span(text: &str) -> Option<Span> {
     with_unit(text, &units).map(Span::from_nanos)
 }
 
-/// In bit/s, which `10Mb/s` says too; `10MB/s` and `10mbps` (of `tc`) may be meant in bytes.
+/// In bit/s, as `10Mb/s` and `10Mbps` too (`tc` alone means bytes by its `mbps`); `10MB/s` and
+/// `10MBps` are bytes, and refused.
 fn rate(text: &str) -> Option<Rate> {
     let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
-    let (amount, per_second) = match text.strip_suffix("/s") {
-        Some(amount) => (amount, true),
-        None => (text, false),
-    };
+    let amount = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps"));
+    let (amount, per_second) = (amount.unwrap_or(text), amount.is_some());
     let short = [("b", 1), ("kb", 1_000), ("mb", 1_000_000), ("gb", 1_000_000_000)];
     let is_short = per_second && amount.ends_with('b');
     let read = with_unit(amount, &units).or_else(|| with_unit(amount, &short).filter(|_| is_short));
@@ -342,11 +350,23 @@ mod tests {
         assert_eq!((span("ms"), span("5 m s"), span("99999999999d")), (None, None, None));
         assert_eq!(span("-5ms"), None);
         assert_eq!(rate("0.6mbit"), Some(Rate::from_bits_per_second(600_000)));
-        for same in ["10mbit", "10Mbit", "10 mbit", "10 Mbit/s", "10Mb/s", "10 mb/s", "10000kbit"] {
+        for same in [
+            "10mbit",
+            "10Mbit",
+            "10 mbit",
+            "10 Mbit/s",
+            "10Mb/s",
+            "10 mb/s",
+            "10000kbit",
+            "10mbps",
+            "10Mbps",
+            "10 Mbps",
+            "10000kbps",
+        ] {
             assert_eq!(rate(same), Some(Rate::from_megabits_per_second(10)), "{same}");
         }
         // Bytes could be meant, or nothing.
-        for unclear in ["20mbps", "20MB/s", "20mb", "20M", "20/s", "mbit", "20 mbit /s "] {
+        for unclear in ["20MBps", "20MB/s", "20mb", "20M", "20/s", "20ps", "mbit", "20 mbit /s "] {
             assert_eq!(rate(unclear), None, "{unclear}");
         }
         for same in ["256KiB", "256kib", "256 KiB", "256KIB", "262144B"] {
@@ -368,6 +388,20 @@ mod tests {
         assert_eq!(scaled("99999999999999999999", 1), None);
         assert_eq!(scaled(".", 1), None);
         assert_eq!(scaled("1.", 1), None);
+    }
+
+    #[test]
+    fn a_number_without_its_unit_is_told_so() {
+        for (kind, text, told) in [
+            (Kind::Rate, "20", "`20` has no unit; expected a rate such as 20mbit (bit, "),
+            (Kind::Span, "1.5", "`1.5` has no unit; expected a time such as 5ms (ns, "),
+            (Kind::Bytes, "64", "`64` has no unit; expected a size such as 256KiB (B, "),
+            (Kind::Span, "soon", "`soon`: expected a time such as 5ms (ns, "),
+            (Kind::Count, "-1", "`-1`: expected a whole number"),
+        ] {
+            let refusal = kind.refusal(text);
+            assert!(refusal.starts_with(told), "{refusal}");
+        }
     }
 
     #[test]

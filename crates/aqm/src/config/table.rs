@@ -50,6 +50,8 @@ pub struct Param {
 pub struct Definition {
     /// Name of the discipline or link in a SPEC.
     pub name: &'static str,
+    /// Other names of it, as other programs write them, in small letters with hyphens.
+    pub aliases: &'static [&'static str],
     /// Summary in one line.
     pub summary: &'static str,
     /// RFC, paper or program that defines it.
@@ -81,6 +83,7 @@ impl Definition {
     /// No name and nothing else: what a definition leaves out is as here.
     pub const BARE: Self = Self {
         name: "",
+        aliases: &[],
         summary: "",
         source: "",
         profiles: &[],
@@ -90,6 +93,14 @@ impl Definition {
         free_key: None,
         profile_key: None,
     };
+
+    /// Whether a SPEC may call it so: by its name, or as other programs write it. `fq_codel`,
+    /// `FQ-CoDel` and ns-3's `FqCoDelQueueDisc` are `fq-codel`.
+    pub fn is_called(&self, name: &str) -> bool {
+        let plain = name.to_ascii_lowercase().replace('_', "-");
+        let plain = plain.strip_suffix("queuedisc").unwrap_or(&plain);
+        self.name == name || self.name == plain || self.aliases.contains(&plain)
+    }
 
     /// All parameters, the definition's own first.
     pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {

@@ -24,6 +24,7 @@ pub(crate) const LIMIT: Key<PacketsOrBytes> =
 /// Tail-drop.
 pub(crate) const TAIL_DROP: Definition = Definition {
     name: "fifo",
+    aliases: &["pfifo", "bfifo", "droptail", "drop-tail", "taildrop", "tail-drop"],
     summary: "first in, first out; refuses arrivals when full (tail-drop)",
     source: "Linux sch_fifo",
     params: &[LIMIT.param()],
@@ -33,6 +34,7 @@ pub(crate) const TAIL_DROP: Definition = Definition {
 /// Head-drop.
 pub(crate) const HEAD_DROP: Definition = Definition {
     name: "head-drop",
+    aliases: &["pfifo-head-drop", "drophead", "drop-head", "headdrop"],
     summary: "first in, first out; drops the oldest when full",
     source: "Mahimahi drophead, Linux pfifo_head_drop",
     params: &[LIMIT.param()],

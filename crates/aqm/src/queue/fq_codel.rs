@@ -93,6 +93,7 @@ const DROP_BATCH: Key<Packets> =
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "fq-codel",
+    aliases: &["fqcodel"],
     summary: "FQ-CoDel: a queue and a CoDel per flow, new flows first",
     source: "RFC 8290, defaults of Linux sch_fq_codel",
     profiles: &[

@@ -86,6 +86,7 @@ const ECN_PROB: Key<Probability> =
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "fq-pie",
+    aliases: &["fqpie"],
     summary: "FQ-PIE: a queue and a PIE per flow, new flows first",
     source: "Linux sch_fq_pie, tc-fq_pie(8), RFC 8033",
     profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }],

@@ -106,12 +106,7 @@ impl LinkSetup {
             return Self::bare_rate(spec);
         }
         if spec.name.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(ConfigError::BadValue {
-                name: "rate".to_string(),
-                key: "rate".to_string(),
-                value: spec.name.clone(),
-                expected: Kind::Rate.expectation().to_string(),
-            });
+            return Err(ConfigError::BadQuantity { kind: Kind::Rate, text: spec.name.clone() });
         }
         let entry = LINKS.iter().find(|entry| entry.definition.name == spec.name);
         let names = LINKS.iter().map(|entry| entry.definition.name);
@@ -224,11 +219,12 @@ mod tests {
         for (text, expected) in [
             ("0mbit", "`rate`: `rate=0mbit`: expected 1bit to 400gbit"),
             ("20mbit:dellay=1ms", "did you mean `delay`?"),
-            ("20mbit:delay=1", "expected a time with a unit (ns, us, ms, s, min, h), such as 5ms"),
+            ("20mbit:delay=1", "expected a time such as 5ms (ns, us, ms, s, min, h)"),
             ("20mbit:delay=1ms,delay=2ms", "`delay` is given twice"),
-            ("20mbits", "expected a rate with a unit (bit, kbit, mbit, gbit), such as 20mbit"),
+            ("20mbits", "`20mbits`: expected a rate such as 20mbit (bit, kbit, mbit, gbit)"),
+            ("20", "`20` has no unit; expected a rate such as 20mbit"),
             ("mbit", "there is no link `mbit`"),
-            ("rate", "`rate` needs `rate=`: a rate with a unit"),
+            ("rate", "`rate` needs `rate=`: a rate such as 20mbit"),
         ] {
             let error = LinkSetup::parse(text).expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
@@ -273,7 +269,7 @@ mod tests {
             ("steps", "`steps`: in `TIME=RATE`: a schedule needs at least one step"),
             ("steps:0s=6mbit,10s=0bit", "a rate of zero must not last for ever"),
             ("steps:0s=6mbit,10=1mbit", "`steps` has no parameter `10`"),
-            ("steps:0s=6mbit,10s=1", "`10s=1`: expected a rate with a unit"),
+            ("steps:0s=6mbit,10s=1", "`10s=1`: expected a rate such as 20mbit"),
             ("steps:0s=6mbit,5s=1mbit,repeat=5s", "in `repeat`: `repeat` must be later"),
             ("docsis:rate=10mbit,peak=9mbit", "`peak=9mbit`: expected at least the sustained rate"),
             ("cellular:preset=lte", "expected lte-driving, lte-stationary"),

@@ -66,6 +66,51 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_known_by_the_names_that_other_programs_give_it() {
+        let label = |text: &str| {
+            let link = LinkFacts::of_rate(Rate::from_megabits_per_second(10));
+            QueueSetup::parse(text, &link).map(|setup| setup.label.to_string())
+        };
+        for (name, canonical) in [
+            // tc, OpenWrt and flent.
+            ("pfifo", "fifo"),
+            ("bfifo", "fifo"),
+            ("pfifo_head_drop", "head-drop"),
+            ("fq_codel", "fq-codel"),
+            ("fq_pie", "fq-pie"),
+            ("dual_pi2", "dualpi2"),
+            // Mahimahi.
+            ("droptail", "fifo"),
+            ("drophead", "head-drop"),
+            // ns-3.
+            ("FqCoDelQueueDisc", "fq-codel"),
+            ("PieQueueDisc", "pie"),
+            ("FqPieQueueDisc", "fq-pie"),
+            ("FifoQueueDisc", "fifo"),
+            // In prose.
+            ("CAKE", "cake"),
+            ("FQ-CoDel", "fq-codel"),
+            ("docsis_pie", "docsis-pie"),
+        ] {
+            assert_eq!(label(name), label(canonical), "{name}");
+            assert!(label(name).is_ok_and(|label| label.starts_with(canonical)), "{name}");
+        }
+        assert_eq!(label("fq_codel:flows=64"), label("fq-codel:flows=64"));
+        assert_eq!(label("diffserv:low=[fq_codel]"), label("diffserv:low=[fq-codel]"));
+        // Other queues than ours.
+        for other in ["pfifo_fast", "CobaltQueueDisc", "queuedisc", "fq", "sfq"] {
+            assert!(label(other).is_err(), "{other}");
+        }
+        for (index, entry) in QUEUES.iter().enumerate() {
+            let names = [entry.definition.name].into_iter();
+            for name in names.chain(entry.definition.aliases.iter().copied()) {
+                let called = QUEUES.iter().position(|other| other.definition.is_called(name));
+                assert_eq!(called, Some(index), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn every_queue_is_refused_a_key_that_it_does_not_have() {
         for entry in QUEUES {
             let spec = Spec::new(entry.definition.name).with("no-such-key", "1");

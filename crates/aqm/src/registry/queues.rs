@@ -26,6 +26,13 @@ pub struct QueueEntry {
     configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
 }
 
+impl QueueEntry {
+    /// The discipline of that name, however other programs write it.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        QUEUES.iter().find(|entry| entry.definition.is_called(name))
+    }
+}
+
 /// Every discipline, in the order in which `underload queues` lists them.
 pub const QUEUES: &[QueueEntry] = &[
     QueueEntry {
@@ -169,7 +176,7 @@ impl QueueSetup {
     /// # Errors
     /// As [`QueueSetup::parse`].
     pub fn from_spec(spec: &Spec, link: &LinkFacts) -> Result<Self, ConfigError> {
-        let entry = QUEUES.iter().find(|entry| entry.definition.name == spec.name);
+        let entry = QueueEntry::find(&spec.name);
         let names = QUEUES.iter().map(|entry| entry.definition.name);
         let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;
         let values = entry.definition.resolve(spec)?;

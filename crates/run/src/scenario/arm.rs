@@ -98,6 +98,7 @@ pub(super) fn resolve(
     load: &mut LoadFile<'_>,
 ) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
     let (mut arms, mut templates, mut settings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut places = Vec::new();
     for variants in combinations(dimensions) {
         let mut tables = base.clone();
         let name = name(&variants);
@@ -110,6 +111,7 @@ pub(super) fn resolve(
             document.locate(fault, origin)
         })?);
         settings.push(tables.settings());
+        places.push(variants.first().map_or("arm", |variant| variant.place.as_str()));
         if keeps_tables {
             templates.push(tables);
         }
@@ -118,7 +120,8 @@ pub(super) fn resolve(
         arm.factors = factors;
     }
     let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
-    used.and_then(|()| check_different(&arms)).map_err(|fault| document.locate(fault, None))?;
+    used.and_then(|()| check_different(&arms, &places))
+        .map_err(|fault| document.locate(fault, None))?;
     Ok((arms, templates))
 }
 
@@ -189,12 +192,12 @@ fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
 }
 
 /// Two arms that are the same compare nothing.
-fn check_different(arms: &[Arm]) -> Result<(), Fault> {
+fn check_different(arms: &[Arm], places: &[&str]) -> Result<(), Fault> {
     let mut seen: BTreeMap<&str, &Arm> = BTreeMap::new();
-    for arm in arms {
+    for (arm, place) in arms.iter().zip(places) {
         if let Some(twin) = seen.insert(arm.identity(), arm) {
             let problem = format!("`{}` and `{}` are the same", twin.name, arm.name);
-            return Err(Fault::new("arm", problem));
+            return Err(Fault::new(*place, problem));
         }
     }
     Ok(())

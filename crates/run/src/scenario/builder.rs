@@ -31,16 +31,18 @@ impl Keys {
         Self::default()
     }
 
-    /// Adds one key and its value.
+    /// Adds one key and its value; the last value of a key holds.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.0.push((key.to_owned(), value.into()));
+        match self.0.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) => *known = value.into(),
+            None => self.0.push((key.to_owned(), value.into())),
+        }
         self
     }
 
-    fn then(mut self, others: Keys) -> Self {
-        self.0.extend(others.0);
-        self
+    fn then(self, others: Keys) -> Self {
+        others.0.into_iter().fold(self, |keys, (key, value)| keys.set(&key, value))
     }
 
     /// As lines of a file.
@@ -178,6 +180,13 @@ impl Builder {
         Scenario::resolve(document, text, options, load)
     }
 
+    /// Everything that is wrong with it, without lines; empty where nothing is. Otherwise as
+    /// [`Builder::finish_with`].
+    pub fn faults(&self, options: &Options, load: &mut LoadFile<'_>) -> Vec<ScenarioError> {
+        let faults = Scenario::faults(&self.text(), &self.name, options, load);
+        faults.into_iter().map(ScenarioError::without_place).collect()
+    }
+
     /// The scenario as the text of a file, which the record of a run keeps.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -278,6 +287,11 @@ mod tests {
         assert!(fault(misspelt).starts_with("two queues: path.up_que: unknown key"));
         let unknown = two_queues().arm("red", Keys::new().set("path.up_queue", "rad"));
         assert!(fault(unknown).contains("path.up_queue"));
+        let misspelt = two_queues().path(Keys::new().set("up_que", "pie").set("rtt", "20"));
+        let all = misspelt.faults(&Options::default(), &mut builtin::load_file);
+        let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
+        assert_eq!(keys, ["path.rtt", "path.up_que"]);
+        assert!(all.iter().all(|fault| fault.line.is_none() && fault.excerpt.is_none()));
         let same = two_queues().arm("pie", Keys::new().set("path.up_queue", "codel"));
         assert!(fault(same).contains("a second one is named `pie`"));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 use toml::{Table, Value};
+use underload_aqm::registry::QueueEntry;
 
 use super::cohort::{Conditions, fill_table};
 use super::error::{Fault, ScenarioError, alternatives, did_you_mean};
@@ -23,7 +24,7 @@ pub(crate) struct Document {
     pub scenario: String,
     pub root: Table,
     text: Arc<str>,
-    places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, Place>,
 }
 
 impl Document {
@@ -51,7 +52,12 @@ impl Document {
         };
         let (spanned, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            return Err(errors.into_iter().take(MAX_SYNTAX_ERRORS).map(syntax).collect());
+            let mut errors: Vec<_> =
+                errors.into_iter().take(MAX_SYNTAX_ERRORS).map(syntax).collect();
+            if let Some(last) = errors.last_mut() {
+                last.problem += "; more mistakes may follow, which show once this is mended";
+            }
+            return Err(errors);
         }
         let places = place_of_keys(spanned.get_ref());
         let root = text.parse::<Table>().map_err(|error| vec![syntax(error)])?;
@@ -108,6 +114,13 @@ pub(super) struct Base {
     origins: BTreeMap<String, String>,
 }
 
+/// A queue's SPEC with the name that we print: `fq-codel` of `fq_codel`.
+fn with_our_name(spec: &str) -> String {
+    let (name, rest) = spec.find(':').map_or((spec, ""), |colon| spec.split_at(colon));
+    let known = QueueEntry::find(name.trim()).map(|entry| entry.definition.name);
+    format!("{}{rest}", known.unwrap_or(name))
+}
+
 /// The origin of what the command line overrides.
 pub(super) const COMMAND_LINE: &str = "--set";
 
@@ -152,12 +165,13 @@ impl Base {
         let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));
         let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
         let tables = own.into_iter().chain(hops).chain(flows);
-        let text = |value: &Value| match value {
+        let text = |key: &str, value: &Value| match value {
+            Value::String(spec) if key.ends_with("_queue") => with_our_name(spec),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         let entries = tables.flat_map(|(section, table)| {
-            table.iter().map(move |(key, value)| (join(&section, key), text(value)))
+            table.iter().map(move |(key, value)| (join(&section, key), text(key, value)))
         });
         entries.collect()
     }
@@ -235,7 +249,8 @@ pub(super) fn overrides(table: &Table) -> Result<Vec<Override>, Fault> {
             "path" | "phases" => 1,
             "flow" => 2,
             _ => {
-                let problem = format!("not a key to override; expected {OVERRIDABLE}");
+                let meant = did_you_mean(section, ["path", "phases", "flow"]);
+                let problem = format!("unknown key to override; expected {OVERRIDABLE}{meant}");
                 return Err(Fault::new(section, problem));
             }
         };

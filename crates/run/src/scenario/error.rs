@@ -77,6 +77,11 @@ impl ScenarioError {
         self
     }
 
+    /// The same of a scenario that no file holds.
+    pub(super) fn without_place(self) -> Self {
+        Self { line: None, excerpt: None, steps: Box::default(), ..self }
+    }
+
     pub(super) fn of(mut self, steps: Vec<Step>) -> Self {
         self.steps = steps.into();
         self
@@ -159,9 +164,13 @@ impl Fault {
     }
 }
 
+/// What a name begins with that [`super::faults`] gives to go on reading: no message has it.
+pub(super) const INVENTED: &str = "%%";
+
 /// `a, b or c`, for messages; of a long list its beginning.
 pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<&str> = words.into_iter().collect();
+    let is_of_file = |word: &&str| !word.contains(INVENTED);
+    let words: Vec<&str> = words.into_iter().filter(is_of_file).collect();
     match words.as_slice() {
         [] => "nothing".to_owned(),
         [only] => (*only).to_owned(),
@@ -171,6 +180,12 @@ pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> Stri
         }
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
+}
+
+/// `no arm is named `x`; expected ...`, with the name that was probably meant.
+pub(crate) fn no_arm(name: &str, known: &[&str]) -> String {
+    let (names, meant) = (known.iter().copied(), did_you_mean(name, known.iter().copied()));
+    format!("no arm is named `{name}`; expected {}{meant}", alternatives(names))
 }
 
 /// A question after a message, where one of the known words is close enough to have been meant.

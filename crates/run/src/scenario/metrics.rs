@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use underload_aqm::config::closest;
 use underload_aqm::rate::Rate;
 use underload_record::schema::FlowDirection;
-use underload_record::{latency_names, metric_names, metric_unit};
+use underload_record::{closest_metric, latency_names, metric_names, metric_unit};
 use underload_sim::flow::{self as sim, UdpConfig, UdpPattern};
 use underload_sim::sprout;
 use underload_sim::tcp::TcpConfig;
@@ -132,7 +132,8 @@ impl Metrics {
             format!(
                 "`{metric}` is no metric; expected one such as load.rtt.p99, \
                  load.sojourn.up.p99, goodput.up or FLOW/METRIC{}",
-                did_you_mean(metric, known)
+                closest_metric(metric, known)
+                    .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
             )
         })
     }

@@ -47,6 +47,7 @@ mod builder;
 pub mod builtin;
 mod cohort;
 pub(crate) mod document;
+mod edit;
 pub(crate) mod error;
 mod faults;
 mod flow;
@@ -79,15 +80,16 @@ pub use arm::Arm;
 pub use builder::{Builder, Keys};
 pub use cohort::{Cohort, Conditions};
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
+pub use flow::simulated_controls;
 pub use flow::{
     Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow,
 };
-pub use path::{Lane, LaneQueue, Path};
+pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
 pub use schema::json_schema;
 
 use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
-use error::{Fault, alternatives, did_you_mean};
+use error::{Fault, alternatives, did_you_mean, no_arm};
 use metrics::Metrics;
 use variants::{Variant, take_dimensions};
 
@@ -240,7 +242,8 @@ impl Scenario {
         let templates = names.zip(templates).collect();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
         let metrics = Metrics::of(&arms, cohort.as_ref(), is_exact);
-        let arms = select(arms, only).map_err(plain)?;
+        let key = if options.arms.is_empty() { "short.arms" } else { "arm" };
+        let arms = select(arms, only, key).map_err(plain)?;
         published::check_metrics(&published, &metrics).map_err(plain)?;
         headline::check_metrics(headline.as_ref(), &metrics).map_err(plain)?;
         plots::check_metrics(&plots, &metrics).map_err(plain)?;
@@ -555,13 +558,11 @@ fn command_line_value(text: &str) -> Value {
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-fn select(arms: Vec<Arm>, only: &[String]) -> Result<Vec<Arm>, Fault> {
+fn select(arms: Vec<Arm>, only: &[String], key: &str) -> Result<Vec<Arm>, Fault> {
     for name in only {
         if !arms.iter().any(|arm| arm.name == *name) {
-            let known = alternatives(arms.iter().map(|arm| arm.name.as_str()));
-            let meant = did_you_mean(name, arms.iter().map(|arm| arm.name.as_str()));
-            let problem = format!("no arm is named `{name}`; expected {known}{meant}");
-            return Err(Fault::new("arm", problem));
+            let known: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+            return Err(Fault::new(key, no_arm(name, &known)));
         }
     }
     let wanted = |arm: &Arm| only.is_empty() || only.contains(&arm.name);
@@ -583,10 +584,8 @@ fn check_published(
         let patterns = expectation.arm_patterns();
         let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
         if let Some(unknown) = patterns.iter().find(unknown) {
-            let known = alternatives(all.iter().map(String::as_str));
-            let meant = did_you_mean(unknown, all.iter().map(String::as_str));
-            let problem = format!("no arm is named `{unknown}`; expected {known}{meant}");
-            return Err(Fault::new(format!("published[{index}].arm"), problem));
+            let known: Vec<&str> = all.iter().map(String::as_str).collect();
+            return Err(Fault::new(format!("published[{index}].arm"), no_arm(unknown, &known)));
         }
     }
     let used = names(used);

@@ -10,7 +10,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::Direction;
 
 use super::error::Fault;
-use super::quantity::{BytesText, SpanText, SpecText};
+use super::quantity::{BytesText, LinkText, QueueText, SpanText};
 use super::section::read_section;
 use super::trace::{self, closed};
 use crate::modem_file;
@@ -130,10 +130,10 @@ const WIDE_QUEUE: &str = "fifo:limit=1000p";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
-    up: Option<SpecText>,
-    down: Option<SpecText>,
-    up_queue: Option<SpecText>,
-    down_queue: Option<SpecText>,
+    up: Option<LinkText>,
+    down: Option<LinkText>,
+    up_queue: Option<QueueText>,
+    down_queue: Option<QueueText>,
     rtt: Option<SpanText>,
     up_delay: Option<SpanText>,
     down_delay: Option<SpanText>,
@@ -146,10 +146,10 @@ struct Keys {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HopKeys {
-    up: Option<SpecText>,
-    up_queue: Option<SpecText>,
-    down: Option<SpecText>,
-    down_queue: Option<SpecText>,
+    up: Option<LinkText>,
+    up_queue: Option<QueueText>,
+    down: Option<LinkText>,
+    down_queue: Option<QueueText>,
 }
 
 impl HopKeys {
@@ -164,6 +164,17 @@ impl HopKeys {
             |direction, link, queue| LaneKeys { direction, link, queue, delay: None, loss: None };
         Ok((lane("up", self.up, self.up_queue), lane("down", self.down, self.down_queue)))
     }
+}
+
+/// What is wrong with the name of a key of `[path]`; `None`: nothing. For whoever writes one key at
+/// a time.
+pub fn check_path_key(key: &str) -> Option<String> {
+    if key == "hop" {
+        return None;
+    }
+    let value = toml::Value::String(String::new());
+    let read = read_section::<Keys>(Table::from_iter([(key.to_owned(), value)]));
+    read.err().map(|fault| fault.problem).filter(|problem| problem.starts_with("unknown key"))
 }
 
 /// The schema of `[path]`.
@@ -181,8 +192,8 @@ type Delay = Option<(&'static str, Span)>;
 /// The keys of one direction.
 struct LaneKeys {
     direction: &'static str,
-    link: Option<SpecText>,
-    queue: Option<SpecText>,
+    link: Option<LinkText>,
+    queue: Option<QueueText>,
     delay: Delay,
     loss: Option<String>,
 }

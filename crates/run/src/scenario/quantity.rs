@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use toml::Value as Toml;
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::rate::Rate;
@@ -20,9 +20,13 @@ pub(crate) struct RateText(pub Rate);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BytesText(pub u64);
 
-/// A SPEC: `"codel:profile=linux"`, or the same keys as a table with `name`.
+/// The SPEC of a queue: `"codel:profile=linux"`, or the same keys as a table with `name`.
 #[derive(Debug, Clone)]
-pub(super) struct SpecText(pub Spec);
+pub(super) struct QueueText(pub Spec);
+
+/// The SPEC of a link: `"20mbit:delay=5ms"`, or the same keys as a table with `name`.
+#[derive(Debug, Clone)]
+pub(super) struct LinkText(pub Spec);
 
 macro_rules! quantity {
     ($text:ident, $kind:ident) => {
@@ -52,30 +56,71 @@ impl Visitor<'_> for Quantity {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        self.0.read(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        self.0.read(text).ok_or_else(|| E::custom(self.0.refusal(text)))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Err(E::custom(self.0.refusal(&number.to_string())))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Err(E::custom(self.0.refusal(&number.to_string())))
     }
 }
 
-impl<'de> Deserialize<'de> for SpecText {
+impl<'de> Deserialize<'de> for QueueText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SpecVisitor)
+        deserializer.deserialize_any(SpecVisitor { is_link: false }).map(Self)
     }
 }
 
-struct SpecVisitor;
+impl<'de> Deserialize<'de> for LinkText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SpecVisitor { is_link: true }).map(Self)
+    }
+}
+
+struct SpecVisitor {
+    is_link: bool,
+}
+
+impl SpecVisitor {
+    const fn expectation(&self) -> &'static str {
+        if self.is_link {
+            "a link in quotes, such as \"20mbit\", or a table with `name`"
+        } else {
+            "a queue in quotes, such as \"codel:profile=linux\", or a table with `name`"
+        }
+    }
+
+    fn refusal<E: Error>(&self, number: &str) -> E {
+        if self.is_link {
+            return E::custom(Kind::Rate.refusal(number));
+        }
+        E::custom(format!("`{number}`: expected {}", self.expectation()))
+    }
+}
 
 impl<'de> Visitor<'de> for SpecVisitor {
-    type Value = SpecText;
+    type Value = Spec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a SPEC in quotes, such as \"codel:profile=linux\", or a table with `name`")
+        f.write_str(self.expectation())
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<SpecText, E> {
-        Spec::parse(text).map(SpecText).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Spec, E> {
+        Spec::parse(text).map_err(E::custom)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SpecText, A::Error> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Spec, E> {
+        Err(self.refusal(&number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Spec, E> {
+        Err(self.refusal(&number.to_string()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Spec, A::Error> {
         let mut name = None;
         let mut items = Vec::new();
         while let Some((key, value)) = map.next_entry::<String, Toml>()? {
@@ -96,6 +141,6 @@ impl<'de> Visitor<'de> for SpecVisitor {
             name.ok_or_else(|| A::Error::custom("a SPEC written as a table needs `name`"))?;
         // Through the text form, so that both forms are checked by one grammar.
         let spec = items.iter().fold(Spec::new(&name), |spec, (key, text)| spec.with(key, text));
-        Spec::parse(&spec.to_string()).map(SpecText).map_err(A::Error::custom)
+        Spec::parse(&spec.to_string()).map_err(A::Error::custom)
     }
 }

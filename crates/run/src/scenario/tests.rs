@@ -438,7 +438,7 @@ const COHORT_FAULTS: &[(&str, &str)] = &[
     ("per = \"repeat\"", "per = \"day\""),
     ("weights = [1, 3]", "weights = [1]"),
     ("weights = [1, 3]", "weight = [1, 3]"),
-    ("\"10mbit\"]", "\"10mbps\"]"),
+    ("\"10mbit\"]", "\"10MBps\"]"),
     ("median = \"17ms\"", "median = \"17\""),
     ("median = \"17ms\"", "median = \"170ms\""),
     ("sigma = 0.3", "sigma = -1.0"),
@@ -481,7 +481,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("up = \"35mbit\"", "up = 35"),
     ("up = \"35mbit\"", "up = \"\""),
     ("up = \"35mbit\"", "up = \"0mbit\""),
-    ("up = \"35mbit\"", "up = \"35mbps\""),
+    ("up = \"35mbit\"", "up = \"35MBps\""),
     ("up = \"35mbit\"", "down = \"35mbit\""),
     ("up = \"35mbit\"\n", ""),
     ("\"fifo:limit=256KiB\"", "\"fifo:limt=250ms\""),
@@ -535,7 +535,7 @@ const FAULTS: &[(&str, &str)] = &[
         "kind = \"probe\"\ninterval = \"10ms\"",
         "kind = \"exec\"\nextra_rtt = \"1ms\"\nclient = [\"true\"]",
     ),
-    ("", "[[arm]]\nname = \"same\""),
+    ("", "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\""),
     ("", "[[arm]]\npath.up = \"1mbit\""),
     ("", "[[arm]]\nname = \"a\"\npath.upp = \"1mbit\""),
     ("", "[[arm]]\nname = \"a\"\npath = \"1mbit\""),
@@ -704,7 +704,62 @@ fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
         )
     };
     let error = parse(&with("nobody", "fifo")).expect_err("there is no such arm");
-    assert!(error.problem.contains("names no arm"), "{error}");
+    assert!(error.problem.starts_with("no arm is named `nobody`"), "{error}");
     assert_eq!(error.key, "headline.arm");
     assert!(error.line.is_some(), "{error}");
+}
+
+#[test]
+fn a_headline_may_name_its_baseline_alone() {
+    let arms = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n[[arm]]\nname = \"today\"\n";
+    let headline = |keys: &str| parse(&format!("{GOOD}{arms}[headline]\n{keys}\n"));
+    let of = |keys: &str| {
+        let headline = headline(keys).expect(keys).headline.expect(keys);
+        [headline.metric, headline.says, headline.arm, headline.baseline].join("|")
+    };
+    assert_eq!(of("baseline = \"today\""), "|||today");
+    let latency = "load.rtt.p99|working latency|sqm|today";
+    assert_eq!(of("baseline = \"today\"\narm = \"sqm\""), latency);
+    assert_eq!(of("metric = \"goodput.up\"\narm = \"sqm\""), "goodput.up|goodput.up|sqm|");
+    let of_probe = "probe/load.rtt.p50|working latency of probe||";
+    assert_eq!(of("metric = \"probe/load.rtt.p50\""), of_probe);
+    let error = headline("baseline = \"todday\"").expect_err("no such arm");
+    assert_eq!(error.key, "headline.baseline");
+    assert!(error.problem.ends_with("did you mean `today`?"), "{error}");
+    let error = headline("").expect_err("says nothing");
+    assert_eq!(error.key, "headline.metric");
+    assert!(error.problem.contains("`baseline`"), "{error}");
+}
+
+#[test]
+fn a_baseline_may_be_an_arm_that_overrides_nothing() {
+    let today = "[[arm]]\nname = \"today\"\n";
+    let sqm = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"fq_codel\"\n";
+    let scenario = parse(&format!("{GOOD}{today}{sqm}")).expect("two arms");
+    let queues: Vec<&str> =
+        scenario.arms.iter().map(|arm| arm.factors["path.up_queue"].as_str()).collect();
+    assert_eq!(queues, ["fifo:limit=256KiB", "fq-codel"], "by the name that we print");
+    let twice = format!("{GOOD}{today}{}", today.replace("today", "now"));
+    let error = parse(&twice).expect_err("the same arm twice");
+    assert!(error.problem.contains("`today` and `now` are the same"), "{error}");
+}
+
+#[test]
+fn a_number_without_a_unit_is_refused_in_one_way() {
+    for (set, told) in [
+        ("path.up=20", "--set path.up: `20` has no unit; expected a rate such as 20mbit"),
+        ("path.up=2.5", "--set path.up: `2.5` has no unit; expected a rate such as 20mbit"),
+        ("path.up=\"20\"", "--set path.up: `20` has no unit; expected a rate such as 20mbit"),
+        ("path.rtt=20", "--set path.rtt: `20` has no unit; expected a time such as 5ms"),
+        ("path.rtt=\"20\"", "--set path.rtt: `20` has no unit; expected a time such as 5ms"),
+        ("path.overhead=14", "--set path.overhead: `14` has no unit; expected a size such as"),
+        ("path.up_queue=7", "--set path.up_queue: `7`: expected a queue in quotes, such as"),
+        ("phases.load=7", "--set phases.load: `7` has no unit; expected a time such as 5ms"),
+        ("flow.probe.interval=10", "`10` has no unit; expected a time such as 5ms"),
+        ("flow.bulk.start=1", "--set flow.bulk.start: `1` has no unit; expected a time such as"),
+    ] {
+        let options = Options { set: vec![set.to_owned()], ..Options::default() };
+        let error = parse_with(GOOD, &options).expect_err(set).to_string();
+        assert!(error.contains(told), "{set}: {error}");
+    }
 }

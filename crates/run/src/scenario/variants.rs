@@ -79,7 +79,8 @@ pub(super) fn with_links(
 /// dimension varies.
 fn swept_link(dimension: &[Variant]) -> Option<String> {
     let [first] = dimension.first()?.changes.as_slice() else { return None };
-    let same = |variant: &Variant| variant.changes.iter().all(|change| change.key == first.key);
+    let same =
+        |variant: &Variant| matches!(variant.changes.as_slice(), [only] if only.key == first.key);
     let is_path = first.key == "path.up" || first.key == "path.down";
     let is_hop = first
         .key
@@ -108,12 +109,6 @@ fn named_variant(mut table: Table, place: String) -> Result<Variant, Fault> {
     let name = name.ok_or_else(|| at(Fault::new("name", "is missing")))?;
     check_name(&name).map_err(|problem| at(Fault::new("name", problem)))?;
     let changes = overrides(&table).map_err(at)?;
-    if changes.is_empty() {
-        let problem = format!(
-            "`{name}` overrides nothing; expected at least one key, such as path.up_queue = \"pie\""
-        );
-        return Err(Fault::new(place, problem));
-    }
     Ok(Variant { name, changes, place })
 }
 

@@ -265,7 +265,8 @@ fn fill(file: &mut SweepFile, scenario: &Scenario) {
         let usual = || file.stop.as_ref().map(|stop| stop.metric.clone());
         let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
         // A study's own numbers are of no single trial.
-        let headline = headline.filter(|metric| *metric != "cut" && !metric.starts_with("cut."));
+        let headline = headline
+            .filter(|metric| !metric.is_empty() && *metric != "cut" && !metric.starts_with("cut."));
         let metric = usual().or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
         file.best = Some(BestKeys { metric, order: underload_record::schema::Extreme::Smallest });
     }

@@ -191,6 +191,7 @@ words!(LowLatencyEcn { "l4s" => Self::L4s, "any" => Self::Any, });
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "dualpi2",
+    aliases: &["dual-pi2", "dualq"],
     summary: "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
     source: "RFC 9332",
     profiles: &[

@@ -11,6 +11,8 @@ use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::time::Span;
+use underload_sim::congestion::Algorithm;
+use underload_sim::sprout;
 
 use super::error::{Fault, alternatives, did_you_mean};
 use super::identity;
@@ -168,6 +170,17 @@ fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Faul
     application::read::<K>(table).map(FlowKind::Application)
 }
 
+/// The kinds of flows by their names.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(name, ..)| *name)
+}
+
+/// Names of the congestion controls that the simulator knows.
+pub fn simulated_controls() -> Vec<String> {
+    let names = Algorithm::names();
+    names.split(", ").chain([sprout::NAME]).map(str::to_owned).collect()
+}
+
 /// Flows of one entry, at most.
 const MAX_COUNT: u32 = 10_000;
 /// Longest extra round trip of a flow: as long as a path's own delays may be.
@@ -183,8 +196,7 @@ impl Flow {
         };
         let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
         let Some((_, read, _)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
-            let known = alternatives(KINDS.iter().map(|(name, ..)| *name));
-            let meant = did_you_mean(&kind, KINDS.iter().map(|(name, ..)| *name));
+            let (known, meant) = (alternatives(kinds()), did_you_mean(&kind, kinds()));
             let problem = format!("`{kind}` is no kind of flow; expected {known}{meant}");
             return Err(at_flow(Fault::new("kind", problem)));
         };
