@@ -5,8 +5,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 
 use super::{
-    Applied, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS, STEP_EXTRA_MS, Stop, claims,
-    enrolled, lasts_ms, span_ms, time,
+    Applied, HEARTBEAT_ENDED_MAX, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS,
+    STEP_EXTRA_MS, Stop, claims, enrolled, lasts_ms, span_ms, time,
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
 use crate::device::{DeviceId, is_within};
@@ -21,8 +21,6 @@ use crate::store::{Device, HeldLease, Server, StoreError, Transaction};
 const ENDED_MAX: usize = 64;
 /// Servers that one lease may be moved from at most.
 const TRIED_MAX: usize = 16;
-/// Leases that a heartbeat may end at most.
-const HEARTBEAT_ENDED_MAX: usize = 4_096;
 /// A server of more is a mistake: a petabit per second.
 const CAPACITY_MAX: u64 = 1_000_000_000_000_000;
 const TEXT_MAX: usize = 256;

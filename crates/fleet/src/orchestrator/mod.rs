@@ -63,6 +63,8 @@ pub const OPEN_MAX: usize = 64;
 pub const PLANS_MAX: usize = 32;
 /// Outcomes at most that one request makes; the next one goes on.
 const MADE_MAX: usize = 256;
+/// Leases that a heartbeat may end at most.
+pub const HEARTBEAT_ENDED_MAX: usize = 4_096;
 /// Servers send a heartbeat so often.
 pub const HEARTBEAT_MS: u64 = 10_000;
 

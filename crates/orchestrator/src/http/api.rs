@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use underload_fleet::device::DeviceId;
 use underload_fleet::message::{self, Enrol, Heartbeat, Move, Next, OpenSession, Release, Results};
-use underload_fleet::orchestrator::{Answer, Orchestrator, Rejection};
+use underload_fleet::orchestrator::{Answer, HEARTBEAT_ENDED_MAX, Orchestrator, Rejection};
 use underload_fleet::store::Needs;
 use underload_probe::network::CustomerNetwork;
 
@@ -110,8 +110,9 @@ fn devices() -> Router<Arc<Host>> {
             "/v1/heartbeat",
             signed(
                 message::REQUEST_MAX,
+                // A request with more is refused.
                 |_, it: &Heartbeat| Needs {
-                    leases: it.ended.clone(),
+                    leases: it.ended.iter().take(HEARTBEAT_ENDED_MAX).copied().collect(),
                     admits: true,
                     ..Needs::default()
                 },

@@ -3,8 +3,8 @@
 //! A result may be handed in again after it was moved to files or folded into sums, so that what
 //! was seen is kept apart from the results: for each device and epoch a row of [`WIDTH`] bits for
 //! each [`WIDTH`] numbers in a row that any was seen of. Whoever leaves holes in its numbers pays
-//! with at most one such row for each result, and of its older rows only the newest [`SEEN_ROWS`](underload_fleet::store::SEEN_ROWS)
-//! stay: what is older counts as seen.
+//! with at most one such row for each result, and only its newest rows stay: what is older counts
+//! as seen ([`SEEN_ROWS`](underload_fleet::store::SEEN_ROWS)).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -170,6 +170,26 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
 }
 
 #[test]
+fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
+    let name = "a_database_restored_elsewhere_goes_on_within_a_transaction";
+    let Some(url) = database(name) else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    append(&mut store, &many(10, 1));
+    puts_together(&mut store.keeper().expect("a keeper"), 1, 4);
+    let mut archive = store.archive().expect("an archive");
+    let (before, results) = (ask(&mut archive), all(&mut archive));
+    assert_eq!(results.len(), 10);
+    // The numbers of transactions are those of another server.
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let sql = "UPDATE results SET change = change + 1000000000000;
+        UPDATE progress SET change = change + 1000000000000";
+    client.batch_execute(sql).expect("it is changed");
+    let store = PostgresStore::connect(&url).expect("it connects");
+    assert_eq!((ask(&mut archive), all(&mut archive)), (before, results));
+    puts_together(&mut store.keeper().expect("a keeper"), 1, 6);
+}
+
+#[test]
 fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     let Some(url) = database("a_slow_change_is_not_passed_over_when_sums_are_made") else { return };
     let mut store = PostgresStore::connect(&url).expect("it connects");

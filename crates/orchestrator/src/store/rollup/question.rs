@@ -106,8 +106,16 @@ impl<'a> Question<'a> {
         Part::Line(self.line(values))
     }
 
-    fn line(&mut self, values: Vec<String>) -> u32 {
+    fn line(&mut self, mut values: Vec<String>) -> u32 {
         let next = self.parts.len() as u32;
+        if self.parts.len() >= LINES_MAX && !self.parts.contains_key(&values) {
+            // Devices name their firmware; all else that lines are told apart by is an operator's.
+            for (value, dimension) in values.iter_mut().zip(self.by) {
+                if matches!(dimension, Dimension::Attribute(_)) {
+                    OTHERS.clone_into(value);
+                }
+            }
+        }
         *self.parts.entry(values).or_insert(next)
     }
 
@@ -177,18 +185,26 @@ impl<'a> Question<'a> {
         let Of::Runs { outcome, reason } = &key.of else { return Ok(()) };
         let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
         let added = RoaringBitmap::deserialize_from(&cell.devices[..]).map_err(|_| broken())?;
-        let (count, devices) = self.outcomes.entry((*outcome, reason.clone())).or_default();
+        let (count, devices) = self.ended(*outcome, reason);
         *count = count.saturating_add(cell.tests as u64);
         *devices |= added;
         Ok(())
+    }
+
+    /// The count of an end of runs. Devices write reasons, of which only some are told apart.
+    fn ended(&mut self, outcome: Outcome, reason: &str) -> &mut (u64, RoaringBitmap) {
+        let mut end = (outcome, reason.to_owned());
+        if self.outcomes.len() >= REASONS_MAX && !self.outcomes.contains_key(&end) {
+            OTHERS.clone_into(&mut end.1);
+        }
+        self.outcomes.entry(end).or_default()
     }
 
     /// Adds the run of a result, if it was due, of a device as in [`Self::add_result`].
     pub(in crate::store) fn add_run(&mut self, stored: &StoredResult, number: Option<u32>) {
         if stored.was_due() && self.filter.meets(stored) {
             let number = number.unwrap_or_else(|| self.number(stored.device));
-            let end = (stored.result.outcome, stored.result.reason.clone());
-            let (count, devices) = self.outcomes.entry(end).or_default();
+            let (count, devices) = self.ended(stored.result.outcome, &stored.result.reason);
             *count = count.saturating_add(1);
             devices.insert(number);
         }
@@ -248,6 +264,13 @@ impl Answer {
     }
 }
 
+/// Lines of an answer that values of attributes may make, 8 KiB each.
+const LINES_MAX: usize = 4_096;
+/// Reasons of an answer.
+const REASONS_MAX: usize = 1_024;
+/// The value, or the reason, of those beyond.
+const OTHERS: &str = "(others)";
+
 fn is_or(meant: Option<&String>, is: &String) -> bool {
     meant.is_none_or(|meant| meant == is)
 }
@@ -270,4 +293,35 @@ fn values(
         _ => String::new(),
     };
     by.iter().map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing;
+
+    #[test]
+    fn values_and_reasons_beyond_a_number_are_taken_together() {
+        let by = [Dimension::Attribute("firmware".to_owned()), Dimension::Dscp];
+        let filter = Filter::default();
+        let mut question = Question::new(&filter, &by);
+        for number in 0..6_000_u32 {
+            let mut stored = testing::result(1, 1);
+            stored.result.steps.truncate(1);
+            stored.result.steps[0].series.truncate(1);
+            stored.attributes.firmware = format!("{number}");
+            question.add_result(&stored, Some(number));
+            stored.result.reason = format!("reason {number}");
+            question.add_run(&stored, Some(number));
+        }
+        let ends = &question.outcomes;
+        assert_eq!(ends.len(), REASONS_MAX + 1);
+        let others = &ends[&(Outcome::Measured, OTHERS.to_owned())];
+        assert_eq!((others.0, others.1.len()), (6_000 - 1_024, 6_000 - 1_024));
+        let sums = question.sums();
+        assert_eq!(sums.len(), LINES_MAX + 1);
+        let others = sums.iter().find(|sum| sum.key[0] == OTHERS).expect("there are others");
+        assert_eq!((others.key[1].as_str(), others.devices), ("0", 6_000 - 4_096));
+        assert_eq!(sums.iter().map(|sum| sum.tests).sum::<u64>(), 6_000);
+    }
 }
