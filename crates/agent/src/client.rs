@@ -205,7 +205,7 @@ impl Client {
             _ => self.open_session(orchestrator, identity)?,
         };
         let at_ms = self.now_ms();
-        let tag = authenticate(&session.key, path, at_ms, body.as_bytes());
+        let tag = authenticate(&session.key, "POST", path, at_ms, body.as_bytes());
         let at = at_ms.to_string();
         let headers = [(SESSION, &*session.text), (TIME, &*at), (TAG, &*tag)];
         let answer = self.send(orchestrator, path, body, &headers);

@@ -85,7 +85,8 @@ fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Opt
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
-    let path = first.split(' ').nth(1)?.to_owned();
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let mut headers = std::collections::BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -102,7 +103,8 @@ fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Opt
         session: header("underload-session"),
         tag: header("underload-tag"),
         at_ms: header("underload-time").parse().unwrap_or(0),
-        path: &path,
+        method: &method,
+        target: &path,
         body: &body,
     };
     let (status, text) = match &*path {

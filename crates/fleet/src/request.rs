@@ -51,10 +51,17 @@ pub fn open_session(fleet_secret: &[u8; 32], device: DeviceId, expires_ms: u64) 
     SessionSecrets { session, key }
 }
 
-/// What authenticates a request.
-pub fn authenticate(key: &[u8; 32], path: &str, at_ms: u64, body: &[u8]) -> String {
-    let covered = covered(path, at_ms, body);
+/// Returns the tag of a request: the HMAC-SHA-256 of its method, a space, its target (path and
+/// query), a line feed, its time, a line feed and its body.
+pub fn authenticate(key: &[u8; 32], method: &str, target: &str, at_ms: u64, body: &[u8]) -> String {
+    let covered = covered(&format!("{method} {target}"), at_ms, body);
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
+}
+
+/// Parses the time of a request, which has one spelling: decimal digits without sign or leading
+/// zeros.
+pub fn parse_time(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|at_ms: &u64| at_ms.to_string() == text)
 }
 
 /// Whose session it is, which says nothing yet of who sent the request.
@@ -94,8 +101,16 @@ pub fn verify(
     }
     let key = tagged(fleet_secret, "key", request.session.as_bytes());
     let tag = HEXLOWER.decode(request.tag.as_bytes()).map_err(|_| RequestError::Forged)?;
-    let covered = covered(request.path, request.at_ms, request.body);
-    hmac::verify(&Key::new(HMAC_SHA256, &key), &covered, &tag).map_err(|_| RequestError::Forged)
+    let Authenticated { method, target, at_ms, body, .. } = *request;
+    let key = Key::new(HMAC_SHA256, &key);
+    let is_tag_of = |line: &str| hmac::verify(&key, &covered(line, at_ms, body), &tag).is_ok();
+    // Agents of version 0.1 sign the path alone. All their requests are POST without a query, so
+    // that such a tag is good for nothing else.
+    let is_first_form = || method == "POST" && !target.contains('?') && is_tag_of(target);
+    if is_tag_of(&format!("{method} {target}")) || is_first_form() {
+        return Ok(());
+    }
+    Err(RequestError::Forged)
 }
 
 /// Who sent a request: [`holder`], and then [`verify`].
@@ -121,14 +136,16 @@ pub struct Authenticated<'a> {
     pub tag: &'a str,
     /// When it was sent.
     pub at_ms: u64,
-    /// Its path.
-    pub path: &'a str,
+    /// Its method, such as `POST`.
+    pub method: &'a str,
+    /// Its path and query.
+    pub target: &'a str,
     /// Its body, byte for byte.
     pub body: &'a [u8],
 }
 
-fn covered(path: &str, at_ms: u64, body: &[u8]) -> Vec<u8> {
-    let mut covered = format!("{path}\n{at_ms}\n").into_bytes();
+fn covered(line: &str, at_ms: u64, body: &[u8]) -> Vec<u8> {
+    let mut covered = format!("{line}\n{at_ms}\n").into_bytes();
     covered.extend_from_slice(body);
     covered
 }
@@ -155,12 +172,13 @@ mod tests {
     #[test]
     fn a_request_is_believed_as_it_was_sent_and_while_it_is_fresh() {
         let opened = open_session(&SECRET, DEVICE, 10_000_000);
-        let tag = authenticate(&opened.key, "/v1/next", 5_000_000, b"{}");
+        let tag = authenticate(&opened.key, "POST", "/v1/next", 5_000_000, b"{}");
         let good = Authenticated {
             session: &opened.session,
             tag: &tag,
             at_ms: 5_000_000,
-            path: "/v1/next",
+            method: "POST",
+            target: "/v1/next",
             body: b"{}",
         };
         let believed = |now, request: &Authenticated<'_>| sender(&SECRET, now, request);
@@ -169,7 +187,9 @@ mod tests {
         assert_eq!(believed(10_000_000, &good), Err(RequestError::Expired));
         let changed = [
             Authenticated { body: b"{ }", ..good },
-            Authenticated { path: "/v1/results", ..good },
+            Authenticated { target: "/v1/results", ..good },
+            Authenticated { target: "/v1/next?x=1", ..good },
+            Authenticated { method: "PUT", ..good },
             Authenticated { at_ms: 5_000_001, ..good },
             Authenticated { tag: "00", ..good },
         ];
@@ -177,6 +197,42 @@ mod tests {
             assert_eq!(believed(5_000_000, &request), Err(RequestError::Forged), "{request:?}");
         }
         assert_eq!(sender(&[8; 32], 5_000_000, &good), Err(RequestError::Session));
+    }
+
+    #[test]
+    fn the_tag_of_the_first_agents_is_good_for_a_post_without_a_query_alone() {
+        let opened = open_session(&SECRET, DEVICE, 10_000_000);
+        let first = covered("/v1/next", 5_000_000, b"{}");
+        let tag = HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, &opened.key), &first).as_ref());
+        let good = Authenticated {
+            session: &opened.session,
+            tag: &tag,
+            at_ms: 5_000_000,
+            method: "POST",
+            target: "/v1/next",
+            body: b"{}",
+        };
+        assert_eq!(sender(&SECRET, 5_000_000, &good), Ok(DEVICE));
+        for request in [
+            Authenticated { method: "PUT", ..good },
+            Authenticated { target: "/v1/next?", ..good },
+            Authenticated { target: "/v1/results", ..good },
+        ] {
+            let found = sender(&SECRET, 5_000_000, &request);
+            assert_eq!(found, Err(RequestError::Forged), "{request:?}");
+        }
+        let query = covered("/v1/next?x=1", 5_000_000, b"{}");
+        let tag = HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, &opened.key), &query).as_ref());
+        let request = Authenticated { target: "/v1/next?x=1", tag: &tag, ..good };
+        assert_eq!(sender(&SECRET, 5_000_000, &request), Err(RequestError::Forged));
+    }
+
+    #[test]
+    fn a_time_has_one_spelling() {
+        assert_eq!(parse_time("1800000000000"), Some(1_800_000_000_000));
+        for other in ["+1", "01", "", " 1", "-1", "1.0", "18446744073709551616"] {
+            assert_eq!(parse_time(other), None, "{other}");
+        }
     }
 
     #[test]
@@ -195,7 +251,8 @@ mod tests {
                 session: &forged,
                 tag: "",
                 at_ms: 5_000_000,
-                path: "/v1/next",
+                method: "POST",
+                target: "/v1/next",
                 body: b"",
             };
             let found = sender(&SECRET, 5_000_000, &request);

@@ -175,7 +175,7 @@ impl Sender {
     /// A request as this sender signs it.
     pub fn request(&self, path: &str, body: &str, number: u64) -> Vec<u8> {
         let at_ms = now_ms();
-        let tag = authenticate(&self.opened.key, path, at_ms, body.as_bytes());
+        let tag = authenticate(&self.opened.key, "POST", path, at_ms, body.as_bytes());
         format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              underload-session: {}\r\nunderload-time: {at_ms}\r\nunderload-tag: {tag}\r\n\

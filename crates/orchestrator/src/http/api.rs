@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
@@ -193,7 +194,9 @@ impl Host {
         self.devices.admit(sender, now_ms).map_err(too_often)?;
         let whose = BodySender::Device(sender);
         let (body, room) = self.bodies.read(whose, &head.headers, body, max).await?;
-        signed.verify(secret, self.core.now_ms(), head.uri.path(), &body)?;
+        let target = head.uri.path_and_query().map_or(head.uri.path(), PathAndQuery::as_str);
+        let line = (head.method.as_str(), target);
+        signed.verify(secret, self.core.now_ms(), line, &body)?;
         let message: M = message(&body)?;
         drop((body, room));
         let needs = needs(sender, &message);

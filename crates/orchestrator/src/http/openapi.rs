@@ -171,8 +171,9 @@ pub fn document() -> Value {
             "securitySchemes": {
                 "session": header(SESSION, "The text that /v1/session gave"),
                 "time": header(TIME, "Milliseconds since 1970, by the orchestrator's clock"),
-                "tag": header(TAG, "HMAC-SHA-256, by the session's key, of the path, a line feed, \
-                    the time, a line feed and the body; 64 hexadecimal digits"),
+                "tag": header(TAG, "HMAC-SHA-256, by the session's key, of the method, a space, \
+                    the path and query, a line feed, the time, a line feed and the body; 64 \
+                    hexadecimal digits"),
                 "token": { "type": "http", "scheme": "bearer" },
             },
         },

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, StatusCode};
 use underload_fleet::device::DeviceId;
-use underload_fleet::request::{Authenticated, RequestError, holder, verify};
+use underload_fleet::request::{Authenticated, RequestError, holder, parse_time, verify};
 
 use super::problem::Failure;
 
@@ -23,7 +23,7 @@ pub const TAG: &str = "underload-tag";
 impl<'a> Signed<'a> {
     pub fn read(headers: &'a HeaderMap) -> Result<Self, Failure> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let found = (text(SESSION), text(TIME).and_then(|it| it.parse().ok()), text(TAG));
+        let found = (text(SESSION), text(TIME).and_then(parse_time), text(TAG));
         let (Some(session), Some(at_ms), Some(tag)) = found else {
             let message = format!("needs a session: headers {SESSION}, {TIME} and {TAG}");
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "no-session", message));
@@ -41,11 +41,11 @@ impl<'a> Signed<'a> {
         &self,
         secret: &[u8; 32],
         now_ms: u64,
-        path: &str,
+        (method, target): (&str, &str),
         body: &[u8],
     ) -> Result<(), Failure> {
         let Self { session, tag, at_ms } = *self;
-        let request = Authenticated { session, tag, at_ms, path, body };
+        let request = Authenticated { session, tag, at_ms, method, target, body };
         verify(secret, now_ms, &request).map_err(refused)
     }
 }

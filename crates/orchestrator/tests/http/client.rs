@@ -180,7 +180,7 @@ impl Sender {
     pub fn headers(&self, at_ms: u64, path: &str, body: &str) -> [(&'static str, String); 3] {
         let key = HEXLOWER.decode(self.session.key.as_bytes()).expect("it is hexadecimal");
         let key: [u8; 32] = key.try_into().expect("32 bytes");
-        let tag = authenticate(&key, path, at_ms, body.as_bytes());
+        let tag = authenticate(&key, "POST", path, at_ms, body.as_bytes());
         [
             ("underload-session", self.session.session.clone()),
             ("underload-time", at_ms.to_string()),

@@ -40,7 +40,10 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
     assert_eq!(altered(&fleet, &one, &[(0, &made_up)]), refused("no-session"));
     assert_eq!(altered(&fleet, &one, &[(0, &other.session.session)]), refused("forged"));
     assert_eq!(altered(&fleet, &one, &[(1, &(now_ms + 1).to_string())]), refused("forged"));
-    assert_eq!(altered(&fleet, &one, &[(1, "soon")]), refused("no-session"));
+    // A time has one spelling.
+    for time in ["soon", &format!("+{now_ms}"), &format!("0{now_ms}")] {
+        assert_eq!(altered(&fleet, &one, &[(1, time)]), refused("no-session"), "{time}");
+    }
     assert_eq!(altered(&fleet, &one, &[(2, "")]), refused("forged"));
     // Signed for another path, and with another body.
     let headers = one.headers(now_ms, "/v1/release", &body);
@@ -48,6 +51,8 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
     assert_eq!(fleet.post("/v1/next", &headers, &body).problem(), refused("forged"));
     let headers = one.headers(now_ms, "/v1/next", &body);
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let queried = fleet.post("/v1/next?x=1", &headers, &body);
+    assert_eq!(queried.problem(), refused("forged"), "a query that was not signed");
     let longer = format!("{body} ");
     assert_eq!(fleet.post("/v1/next", &headers, &longer).problem(), refused("forged"));
     assert_eq!(fleet.post("/v1/next", &headers, &body).status, 200, "the premise");

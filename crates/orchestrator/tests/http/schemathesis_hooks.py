@@ -22,7 +22,7 @@ class Sender(AuthBase):
             body = request.body or b""
             body = body.encode() if isinstance(body, str) else body
             time = os.environ["UNDERLOAD_NOW_MS"]
-            text = f"{path}\n{time}\n".encode() + body
+            text = f"{request.method} {request.path_url}\n{time}\n".encode() + body
             request.headers["underload-session"] = session
             request.headers["underload-time"] = time
             request.headers["underload-tag"] = hmac.new(
