@@ -135,11 +135,20 @@ impl Uploads {
     }
 }
 
-/// A page of somebody else that lets its visitors load this server: browsers say so.
+/// True for a request that a page of another origin makes its visitor's browser send. Browsers say
+/// so by `Sec-Fetch-Site`; older ones by `Origin`, or by `Referer` alone.
 pub(super) fn is_of_others<B>(request: &Request<B>) -> bool {
-    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let header = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
     let own: [&[u8]; 2] = [b"same-origin", b"none"];
-    let is_foreign = site.is_some_and(|site| !own.contains(&site));
+    let is_of_other_site = header("sec-fetch-site").is_some_and(|site| !own.contains(&site));
+    let host = header("host");
+    let is_of_other_host = |url: &[u8]| {
+        let authority =
+            url.strip_prefix(b"https://").and_then(|it| it.split(|b| *b == b'/').next());
+        authority.is_none() || authority != host
+    };
+    let named = header("origin").or(header("referer"));
+    let is_foreign = is_of_other_site || named.is_some_and(is_of_other_host);
     // A link to the page is none of the page's requests.
     is_foreign && request.uri().path() != "/"
 }
@@ -198,6 +207,24 @@ mod tests {
             assert!(!is_of_others(&request("/large", site)), "{site:?}");
         }
         assert!(!is_of_others(&request("/", Some("cross-site"))), "a link");
+        // Browsers that do not send it.
+        let named = |name: &str, url: &str| {
+            let request = Request::builder().uri("/upload?1").method("POST");
+            let request = request.header("host", "here.example:4863").header(name, url);
+            is_of_others(&request.body(()).unwrap())
+        };
+        for (name, url, is_foreign) in [
+            ("origin", "https://here.example:4863", false),
+            ("origin", "https://evil.example", true),
+            ("origin", "https://here.example:4863.evil.example", true),
+            ("origin", "https://here.example", true),
+            ("origin", "http://here.example:4863", true),
+            ("origin", "null", true),
+            ("referer", "https://here.example:4863/page", false),
+            ("referer", "https://evil.example/here.example:4863", true),
+        ] {
+            assert_eq!(named(name, url), is_foreign, "{name}: {url}");
+        }
     }
 
     /// The policy forbids script and style in the page itself.
