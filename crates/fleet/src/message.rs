@@ -307,6 +307,10 @@ pub struct Heartbeat {
     /// Leases whose sessions ended since the last heartbeat that was answered.
     #[serde(default)]
     pub ended: Vec<u64>,
+    /// Leases that sessions hold now, all of them; `None` from a server that does not report them.
+    /// A lease that is not in the list and that no run can begin with any more is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Vec<u64>>,
     /// It goes away in good order: nobody is to be sent to it any more.
     #[serde(default)]
     pub is_leaving: bool,

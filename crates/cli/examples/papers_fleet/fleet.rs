@@ -121,6 +121,7 @@ impl<'a, S: Store> Fleet<'a, S> {
                 carried_up_bit_per_s: 0,
                 carried_down_bit_per_s: 0,
                 ended: Vec::new(),
+                held: None,
                 is_leaving: false,
             };
             self.servers.push((id, heartbeat));

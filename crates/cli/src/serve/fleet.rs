@@ -1,6 +1,7 @@
 //! A measurement server of a fleet: it tells its orchestrators that it is alive and what room it
 //! has, and honours the leases that they give.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -178,6 +179,8 @@ struct State {
     /// What the orchestrator's clock showed, and when.
     clock: Option<(Instant, u64)>,
     ended: Vec<u64>,
+    /// Leases of sessions that go on.
+    held: BTreeSet<u64>,
 }
 
 impl State {
@@ -216,8 +219,13 @@ impl Leases for Reader {
         }))
     }
 
+    fn begun(&self, id: u64) {
+        self.state().held.insert(id);
+    }
+
     fn ended(&self, id: u64) {
         let mut state = self.state();
+        state.held.remove(&id);
         if state.ended.len() < ENDED_MAX {
             state.ended.push(id);
         }
@@ -345,7 +353,13 @@ impl Beating {
         }
         address.fingerprint = self.service.fingerprint().to_string();
         let [up, down] = self.carried.since(&self.service);
-        let ended = reader.state().ended.clone();
+        let (ended, held) = {
+            let state = reader.state();
+            // A list that is not whole would end the leases that it lacks.
+            let is_whole = state.held.len() <= ENDED_MAX;
+            let held = is_whole.then(|| state.held.iter().copied().collect());
+            (state.ended.clone(), held)
+        };
         let heartbeat = Heartbeat {
             address: address.clone(),
             up_bit_per_s: self.capacity[0],
@@ -354,6 +368,7 @@ impl Beating {
             carried_up_bit_per_s: up,
             carried_down_bit_per_s: down,
             ended,
+            held,
             is_leaving,
         };
         let asked = Instant::now();

@@ -114,6 +114,7 @@ impl World {
             carried_up_bit_per_s: 0,
             carried_down_bit_per_s: 0,
             ended: server.ended.clone(),
+            held: None,
             is_leaving: false,
         };
         let by = Caller::Server { place, life, call: server.call };

@@ -1,5 +1,7 @@
 //! Leases: given, moved, given back, ended.
 
+use std::collections::BTreeSet;
+
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
@@ -93,12 +95,14 @@ fn rates(lease: &HeldLease) -> Rates {
     Rates { up: lease.up_bit_per_s, down: lease.down_bit_per_s }
 }
 
-/// The most that a run of this plan sends at once through a line: of the line's own tier, or, where
-/// nobody said what it is, of the plan's largest in each direction.
+/// The most that a run of this plan sends at once through a line: of the line's own tier, and at
+/// most of the plan's largest in each direction, which also counts where the tier is unknown. A
+/// device may have claimed the tier itself.
 fn peak(plan: &Plan, device: &Device) -> Rates {
     let rate = |known: u64, of_tier: fn(&Tier) -> Rate| {
         let largest = plan.tiers.iter().map(|tier| of_tier(tier).bits_per_second()).max();
-        Rate::from_bits_per_second(if known > 0 { known } else { largest.unwrap_or(0) })
+        let known = if known > 0 { known } else { u64::MAX };
+        Rate::from_bits_per_second(known.min(largest.unwrap_or(0)))
     };
     let up = rate(device.attributes.tier_up_bit_per_s, |tier| tier.up);
     let down = rate(device.attributes.tier_down_bit_per_s, |tier| tier.down);
@@ -320,8 +324,9 @@ impl Orchestrator {
             let message = "more than a petabit per second";
             return Err(Rejection::new(Kind::BadRequest, "too-much", message).into());
         }
-        if it.ended.len() > HEARTBEAT_ENDED_MAX {
-            let message = "more than 4096 leases ended: say the others next time";
+        let held = it.held.as_ref().map_or(0, Vec::len);
+        if it.ended.len().max(held) > HEARTBEAT_ENDED_MAX {
+            let message = "more than 4096 leases: say the others next time";
             return Err(Rejection::new(Kind::TooLarge, "too-many", message).into());
         }
         let mut pool = Pool::read(tx)?;
@@ -345,6 +350,9 @@ impl Orchestrator {
         let heard_ms = if is_known { server.heard_ms.max(now_ms) } else { now_ms };
         server.heard_ms = if it.is_leaving { 0 } else { heard_ms };
         *has_changed = true;
+        if let Some(held) = &it.held {
+            free_unused(tx, &mut pool, now_ms, (&it.address.name, held))?;
+        }
         for id in &it.ended {
             if let Some(lease) = tx.lease(*id)?.filter(|it_is| it_is.server == it.address.name) {
                 pool.end(tx, &lease)?;
@@ -369,6 +377,24 @@ pub(super) fn release_or_stop(
     };
     end(tx, &lease)?;
     Ok(Released { was_held: true })
+}
+
+/// Ends the leases at a server that no session holds and that none can begin to use any more: each
+/// device has them for as long as it could have begun, and for a heartbeat that was under way.
+fn free_unused(
+    tx: &mut dyn Transaction,
+    pool: &mut Pool,
+    now_ms: u64,
+    (server, held): (&str, &[u64]),
+) -> Result<(), StoreError> {
+    let held: BTreeSet<u64> = held.iter().copied().collect();
+    for lease in tx.leases_at(server, HEARTBEAT_ENDED_MAX)? {
+        let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS + HEARTBEAT_MS);
+        if begins_ms < now_ms && !held.contains(&lease.id) {
+            pool.end(tx, &lease)?;
+        }
+    }
+    Ok(())
 }
 
 /// Ends a lease and frees what it held.

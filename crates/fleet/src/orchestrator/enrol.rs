@@ -2,13 +2,14 @@
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
 
 use super::{Kind, Orchestrator, Rejection, Stop, admit};
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
 use crate::request::{FRESH_MS, SESSION_MS, open_session};
-use crate::store::{Code, CodeFor, Device, Server, Transaction};
+use crate::store::{Code, CodeFor, Device, Server, StoreError, Transaction};
 
 /// SHA-256 of a code as people may write it: hyphens, spaces and case do not matter.
 pub(super) fn hash_of(code: &str) -> [u8; 32] {
@@ -52,8 +53,82 @@ fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
     }
 }
 
+/// What an operator wrote of a line, and how often its device may still change the rest. It is a
+/// setting of the store, written when a code names attributes or a device changes some.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(default)]
+struct LineRecord {
+    operator: Attributes,
+    changes_left: u64,
+    /// The day of the latest change, days since 1970.
+    day: u64,
+}
+
+impl Default for LineRecord {
+    fn default() -> Self {
+        Self { operator: Attributes::default(), changes_left: CHANGES_MAX, day: 0 }
+    }
+}
+
+/// Changes that a device may make at once; one more with each day. Each kind of line has sums of
+/// its own, which are kept for years.
+const CHANGES_MAX: u64 = 4;
+const DAY_MS: u64 = 86_400_000;
+
+impl LineRecord {
+    fn name(device: DeviceId) -> String {
+        format!("line/{device}")
+    }
+
+    fn read(tx: &mut dyn Transaction, device: DeviceId) -> Result<Self, StoreError> {
+        let name = Self::name(device);
+        let Some(bytes) = tx.setting(&name)? else { return Ok(Self::default()) };
+        serde_json::from_slice(&bytes)
+            .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })
+    }
+
+    fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<(), StoreError> {
+        let name = Self::name(device);
+        let bytes = serde_json::to_vec(self)
+            .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })?;
+        tx.put_setting(&name, &bytes)
+    }
+
+    /// Takes one change. Returns false if the device has none left.
+    fn change(&mut self, today: u64) -> bool {
+        let earned = today.saturating_sub(self.day);
+        self.changes_left = self.changes_left.saturating_add(earned).min(CHANGES_MAX);
+        self.day = self.day.max(today);
+        let may_change = self.changes_left > 0;
+        self.changes_left = self.changes_left.saturating_sub(1);
+        may_change
+    }
+}
+
+/// Returns the attributes of a line once its device has reported `told`. What an operator wrote
+/// stays, and so does everything if the device has changed too much lately.
+pub(super) fn reported(
+    tx: &mut dyn Transaction,
+    now_ms: u64,
+    device: &Device,
+    told: &Attributes,
+) -> Result<Attributes, StoreError> {
+    let known = &device.attributes;
+    let told = updated(known, told);
+    if told == *known {
+        return Ok(told);
+    }
+    let mut record = LineRecord::read(tx, device.id)?;
+    let changed = merged(&record.operator, &told);
+    if changed == *known || !record.change(now_ms / DAY_MS) {
+        return Ok(known.clone());
+    }
+    record.write(tx, device.id)?;
+    Ok(changed)
+}
+
 /// What a device says later: firmware and what it measured change, the rest is filled in once.
-pub(super) fn updated(known: &Attributes, told: &Attributes) -> Attributes {
+fn updated(known: &Attributes, told: &Attributes) -> Attributes {
     let newer = |known: &String, told: &String| {
         if told.is_empty() { known.clone() } else { told.clone() }
     };
@@ -183,6 +258,11 @@ fn enrol_device(
             made: 0,
         },
     };
+    let mut record = LineRecord::read(tx, id)?;
+    if record.operator != code.attributes {
+        record.operator.clone_from(&code.attributes);
+        record.write(tx, id)?;
+    }
     tx.put_device(&device)?;
     Ok(device.enrolled_ms)
 }

@@ -60,7 +60,11 @@ impl Orchestrator {
             Ordering::Equal => Ok(self.answer_again(tx, now_ms, &device, &plans)?),
             Ordering::Greater => {
                 let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
-                let device = asked(device, now_ms, it);
+                let attributes = match &it.attributes {
+                    Some(told) => enrol::reported(tx, now_ms, &device, told)?,
+                    None => device.attributes.clone(),
+                };
+                let device = asked(Device { attributes, ..device }, now_ms, it);
                 let turn = Turn { now_ms, plans: &plans, device, is_from_later, ended: Vec::new() };
                 Ok(self.take_turn(tx, rng, turn, it)?)
             }
@@ -233,12 +237,7 @@ impl Orchestrator {
 
 /// What a device told.
 fn asked(device: Device, now_ms: u64, it: &Next) -> Device {
-    let attributes = match &it.attributes {
-        Some(told) => enrol::updated(&device.attributes, told),
-        None => device.attributes,
-    };
     Device {
-        attributes,
         epoch: it.epoch,
         request: it.request,
         // Databases count to 2^63.

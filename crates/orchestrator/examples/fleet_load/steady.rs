@@ -211,6 +211,7 @@ async fn heartbeats(target: Target, ends: Instant) -> anyhow::Result<()> {
         carried_up_bit_per_s: 0,
         carried_down_bit_per_s: 0,
         ended: Vec::new(),
+        held: None,
         is_leaving: false,
     };
     let body = serde_json::to_string(&beat)?;

@@ -51,6 +51,7 @@ pub fn heartbeat(name: &str) -> Heartbeat {
         carried_up_bit_per_s: 0,
         carried_down_bit_per_s: 0,
         ended: vec![],
+        held: None,
         is_leaving: false,
     }
 }

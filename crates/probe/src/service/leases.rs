@@ -20,6 +20,9 @@ pub trait Leases: Send + Sync {
     /// What a text allows now, or why it allows nothing; `None` if it is no lease at all.
     fn terms(&self, text: &str) -> Option<Result<LeaseTerms, String>>;
 
+    /// A session begins with a lease.
+    fn begun(&self, id: u64);
+
     /// The session of a lease is over.
     fn ended(&self, id: u64);
 }
@@ -112,6 +115,7 @@ impl LeaseDesk {
     /// [`ServiceError::File`]: it could not be noted, so nothing may be granted for it.
     pub(super) fn note(&mut self, leased: &Leased) -> Result<LeaseHeld, ServiceError> {
         self.uses.note(leased.admitted.id, leased.admitted.expires)?;
+        self.source.begun(leased.id);
         Ok(LeaseHeld { source: Arc::clone(&self.source), id: leased.id })
     }
 }
@@ -147,6 +151,8 @@ mod tests {
                 expires: 1_020,
             }))
         }
+
+        fn begun(&self, _: u64) {}
 
         fn ended(&self, _: u64) {}
     }

@@ -211,6 +211,7 @@ const HEARTBEAT: Heartbeat = Heartbeat {
     carried_up_bit_per_s: 0,
     carried_down_bit_per_s: 0,
     ended: Vec::new(),
+    held: None,
     is_leaving: false,
 };
 
@@ -316,6 +317,99 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     };
     let done = fleet.change(|it, tx, now, _| it.enrol(tx, now, &enrol));
     assert_eq!(refused(done), "bad-proof");
+}
+
+#[test]
+fn what_an_operator_wrote_of_a_line_stays_and_a_device_changes_the_rest_rarely() {
+    let mut fleet = Fleet::ready();
+    let written = Attributes {
+        firmware: "operator's".to_owned(),
+        segment: "cmts-1".to_owned(),
+        tier_up_bit_per_s: 10_000_000,
+        ..Attributes::default()
+    };
+    let code = fleet.code(CodeFor::Device, 1, written);
+    fleet.enrol_with(1, &code, None).expect("it is good");
+    let device = id_of(1);
+    let claim = |fleet: &mut Fleet, number: u64| {
+        let told = Attributes {
+            firmware: format!("claimed {number}"),
+            measured: format!("measured {number}"),
+            segment: "a neighbour's".to_owned(),
+            tier_up_bit_per_s: 1_000_000_000,
+            tier_down_bit_per_s: 2_000_000_000,
+            ..Attributes::default()
+        };
+        fleet.requests += 1;
+        let asked = Next { request: fleet.requests, attributes: Some(told), ..NEXT };
+        fleet.ask(device, &asked).expect("it may ask");
+        fleet.device(device).attributes
+    };
+    let mut kinds = BTreeMap::new();
+    for number in 0..1_000 {
+        let known = claim(&mut fleet, number);
+        assert_eq!((known.firmware.as_str(), known.segment.as_str()), ("operator's", "cmts-1"));
+        assert_eq!(known.tier_up_bit_per_s, 10_000_000);
+        kinds.insert(known.measured.clone(), known);
+        fleet.now += MINUTE / 60;
+    }
+    assert_eq!(kinds.len(), 4, "four changes at once: {kinds:?}");
+    for day in 0..10 {
+        fleet.now += 24 * 60 * MINUTE;
+        for number in 0..10 {
+            let known = claim(&mut fleet, 10_000 + 10 * day + number);
+            kinds.insert(known.measured.clone(), known);
+        }
+    }
+    assert_eq!(kinds.len(), 14, "one more each day");
+}
+
+#[test]
+fn a_lease_reserves_at_most_the_plans_largest_tier() {
+    let mut fleet = Fleet::ready();
+    let code = fleet.code(CodeFor::Device, 1, Attributes::default());
+    let key = pair(1);
+    let claimed = Attributes {
+        tier_up_bit_per_s: 1_000_000_000,
+        tier_down_bit_per_s: 1_000_000_000_000,
+        ..Attributes::default()
+    };
+    let enrol = Enrol {
+        code: code.clone(),
+        public_key: hex(key.public_key().as_ref()),
+        proof: hex(key.sign(code.as_bytes()).as_ref()),
+        attributes: claimed,
+        server: None,
+    };
+    fleet.change(|it, tx, now, _| it.enrol(tx, now, &enrol)).expect("it is good");
+    fleet.given(id_of(1));
+    let used = fleet.server("east");
+    assert_eq!((used.reserved_up_bit_per_s, used.reserved_down_bit_per_s), (100_000_000, 40_000));
+}
+
+#[test]
+fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
+    let mut fleet = Fleet::new();
+    // Five minutes of load: a lease would be held for as long.
+    fleet.apply(&PLAN.replace("\"7s\"", "\"5min\"")).expect("it is new");
+    fleet.enrol_server(200, "east").expect("it is new");
+    fleet.heartbeat(200, "east").expect("it is known");
+    let device = fleet.enrol(1, "cmts-1");
+    let run = fleet.given(device);
+    let given = fleet.now;
+    let beat = |fleet: &mut Fleet, after_ms: u64, held: Option<Vec<u64>>| {
+        fleet.now = given + after_ms;
+        let sent = Heartbeat { address: address("east"), held, ..HEARTBEAT };
+        fleet.say(200, &sent).expect("it is known");
+        fleet.store.leases().len()
+    };
+    // It may begin for 30 s, by clocks that are 5 s off, and be told 10 s later.
+    assert_eq!(beat(&mut fleet, 50_000, Some(vec![])), 1);
+    assert_eq!(beat(&mut fleet, 60_000, None), 1, "a server that does not report them");
+    assert_eq!(beat(&mut fleet, 60_000, Some(vec![run.lease_id])), 1, "a session holds it");
+    assert!(fleet.server("east").reserved_up_bit_per_s > 0);
+    assert_eq!(beat(&mut fleet, 60_001, Some(vec![run.lease_id ^ 1])), 0);
+    assert_eq!(fleet.server("east").reserved_up_bit_per_s, 0);
 }
 
 #[test]
