@@ -47,7 +47,7 @@ use crate::plan::Plan;
 use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
 
-pub use operate::NewCode;
+pub use operate::{NewCode, applicable};
 
 /// The epoch of outcomes that orchestrators make in a device's stead.
 pub const MADE_EPOCH: u32 = u32::MAX;

@@ -32,6 +32,35 @@ fn log(tx: &mut dyn Transaction, at_ms: u64, who: &str, what: String) -> Result<
     Ok(tx.log(&LogEntry { at_ms, who: who.to_owned(), what })?)
 }
 
+/// Reads a plan that is to be applied now.
+///
+/// # Errors
+/// Returns all mistakes of the text, a line each, or why the plan can never be applied: it has no
+/// name, it is over, or it exceeds a budget of its own.
+pub fn applicable(text: &str, now_ms: u64) -> Result<Plan, Rejection> {
+    let plan = Plan::parse(text)
+        .map_err(|error| Rejection::new(Kind::BadRequest, "bad-plan", error.to_string()))?;
+    let refuse = |kind, code, message: String| Err(Rejection::new(kind, code, message));
+    if plan.name.is_empty() {
+        let message = "a plan that is applied needs a `name`".to_owned();
+        return refuse(Kind::BadRequest, "no-name", message);
+    }
+    if plan.is_over(now_ms) {
+        let message = "until: the plan's last day is over".to_owned();
+        return refuse(Kind::Conflict, "over", message);
+    }
+    let excesses = Load::of(&plan).excesses(&plan);
+    if !excesses.is_empty() {
+        let words = excesses.iter().map(|excess| {
+            let (key, takes, most) = (excess.key, excess.takes, excess.may_take);
+            format!("budget.{key}: the plan takes {takes:.3}, and may take {most}")
+        });
+        let message = words.collect::<Vec<_>>().join("\n");
+        return refuse(Kind::Conflict, "over-budget", message);
+    }
+    Ok(plan)
+}
+
 #[expect(clippy::missing_errors_doc, reason = "the store's, which changes nothing")]
 impl Orchestrator {
     /// Makes a code for enrolment, and returns its text, which is kept nowhere.
@@ -90,22 +119,8 @@ impl Orchestrator {
         text: &str,
         secret: &[u8; 32],
     ) -> Result<PlanRow, Stop> {
-        let plan = Plan::parse(text)
-            .map_err(|error| Rejection::new(Kind::BadRequest, "bad-plan", error.to_string()))?;
+        let plan = applicable(text, now_ms)?;
         let refuse = |kind, code, message: String| Stop::from(Rejection::new(kind, code, message));
-        if plan.name.is_empty() {
-            let message = "a plan that is applied needs a `name`".to_owned();
-            return Err(refuse(Kind::BadRequest, "no-name", message));
-        }
-        if plan.is_over(now_ms) {
-            let message = "until: the plan's last day is over".to_owned();
-            return Err(refuse(Kind::Conflict, "over", message));
-        }
-        if let Some(excess) = Load::of(&plan).excesses(&plan).first() {
-            let (key, takes, most) = (excess.key, excess.takes, excess.may_take);
-            let message = format!("budget.{key}: the plan takes {takes:.3}, and may take {most}");
-            return Err(refuse(Kind::Conflict, "over-budget", message));
-        }
         let plans = self.plans(tx)?;
         if let Some(same) = plans.iter().find(|applied| applied.row.name == plan.name) {
             if same.row.text == text && same.row.stopped_ms.is_none() {

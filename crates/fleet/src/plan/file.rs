@@ -6,9 +6,10 @@ use serde::Deserialize;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
+use super::mistakes::Reading;
 use super::{
     BYTES_MAX, Budget, Cohort, CohortRule, Kind, LINES_MAX, Lines, NAME_MAX, PRESETS, Plan,
-    SERVERS_MAX, Servers, Step, Tier, place, preset, values,
+    SERVERS_MAX, Servers, Step, Tier, mistakes, place, preset, values,
 };
 use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
@@ -159,12 +160,12 @@ pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     if text.len() > BYTES_MAX {
         return Err(fault("longer than 1 MiB"));
     }
-    let file: File = toml::from_str(text).map_err(|error: toml::de::Error| PlanError {
-        line: error.span().map(|span| 1 + text[..span.start].matches('\n').count()),
-        problem: error.message().trim().replace('\n', ", "),
-        others: Vec::new(),
-    })?;
-    plan(text, file)
+    let Reading { file, mistakes, text, numbers } = mistakes::read::<File>(text);
+    let faults = Faults { text: &text, numbers: &numbers, found: mistakes };
+    match file {
+        Some(file) => plan(faults, file),
+        None => Err(faults.told()),
+    }
 }
 
 fn fault(problem: impl Into<String>) -> PlanError {
@@ -187,6 +188,8 @@ fn count(key: &str, found: usize) -> Result<(), PlanError> {
 /// What is wrong with a file, all of it that can be told apart.
 struct Faults<'a> {
     text: &'a str,
+    /// See [`Reading::numbers`].
+    numbers: &'a [usize],
     found: Vec<PlanError>,
 }
 
@@ -199,21 +202,22 @@ impl Faults<'_> {
     ) -> Option<T> {
         read.map_err(|error| {
             let line = place::line_of(self.text, section, index, &error.problem);
+            let line = line.and_then(|line| self.numbers.get(line - 1).copied());
             self.found.push(PlanError { line: error.line.or(line), ..error });
         })
         .ok()
     }
 
-    /// The first one, with all others.
-    fn told(self) -> PlanError {
+    /// The first one of the file, with all others.
+    fn told(mut self) -> PlanError {
+        self.found.sort_by_key(|mistake| mistake.line.unwrap_or(usize::MAX));
         let mut found = self.found.into_iter();
         let first = found.next().unwrap_or_else(|| fault("it cannot be read"));
         PlanError { others: found.collect(), ..first }
     }
 }
 
-fn plan(text: &str, file: File) -> Result<Plan, PlanError> {
-    let mut faults = Faults { text, found: Vec::new() };
+fn plan(mut faults: Faults<'_>, file: File) -> Result<Plan, PlanError> {
     let top = ("", 0);
     faults.in_section(top, name("name", &file.name, true));
     faults.in_section(top, within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX));
@@ -409,7 +413,7 @@ fn step(file: FileStep, is_known: bool) -> Result<Step, PlanError> {
     let classes = file.classes.unwrap_or_else(|| vec![0]);
     count(&key("classes"), classes.len())?;
     if let Some(dscp) = classes.iter().find(|dscp| **dscp > 63) {
-        return Err(fault(format!("{} is no DSCP, which are 0 to 63", key(&dscp.to_string()))));
+        return Err(fault(format!("{}: {dscp} is no DSCP, which are 0 to 63", key("classes"))));
     }
     let mut seen = BTreeSet::new();
     if let Some(dscp) = classes.iter().find(|dscp| !seen.insert(**dscp)) {
@@ -566,9 +570,12 @@ capacity = "10gbit"
             (("\"7s\"", "\"7\""), "line 12: `7`: expected a time with its unit"),
             (("\"7s\"", "\"0s\""), "step `loaded`: duration is 0"),
             (("\"7s\"", "\"2h\""), "last longer than an hour"),
-            (("kind = \"upload\"", "kind = \"uplaod\""), "line 11: unknown variant `uplaod`"),
+            (("kind = \"upload\"", "kind = \"uplaod\""), "`download`; did you mean `upload`?"),
             (("count = 1000", "count = 0"), "lines.count: 0 is not from 1 to"),
-            (("count = 1000", "cuont = 1000"), "line 5: unknown field `cuont`"),
+            (
+                ("count = 1000", "cuont = 1000"),
+                "line 5: unknown key `cuont`; did you mean `count`?",
+            ),
             (("count = 1000", "count = 9\nsample = 10"), "lines.sample: 10 is not from 1 to 9"),
             (("= 6", "= nan"), "runs_per_day: NaN is not from"),
             (("= 6", "= 9999\nwindow = \"19:00-20:00\""), "do not fit one after the other"),
@@ -577,7 +584,7 @@ capacity = "10gbit"
             (("\"10gbit\"", "\"10mbit\""), "[[tier]] 1: a run takes more than servers.capacity"),
             (("[[step]]", "[[tier]]\nup=\"1mbit\"\ndown=\"1mbit\"\n[[step]]"), "share_percent"),
             (("up = \"35", "share_percent = 50\nup = \"35"), "are 50 % together, not 100"),
-            (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: 64 is no DSCP"),
+            (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: classes: 64 is no DSCP"),
             (("\"7s\"", "\"7s\"\nclasses = []"), "step `loaded`: classes: 0 is not from 1 to 64"),
             (
                 ("\"7s\"", "\"7s\"\nclasses = [0, 45, 0]"),
@@ -615,9 +622,47 @@ capacity = "10gbit"
         let others = "line 14: servers.count: 0 is not from 1 to 100000\n\
                       line 17: [[cohort]] name: `A`: expected lower-case";
         assert!(told.starts_with(others), "{told}");
+        let all = Plan::parse(MISTAKEN).expect_err("it has mistakes").to_string();
+        for want in [
+            "line 1: unknown key `titel`; did you mean `title`?",
+            "line 2: invalid type",
+            "line 3: unknown key `colour`, expected one of",
+            "line 5: missing key `count`",
+            "line 6: lines.busy_percent: 200 is not from 0 to 100",
+            "line 8: `35`: expected a rate",
+            "line 12: unknown variant `uplaod`",
+            "line 13: `7`: expected a time",
+            "line 14: step `loaded`: classes: 99 is no DSCP",
+            "line 15: unknown key `sevrers`; did you mean `servers`?",
+            "line 16: servers.count: 0 is not",
+        ] {
+            assert!(all.contains(want), "{want}: {all}");
+        }
+        assert_eq!(all.lines().count(), 11, "{all}");
         let long = format!("{SMALL}{}", " ".repeat(BYTES_MAX));
         assert!(Plan::parse(&long).is_err_and(|error| error.problem.contains("1 MiB")));
     }
+
+    /// Eleven mistakes.
+    const MISTAKEN: &str = "\
+titel = \"x\"
+runs_per_day = \"six\"
+colour = \"red\"
+
+[lines]
+busy_percent = 200
+[[tier]]
+up = \"35\"
+down = \"1gbit\"
+[[step]]
+name = \"loaded\"
+kind = \"uplaod\"
+duration = \"7\"
+classes = [99]
+[sevrers]
+count = 0
+capacity = \"10gbit\"
+";
 
     proptest! {
         #[test]

@@ -3,6 +3,7 @@
 mod cohort;
 mod file;
 mod load;
+mod mistakes;
 mod place;
 mod preset;
 mod values;
