@@ -159,6 +159,33 @@ fn is_first_of(markings: &mut u64, dscp: u8) -> bool {
     is_first
 }
 
+/// Returns a reason without its numbers: `waited for a CPU 33 % of the time` and `38 %` are one
+/// kind, `waited for a CPU … % of the time`. Addresses and times count as numbers.
+pub fn kind_of_reason(reason: &str) -> String {
+    let mut kind = String::with_capacity(reason.len());
+    let mut letters = reason.chars().peekable();
+    let mut before = None;
+    while let Some(letter) = letters.next() {
+        let is_part_of_word = before.is_some_and(|it: char| it.is_alphabetic() || it == '-');
+        if letter.is_ascii_digit() && !is_part_of_word {
+            let is_number = |it: &char| it.is_ascii_digit() || matches!(it, '.' | ',' | ':' | ' ');
+            let mut rest = letters.clone();
+            // Separators count where a digit follows.
+            while let Some(next) = rest.next_if(is_number) {
+                if next.is_ascii_digit() {
+                    letters = rest.clone();
+                }
+            }
+            kind.push('…');
+            before = Some('…');
+            continue;
+        }
+        kind.push(letter);
+        before = Some(letter);
+    }
+    kind
+}
+
 impl RunResult {
     /// The steps of a run that measured, the first one of each name.
     pub fn distinct_steps(&self) -> impl Iterator<Item = &StepResult> {
@@ -210,6 +237,8 @@ impl RunResult {
     pub const PROBES_MAX: u64 = 1 << 40;
     /// The longest round trip: no run lasts longer than this hour.
     pub const DELAY_MAX_US: u64 = 3_600_000_000;
+    /// The greatest share of its tier that a line may reach: ten thousand times what it was sold.
+    pub const PERCENT_MAX: f64 = 1e6;
     /// Characters of a name at most.
     pub const NAME_MAX: usize = 128;
     /// Bytes of a name at most: 64 characters of a server's name take up to 256.
@@ -251,8 +280,8 @@ impl RunResult {
             return Some("a rate is above 2^63");
         }
         let percent = self.steps.iter().filter_map(|step| step.tier_percent);
-        if percent.clone().any(|percent| !percent.is_finite() || percent < 0.0) {
-            return Some("a percentage is not a number of at least 0");
+        if !percent.clone().all(|percent| (0.0..=Self::PERCENT_MAX).contains(&percent)) {
+            return Some("a percentage of the tier is not a number from 0 to 1,000,000");
         }
         None
     }
@@ -261,6 +290,20 @@ impl RunResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_are_of_one_kind() {
+        for (reason, kind) in [
+            ("waited for a CPU 33 % of the time", "waited for a CPU … % of the time"),
+            ("waited for a CPU 4.5 % of the time", "waited for a CPU … % of the time"),
+            ("sent 1 234 of 5,678 probes.", "sent … of … probes."),
+            ("east at 192.0.2.1:4862 refused", "east at … refused"),
+            ("server cmts-1 and IPv6", "server cmts-1 and IPv6"),
+            ("", ""),
+        ] {
+            assert_eq!(kind_of_reason(reason), kind);
+        }
+    }
 
     #[test]
     fn numbers_of_a_series_are_of_its_bins() {

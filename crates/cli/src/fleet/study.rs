@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_disk::Access;
-use underload_fleet::outcome::Outcome;
+use underload_fleet::outcome::{Outcome, kind_of_reason};
 use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
@@ -106,14 +106,15 @@ impl Arguments {
 /// Reasons that are told at most.
 const REASONS: usize = 5;
 
-/// Why runs did not measure, the most frequent first.
+/// Why runs did not measure, by kind of reason, the most frequent first.
 fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
     let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
     let mut reasons: BTreeMap<(Outcome, String), u64> = BTreeMap::new();
     let outcomes = archive.outcomes(&filter).context("reading the store")?;
     for of in outcomes.counts.into_iter().filter(|of| of.outcome != Outcome::Measured) {
         if !of.reason.is_empty() {
-            let runs = reasons.entry((of.outcome, of.reason)).or_default();
+            let kind = kind_of_reason(&of.reason);
+            let runs = reasons.entry((of.outcome, kind)).or_default();
             *runs = runs.saturating_add(of.count);
         }
     }

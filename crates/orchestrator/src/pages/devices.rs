@@ -54,13 +54,11 @@ pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Proble
 
 fn table(devices: &[Device]) -> Table {
     let row = |device: &Device| {
-        let id = device.id.to_string();
-        let address = format!("/devices/{id}");
         let lines = &device.attributes;
         let text = |text: &String| Cell::text(text);
         let state = if device.is_removed { "removed" } else { "in use" };
         vec![
-            Cell::Link(id, address),
+            Cell::Device(device.id),
             Cell::text(state),
             text(&lines.model),
             text(&lines.firmware),
@@ -138,7 +136,7 @@ fn line_table(device: &Device) -> Table {
     let mut rows: Vec<Vec<Cell>> = attributes.collect();
     rows.push(vec![Cell::text("enrolled"), Cell::When(device.enrolled_ms)]);
     rows.push(vec![Cell::text("asked last"), Cell::When(device.seen_ms)]);
-    rows.push(vec![Cell::text("epoch"), Cell::Count(u64::from(device.epoch))]);
+    rows.push(vec![Cell::text("epoch"), Cell::text(device.epoch.to_string())]);
     Table {
         name: "line",
         columns: vec![words("attribute", "Attribute"), words("value", "Value")],

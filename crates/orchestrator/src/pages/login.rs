@@ -19,7 +19,7 @@ use underload_probe::network::CustomerNetwork;
 
 use super::problem::Problem;
 use super::sessions::{Claim, Cookie, FORM_MS, SESSION_MS};
-use super::{Action, Shared, Visitor, blocking, shell};
+use super::{Action, Shared, Visitor, blocking, plans, shell};
 use crate::http::Frequency;
 use crate::operator::Role;
 
@@ -212,8 +212,12 @@ pub(super) async fn act(
     if visitor.operator.role != Role::Operator {
         return Err(Problem::NotAllowed("Only operators change something."));
     }
+    let (text, now_ms) = (fields.get("text"), (pages.clock)());
+    if uri.path() == "/plans/apply" && fields.get("do") == "check" {
+        return Ok(plans::answer(&visitor, text, &plans::check(text, now_ms)));
+    }
     let (action, next) = match uri.path() {
-        "/plans/apply" => (Action::ApplyPlan(fields.get("text").to_owned()), "/plans"),
+        "/plans/apply" => (Action::ApplyPlan(text.to_owned()), "/plans"),
         "/plans/stop" => (Action::StopPlan(fields.get("plan").to_owned()), "/plans"),
         _ => {
             let id = fields.get("device").parse();
@@ -221,10 +225,15 @@ pub(super) async fn act(
             (Action::RemoveDevice(id), "/devices")
         }
     };
-    let (operate, operator, now_ms) =
-        (Arc::clone(&pages.operate), visitor.operator, (pages.clock)());
+    let (operate, operator) = (Arc::clone(&pages.operate), visitor.operator.clone());
+    let is_plan = matches!(action, Action::ApplyPlan(_));
     let done = blocking(move || operate.act(now_ms, &operator, &action));
-    done.await?.map_err(Problem::bad)?;
+    match done.await? {
+        Err(refused) if is_plan => {
+            return Ok(plans::answer(&visitor, text, &plans::Verdict::Refused(refused)));
+        }
+        done => done.map_err(Problem::bad)?,
+    }
     let mut response = Redirect::to(next).into_response();
     let never = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, never);

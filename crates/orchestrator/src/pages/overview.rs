@@ -1,14 +1,15 @@
 //! The first page: delays day by day, what became of runs, and servers' load.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use underload_fleet::outcome::Outcome;
+use underload_fleet::outcome::{Outcome, kind_of_reason};
 use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum};
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::thousands;
 
 use super::problem::Problem;
-use super::question::date_text;
+use super::question::{DAY_MS, date_text};
 use super::sheet::{Figure, Section, Sheet};
 use super::summary::{self, Loaded, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
@@ -22,10 +23,11 @@ pub(super) const CURVES: usize = 8;
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     let mut filter = ask.question.filter.clone();
     if filter.from_day.is_none() && filter.until_day.is_none() {
-        filter.from_day = Some((ask.today() + 1).saturating_sub(DAYS));
+        let latest = (ask.today() + 1).saturating_sub(DAYS);
+        filter.from_day = Some(first_day(archive, &filter)?.map_or(latest, |day| day.max(latest)));
     }
     summary::check_group(archive, ask, &filter)?;
-    let by = ask.question.dimensions()?;
+    let by = summary::dimensions(archive, ask)?;
     let whole = Loaded::read(archive, ask, &filter, &by)?;
     let mut of_days = vec![Dimension::Day];
     of_days.extend_from_slice(&by);
@@ -50,6 +52,14 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
             Section::new("Servers now", servers::table(&known, ask)),
         ],
     })
+}
+
+/// The day on which the plan that is asked for was applied, or the first of all plans.
+fn first_day(archive: &mut dyn Archive, filter: &Filter) -> Result<Option<u32>, Problem> {
+    let plans = archive.plans()?.into_iter();
+    let meant = plans.filter(|row| filter.plan.as_ref().is_none_or(|name| row.name == *name));
+    let first_ms = meant.map(|row| row.applied_ms).min();
+    Ok(first_ms.map(|ms| u32::try_from(ms / DAY_MS).unwrap_or(u32::MAX)))
 }
 
 /// The groups with the most tests, in the order of their names.
@@ -284,11 +294,24 @@ fn share(count: u64, all: u64) -> Cell {
 /// Reasons that are told; the rest are one row.
 const REASONS: usize = 20;
 
+/// Runs that did not measure, by outcome and kind of reason. At least as many devices as any single
+/// reason of a kind has have that kind.
+fn kinds_of_reasons(outcomes: &Outcomes) -> Vec<OutcomeCount> {
+    let mut kinds: BTreeMap<(Outcome, String), OutcomeCount> = BTreeMap::new();
+    for of in outcomes.counts.iter().filter(|of| of.outcome != Outcome::Measured) {
+        let reason = kind_of_reason(&of.reason);
+        let none = OutcomeCount { reason: reason.clone(), count: 0, devices: 0, ..of.clone() };
+        let kind = kinds.entry((of.outcome, reason)).or_insert(none);
+        kind.count = kind.count.saturating_add(of.count);
+        kind.devices = kind.devices.max(of.devices);
+    }
+    kinds.into_values().collect()
+}
+
 /// Reasons of fewer devices than a visitor may see are among all others.
 fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
     let all = total(outcomes);
-    let mut reasons: Vec<&OutcomeCount> =
-        outcomes.counts.iter().filter(|of| of.outcome != Outcome::Measured).collect();
+    let mut reasons = kinds_of_reasons(outcomes);
     reasons.sort_by_key(|of| (of.devices < least_devices, Reverse(of.count)));
     let told = reasons.iter().take(REASONS).filter(|of| of.devices >= least_devices).count();
     let row = |outcome: &str, reason: &str, count| {
@@ -311,5 +334,32 @@ fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
             number("share_percent", "of all runs", "%"),
         ],
         rows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_are_one_row() {
+        let counts = (30..43).map(|percent| OutcomeCount {
+            outcome: Outcome::Invalid,
+            reason: format!("waited for a CPU {percent} % of the time"),
+            count: 2,
+            devices: 3,
+        });
+        let missed = OutcomeCount {
+            outcome: Outcome::Missed,
+            reason: "the device did not ask in time".to_owned(),
+            count: 7,
+            devices: 7,
+        };
+        let counts: Vec<_> = counts.chain([missed]).collect();
+        let kinds = kinds_of_reasons(&Outcomes { counts, devices: 9 });
+        let told: Vec<_> = kinds.iter().map(|it| (&*it.reason, it.count, it.devices)).collect();
+        assert!(told.contains(&("waited for a CPU … % of the time", 26, 3)), "{told:?}");
+        assert!(told.contains(&("the device did not ask in time", 7, 7)), "{told:?}");
+        assert_eq!(told.len(), 2);
     }
 }

@@ -1,14 +1,17 @@
 //! Plans: what they measure, what they cost, and the two things that an operator does with them.
 
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
+use underload_fleet::orchestrator::applicable;
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
 use underload_fleet::store::{Archive, PlanRow};
-use underload_report::plain_text;
+use underload_report::{one_line, plain_text};
 
-use super::Ask;
 use super::problem::Problem;
 use super::sheet::{Section, Sheet};
 use super::table::{Cell, Table, number, words};
+use super::{Ask, Visitor, shell};
 
 /// Entries of the operators' log that are shown.
 const LOG: usize = 50;
@@ -48,7 +51,7 @@ fn table(plans: &[PlanRow]) -> Table {
             of(|load| load.runs_per_s),
             of(|load| load.servers_bit_per_s.up / 1e9),
             of(|load| load.servers_bit_per_s.down / 1e9),
-            of(|load| load.line_bytes_per_month / 1e6),
+            of(|load| load.line_bytes_per_month / 1e9),
             of(|load| load.stored_bytes_per_day / 1e9),
         ]
     };
@@ -62,7 +65,7 @@ fn table(plans: &[PlanRow]) -> Table {
             number("runs_per_s", "Runs", "per s"),
             number("up_gbit_per_s", "To servers", "Gbit/s"),
             number("down_gbit_per_s", "From servers", "Gbit/s"),
-            number("line_mb_per_month", "A home's month", "MB"),
+            number("line_gb_per_month", "A home's month", "GB"),
             number("stored_gb_per_day", "Stored a day", "GB"),
         ],
         rows: plans.iter().map(row).collect(),
@@ -90,15 +93,87 @@ fn apply_form(ask: &Ask) -> Markup {
     html! {
         details {
             summary { "Apply a plan" }
-            form.act method="post" action="/plans/apply" {
-                (ask.visitor.form_field())
-                label for="text" { "The plan's file (TOML)" }
-                textarea #text name="text" rows="16" required spellcheck="false"
-                    maxlength=(BYTES_MAX) {}
-                button type="submit" { "Apply" }
-                " " span.small { "A plan that exceeds a budget of its own is refused." }
-            }
+            (form(&ask.visitor, ""))
         }
+    }
+}
+
+fn form(visitor: &Visitor, text: &str) -> Markup {
+    html! {
+        form.act method="post" action="/plans/apply" {
+            (visitor.form_field())
+            label for="text" { "The plan's file (TOML)" }
+            // Browsers drop the first line break.
+            textarea #text name="text" rows="16" required spellcheck="false"
+                maxlength=(BYTES_MAX) { "\n" (text) }
+            button type="submit" name="do" value="check" { "Check" }
+            " "
+            button type="submit" name="do" value="apply" { "Apply" }
+            " " span.small { "A plan that exceeds a budget of its own is refused." }
+        }
+    }
+}
+
+/// What became of a plan that was not applied.
+pub(super) enum Verdict {
+    /// Each mistake, or the reason why the plan cannot be applied now.
+    Refused(String),
+    Checked(Box<Plan>),
+}
+
+/// Checks a plan without applying it.
+pub(super) fn check(text: &str, now_ms: u64) -> Verdict {
+    match applicable(text, now_ms) {
+        Ok(plan) => Verdict::Checked(Box::new(plan)),
+        Err(refused) => Verdict::Refused(refused.message),
+    }
+}
+
+/// The form with the text that was sent, and the verdict on it.
+pub(super) fn answer(visitor: &Visitor, text: &str, verdict: &Verdict) -> Response {
+    let (status, said) = match verdict {
+        Verdict::Refused(mistakes) => (
+            StatusCode::BAD_REQUEST,
+            html! {
+                p.verdict role="alert" { "The plan was not applied." }
+                ul { @for mistake in mistakes.lines() { li { (one_line(mistake)) } } }
+            },
+        ),
+        Verdict::Checked(plan) => (StatusCode::OK, load(plan)),
+    };
+    let around = shell::Around { visitor, path: "/plans" };
+    let content = html! {
+        h1 { "Apply a plan" }
+        (said)
+        (form(visitor, text))
+        p { a href="/plans" { "Plans" } }
+    };
+    (status, shell::document("Apply a plan", Some(around), &content)).into_response()
+}
+
+/// What a plan takes, as the table of plans has it.
+fn load(plan: &Plan) -> Markup {
+    let load = Load::of(plan);
+    let rows = [
+        ("Runs", load.runs_per_s, "per s"),
+        ("Requests", load.requests_per_s, "per s"),
+        ("To servers", load.servers_bit_per_s.up / 1e6, "Mbit/s"),
+        ("From servers", load.servers_bit_per_s.down / 1e6, "Mbit/s"),
+        ("A home's month", load.line_bytes_per_month / 1e9, "GB"),
+        ("Stored a day", load.stored_bytes_per_day / 1e9, "GB"),
+        ("Runs that find no server with room", load.blocked_percent, "%"),
+    ];
+    let row = |(name, value, unit): (&str, f64, &str)| {
+        vec![Cell::text(name), Cell::Number(value), Cell::text(unit)]
+    };
+    let table = Table {
+        name: "load",
+        columns: vec![words("what", "On average"), number("value", "", ""), words("unit", "")],
+        rows: rows.into_iter().map(row).collect(),
+    };
+    html! {
+        p.verdict { "The plan has no mistake. It is not applied yet." }
+        (table.html("Load of the plan"))
     }
 }
 

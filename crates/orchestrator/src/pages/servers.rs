@@ -28,12 +28,14 @@ pub(super) fn sentence(servers: &[Server], now_ms: u64) -> String {
     if servers.is_empty() {
         return "No server has enrolled yet: without one nothing is measured.".to_owned();
     }
-    let total = |of: fn(&Server) -> u64| {
-        let sum = alive.iter().map(|server| of(server)).fold(0, u64::saturating_add);
-        underload_report::significant(sum as f64 / 1e9)
+    let sum = |of: fn(&Server) -> u64| {
+        alive.iter().map(|server| of(server)).fold(0, u64::saturating_add) as f64
     };
+    let most = sum(|server| server.up_bit_per_s).max(sum(|server| server.down_bit_per_s));
+    let (unit, name) = if most < 1e9 { (1e6, "Mbit/s") } else { (1e9, "Gbit/s") };
+    let total = |of| underload_report::significant(sum(of) / unit);
     format!(
-        "{} of {} servers answer; {} of {} Gbit/s towards them are reserved, and {} of {} from \
+        "{} of {} servers answer; {} of {} {name} towards them are reserved, and {} of {} from \
          them.",
         alive.len(),
         servers.len(),

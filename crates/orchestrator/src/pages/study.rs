@@ -21,7 +21,7 @@ const GROUPS_MAX: usize = 500;
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     let filter = &ask.question.filter;
     summary::check_group(archive, ask, filter)?;
-    let by = ask.question.dimensions()?;
+    let by = summary::dimensions(archive, ask)?;
     let mut whole = Loaded::read(archive, ask, filter, &by)?;
     whole.sums.sort_by_key(|sum| std::cmp::Reverse(sum.tests));
     let range = Range::of(ask, &whole)?;

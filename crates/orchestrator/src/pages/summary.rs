@@ -1,8 +1,8 @@
 //! Numbers of many round trips, from their bins.
 
 use underload_fleet::bins::{Bins, GAMMA, value_of};
-use underload_fleet::plan::Kind;
-use underload_fleet::store::{Archive, Dimension, Filter, Sum, Summed};
+use underload_fleet::plan::{Kind, Plan};
+use underload_fleet::store::{Archive, Dimension, Filter, PlanRow, Sum, Summed};
 use underload_report::one_line;
 
 use super::Ask;
@@ -62,6 +62,24 @@ pub(super) fn shares(
         }
     }
     shares
+}
+
+/// What results are told apart by: what was asked for, and the cohort beside a marking, since what
+/// two cohorts have in common under one marking hides how they differ.
+pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dimension>, Problem> {
+    let mut by = ask.question.dimensions()?;
+    let filter = &ask.question.filter;
+    if by.contains(&Dimension::Dscp) && !by.contains(&Dimension::Cohort) {
+        let plans = archive.plans()?.into_iter();
+        let mut meant =
+            plans.filter(|row| filter.plan.as_ref().is_none_or(|name| row.name == *name));
+        let has_cohorts =
+            |row: PlanRow| Plan::parse(&row.text).is_ok_and(|plan| plan.cohorts.len() > 1);
+        if filter.cohort.is_none() && meant.any(has_cohorts) {
+            by.insert(0, Dimension::Cohort);
+        }
+    }
+    Ok(by)
 }
 
 /// The usual columns of a group: p50, p95, p99, lost probes, tests, devices.

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
+use underload_fleet::device::DeviceId;
 use underload_report::{one_line, significant, thousands};
 
 use super::question::moment;
@@ -31,8 +32,8 @@ pub(super) struct Column {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
     Text(String),
-    /// Words, and the address that they lead to.
-    Link(String, String),
+    /// A device and its page. A page shows the first eight of its 32 digits.
+    Device(DeviceId),
     Count(u64),
     Number(f64),
     /// Percent of a whole, 0 to 100, drawn as a bar beside its number.
@@ -69,7 +70,10 @@ impl Cell {
     fn html(&self) -> Markup {
         match self {
             Self::Text(text) => html! { (one_line(text)) },
-            Self::Link(text, there) => html! { a href=(there) { (one_line(text)) } },
+            Self::Device(id) => {
+                let id = id.to_string();
+                html! { a href={ "/devices/" (id) } title=(id) { (&id[..8]) "…" } }
+            }
             Self::Count(count) => html! { (thousands(*count)) },
             Self::Number(value) => html! { (significant(*value)) },
             Self::Share(percent) => html! {
@@ -92,7 +96,8 @@ impl Cell {
 
     fn json(&self) -> Value {
         match self {
-            Self::Text(text) | Self::Link(text, _) => json!(text),
+            Self::Text(text) => json!(text),
+            Self::Device(id) => json!(id.to_string()),
             Self::Count(count) => json!(count),
             Self::Number(value) | Self::Share(value) => json!(rounded(*value)),
             Self::When(0) | Self::Nothing => Value::Null,
@@ -102,7 +107,7 @@ impl Cell {
 
     fn csv(&self) -> String {
         match self {
-            Self::Text(text) | Self::Link(text, _) => csv_text(text),
+            Self::Text(text) => csv_text(text),
             other => match other.json() {
                 Value::Null => String::new(),
                 Value::String(text) => csv_text(&text),

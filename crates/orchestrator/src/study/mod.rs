@@ -9,6 +9,7 @@ mod days;
 mod published;
 
 use underload_fleet::plan::Plan;
+use underload_fleet::schedule::Window;
 use underload_fleet::store::{Archive, Filter, StoreError};
 use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
@@ -57,9 +58,17 @@ pub enum StudyError {
         /// What they are told apart by.
         known: String,
     },
-    /// No result is meant.
-    #[error("no result of plan `{plan}` is meant")]
+    /// No result was handed in yet.
+    #[error("no results of plan `{plan}` yet; its runs are due {due}")]
     Nothing {
+        /// The plan.
+        plan: String,
+        /// How often a line runs, in words.
+        due: String,
+    },
+    /// Lines of the plan have handed in results, but none of those that were asked for.
+    #[error("no results of plan `{plan}` are of the lines that --where asks for")]
+    NoneOfThose {
         /// The plan.
         plan: String,
     },
@@ -109,7 +118,13 @@ pub fn study(
     let collected = collector.finish();
     let plan_name = || plan.to_owned();
     match (collected.results, summed.days) {
-        (0, 0) => return Err(StudyError::Nothing { plan: plan_name() }),
+        (0, 0) if !question.filter.attributes.is_empty() => {
+            return Err(StudyError::NoneOfThose { plan: plan_name() });
+        }
+        (0, 0) => {
+            let due = due_words(&parsed);
+            return Err(StudyError::Nothing { plan: plan_name(), due });
+        }
         (0, _) => {
             let days = crate::store::summed_words(summed);
             return Err(StudyError::OnlySums { plan: plan_name(), days });
@@ -130,6 +145,20 @@ pub fn study(
     study.last_ms = collected.last_ms;
     study.published = published::numbers(&study);
     Ok(study)
+}
+
+/// How often a run of a line is due on average: `about every 4 h`.
+fn due_words(plan: &Plan) -> String {
+    let every_s = plan.window.length().as_nanos() as f64 / 1e9 / plan.runs_per_day;
+    let (count, unit) = match every_s {
+        s if s >= 2.0 * 86_400.0 => (s / 86_400.0, "days"),
+        s if s >= 7_200.0 => (s / 3_600.0, "h"),
+        s if s >= 120.0 => (s / 60.0, "min"),
+        s => (s, "s"),
+    };
+    let window =
+        if plan.window.length() == Window::ALWAYS.length() { "" } else { " within its hours" };
+    format!("about every {count:.0} {unit}{window}")
 }
 
 fn check_dimensions(by: &[String]) -> Result<(), StudyError> {

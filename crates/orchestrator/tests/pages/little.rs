@@ -100,10 +100,12 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
         let hidden = says(&viewer, &of(9));
         assert!(hidden.contains("is of groups of fewer than 5 devices"), "{hidden}");
         let lost = says(&operator, &format!("{}&by=dscp", of(9)));
-        let want = "With the upstream full, more than 1 of 100 probes was lost (DSCP 9)";
+        // Told apart by marking, cohorts are not pooled.
+        let want = "With the upstream full, more than 1 of 100 probes was lost (classic, DSCP 9)";
         assert!(lost.starts_with(want), "{lost}");
         let both = says(&operator, &format!("/{page}.json?plan={PLAN}&load=upload&by=dscp"));
-        assert!(both.contains(", and more than 1 of 100 probes was lost (DSCP 9) "), "{both}");
+        let lost = ", and more than 1 of 100 probes was lost (classic, DSCP 9) ";
+        assert!(both.contains(lost), "{both}");
     }
 }
 

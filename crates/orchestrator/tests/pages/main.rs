@@ -345,6 +345,35 @@ fn only_an_operator_acts_and_only_from_a_form_of_his_own() {
 }
 
 #[test]
+fn a_plan_with_mistakes_keeps_its_text_and_a_check_applies_nothing() {
+    let served = served();
+    let operator = Session::of(&served, &served.operator);
+    let form = operator.get("/plans").field("form");
+    let send = |text: &str, what: &str| {
+        let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+        operator.post("/plans/apply", "", &format!("form={form}&do={what}&text={text}"))
+    };
+    let mistaken = "titel = \"<x>\"\nruns_per_day = \"six\"\n[servers]\ncount = 0\n";
+    let refused = send(mistaken, "check");
+    assert_eq!(refused.status, 400);
+    for words in [
+        "line 1: unknown key `titel`; did you mean `title`?",
+        "line 2: invalid type",
+        "titel = &quot;&lt;x&gt;&quot;\nruns_per_day = &quot;six&quot;\n[servers]\ncount = 0",
+        "name=\"form\"",
+    ] {
+        assert!(refused.body.contains(words), "{words}: {}", refused.body);
+    }
+    let good = underload_fleet::plan::Plan::built_in(PLAN).expect("it is built in");
+    let checked = send(good, "check");
+    assert_eq!(checked.status, 200, "{}", checked.body);
+    assert!(checked.body.contains("It is not applied yet"), "{}", checked.body);
+    assert!(served.done.lock().expect("nobody panicked").is_empty());
+    assert_eq!(send(good, "apply").status, 303);
+    assert_eq!(served.done.lock().expect("nobody panicked").len(), 1);
+}
+
+#[test]
 fn questions_that_make_no_sense_are_refused_with_the_reason() {
     let served = served();
     let session = Session::of(&served, &served.operator);
