@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use underload_aqm::config::{Kind, Value};
 use underload_aqm::time::Span;
 use underload_fleet::agent::Limits;
 use underload_fleet::device::Attributes;
@@ -15,7 +16,7 @@ use underload_record::schema::ValidityLimits;
 use crate::Trust;
 use crate::address::Address;
 use crate::device::Config;
-use crate::measure::{BUSY_DEFAULT, Measurer};
+use crate::measure::Measurer;
 use crate::spool::{BYTES_DEFAULT, BYTES_MIN};
 
 /// What an agent is told.
@@ -37,8 +38,8 @@ pub struct Arguments {
     /// that uses it is not measured [default: those of the default routes].
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// What a home may send or receive meanwhile, kbit/s.
-    #[arg(long, value_name = "KBIT", default_value_t = BUSY_DEFAULT / 1_000)]
+    /// What a home may send or receive meanwhile, such as 1mbit; a plain number is kbit/s.
+    #[arg(long, value_name = "RATE", default_value = QUIET_DEFAULT, value_parser = quiet_rate)]
     quiet_below: u64,
     /// Asks for the first time at a random instant within so many seconds: after a power cut of a
     /// region not all of them ask at once.
@@ -72,10 +73,10 @@ pub struct Arguments {
     /// Its firmware.
     #[arg(long, default_value = "")]
     firmware: String,
-    /// What the line is sold upstream, Mbit/s.
+    /// What the line is sold upstream, such as 35mbit; a plain number is Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
     tier_up: f64,
-    /// What the line is sold downstream, Mbit/s.
+    /// What the line is sold downstream, such as 1gbit; a plain number is Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
     tier_down: f64,
     /// The segment of the access network that it shares with its neighbours.
@@ -113,7 +114,7 @@ impl Arguments {
             measurer: Measurer {
                 network: current_network(),
                 line,
-                busy_bit_per_s: self.quiet_below.saturating_mul(1_000),
+                busy_bit_per_s: self.quiet_below,
                 tier_bit_per_s: (up, down),
                 limits: ValidityLimits::default(),
                 cancel: Arc::clone(stop),
@@ -142,7 +143,43 @@ fn trust(text: &str) -> Result<Trust, String> {
     text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
 }
 
+/// [`BUSY_DEFAULT`](crate::measure::BUSY_DEFAULT), as it is written on a command line.
+const QUIET_DEFAULT: &str = "250kbit";
+
+/// A rate with its unit, bit/s.
+fn rate(text: &str) -> Option<u64> {
+    match Kind::Rate.read(text) {
+        Some(Value::Rate(rate)) => Some(rate.bits_per_second()),
+        _ => None,
+    }
+}
+
+fn quiet_rate(text: &str) -> Result<u64, String> {
+    let kbit = || text.parse::<u64>().ok()?.checked_mul(1_000);
+    rate(text).or_else(kbit).ok_or_else(|| "expected a rate, such as 250kbit or 1mbit".to_owned())
+}
+
 fn mbit(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|it| (0.0..=1e6).contains(it));
-    rate.ok_or_else(|| "expected Mbit/s, 0 to 1000000".to_owned())
+    let plain = || text.parse::<f64>().ok();
+    let mbit = rate(text).map(|rate| rate as f64 / 1e6).or_else(plain);
+    mbit.filter(|it| (0.0..=1e6).contains(it))
+        .ok_or_else(|| "expected a rate up to 1000gbit, such as 35mbit".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::BUSY_DEFAULT;
+
+    #[test]
+    fn rates_have_units_and_plain_numbers_mean_what_they_did() {
+        assert_eq!(quiet_rate(QUIET_DEFAULT), Ok(BUSY_DEFAULT));
+        assert_eq!(quiet_rate("1gbit"), Ok(1_000_000_000));
+        assert_eq!(quiet_rate("250"), Ok(250_000));
+        assert_eq!((mbit("35mbit"), mbit("1gbit"), mbit("35.5")), (Ok(35.0), Ok(1e3), Ok(35.5)));
+        for wrong in ["", "-1", "fast", "1gbyte", "99999999999999999999"] {
+            assert!(quiet_rate(wrong).is_err_and(|told| told.contains("250kbit")), "{wrong}");
+        }
+        assert!(mbit("2000gbit").is_err() && mbit("nan").is_err() && mbit("-1").is_err());
+    }
 }

@@ -175,6 +175,56 @@ fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
 }
 
 #[test]
+fn what_was_not_started_or_written_here_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let said = refused(home, &["fleet", "plan", "apply", "low-latency-trial"]);
+    let expected = "no orchestrator was started on this machine";
+    assert!(said.contains(expected) && said.contains("underload fleet orchestrator"), "{said}");
+    // Before there are results.
+    let (first, url) = orchestrator(home);
+    let mut apply = vec!["fleet", "plan", "apply", "low-latency-trial"];
+    apply.extend(reach(&url));
+    good(home, &apply);
+    let study = ["fleet", "study", "low-latency-trial", "--store", "sqlite:store"];
+    let said = refused(home, &study);
+    let expected = "no results of plan `low-latency-trial` yet; its runs are due about every 4 h";
+    assert!(said.contains(expected), "{said}");
+    drop(first);
+    // The first operator's token is where the first orchestrator of the store wrote it.
+    let second = ["fleet", "orchestrator", "--store", "sqlite:store", "--listen", "127.0.0.1:0"];
+    let mut second = underload(home, &[&second[..], &["--state", "elsewhere"]].concat());
+    let mut second = second.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let told = BufReader::new(second.stderr.take().unwrap());
+    let _running = Running(second);
+    let line = told.lines().map_while(Result::ok).find(|line| line.starts_with("pages: "));
+    let line = line.expect("it says where its pages are");
+    assert!(!line.contains("admin.token") && line.contains("underload fleet token new"), "{line}");
+}
+
+#[test]
+fn a_server_raises_the_descriptors_that_a_shell_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let orchestrator =
+        ["fleet", "orchestrator", "--store", "sqlite:store", "--listen", "127.0.0.1:0"];
+    for arguments in [&orchestrator[..], &["serve", "--port", "0"]] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\"", PROGRAM]).args(arguments);
+        shell.env("XDG_DATA_HOME", home).current_dir(home);
+        let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let out = child.stdout.take().unwrap();
+        let running = Running(child);
+        BufReader::new(out).read_line(&mut String::new()).unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.0.id())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        let numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(numbers[0] >= numbers[1].min(8_192), "{arguments:?}: {line}");
+    }
+}
+
+#[test]
 fn beyond_loopback_it_speaks_tls_with_a_key_that_stays() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();

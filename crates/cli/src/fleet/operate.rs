@@ -42,7 +42,10 @@ impl Reach {
         path: &str,
         message: &impl Serialize,
     ) -> anyhow::Result<A> {
-        let token = self.token.clone().map_or_else(default_token, Ok)?;
+        let token = match &self.token {
+            Some(token) => token.clone(),
+            None => token_of_this_machine()?,
+        };
         let token = home::first_line(&token).context("the operator's token").or_bad_input()?;
         let here = || format!("http://127.0.0.1:{PORT}").parse();
         let orchestrator = self.orchestrator.clone().map_or_else(here, Ok)?;
@@ -53,6 +56,20 @@ impl Reach {
             _ => anyhow!(failure),
         })
     }
+}
+
+/// The token that the orchestrator of this machine wrote for its first operator.
+fn token_of_this_machine() -> anyhow::Result<PathBuf> {
+    let token = default_token()?;
+    if token.try_exists().is_ok_and(|exists| !exists) {
+        return Err(bad_input(anyhow!(
+            "no orchestrator was started on this machine ({} does not exist): start one with \
+             `underload fleet orchestrator`, or name one with --orchestrator URL and its \
+             operator's token with --token FILE",
+            token.display()
+        )));
+    }
+    Ok(token)
 }
 
 /// The command line of `underload fleet plan apply`.

@@ -186,7 +186,15 @@ impl Arguments {
             None => format!("{scheme}://{address}"),
         };
         let token = first_token(state);
-        eprintln!("pages: {reached}/ (log in with the token in {})", token.display());
+        if token.is_file() {
+            eprintln!("pages: {reached}/ (log in with the token in {})", token.display());
+        } else {
+            // Another orchestrator of this store wrote the first operator's token.
+            eprintln!(
+                "pages: {reached}/ (log in with an operator's token; `underload fleet token new \
+                 NAME --store ...` makes one)"
+            );
+        }
         if self.cert.is_none()
             && let Some(fingerprint) = fingerprint
         {

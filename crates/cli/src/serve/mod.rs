@@ -23,6 +23,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underload_aqm::config::{Kind, Value};
+use underload_probe::network::raise_descriptor_limit;
 use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig, TokenKeys};
 use underload_probe::wire::MarkingPolicy;
 
@@ -145,6 +146,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl Serving {
     fn run(&self) -> anyhow::Result<()> {
+        raise_descriptor_limit(DESCRIPTORS);
         let mut config = self.config()?;
         let fingerprint = config.identity.fingerprint().to_string();
         let member = self.fleet.member(|| self.state_directory(), fingerprint)?;
@@ -271,6 +273,8 @@ impl Serving {
 
 /// Clients of other tools have this part of the capacity, all together.
 const COMPAT_SHARE: u64 = 4;
+/// Open files at which no limit of connections is out of reach.
+const DESCRIPTORS: u64 = 8_192;
 
 fn has_interface(name: &str) -> bool {
     let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
