@@ -59,6 +59,8 @@ enum Action {
     Code(Box<operate::Codes>),
     /// Removes a device or a server for good.
     Remove(operate::Remove),
+    /// Sends agents to another address of a measurement server.
+    Server(operate::Server),
     /// A device: measures this line by a plan, as an orchestrator admits it.
     #[command(after_help = "Examples:
   underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload/agent \\
@@ -164,6 +166,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Token(arguments) => arguments.run(),
         Action::Code(arguments) => arguments.run(),
         Action::Remove(arguments) => arguments.run(),
+        Action::Server(arguments) => arguments.run(),
         Action::Agent(arguments) => agent::run(arguments),
         Action::Simulate(arguments) => arguments.run(),
         Action::Study(arguments) => arguments.run(),

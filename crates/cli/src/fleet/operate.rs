@@ -134,6 +134,29 @@ impl Remove {
     }
 }
 
+/// The command line of `underload fleet server`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  underload fleet server east --address east.example:4862")]
+pub(super) struct Server {
+    /// The server, by its name.
+    name: String,
+    /// Where agents are sent from now on. A server that says that it is elsewhere is believed only
+    /// once this is set.
+    #[arg(long, value_name = "HOST:PORT")]
+    address: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Server {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let message = json!({ "name": self.name, "address": self.address });
+        let _: Value = self.reach.ask("/v1/operator/servers/address", &message)?;
+        Ok(())
+    }
+}
+
 /// The command line of `underload fleet code`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

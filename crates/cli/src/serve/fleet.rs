@@ -124,7 +124,8 @@ impl Member {
             [limits.up_bit_per_s, limits.down_bit_per_s].map(|rate| rate.min(CAPACITY_MAX));
         let stopped = Arc::clone(&stop);
         let carried = Carried::new(&service);
-        let beating = Beating { member: self, service, capacity, carried, stop: stopped };
+        let beating =
+            Beating { member: self, service, capacity, carried, sent_to: None, stop: stopped };
         let thread = Builder::new()
             .name("heartbeat".to_owned())
             .spawn(move || beating.run())
@@ -280,6 +281,8 @@ struct Beating {
     service: Arc<Service>,
     capacity: [u64; 2],
     carried: Carried,
+    /// Where agents are sent, if not to the address of this server; told once.
+    sent_to: Option<String>,
     stop: Arc<AtomicBool>,
 }
 
@@ -374,6 +377,17 @@ impl Beating {
         let asked = Instant::now();
         let answer: HeartbeatAnswer =
             client.ask(orchestrator, identity, "/v1/heartbeat", &heartbeat)?;
+        if answer.agents_sent_to != self.sent_to {
+            if let Some(sent_to) = &answer.agents_sent_to {
+                let ServerAddress { name, address, .. } = &heartbeat.address;
+                let sent_to = underload_report::one_line(sent_to);
+                eprintln!(
+                    "agents are sent to {sent_to}, not to {address}: an operator changes that \
+                     with `underload fleet server {name} --address {address}`"
+                );
+            }
+            self.sent_to.clone_from(&answer.agents_sent_to);
+        }
         let mut state = reader.state();
         state.ended.retain(|id| !heartbeat.ended.contains(id));
         state.clock = Some((asked, answer.now_ms));

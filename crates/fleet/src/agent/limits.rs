@@ -60,7 +60,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What is wrong with the steps of a run, `None` if they may be measured. It is looked at before
+    /// What is wrong with the steps of a run, `None` if they may be measured. Called before
     /// anything is summed or allocated.
     pub(super) fn fault(&self, steps: &[AssignedStep]) -> Option<String> {
         if steps.is_empty() || steps.len() > RunResult::STEPS_MAX {

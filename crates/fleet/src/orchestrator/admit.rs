@@ -341,7 +341,10 @@ impl Orchestrator {
             let message = format!("this key is of the server `{}`", server.address.name);
             return Err(Rejection::new(Kind::Forbidden, "another-name", message).into());
         }
-        server.address = it.address.clone();
+        // A server that redirects its agents could send all of them to somebody else's address.
+        server.address.fingerprint.clone_from(&it.address.fingerprint);
+        let sent_to = server.address.address.clone();
+        let agents_sent_to = (sent_to != it.address.address).then_some(sent_to);
         [server.up_bit_per_s, server.down_bit_per_s] = rates;
         [server.carried_up_bit_per_s, server.carried_down_bit_per_s] = carried;
         server.sessions = it.sessions;
@@ -362,7 +365,8 @@ impl Orchestrator {
         let keys = std::iter::once(self.lease_key());
         let keys = keys.chain(self.settings.previous_lease_keys.iter().copied());
         let lease_keys = keys.map(|key| data_encoding::HEXLOWER.encode(&key)).collect();
-        Ok(HeartbeatAnswer { now_ms, lease_keys, next_ms: now_ms + HEARTBEAT_MS })
+        let next_ms = now_ms + HEARTBEAT_MS;
+        Ok(HeartbeatAnswer { now_ms, lease_keys, next_ms, agents_sent_to })
     }
 }
 

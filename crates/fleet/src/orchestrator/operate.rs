@@ -4,7 +4,7 @@ use data_encoding::BASE32_NOPAD;
 use underload_aqm::rng::Rng;
 
 use super::settle::{keep, missed, settle, study_key};
-use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, answer, enrol};
+use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, admit, answer, enrol};
 use crate::device::{Attributes, DeviceId};
 use crate::plan::{Load, Plan};
 use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Transaction};
@@ -111,6 +111,18 @@ impl Orchestrator {
         answer(self.remove(tx, now_ms, rng, who, id))
     }
 
+    /// Sends agents to another address of a server, which its own heartbeats do not change.
+    pub fn set_server_address(
+        &self,
+        tx: &mut dyn Transaction,
+        now_ms: u64,
+        who: &str,
+        name: &str,
+        address: &str,
+    ) -> Answer<()> {
+        answer(set_server_address(tx, now_ms, who, name, address))
+    }
+
     fn apply(
         &self,
         tx: &mut dyn Transaction,
@@ -211,6 +223,23 @@ fn stop(tx: &mut dyn Transaction, now_ms: u64, who: &str, name: &str) -> Result<
         log(tx, now_ms, who, format!("stopped the plan {name}"))?;
     }
     Ok(row)
+}
+
+fn set_server_address(
+    tx: &mut dyn Transaction,
+    now_ms: u64,
+    who: &str,
+    name: &str,
+    address: &str,
+) -> Result<(), Stop> {
+    let known = tx.servers()?.into_iter().find(|server| server.address.name == name);
+    let Some(mut server) = known.filter(|server| !server.is_removed) else {
+        return Err(not_found(format!("no server `{name}`")));
+    };
+    address.clone_into(&mut server.address.address);
+    admit::acceptable(&server.address)?;
+    tx.put_server(&server)?;
+    log(tx, now_ms, who, format!("set the address of the server {name} to {address}"))
 }
 
 fn remove_server(

@@ -34,7 +34,9 @@ use underload_fleet::store::{Store, StoreError};
 pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, places};
 pub(crate) use frequency::Frequency;
-pub use operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
+pub use operators::{
+    AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
+};
 pub(crate) use secrets::random;
 
 /// Limits of what may come in. Where connections or bodies are at their limit, the network or

@@ -10,7 +10,9 @@ use underload_fleet::message::{
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::operators::{AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, StopPlan};
+use super::operators::{
+    AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
+};
 use super::signed::{SESSION, TAG, TIME};
 
 /// Who may send a request.
@@ -38,7 +40,7 @@ const PROBLEMS: [(&str, &str); 12] = [
 ];
 
 /// What the types do not say: a schema, its fields, and what holds for each of them.
-const LIMITS: [(&str, &[&str], &str); 19] = [
+const LIMITS: [(&str, &[&str], &str); 20] = [
     (
         "Attributes",
         &["model", "firmware", "segment", "region", "configured", "measured"],
@@ -57,6 +59,7 @@ const LIMITS: [(&str, &[&str], &str); 19] = [
         r#"{"minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"}"#,
     ),
     ("ServerAddress", &["address"], HOST_AND_PORT),
+    ("SetServerAddress", &["address"], HOST_AND_PORT),
     ("ServerAddress", &["fingerprint"], r#"{"pattern": "^sha256:[0-9a-fA-F]{64}$"}"#),
     ("Next", &["epoch"], r#"{"maximum": 4294967294}"#),
     ("Move", &["tried"], r#"{"maxItems": 16}"#),
@@ -153,6 +156,11 @@ pub fn document() -> Value {
         "/v1/operator/devices/remove",
         Sender::Token,
         "Removes a device or a server for good",
+    );
+    it.post::<SetServerAddress, Done>(
+        "/v1/operator/servers/address",
+        Sender::Token,
+        "Sends agents to another address of a server",
     );
     let header = |name: &str, what: &str| {
         let place = ("apiKey", "header");

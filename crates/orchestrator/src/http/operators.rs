@@ -75,6 +75,16 @@ pub struct RemoveDevice {
     pub device: DeviceId,
 }
 
+/// Sends agents to another address of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetServerAddress {
+    /// The server's name.
+    pub name: String,
+    /// `HOST:PORT`.
+    pub address: String,
+}
+
 /// It is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {}
@@ -92,6 +102,7 @@ pub(super) fn router() -> Router<Arc<Host>> {
         .route("/v1/operator/plans", post(apply_plan))
         .route("/v1/operator/plans/stop", post(stop_plan))
         .route("/v1/operator/devices/remove", post(remove_device))
+        .route("/v1/operator/servers/address", post(set_server_address))
 }
 
 type Answered<A> = Result<Json<A>, Failure>;
@@ -161,6 +172,22 @@ async fn remove_device(host: State<Arc<Host>>, from: From, request: Request) -> 
         let Turn { tx, now_ms, rng } = turn;
         let removed = core.rules.remove_device(*tx, *now_ms, rng, &operator.name, it.device)?;
         Ok(removed.map(|()| Done {}))
+    })
+    .await
+}
+
+async fn set_server_address(
+    host: State<Arc<Host>>,
+    from: From,
+    request: Request,
+) -> Answered<Done> {
+    let (token, it): (_, SetServerAddress) = host.shown(&from, request).await?;
+    let core = Arc::clone(&host.core);
+    host.act(token, move |operator, turn| {
+        let Turn { tx, now_ms, .. } = turn;
+        let rules = &core.rules;
+        let set = rules.set_server_address(*tx, *now_ms, &operator.name, &it.name, &it.address)?;
+        Ok(set.map(|()| Done {}))
     })
     .await
 }

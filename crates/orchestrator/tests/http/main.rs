@@ -138,6 +138,7 @@ fn operators_make_codes_apply_and_stop_plans_and_remove_devices() {
         ("/v1/operator/plans", serde_json::json!({ "text": PLAN }).to_string()),
         ("/v1/operator/plans/stop", r#"{"name":"always"}"#.to_owned()),
         ("/v1/operator/devices/remove", format!(r#"{{"device":"{device}"}}"#)),
+        ("/v1/operator/servers/address", r#"{"name":"east","address":"a.example:1"}"#.to_owned()),
     ];
     let viewer = fleet.token("viewer", Role::Viewer);
     let lapsed = fleet.token("lapsed", Role::Operator);
@@ -160,6 +161,8 @@ fn operators_make_codes_apply_and_stop_plans_and_remove_devices() {
     assert_eq!(over.problem(), (409, "over-budget".to_owned()));
     let none = fleet.operator(&chief, requests[3].0, &serde_json::json!({ "device": device }));
     assert_eq!(none.problem().0, 404);
+    let address = serde_json::json!({ "name": "east", "address": "a.example:1" });
+    assert_eq!(fleet.operator(&chief, requests[4].0, &address).status, 200);
     let remove = serde_json::json!({ "device": server.id });
     assert_eq!(fleet.operator(&chief, requests[3].0, &remove).status, 200);
     let late = fleet.signed(&server, "/v1/heartbeat", &heartbeat("east"));
@@ -169,8 +172,13 @@ fn operators_make_codes_apply_and_stop_plans_and_remove_devices() {
     let log = fleet.memory.clone().log(100).expect("it is there");
     let told =
         |what: &str| log.iter().any(|entry| entry.who == "chief" && entry.what.contains(what));
-    for what in ["applied the plan always", "made a code", "removed the server", "stopped the plan"]
-    {
+    for what in [
+        "applied the plan always",
+        "made a code",
+        "set the address of the server east",
+        "removed the server",
+        "stopped the plan",
+    ] {
         assert!(told(what), "{what}: {log:?}");
     }
     fleet.pass(86_400_001);

@@ -413,6 +413,41 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
 }
 
 #[test]
+fn agents_are_sent_where_an_operator_says_and_not_where_a_server_says() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let at = |fleet: &mut Fleet| {
+        let answer = fleet.next(device);
+        let alone = answer.alone.expect("a plan is applied");
+        (alone.servers[0].address.clone(), alone.servers[0].fingerprint.clone())
+    };
+    let (enrolled_at, fingerprint) = at(&mut fleet);
+    let elsewhere = |address: &str, digit: &str| {
+        let fingerprint = format!("sha256:{}", digit.repeat(64));
+        let address = address.to_owned();
+        let name = "east".to_owned();
+        Heartbeat { address: ServerAddress { name, address, fingerprint }, ..HEARTBEAT }
+    };
+    let answer = fleet.say(200, &elsewhere("victim.example:443", "0")).expect("it is alive");
+    assert_eq!(answer.agents_sent_to.as_deref(), Some(&*enrolled_at), "the server is told");
+    assert_eq!(at(&mut fleet), (enrolled_at.clone(), fingerprint));
+    // A new certificate leads nobody elsewhere.
+    fleet.say(200, &elsewhere(&enrolled_at, "1")).expect("it is alive");
+    assert_eq!(at(&mut fleet), (enrolled_at, format!("sha256:{}", "1".repeat(64))));
+    let mut set = |name: &str, address: &str| {
+        fleet.change(|it, tx, now, _| it.set_server_address(tx, now, "me", name, address))
+    };
+    assert_eq!(set("north", "new.example:1").expect_err("unknown").kind.status(), 404);
+    assert_eq!(set("east", "new.example").expect_err("no port").kind.status(), 400);
+    assert_eq!(set("east", "new.example:1"), Ok(()));
+    assert_eq!(at(&mut fleet).0, "new.example:1");
+    let answer = fleet.say(200, &elsewhere("new.example:1", "1")).expect("it is alive");
+    assert_eq!(answer.agents_sent_to, None);
+    let log = crate::store::Archive::log(&mut fleet.store.clone(), 10).expect("memory");
+    assert!(log.iter().any(|it| it.who == "me" && it.what.contains("east to new.example:1")));
+}
+
+#[test]
 fn a_server_has_its_name_and_key_alone() {
     let mut fleet = Fleet::ready();
     let taken = fleet.enrol_server(201, "east").expect_err("the name is taken");
