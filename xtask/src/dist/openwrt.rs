@@ -3,19 +3,22 @@
 
 use std::process::Command;
 
-/// OpenWrt's functions, on settings that are lines of `SECTION.OPTION=VALUE`; what procd would be
-/// told is printed, each word in brackets.
+/// OpenWrt's functions, on settings that are lines of `SECTION.OPTION=VALUE`, with `NEWLINE` for a
+/// line feed in a value; what procd would be told is printed, each word in brackets.
 const STAND_INS: &str = r#"
 settings() { printf '%s\n' "$SETTINGS"; }
 option() { settings | sed -n "s/^$1\.$2=//p"; }
 config_load() { :; }
 config_foreach() { for it in $(settings | sed 's/\..*//' | sort -u); do "$1" "$it"; done; }
-config_get() { value=$(option "$2" "$3" | head -n 1); eval "$1=\${value:-\${4-}}"; }
+config_get() {
+    value=$(option "$2" "$3" | head -n 1 | sed 's/NEWLINE/\n/g')
+    eval "$1=\${value:-\${4-}}"
+}
 config_get_bool() {
     config_get "$@"
     eval "case \$$1 in 1 | on | true | yes | enabled) $1=1 ;; *) $1=0 ;; esac"
 }
-config_list_foreach() { for it in $(option "$1" "$2"); do "$3" "$it"; done; }
+config_list_foreach() { option "$1" "$2" | while IFS= read -r it; do "$3" "$it"; done; }
 procd_open_instance() { printf 'instance %s:' "$1"; }
 procd_set_param() { [ "$1" != command ] || { shift; words "$@"; }; }
 procd_append_param() { shift; words "$@"; }
@@ -68,10 +71,48 @@ fn settings_become_arguments_each_a_word_of_its_own() {
     );
     assert_eq!(
         told,
-        "instance home: [/usr/bin/underload] [measure] [server.example] [--every] [2h] [--out] \
-         [/mnt/my disk/$(reboot)] [--jitter] [--up] [--ipv6] [--keep] [90d] [--tier] \
-         [40mbit/10mbit] [--token-file] [/etc/token] [--class] [0] [--class] [45]\n"
+        "instance home: [/usr/bin/underload] [measure] [server.example] [--every=2h] \
+         [--out=/mnt/my disk/$(reboot)] [--jitter] [--up] [--ipv6] [--keep=90d] \
+         [--tier=40mbit/10mbit] [--token-file=/etc/token] [--class=0] [--class=45]\n"
     );
+}
+
+#[test]
+fn no_value_becomes_a_command_another_option_or_another_line_of_the_log() {
+    for value in [
+        "$(touch /tmp/x)",
+        "`reboot`",
+        "a b  c",
+        "'; reboot; '",
+        "\"; reboot; \"",
+        "*",
+        "/etc/*",
+        "\\n\\0$HOME${HOME}",
+        "--help",
+        "-x",
+        "aNEWLINEb",
+        "é\u{1b}[2J",
+    ] {
+        let shown = value.replace("NEWLINE", "\n");
+        let told = told(&format!(
+            "home.enabled=1\nhome.host=h\nhome.out={value}\nhome.every={value}\n\
+             home.keep={value}\nhome.token_file={value}\nhome.class={value}\n\
+             other.enabled=1\nother.host=h\nother.out=/o\nother.family={value}"
+        ));
+        // A list has its values one on a line here.
+        let class = value;
+        let logged: String = shown
+            .chars()
+            .map(|letter| if letter.is_ascii_control() { '?' } else { letter })
+            .collect();
+        let words = format!(
+            "instance home: [/usr/bin/underload] [measure] [h] [--every={shown}] \
+             [--out={shown}] [--jitter] [--keep={shown}] [--token-file={shown}] \
+             [--class={class}]\n\
+             log: section 'other': option family is ipv4 or ipv6, not '{logged}'\n"
+        );
+        assert_eq!(told, words);
+    }
 }
 
 #[test]
@@ -86,6 +127,6 @@ fn sections_that_are_off_start_nothing_and_faulty_ones_say_why() {
     let fault = "log: section 'a': option direction is up, down or both, not 'sideways'\n";
     assert_eq!(direction, fault);
     let plain = told("a.enabled=yes\na.host=h\na.out=/o\na.jitter=0");
-    let words = "instance a: [/usr/bin/underload] [measure] [h] [--every] [4h] [--out] [/o]\n";
+    let words = "instance a: [/usr/bin/underload] [measure] [h] [--every=4h] [--out=/o]\n";
     assert_eq!(plain, words);
 }
