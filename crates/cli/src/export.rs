@@ -87,16 +87,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut keep = |name: String, content: &[u8], trial: Option<&TrialRecord>| {
         let path = arguments.out.join(name);
         write(&path, content)?;
-        note!("{}", path.display());
+        if !arguments.json {
+            writeln!(io::stdout(), "{}", path.display()).context("naming the files")?;
+        }
         let arm = trial.map(|trial| trial.arm.clone());
         let file = path.display().to_string();
         files.push(Written { file, trial: trial.map(|trial| trial.index), arm });
         anyhow::Ok(())
     };
+    let scenario = record.scenario.name.as_str();
+    let scenario = scenario.strip_suffix(".toml").unwrap_or(scenario);
     let mut of_all = record.clone();
     of_all.trials.retain(is_wanted);
     if let Some((ending, content)) = table_of_trials(arguments.format, &of_all)? {
-        keep(plain(&record.scenario.name) + ending, &content, None)?;
+        keep(plain(scenario) + ending, &content, None)?;
     }
     for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
         // The rows of one trial in memory at a time: a run may have thousands.
@@ -108,7 +112,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             break;
         }
         for (ending, content) in contents(arguments.format, &data, trial)? {
-            keep(file_name(&record.scenario.name, trial) + ending, &content, Some(trial))?;
+            keep(file_name(scenario, trial) + ending, &content, Some(trial))?;
         }
     }
     if arguments.json {

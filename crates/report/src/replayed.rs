@@ -90,7 +90,7 @@ pub(crate) fn caveats(replayed: &Replayed) -> Vec<&'static str> {
     std::iter::once(OPEN_LOOP).chain((!replayed.is_complete).then_some(cut)).collect()
 }
 
-/// The shortest waits against the longest, then each queue.
+/// The first queue against the one that differs most from it, then each queue.
 pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
     let of = |queue: &ReplayedQueue| {
         let [p50, _, p99, max] = queue.sojourn_ms?.map(significant);
@@ -105,7 +105,7 @@ pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
         .queues
         .iter()
         .map(|queue| of(queue).unwrap_or_else(|| format!("{}: no packet was sent.", queue.queue)));
-    extremes(&replayed.queues).into_iter().chain(each).map(|line| one_line(&line)).collect()
+    compared(&replayed.queues).into_iter().chain(each).map(|line| one_line(&line)).collect()
 }
 
 /// The verdict: that it is an open loop, then what each queue cost and spared.
@@ -113,18 +113,19 @@ pub fn replay_lines(replayed: &Replayed) -> Vec<String> {
     caveats(replayed).into_iter().map(str::to_owned).chain(verdict(replayed)).collect()
 }
 
-/// The shortest waits against the longest, with what both cost.
-fn extremes(queues: &[ReplayedQueue]) -> Option<String> {
-    let waits = || queues.iter().filter_map(|queue| Some((queue, queue.sojourn_ms?[2])));
-    let least = waits().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let most = waits().max_by(|a, b| a.1.total_cmp(&b.1))?;
+/// The first queue against the one whose waits differ most from its own, with what both cost.
+fn compared(queues: &[ReplayedQueue]) -> Option<String> {
+    let mut waits = queues.iter().filter_map(|queue| Some((queue, queue.sojourn_ms?[2])));
+    let first = waits.next()?;
+    let factor = |wait: f64| wait.max(first.1) / wait.min(first.1).max(f64::MIN_POSITIVE);
+    let other = waits.max_by(|a, b| factor(a.1).total_cmp(&factor(b.1)))?;
+    let (least, most) = if other.1 < first.1 { (other, first) } else { (first, other) };
     if least.1 >= most.1 {
         return None;
     }
-    let others = if waits().count() > 2 { ", the longest" } else { "" };
     Some(format!(
-        "Of these packets {} keeps the 99th percentile at {} ms where {} has {} ms{others}; it {} \
-         of them, {} {}.",
+        "Of these packets {} keeps the 99th percentile at {} ms where {} has {} ms; it {} of \
+         them, {} {}.",
         least.0.queue,
         significant(least.1),
         most.0.queue,
@@ -185,6 +186,16 @@ pub(crate) mod tests {
                  and marks 0.700 % of 1000 packets.",
             ]
         );
+    }
+
+    #[test]
+    fn the_first_queue_is_compared_and_not_the_best_with_the_worst() {
+        let queues = [("fifo", 100.0), ("pie", 20.0), ("codel", 97.0), ("big", 110.0)];
+        let queues = queues.map(|(name, p99)| queue(name, p99, 1, 0)).to_vec();
+        let told = &replay_lines(&replayed(queues))[1];
+        let start =
+            "Of these packets pie keeps the 99th percentile at 20.0 ms where fifo has 100 ms;";
+        assert!(told.starts_with(start), "{told}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The arm table for a terminal: plain text within 100 columns.
 
-use underload_record::schema::{ArmBottleneck, ArmLatency, Direction, Phase, Quantile, Sanction};
+use underload_record::schema::{
+    ArmBottleneck, ArmLatency, Direction, LatencyMeasure, LatencySummary, Phase, Quantile, Sanction,
+};
 
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
@@ -24,8 +26,11 @@ pub fn table(runs: &[RunData]) -> String {
     let mut rows = if is_probed { vec![Row::Cells(head())] } else { Vec::new() };
     for subject in &subjects {
         rows.push(Row::Title(one_line(&format!("{}, {}", subject.title(), trials(subject)))));
-        for phase in [Phase::Idle, Phase::Load] {
-            rows.extend(subject.summary.headline(phase).map(|latency| Row::Cells(line(latency))));
+        let phases = [Phase::Idle, Phase::Load];
+        let valid = phases.iter().filter_map(|phase| subject.summary.headline(*phase)).map(line);
+        rows.extend(valid.map(Row::Cells));
+        if subject.summary.trials_valid == 0 {
+            rows.extend(invalid(subject));
         }
         for direction in [Direction::Up, Direction::Down] {
             rows.extend(carried(subject, direction).iter().flat_map(|line| notes(line)));
@@ -70,6 +75,34 @@ fn line(latency: &ArmLatency) -> Vec<String> {
         cells.push(value.unwrap_or_else(|| "-".to_owned()));
     }
     cells
+}
+
+/// What the last trial of an arm measured that has no valid one: in brackets, and said to be so.
+fn invalid(subject: &Subject<'_>) -> Vec<Row> {
+    let mut trials = subject.run.record.trials.iter().rev();
+    let Some(trial) = trials.find(|trial| trial.arm == subject.arm.name) else { return Vec::new() };
+    let row = |phase: &Phase| {
+        let mut latencies = trial.latencies.iter().filter(|it| it.window.phase == *phase);
+        let is_headline = |it: &&LatencySummary| {
+            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.sent > 0
+        };
+        let latency = latencies.find(is_headline)?;
+        let seconds = latency.window.end_ns.saturating_sub(latency.window.start_ns) as f64 / 1e9;
+        let mut cells = vec![
+            format!("({})", phase.name()),
+            format!("{} s", significant(seconds)),
+            latency.sent.to_string(),
+            latency.lost.to_string(),
+        ];
+        cells.extend(Quantile::ALL.into_iter().map(|quantile| {
+            let all = latency.distribution.filter(|all| all.count >= quantile.fewest_samples());
+            all.map_or("-".to_owned(), |all| ms(quantile.of(&all)))
+        }));
+        Some(Row::Cells(cells))
+    };
+    let rows: Vec<Row> = [Phase::Idle, Phase::Load].iter().filter_map(row).collect();
+    let note = (!rows.is_empty()).then(|| Row::Note("in brackets: of an invalid trial".to_owned()));
+    rows.into_iter().chain(note).collect()
 }
 
 /// A line behind a word in its margin; what is too long goes on below.
