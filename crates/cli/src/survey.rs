@@ -134,7 +134,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let answers = survey.run(watch, interrupt.flag()).or_bad_input()?;
     if answers.iter().all(|answers| answers.sent == 0) {
-        return interrupt.explain(Err(anyhow!("interrupted before anybody was asked")));
+        let none = nobody_asked(&answers, interrupt.is_requested());
+        return interrupt.explain(Err(none));
     }
     let document = document(&survey, &answers);
     // What was found out is printed even where no file takes it.
@@ -150,6 +151,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bail!("nobody answered");
     }
     Ok(())
+}
+
+/// Why no probe of a survey was sent.
+fn nobody_asked(answers: &[Answers], is_interrupted: bool) -> anyhow::Error {
+    let trouble = answers.iter().find_map(|it| Some((it.address, it.trouble.as_ref()?)));
+    match trouble {
+        Some((address, why)) if !is_interrupted => {
+            anyhow!("no probe could be sent, for example to {}: {why}", address.ip())
+        }
+        _ => anyhow!("interrupted before anybody was asked"),
+    }
 }
 
 fn shown(path: &Path) -> String {
@@ -370,6 +382,23 @@ fn in_words(hosts: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_kept_probes_from_being_sent_is_told() {
+        let answers = |trouble: Option<&str>| Answers {
+            host: 0,
+            address: ([127, 0, 0, 1], 0).into(),
+            sent: 0,
+            round_trips_ns: Vec::new(),
+            trouble: trouble.map(str::to_owned),
+        };
+        let told = |trouble, is_interrupted| {
+            nobody_asked(&[answers(None), answers(trouble)], is_interrupted).to_string()
+        };
+        let why = told(Some("not permitted"), false);
+        assert_eq!(why, "no probe could be sent, for example to 127.0.0.1: not permitted");
+        assert_eq!(told(None, true), "interrupted before anybody was asked");
+    }
 
     /// Table 3 of the guideline's Appendix I prints these columns.
     #[test]

@@ -52,7 +52,8 @@ impl Asking {
         answer.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Silence::Lost,
             io::ErrorKind::PermissionDenied if self == Self::Icmp => {
-                let words = "this user may not send echoes (net.ipv4.ping_group_range)";
+                let words = "this user may not send ICMP echoes: run as root, or widen \
+                             net.ipv4.ping_group_range";
                 Silence::Trouble(words.to_owned())
             }
             _ => Silence::Trouble(error.to_string()),
@@ -79,22 +80,51 @@ fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
         SocketAddr::V4(_) => (Protocol::ICMPV4, 8, 0),
         SocketAddr::V6(_) => (Protocol::ICMPV6, 128, 129),
     };
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(protocol))?;
+    let open = |kind| Socket::new(Domain::for_address(address), kind, Some(protocol));
+    // `ping_group_range` leaves root out as it does others; root has raw sockets.
+    let (socket, is_raw) = match open(Type::DGRAM) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (open(Type::RAW)?, true),
+        other => (other?, false),
+    };
     socket.connect(&address.into())?;
     let mut packet = [0; 8 + ECHO_BYTES];
     packet[0] = question;
     packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
     fill(&mut packet[8..])?;
-    // The kernel writes identifier and checksum.
+    // The kernel writes identifier and checksum, but of a raw packet the checksum for IPv6 alone.
+    if is_raw {
+        fill(&mut packet[4..6])?;
+        let checksum = checksum(&packet);
+        packet[2..4].copy_from_slice(&checksum.to_be_bytes());
+    }
     let start = Instant::now();
     socket.send(&packet)?;
     until(start, allowed, &mut |left| {
         socket.set_read_timeout(Some(left))?;
         let mut buffer = [0; 512];
         let count = (&socket).read(&mut buffer)?;
-        let received = &buffer[..count];
+        let received = message(&buffer[..count], is_raw && address.is_ipv4());
         Ok(received.first() == Some(&answer) && received.get(8..) == Some(&packet[8..]))
     })
+}
+
+/// The ICMP message in what a socket received; a raw socket for IPv4 passes on the IP header.
+fn message(received: &[u8], has_header: bool) -> &[u8] {
+    let header = match received.first() {
+        Some(first) if has_header => usize::from(first & 0xf) * 4,
+        _ => 0,
+    };
+    received.get(header..).unwrap_or_default()
+}
+
+/// The Internet checksum of a message whose own field is zero (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }
 
 fn versions(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
@@ -146,6 +176,23 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_secs(5);
+
+    // The example of RFC 1071, section 3, whose sum is ddf2; and an odd byte.
+    #[test]
+    fn checksums_are_those_of_the_rfc() {
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(checksum(&[0xff, 0xff, 0x01]), !0x0100);
+    }
+
+    #[test]
+    fn a_raw_sockets_header_is_left_out_whatever_its_length() {
+        let with_options = [[0x46_u8; 24].as_slice(), &[0, 1, 2]].concat();
+        assert_eq!(message(&with_options, true), [0, 1, 2]);
+        assert_eq!(message(&[0, 1, 2], false), [0, 1, 2]);
+        for cut_short in [&[][..], &[0x4f, 0]] {
+            assert_eq!(message(cut_short, true), [] as [u8; 0]);
+        }
+    }
 
     #[test]
     fn an_echo_comes_back_from_this_machine() {
