@@ -34,6 +34,7 @@ pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
 fn grade_line(findings: &[Finding]) -> Option<String> {
     let (worst, added) = worst(findings)?;
     let grade = Grade::of(added);
+    let scope = scope(findings);
     let from = match findings.iter().filter(|finding| graded(finding).is_some()).count() {
         1 => String::new(),
         steps => format!(" (step {}, the worst of {steps})", worst.step),
@@ -41,7 +42,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     let (letter, adds) = (grade.letter(), added_words(added));
     if worst.is_held_back() {
         return Some(format!(
-            "Grade {letter} under a load that did not fill the line: it adds {adds}{from}; a full \
+            "Grade {letter} under a load that did not fill the line{scope}: it adds {adds}{from}; a full \
              line may be worse."
         ));
     }
@@ -55,9 +56,24 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
         }
     };
     Some(format!(
-        "Grade {letter} for latency under load: the load adds {adds}{from}; {}.{unknown}",
+        "Grade {letter} for latency under load{scope}: the load adds {adds}{from}; {}.{unknown}",
         grade.words()
     ))
+}
+
+/// `, of step up alone (INVALID: down)`; nothing where every load may be believed.
+fn scope(findings: &[Finding]) -> String {
+    let is_void = |it: &&Finding| !it.valid && it.headline(Phase::Load).is_some();
+    let names = |steps: Vec<&Finding>| {
+        steps.iter().map(|it| it.step.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let void: Vec<&Finding> = findings.iter().filter(is_void).collect();
+    if void.is_empty() {
+        return String::new();
+    }
+    let graded: Vec<&Finding> = findings.iter().filter(|it| graded(it).is_some()).collect();
+    let step = if graded.len() == 1 { "step" } else { "steps" };
+    format!(", of {step} {} alone (INVALID: {})", names(graded), names(void))
 }
 
 /// The step whose load adds most, and how much, ms.
@@ -385,6 +401,21 @@ mod tests {
         let advice = lines.last().unwrap();
         assert!(advice.contains("17.1 Mbit/s up") && !advice.contains("down"), "{advice}");
         assert!(!lines.iter().any(|line| line.contains("against")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_grade_beside_an_invalid_load_is_told_as_of_the_other_alone() {
+        let void = Finding { step: "down".to_owned(), valid: false, ..up(20.0) };
+        let lines = finding_lines(&[void.clone(), up(399.0)]);
+        assert!(
+            lines[0].starts_with(
+                "Grade D for latency under load, of step up alone (INVALID: down): the load adds"
+            ),
+            "{lines:?}"
+        );
+        let both = Finding { step: "both".to_owned(), ..up(20.0) };
+        let lines = finding_lines(&[void, up(399.0), both]);
+        assert!(lines[0].contains(", of steps up, both alone (INVALID: down): "), "{lines:?}");
     }
 
     #[test]
