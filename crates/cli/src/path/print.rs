@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::Context;
 use underload_probe::path::{
-    Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, Part, PolicyFinding,
-    QueueFamily, Treatment, TreatmentVerdict,
+    Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, PRIORITY_SHARE, Part,
+    PolicyFinding, QueueFamily, Treatment, TreatmentVerdict,
 };
 use underload_record::schema::{Direction, Ecn, Marking, Validity};
 
@@ -164,7 +164,8 @@ fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io
         write_evidence(out, evidence, if is_line { "line" } else { "load" })?;
     }
     if let Some(treatment) = &examination.treatment {
-        writeln!(out, "  DSCP 45    {}", treated(treatment))?;
+        let path_bit_per_s = examination.evidence.as_ref().map(|evidence| evidence.rate_bit_per_s);
+        writeln!(out, "  DSCP 45    {}", treated(treatment, path_bit_per_s))?;
     }
     writeln!(out)
 }
@@ -266,18 +267,40 @@ fn write_evidence(out: &mut impl Write, evidence: &Evidence, rate_of: &str) -> s
     )
 }
 
-fn treated(treatment: &Treatment) -> String {
-    let mbit = |rate: u64| rate as f64 / 1e6;
-    let verdict = match treatment.verdict {
+/// The two loads together below this share of the path's rate did not compete for it.
+const FULL_SHARE: f64 = 0.8;
+/// A share this close to a half is not worth a word.
+const EVEN: f64 = 0.05;
+
+/// `path_bit_per_s`: what TCP alone carried before; `None` if it is not known.
+fn treated(treatment: &Treatment, path_bit_per_s: Option<f64>) -> String {
+    let Treatment { best_effort_bit_per_s, nqb_bit_per_s, verdict } = *treatment;
+    let (nqb, best_effort) = (nqb_bit_per_s as f64, best_effort_bit_per_s as f64);
+    let (both, share) = (nqb + best_effort, nqb / (nqb + best_effort));
+    let rates =
+        format!("{:.2} Mbit/s beside {:.2} Mbit/s with DSCP 0", nqb / 1e6, best_effort / 1e6);
+    if let Some(path) = path_bit_per_s.filter(|path| both < FULL_SHARE * path) {
+        return format!(
+            "how a load is treated is not known: {rates} did not fill the {:.2} Mbit/s of the \
+             path, so neither had to yield",
+            path / 1e6
+        );
+    }
+    let verdict = match verdict {
         TreatmentVerdict::BestEffort => "as best effort, not as priority",
         TreatmentVerdict::Priority => "as PRIORITY",
         TreatmentVerdict::Disadvantage => "worse than best effort",
     };
-    format!(
-        "a load is treated {verdict}: {:.2} Mbit/s beside {:.2} Mbit/s with DSCP 0",
-        mbit(treatment.nqb_bit_per_s),
-        mbit(treatment.best_effort_bit_per_s)
-    )
+    let uneven = match treatment.verdict {
+        TreatmentVerdict::BestEffort if (share - 0.5).abs() > EVEN => format!(
+            "; {:.0} against {:.0} %, and up to {:.0} % is chance with so few flows",
+            share * 100.0,
+            (1.0 - share) * 100.0,
+            PRIORITY_SHARE * 100.0
+        ),
+        _ => String::new(),
+    };
+    format!("a load is treated {verdict}: {rates}{uneven}")
 }
 
 #[cfg(test)]
@@ -302,6 +325,26 @@ mod tests {
         write_marks(&mut out, &marks).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.ends_with("  Hops: none on the way up answers\n\n"), "{text}");
+    }
+
+    #[test]
+    fn a_share_within_chance_and_loads_that_fill_nothing_are_told() {
+        let told = |nqb_mbit: f64, best_effort_mbit: f64, path_mbit: Option<f64>| {
+            let treatment = Treatment {
+                nqb_bit_per_s: (nqb_mbit * 1e6) as u64,
+                best_effort_bit_per_s: (best_effort_mbit * 1e6) as u64,
+                verdict: TreatmentVerdict::BestEffort,
+            };
+            treated(&treatment, path_mbit.map(|mbit| mbit * 1e6))
+        };
+        assert_eq!(
+            told(5.86, 3.61, Some(9.6)),
+            "a load is treated as best effort, not as priority: 5.86 Mbit/s beside 3.61 Mbit/s \
+             with DSCP 0; 62 against 38 %, and up to 68 % is chance with so few flows"
+        );
+        assert!(told(4.9, 4.7, None).ends_with("beside 4.70 Mbit/s with DSCP 0"));
+        let idle = told(0.3, 0.3, Some(9.6));
+        assert!(idle.contains("is not known") && idle.contains("9.60 Mbit/s"), "{idle}");
     }
 
     #[test]

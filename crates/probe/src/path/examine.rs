@@ -94,7 +94,7 @@ pub enum TreatmentVerdict {
 pub const FLOWS: usize = 4;
 const TREATMENT_FLOWS: usize = 2;
 /// A class with this share of the rate has priority; two CUBIC pairs differ by less by chance.
-const PRIORITY_SHARE: f64 = 0.68;
+pub const PRIORITY_SHARE: f64 = 0.68;
 /// A load that reached this share of what the server grants was held up by that.
 const GRANT_REACHED: f64 = 0.9;
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);

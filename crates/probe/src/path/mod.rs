@@ -32,7 +32,9 @@ pub use evidence::{
     CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Overload, Stage,
     UdpLoad,
 };
-pub use examine::{Examination, ExamineConfig, FLOWS, Part, Treatment, TreatmentVerdict, examine};
+pub use examine::{
+    Examination, ExamineConfig, FLOWS, PRIORITY_SHARE, Part, Treatment, TreatmentVerdict, examine,
+};
 pub use hops::{Change as HopChange, Hop, HopTrace, HopsError, TRACED_MAX, trace_hops};
 pub use marks::{Change, Fate, MARKINGS, MarkRow, MarkSurvey, MarksError, survey_marks};
 pub use model::{Component, Model, ModelError};
