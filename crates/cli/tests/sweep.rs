@@ -209,6 +209,22 @@ fn a_metric_that_nobody_has_is_told() {
     assert!(text(&done.stderr).contains("no cell has the metric `load.queuing.up.p99`"));
 }
 
+/// 80 probes in each trial.
+#[test]
+fn a_ranking_by_a_percentile_of_too_few_samples_is_told() {
+    let said = |best: &str| {
+        let folder = folder(&format!("{best}{}", axes(2)));
+        text(&run(folder.path(), &["sweep.toml"]).stderr)
+    };
+    let few = said("");
+    assert!(
+        few.contains("ranked by load.rtt.p99, of about 80 samples in each trial: p99 needs 500")
+    );
+    assert!(few.contains("or rank by load.rtt.p90"), "{few}");
+    let known = said("best = { metric = \"load.rtt.p90\" }\n");
+    assert!(!known.contains("samples in each trial"), "{known}");
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
     let folder = folder(&axes(2));

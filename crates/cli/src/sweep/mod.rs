@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use underload_record::schema::{PlotKind, PlotRecord};
+use underload_record::schema::{PlotKind, PlotRecord, Quantile};
 use underload_report::{
     SweepDimension, SweepOutcome, SweepPlot, SweepSubject, one_line, thousands, write_sweep_report,
 };
+use underload_run::scenario::{Arm, FlowKind};
 use underload_run::source;
 use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
 
@@ -97,7 +98,7 @@ impl Arguments {
                 return interrupt.explain(Err(error.into()));
             }
         };
-        self.present(&outcome, &directory)?;
+        self.present(&sweep, &outcome, &directory)?;
         match end {
             SweepEnd::Complete => Ok(()),
             SweepEnd::Interrupted { stored } => {
@@ -116,7 +117,12 @@ impl Arguments {
         self.output.clone().unwrap_or_else(|| Path::new("sweeps").join(stem()))
     }
 
-    fn present(&self, outcome: &SweepOutcome, directory: &Path) -> anyhow::Result<()> {
+    fn present(
+        &self,
+        sweep: &Sweep,
+        outcome: &SweepOutcome,
+        directory: &Path,
+    ) -> anyhow::Result<()> {
         let page = write_sweep_report(directory, outcome).context("writing the report")?;
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -129,10 +135,44 @@ impl Arguments {
         for name in outcome.unknown_metrics() {
             warning!("warning: no cell has the metric `{}`", one_line(name));
         }
+        if let Some(words) = few_samples(sweep) {
+            warning!("warning: {words}");
+        }
         note!("tables: {}", directory.display());
         note!("report: {}", page.display());
         Ok(())
     }
+}
+
+/// That cells are ranked by a percentile which the probes of one trial are too few to tell; of
+/// scenarios whose axes vary neither the probes nor the load.
+fn few_samples(sweep: &Sweep) -> Option<String> {
+    let metric = sweep.file().best.as_ref()?.metric.as_str();
+    let quantile = Quantile::from_name(metric.strip_prefix("load.rtt.")?)?;
+    let is_varied = |name: &str| name.starts_with("phases.") || name.starts_with("flow.");
+    if sweep.axes().any(|(name, _)| is_varied(name)) {
+        return None;
+    }
+    let samples = sweep.scenario().arms.iter().filter_map(samples_of_load).min()?;
+    let told = Quantile::highest_told_by(samples);
+    (!quantile.is_told_by(samples)).then(|| {
+        format!(
+            "cells are ranked by {metric}, of about {samples} samples in each trial: {} needs {}; \
+             probe more often, or rank by load.rtt.{}",
+            quantile.name(),
+            quantile.fewest_samples(),
+            told.name()
+        )
+    })
+}
+
+/// Probes that an arm's first probe flow sends while the load is steady.
+fn samples_of_load(arm: &Arm) -> Option<u64> {
+    let interval = arm.flows.iter().find_map(|flow| match &flow.kind {
+        FlowKind::Probe(probe) => Some(probe.interval),
+        _ => None,
+    })?;
+    arm.phases.load.as_nanos().checked_div(interval.as_nanos())
 }
 
 fn title(sweep: &Sweep) -> &str {

@@ -5,6 +5,7 @@ use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::outcome::SeriesResult;
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{Archive, Device, Filter, StoredResult};
+use underload_record::schema::Quantile;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::thousands;
 
@@ -12,6 +13,7 @@ use super::Ask;
 use super::problem::Problem;
 use super::question::DAY_MS;
 use super::sheet::{Figure, Section, Sheet};
+use super::summary::quantile_ms;
 use super::table::{Cell, Table, count, number, words};
 
 /// Devices of a page.
@@ -192,7 +194,7 @@ fn result_table(results: &[StoredResult]) -> Table {
                 Cell::text(&step.step),
                 Cell::Count(u64::from(series.dscp)),
                 ms(series.p50_us),
-                ms(series.p99_us),
+                ms(series.p99_us.filter(|_| Quantile::P99.is_told_by(series.sent))),
                 ms(series.max_us),
                 Cell::Number(series.lost as f64 * 100.0 / series.sent.max(1) as f64),
                 Cell::number(mbit),
@@ -233,17 +235,31 @@ const RESULT_COLUMNS: usize = 14;
 /// Curves of the chart at most.
 const CURVES: usize = 8;
 
+/// The highest percentile that at least half of the series of these runs tell.
+fn usual_highest(results: &[StoredResult]) -> Option<Quantile> {
+    let steps = results.iter().flat_map(|stored| &stored.result.steps);
+    let sent = steps.flat_map(|step| &step.series).map(|series| series.sent);
+    let mut told: Vec<Quantile> =
+        sent.filter(|sent| *sent > 0).map(Quantile::highest_told_by).collect();
+    told.sort_unstable();
+    told.get(told.len() / 2).copied()
+}
+
 fn figure(results: &[StoredResult]) -> Option<Figure> {
+    let quantile = usual_highest(results)?;
+    let share = quantile.share()?;
     let mut curves: Vec<Curve> = Vec::new();
     let mut tests = 0;
     for stored in results.iter().rev() {
         let at = stored.result.at_ms as f64 / DAY_MS as f64;
         for step in &stored.result.steps {
             for series in &step.series {
-                let Some(p99) = series.p99_us else { continue };
+                let is_told = quantile.is_told_by(series.sent);
+                let ms = quantile_ms(&series.bins, series.lost, share).filter(|_| is_told);
+                let Some(ms) = ms else { continue };
                 tests += 1;
                 let name = curve_name(step.kind, series);
-                let point = (at, p99 as f64 / 1e3);
+                let point = (at, ms);
                 match curves.iter().position(|curve| curve.name == name) {
                     Some(at) => curves[at].points.push(point),
                     None if curves.len() < CURVES => curves.push(Curve::rings(&name, vec![point])),
@@ -258,15 +274,19 @@ fn figure(results: &[StoredResult]) -> Option<Figure> {
     let places = || curves.iter().flat_map(|curve| &curve.points);
     let first = places().map(|(at, _)| *at).reduce(f64::min)?;
     let last = places().map(|(at, _)| *at).reduce(f64::max)?;
-    let most = places().map(|(_, p99)| *p99).reduce(f64::max)?;
+    let most = places().map(|(_, ms)| *ms).reduce(f64::max)?;
     let beside = ((last - first) * 0.03).max(0.01);
     let x = Scale::days("time, UTC", first - beside..last + beside);
-    let y = Scale::linear("99th percentile of the round-trip time, ms", 0.0..most * 1.06 + 0.1);
+    let what = match quantile {
+        Quantile::P99 => "99th percentile of the round-trip time".to_owned(),
+        other => format!("{} of the round-trip time", other.name()),
+    };
+    let y = Scale::linear(&format!("{what}, ms"), 0.0..most * 1.06 + 0.1);
     let runs = results.len();
     Some(Figure {
         diagram: Diagram {
             name: "results".to_owned(),
-            title: "99th percentile of the round-trip time, run by run".to_owned(),
+            title: format!("{what}, run by run"),
             panels: vec![Panel { x, y, curves }],
         },
         caption: format!("{tests} series of the newest {runs} runs of this device."),

@@ -108,6 +108,18 @@ impl Quantile {
         Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
     }
 
+    /// The share of values at or below it, as parts of 1; `None` of the largest and the mean.
+    pub const fn share(self) -> Option<f64> {
+        match self {
+            Quantile::P50 => Some(0.5),
+            Quantile::P90 => Some(0.9),
+            Quantile::P95 => Some(0.95),
+            Quantile::P99 => Some(0.99),
+            Quantile::P999 => Some(0.999),
+            Quantile::Max | Quantile::Mean => None,
+        }
+    }
+
     /// Samples below which it is a guess that nothing prints, draws or ranks by: five are to lie
     /// above it.
     pub const fn fewest_samples(self) -> u64 {
