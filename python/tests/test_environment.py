@@ -67,15 +67,15 @@ def test_more_signals_shorten_the_queue_and_an_episode_ends() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ul.EnvironmentError, match="congestion-control or queue"):
+    with pytest.raises(ul.EnvError, match="congestion-control or queue"):
         ul.env("routing")
-    with pytest.raises(ul.EnvironmentError, match="rtt: `40`"):
+    with pytest.raises(ul.EnvError, match="rtt: `40`"):
         ul.env("queue", rtt="40")
-    with pytest.raises(ul.EnvironmentError, match="expected reno, cubic"):
+    with pytest.raises(ul.EnvError, match="expected reno, cubic"):
         ul.env("queue", flows=["cubics"])
-    with pytest.raises(ul.EnvironmentError, match="0 flows"):
+    with pytest.raises(ul.EnvError, match="0 flows"):
         ul.env("queue", flows=[])
-    with pytest.raises(ul.EnvironmentError, match="100us to 10s"):
+    with pytest.raises(ul.EnvError, match="100us to 10s"):
         ul.env("queue", step="1us")
     with pytest.raises(ul.SpecError):
         ul.env("congestion-control", queue="codell")
@@ -89,7 +89,7 @@ def test_actions_beyond_the_space_and_no_numbers_do_no_harm() -> None:
     for action in (1e30, -1e30, float("inf")):
         seen, *_ = environment.step([action])
         assert environment.observation_space.contains(seen)
-    with pytest.raises(ul.EnvironmentError, match="not a number"):
+    with pytest.raises(ul.EnvError, match="not a number"):
         environment.step([float("nan")])
 
 

@@ -39,7 +39,7 @@ def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) ->
     assert codel.working.p50 == pooled["p50_ns"] / 1e6
     assert len(codel.working.over_trials("p99")) == 2
     assert codel.metric("utilisation.up") > 80
-    assert codel.metric("no.such") is None
+    assert codel.metric("tcp/ratio.probe") is None, "no number of this run, but a metric's name"
     assert run.complete and run.trial_count == 4 and run.world == "sim"
 
 
@@ -201,11 +201,16 @@ def test_other_threads_go_on_while_a_run_does() -> None:
 
 def test_errors_say_what_the_program_says() -> None:
     cases = [
-        (two_queues(rtt="20"), "path.rtt", "time with a unit"),
-        (two_queues(upp="1mbit"), "path.upp", "did you mean `up`"),
+        (two_queues(rtt="20"), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
+        (two_queues(rtt=20), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
+        (two_queues(up=20), "path.up", "`20` has no unit; expected a rate such as 20mbit"),
         (two_queues().arm("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
-        (two_queues().arm("x", {"flow.tcp.nothing": 1}), "flow.tcp.nothing", "unknown key"),
-        (two_queues().phases(load="soon"), "phases.load", "time with a unit"),
+        (
+            two_queues().arm("x", {"flow.tcp.nothing": 1}, up_queue="pie"),
+            "flow.tcp.nothing",
+            "unknown key",
+        ),
+        (two_queues().phases(load="soon"), "phases.load", "`soon`: expected a time such as 5ms"),
     ]
     for scenario, key, words in cases:
         with pytest.raises(ul.ScenarioError, match=words) as caught:
@@ -232,12 +237,71 @@ def test_errors_say_what_the_program_says() -> None:
         two_queues().flow("tcp")  # type: ignore[arg-type]
 
 
+def test_what_is_no_metric_and_no_arm_is_refused_with_what_there_is(run: ul.Run) -> None:
+    codel = run.arms["codel"]
+    for name, meant in [
+        ("p99", "load.rtt.p99"),
+        ("rtt.p50", "load.rtt.p50"),
+        ("lod.rtt.p99", "load.rtt.p99"),
+        ("goodput", "goodput.up"),
+        ("prob/load.rtt.p99", "probe/load.rtt.p99"),
+    ]:
+        for lookup in (codel.metric, codel.values):
+            with pytest.raises(KeyError, match=f"did you mean {meant}") as caught:
+                lookup(name)
+            assert isinstance(caught.value, ul.NoSuchMetric)
+    with pytest.raises(ul.NoSuchMetric, match="no metric `no.such`"):
+        codel.metric("no.such")
+    with pytest.raises(ul.NoSuchMetric, match="load.rtt.p98"):
+        codel.working.over_trials("p98")
+    with pytest.raises(KeyError, match="no arm `codle`; there are fifo, codel") as unknown:
+        run.arms["codle"]
+    assert isinstance(unknown.value, ul.NoSuchArm)
+    for error in (caught.value, unknown.value):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert run.arms.get("codle") is None and len(run.arms) == 2
+
+
+def test_what_cannot_be_is_refused_where_it_is_written() -> None:
+    with pytest.raises(ul.ScenarioError, match="unknown key; .*did you mean `up`") as caught:
+        two_queues(upp="1mbit")
+    assert caught.value.key == "path.upp"
+    with pytest.raises(ul.ScenarioError, match="path.bandwidth: unknown key; expected"):
+        ul.Scenario(bandwidth="20mbit")
+    with pytest.raises(ul.ScenarioError, match="path.up_qeue: unknown key"):
+        two_queues().arm("x", up_qeue="pie")
+    with pytest.raises(ul.ScenarioError, match="interval: `10` has no unit; expected a time"):
+        ul.Probe(10)  # type: ignore[arg-type]
+    with pytest.raises(ul.ScenarioError, match="rate: `2` has no unit; expected a rate such as"):
+        ul.Udp("2")
+    with pytest.warns(UserWarning, match="`bbr9` is not simulated; expected .*cubic"):
+        ul.Tcp("bbr9")
+
+
+def test_queues_are_known_by_the_names_that_others_give_them() -> None:
+    scenario = two_queues().arm("sqm", up_queue="fq_codel")
+    assert scenario.arms["sqm"].startswith("fq-codel:")
+    assert ul.queue("fq_codel").gauges == ul.queue("fq-codel").gauges
+    assert ul.Scenario(up="10Mbps", up_queue="pfifo").flow(ul.Probe()).check()
+
+
+def test_a_star_import_hides_nothing_of_pythons_own() -> None:
+    import builtins
+
+    assert not set(ul.__all__) & set(dir(builtins))
+
+
 def test_all_faults_of_a_file_are_told_at_once() -> None:
     text = two_queues().text.replace('rtt = "20ms"', 'rtt = "20"').replace("interval", "intervall")
     with pytest.raises(ul.ScenarioError) as caught:
         ul.Scenario.parse(text, "mine.toml")
     keys = [fault.key for fault in caught.value.faults]
     assert len(keys) == 2 and all(fault.line for fault in caught.value.faults), keys
+    with pytest.raises(ul.ScenarioError) as caught:
+        two_queues(rtt="20").phases(laod="7s").arm("x", up_queue="codle").check()
+    keys = sorted(fault.key for fault in caught.value.faults)
+    assert keys == ["path.rtt", "path.up_queue", "phases.laod"]
+    assert all(fault.line is None for fault in caught.value.faults)
 
 
 def test_a_run_that_cannot_be_read_says_why(tmp_path: Path) -> None:

@@ -19,13 +19,15 @@ from . import _underload
 from ._errors import (
     ClusterError,
     DocsisError,
-    EnvironmentError,
+    EnvError,
     Error,
     Fault,
     FormatError,
     Interrupted,
     MissingLibrary,
+    NoSuchArm,
     NoSuchColumn,
+    NoSuchMetric,
     OwnCodeError,
     PacketsError,
     ReportError,
@@ -61,7 +63,7 @@ __all__ = [
     "CongestionControl",
     "CongestionEvent",
     "DocsisError",
-    "EnvironmentError",
+    "EnvError",
     "Error",
     "Event",
     "Fault",
@@ -72,7 +74,9 @@ __all__ = [
     "Latency",
     "Link",
     "MissingLibrary",
+    "NoSuchArm",
     "NoSuchColumn",
+    "NoSuchMetric",
     "OwnCodeError",
     "OwnControl",
     "OwnQueue",
@@ -133,7 +137,7 @@ def env(kind: str, **settings: Any) -> Any:
         "queue": environments.QueueManagement,
     }
     if kind not in known:
-        raise EnvironmentError(f"{kind!r}; expected {' or '.join(known)}")
+        raise EnvError(f"{kind!r}; expected {' or '.join(known)}")
     return known[kind](**settings)
 
 

@@ -122,6 +122,24 @@ class NoSuchColumn(Error, KeyError):
         return f"no column `{self.name}`; there are {', '.join(self.names)}"
 
 
+class NoSuchArm(Error, KeyError):
+    """An arm that a run does not have."""
+
+    def __init__(self, name: str, names: list[str]) -> None:
+        super().__init__(name, names)
+        self.name, self.names = name, names
+
+    def __str__(self) -> str:
+        return f"no arm `{self.name}`; there are {', '.join(self.names)}"
+
+
+class NoSuchMetric(Error, KeyError):
+    """A name that is no metric's."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class PacketsError(Error, ValueError):
     """Columns of packets that cannot be: the column, the packet's place, what would be accepted."""
 
@@ -134,7 +152,7 @@ class DocsisError(Error, ValueError):
     """A cable modem's file, or a text of one, that is none, and where."""
 
 
-class EnvironmentError(Error, ValueError):
+class EnvError(Error, ValueError):
     """An environment that cannot be: what is wrong, and what would be accepted."""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from . import _underload
+from ._errors import NoSuchArm, NoSuchMetric
 from ._frame import Frame
 from ._own import brought
 from ._plot import Plots
@@ -89,8 +89,7 @@ class Run:
         self._raw = raw
         self._record: dict[str, Any] | None = None
         self.name, self.world, self.seed, self.complete, self.trial_count = raw.facts()
-        arms = {name: Arm(raw, name, label) for name, label in raw.arms()}
-        self.arms: Mapping[str, Arm] = MappingProxyType(arms)
+        self.arms: Mapping[str, Arm] = Arms({it[0]: Arm(raw, *it) for it in raw.arms()})
 
     @property
     def samples(self) -> Frame:
@@ -191,6 +190,28 @@ def _unpickled(files: dict[str, bytes]) -> Run:
         return Run(_underload.load(folder, True))
 
 
+class Arms(Mapping[str, "Arm"]):
+    """The arms of a run by their names."""
+
+    def __init__(self, arms: dict[str, Arm]) -> None:
+        self._arms = arms
+
+    def __getitem__(self, name: str) -> Arm:
+        try:
+            return self._arms[name]
+        except KeyError:
+            raise NoSuchArm(name, list(self._arms)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arms)
+
+    def __len__(self) -> int:
+        return len(self._arms)
+
+    def __repr__(self) -> str:
+        return repr(self._arms)
+
+
 class Arm:
     """One variant of a scenario, over all its valid trials."""
 
@@ -213,14 +234,26 @@ class Arm:
 
     def metric(self, name: str) -> float | None:
         """A number by its name: `load.rtt.p99` (ms), `goodput.up` (Mbit/s), `utilisation.up` (%),
-        `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`. `None` where there is none.
+        `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`. `None` where this run did not
+        measure it.
 
-        All names are in `docs/run-format.md`."""
-        return self._raw.metric(self.name, name)
+        All names are in `docs/run-format.md`. Raises `NoSuchMetric`, which is a `KeyError`."""
+        value = self._raw.metric(self.name, name)
+        if value is None:
+            self._refuse_unknown(name)
+        return value
 
     def values(self, name: str) -> list[float]:
-        """The same number of each valid trial. Shape: (trials,)."""
-        return self._raw.metric_over_trials(self.name, name)
+        """The same number of each valid trial that has it. Shape: (trials,)."""
+        values = self._raw.metric_over_trials(self.name, name)
+        if not values:
+            self._refuse_unknown(name)
+        return values
+
+    def _refuse_unknown(self, name: str) -> None:
+        problem = self._raw.unknown_metric(self.name, name)
+        if problem is not None:
+            raise NoSuchMetric(problem)
 
     def __repr__(self) -> str:
         return f"Arm({self.name!r}: {self.label}; working {self.working!r})"

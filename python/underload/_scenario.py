@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,20 +34,43 @@ def Tcp(
     name: str | None = None,
     **keys: Value,
 ) -> Flow:
-    """So many equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`,
-    or one of your own: `own(Mine)`."""
+    """`count` equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`,
+    or one of your own: `own(Mine)`. Warns of one that is not simulated: the kernel may have it."""
+    if isinstance(congestion_control, str) and not congestion_control.startswith("own:"):
+        known = _underload.congestion_controls()
+        if congestion_control not in known:
+            what = f"`{congestion_control}` is not simulated; expected {', '.join(known)}"
+            warnings.warn(f"{what}, or world='live'", stacklevel=2)
     keys = {"congestion_control": congestion_control, "direction": direction, **keys}
     return Flow("tcp", {**keys, "count": count} if count != 1 else keys, name)
 
 
 def Probe(interval: str = "10ms", *, name: str | None = None, **keys: Value) -> Flow:
     """Small packets there and back on a fixed schedule: what measures latency."""
+    _check_quantity("interval", "time", interval)
     return Flow("probe", {"interval": interval, **keys}, name)
 
 
 def Udp(rate: str, *, direction: str = "up", name: str | None = None, **keys: Value) -> Flow:
     """Datagrams at a constant rate such as `"2mbit"`."""
+    _check_quantity("rate", "rate", rate)
     return Flow("udp", {"rate": rate, "direction": direction, **keys}, name)
+
+
+def _check_quantity(key: str, kind: str, value: Value) -> None:
+    """Refuses what is no time or rate with its unit."""
+    problem = _underload.check_quantity(kind, str(value))
+    if problem is not None:
+        raise ScenarioError(f"{key}: {problem}", [("scenario", None, key, problem)])
+
+
+def _check_path_keys(scenario: str, keys: Mapping[str, Value]) -> None:
+    """Refuses keys that `[path]` does not have."""
+    for key in keys:
+        problem = _underload.check_path_key(key)
+        if problem is not None:
+            key = f"path.{key}"
+            raise ScenarioError(f"{scenario}: {key}: {problem}", [(scenario, None, key, problem)])
 
 
 def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
@@ -60,7 +84,8 @@ class Scenario:
     `path` are the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
     `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Every method
     gives a new scenario and leaves this one as it is. Scenarios can be pickled and compared.
-    Mistakes are found when it is run or looked at: `ScenarioError` names the key.
+    An unknown key is refused at once, other mistakes when it is run or looked at: `ScenarioError`
+    names the key.
     """
 
     def __init__(
@@ -74,6 +99,7 @@ class Scenario:
         phases: Mapping[str, Value] | None = None,
         **path: Value,
     ) -> None:
+        _check_path_keys(name, path)
         self._name = name
         self._text: str | None = None
         words = {"title": title, "description": description}
@@ -119,6 +145,7 @@ class Scenario:
     ) -> Scenario:
         """With one more variant, which changes keys of the path (`up_queue="codel"`), or any others
         by their dotted names: `{"flow.tcp.count": 4, "phases.load": "30s"}`."""
+        _check_path_keys(self._name, path)
         keys = {f"path.{key}": value for key, value in path.items()}
         return self._with(_arms=(*self._arms, (name, {**keys, **(changes or {})})))
 

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from . import _underload
-from ._errors import EnvironmentError
+from ._errors import EnvError
 
 __all__ = ["CongestionControl", "QueueManagement", "Step"]
 
@@ -101,7 +101,7 @@ class _Steered(gymnasium.Env[Vector, Vector]):
 def _within(action: Vector, low: float) -> float:
     value = float(action[0])
     if value != value:
-        raise EnvironmentError("action: not a number")
+        raise EnvError("action: not a number")
     return min(max(value, low), 1.0)
 
 

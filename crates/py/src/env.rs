@@ -42,7 +42,7 @@ impl Environment {
         let flow = |name: &String| {
             let known = Algorithm::from_name(name);
             let problem = || format!("flows: `{name}`; expected {}", Algorithm::names());
-            known.ok_or_else(|| raise(py, "EnvironmentError", (problem(),)))
+            known.ok_or_else(|| raise(py, "EnvError", (problem(),)))
         };
         let config = EnvironmentConfig {
             rtt: span(py, "rtt", rtt)?,
@@ -55,7 +55,7 @@ impl Environment {
             hop,
         };
         let made = env::Environment::new(&config);
-        let inner = made.map_err(|error| raise_words(py, "EnvironmentError", &error))?;
+        let inner = made.map_err(|error| raise_words(py, "EnvError", &error))?;
         let offered = inner.offered_bytes(Time::ZERO, Time::ZERO + config.rtt);
         let pipe_packets = offered.map_or(1.0, |bytes| bytes as f64 / 1_500.0).max(1.0);
         Ok(Self { inner, pipe_packets, rtt: config.rtt, step: config.step })
@@ -118,7 +118,7 @@ fn span(py: Python<'_>, what: &str, text: &str) -> PyResult<Span> {
         _ => {
             let expected = Kind::Span.expectation();
             let problem = format!("{what}: `{text}`; expected {expected}");
-            Err(raise(py, "EnvironmentError", (problem,)))
+            Err(raise(py, "EnvError", (problem,)))
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord};
-use underload_record::{metric_of, metric_over_trials};
+use underload_record::{metric_of, metric_over_trials, unknown_metric};
 use underload_run::own::Own;
 use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
@@ -300,6 +300,11 @@ impl Run {
     /// A metric of each valid trial of the arm.
     fn metric_over_trials(&self, py: Python<'_>, arm: &str, name: &str) -> Vec<f64> {
         py.detach(|| metric_over_trials(&self.record, arm, name))
+    }
+
+    /// What is wrong with the name of a metric of an arm; `None` where it is one, measured or not.
+    fn unknown_metric(&self, py: Python<'_>, arm: &str, name: &str) -> Option<String> {
+        py.detach(|| unknown_metric(&self.record, arm, name))
     }
 
     /// A table: `trials`, `samples` or `series`.

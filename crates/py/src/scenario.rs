@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
+use underload_aqm::config::Kind;
 use underload_run::scenario::{self, Keys, Options, ScenarioErrors, builtin};
 use underload_run::source::{Source, load_file};
 
@@ -84,9 +85,12 @@ impl Scenario {
             builder = builder.sweep(&key, each.collect::<PyResult<Vec<Value>>>()?);
         }
         let load = &mut |file: &str| load_file(name, file);
-        let made = builder.finish_with(&asked.into(), load);
-        let made = made.map_err(|error| errors::scenario(py, &ScenarioErrors(vec![error])))?;
-        Ok(Self(Arc::new(made)))
+        let options = asked.into();
+        let made = builder.finish_with(&options, load).map_err(|first| {
+            let all = builder.faults(&options, load);
+            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
+        });
+        Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
 
     #[getter]
@@ -143,6 +147,25 @@ impl Scenario {
 #[pyfunction]
 pub fn scenario_names() -> Vec<&'static str> {
     builtin::scenarios().map(|known| known.name).collect()
+}
+
+/// Names of the congestion controls that are simulated.
+#[pyfunction]
+pub fn congestion_controls() -> Vec<String> {
+    scenario::simulated_controls()
+}
+
+/// What is wrong with the name of a key of `[path]`; `None`: nothing.
+#[pyfunction]
+pub fn check_path_key(key: &str) -> Option<String> {
+    scenario::check_path_key(key)
+}
+
+/// What is wrong with a `time` or `rate`; `None`: nothing.
+#[pyfunction]
+pub fn check_quantity(kind: &str, text: &str) -> Option<String> {
+    let kind = if kind == "rate" { Kind::Rate } else { Kind::Span };
+    kind.read(text).is_none().then(|| kind.refusal(text))
 }
 
 /// What Python set, in its order.
