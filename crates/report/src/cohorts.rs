@@ -266,11 +266,21 @@ pub fn cohort_table(study: &CohortStudy) -> String {
 const HEAD: [&str; 8] =
     ["", "devices", "tests", "median mean", "median max", "p50", "p99, ms", "lost %"];
 
+/// A quantile of a cohort's round trips: `lost` where it is a lost probe, `-` where its devices
+/// have no scheduled run.
+pub(crate) fn quantile_words(own: &CohortSeries, ms: Option<f64>) -> String {
+    match ms {
+        Some(ms) => significant(ms),
+        None if own.sent == 0 => "-".to_owned(),
+        None => "lost".to_owned(),
+    }
+}
+
 fn series_cells(own: &CohortSeries) -> [String; 8] {
     let quantile = |share: f64| {
         let found = own.quantiles.iter().find(|found| (found.share - share).abs() < 1e-9);
         let Some(found) = found else { return "-".to_owned() };
-        let words = |ms: Option<f64>| ms.map_or("lost".to_owned(), significant);
+        let words = |ms: Option<f64>| quantile_words(own, ms);
         let is_interval = found.low.is_some();
         let ends = format!(" [{} to {}]", words(found.low), words(found.high));
         format!("{}{}", words(found.ms), if is_interval { ends } else { String::new() })
@@ -495,6 +505,15 @@ mod tests {
         {
             assert!(warned(median, devices).is_empty(), "{median:?} {devices:?}");
         }
+    }
+
+    #[test]
+    fn a_quantile_of_no_scheduled_run_is_not_called_lost() {
+        let one = QuantileEstimate { share: 0.5, ..QuantileEstimate::default() };
+        let lost = CohortSeries { quantiles: vec![one], ..cohort("aqm", 20.0) };
+        assert_eq!(series_cells(&lost)[5], "lost");
+        let none = CohortSeries { sent: 0, lost: 0, ..lost };
+        assert_eq!(series_cells(&none)[5], "-");
     }
 
     #[test]

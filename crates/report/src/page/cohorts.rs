@@ -12,7 +12,8 @@ use super::parts::{
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
-    cohort_name, cohort_sentences, cohort_warnings, day, load_words, p_words, series_name,
+    cohort_name, cohort_sentences, cohort_warnings, day, load_words, p_words, quantile_words,
+    series_name,
 };
 use crate::plot::{Plot, PlotError, cohort_plots};
 use crate::words::{count, significant, thousands};
@@ -115,14 +116,14 @@ fn cohort_row(own: &CohortSeries) -> Markup {
             td { (significant(own.mean.median)) }
             td { (significant(own.maximum.median)) }
             td { (mean(own.above_idle.as_ref(), 1.0, Least::None)) }
-            @for found in &own.quantiles { td { (quantile(found)) } }
+            @for found in &own.quantiles { td { (quantile(own, found)) } }
             td { (significant(lost)) }
         }
     }
 }
 
-fn quantile(found: &QuantileEstimate) -> Markup {
-    let words = |ms: Option<f64>| ms.map_or("lost".to_owned(), significant);
+fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
+    let words = |ms: Option<f64>| quantile_words(own, ms);
     let range = found.low.map(|low| format!("{}–{}", significant(low), words(found.high)));
     with_range(&words(found.ms), range)
 }
