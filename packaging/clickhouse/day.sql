@@ -11,5 +11,6 @@ SELECT
     uniqExactState(pseudonym) AS devices,
     sumMapState(bins, counts) AS histogram
 FROM series FINAL
-WHERE day = {day:Date}
+-- Runs of a device's own, which nobody scheduled, are in no pooled number.
+WHERE day = {day:Date} AND run > 0
 GROUP BY day, plan, hour, cohort, region, model, firmware, step, kind, dscp;

@@ -127,8 +127,10 @@ fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
         .collect();
     let mut refused = result(1, 9, &mut rng);
     refused.result.outcome = Outcome::Refused;
+    let mut own = result(2, 8, &mut rng);
+    own.result.run = 0;
     let mut lines = String::from("INSERT INTO inbox FORMAT LineAsString\n");
-    for result in results.iter().chain([&refused]) {
+    for result in results.iter().chain([&refused, &own]) {
         lines += &serde_json::to_string(result).expect("JSON");
         lines.push('\n');
     }
